@@ -1,0 +1,393 @@
+"""A second derivation of the step breakdown, deliberately simple and slow.
+
+Tests compare the package's figures with these. The point is independence: this
+file shares no code with the package, uses the standard library only, looks at one
+event at a time and decides one instant at a time, so that a mistake in the
+vectorised code has no twin here. The meaning of every word is DESIGN.md, section 5.
+
+All times are integer nanoseconds on the recording's own clock (``ts``), read
+exactly from the number's text: absolute microseconds with three decimals do not
+fit a float.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+OPERATORS = {"Operator", "cpu_op"}
+RUNTIME = {"Runtime", "cuda_runtime", "cuda_driver"}
+ANNOTATIONS = {"Operator", "cpu_op", "user_annotation"}
+KERNELS = {"Kernel", "kernel"}
+COPIES = {"Memcpy", "gpu_memcpy", "Memset", "gpu_memset"}
+LOADER = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
+COLLECTIVES = ("gloo:", "nccl:", "rccl:", "mpi:", "ucc:", "c10d:")
+NOT_THE_PROFILERS = ("Lazy Function Loading", "Command Buffer Full")
+ALLOCATING = ("Malloc", "Free", "HostAlloc", "HostMalloc", "HostFree")
+SYNCHRONISING = ("StreamSynchronize", "DeviceSynchronize", "EventSynchronize", "CtxSynchronize")
+BLOCKING_COPIES = ("cudaMemcpy", "hipMemcpy", "hipMemcpyWithStream")
+DEVICE_ORDER = ("kernel", "communication", "h2d_copy", "other_copy")
+IDLE = ("idle_device", "idle_profiler", "idle_allocator", "idle_sync", "idle_launch", "idle_host")
+HOST_ORDER = ("data_wait", "optimizer", "backward", "forward", "communication", "other_host")
+
+Breakdown = dict[str, int | None]
+Means = dict[str, Fraction | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PlainStep:
+    """One step; the window is [start_ns, end_ns) and the breakdown sums to it."""
+
+    index: int
+    start_ns: int
+    end_ns: int
+    kept: bool
+    breakdown_ns: Breakdown
+
+
+@dataclass(frozen=True, slots=True)
+class PlainReading:
+    """What one recording says; means and totals are over kept steps."""
+
+    step_source: str
+    steps: tuple[PlainStep, ...]
+    dropped: tuple[int, ...]
+    mean_step_ns: Fraction | None
+    median_step_ns: Fraction | None
+    mean_breakdown_ns: Means
+    totals_ns: Means | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    category: str
+    name: str
+    thread: str
+    start: int
+    end: int
+    correlation: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    index: int
+    start: int
+    end: int
+    thread: str
+
+
+class Flat:
+    """Disjoint half-open spans as one sorted list: start, end, start, end ..."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.edges: list[int] = []
+        for start, end in sorted((event.start, event.end) for event in events if event.end > event.start):
+            if self.edges and start <= self.edges[-1]:
+                self.edges[-1] = max(self.edges[-1], end)
+            else:
+                self.edges += [start, end]
+
+    def __contains__(self, instant: int) -> bool:
+        return bisect_right(self.edges, instant) % 2 == 1
+
+    def between(self, start: int, end: int) -> list[int]:
+        return self.edges[bisect_right(self.edges, start) : bisect_left(self.edges, end)]
+
+
+def read(path: Path) -> PlainReading:
+    """Read one trace file, compressed or not."""
+    return Recording(load_events(path)).reading()
+
+
+def load_events(path: Path) -> list[Event]:
+    raw = path.read_bytes()
+    text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+    document = json.loads(text, parse_float=str)
+    records = document if isinstance(document, list) else document["traceEvents"]
+    return [event_of(record) for record in records if record.get("ph") == "X"]
+
+
+def event_of(record: dict[str, Any]) -> Event:
+    start, duration = nanoseconds(record["ts"]), nanoseconds(record.get("dur", 0))
+    correlation = (record.get("args") or {}).get("correlation")
+    return Event(
+        category=record.get("cat", ""),
+        name=record.get("name", ""),
+        thread=f"{record.get('pid')}/{record.get('tid')}",
+        start=start,
+        end=start + duration,
+        correlation=None if correlation is None else int(correlation),
+    )
+
+
+def nanoseconds(microseconds: int | str) -> int:
+    if isinstance(microseconds, int):
+        return microseconds * 1000
+    return int((Decimal(microseconds) * 1000).to_integral_value())
+
+
+def is_annotation(event: Event) -> bool:
+    name = event.name
+    optimizer = name.startswith("Optimizer.") and "#" in name
+    return optimizer or name.startswith(("ProfilerStep#", "enumerate(")) or event.category == "user_annotation"
+
+
+def bare(name: str) -> str:
+    """The runtime call without its vendor: cudaFree, cuFree and hipFree are all Free."""
+    return name.removeprefix("cuda").removeprefix("cu").removeprefix("hip")
+
+
+def device_class(operation: Event) -> str:
+    if operation.category in KERNELS:
+        collective = any(word in operation.name.lower() for word in ("nccl", "rccl"))
+        return "communication" if collective else "kernel"
+    host_to_device = any(word in operation.name for word in ("HtoD", "HostToDevice"))
+    return "h2d_copy" if host_to_device else "other_copy"
+
+
+class Recording:
+    """The events of one file, sorted into what the definitions talk about."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events
+        self.operators = [e for e in events if e.category in OPERATORS and not is_annotation(e)]
+        self.runtime = [e for e in events if e.category in RUNTIME]
+        self.launches = {e.correlation: e for e in self.runtime if e.correlation is not None}
+        self.device = sorted(
+            (e for e in events if e.category in KERNELS | COPIES),
+            key=lambda e: (e.start, launch.start if (launch := self.launches.get(e.correlation)) else 0),
+        )
+        self.annotations = [e for e in events if e.category in ANNOTATIONS]
+        self.step_source, self.marks = self.find_marks()
+        self.training_thread = self.find_training_thread()
+        loader = [e for e in self.annotations if e.name.startswith(LOADER)]
+        self.has_loader = bool(loader)
+        self.loader = Flat(e for e in loader if e.thread == self.training_thread)
+
+    # Steps
+
+    def find_marks(self) -> tuple[str, list[Mark]]:
+        named = sorted((e for e in self.annotations if e.name.startswith("ProfilerStep#")), key=lambda e: e.start)
+        if named:
+            return "marks", [self.clipped(e) for e in named]
+        ends = sorted((e for e in self.annotations if e.name.startswith("Optimizer.step#")), key=lambda e: e.end)
+        if len(ends) > 1:
+            pairs = zip(ends, ends[1:], strict=False)
+            return "optimizer", [Mark(i, a.end, b.end, b.thread) for i, (a, b) in enumerate(pairs)]
+        first, last = min(e.start for e in self.events), max(e.end for e in self.events)
+        return "window", [Mark(0, first, last, "")]
+
+    def clipped(self, mark: Event) -> Mark:
+        limits = [e.end for e in self.events if e.category == "Trace" and e.name.startswith("PyTorch Profiler")]
+        end = min([mark.end, max(limits)]) if limits else mark.end
+        return Mark(int(mark.name.split("#")[1]), mark.start, end, mark.thread)
+
+    def find_training_thread(self) -> str:
+        busy: dict[str, int] = defaultdict(int)
+        for event in self.operators:
+            busy[event.thread] += event.end - event.start
+        owner = self.marks[0].thread
+        return owner if owner in busy or not busy else max(busy, key=lambda thread: busy[thread])
+
+    def step_of(self, launch: Event | None) -> int | None:
+        """Position of the last mark that had begun when the host made the call."""
+        if launch is None:
+            return None
+        position = bisect_right([mark.start for mark in self.marks], launch.start) - 1
+        return position if position >= 0 else None
+
+    def device_work(self) -> dict[int | None, list[Event]]:
+        work: dict[int | None, list[Event]] = defaultdict(list)
+        for operation in self.device:
+            work[self.step_of(self.launches.get(operation.correlation))].append(operation)
+        return work
+
+    def windows(self, work: dict[int | None, list[Event]]) -> list[tuple[int, int]]:
+        windows: list[tuple[int, int]] = []
+        for position, mark in enumerate(self.marks):
+            own = work[position]
+            earlier = [windows[-1][1]] if windows else []
+            if not windows and own:
+                first = min(e.start for e in own)
+                earlier = [e.end for e in work[None] if e.start < first]
+            start = max([mark.start, *earlier])
+            windows.append((start, max([start, mark.end, *(e.end for e in own)])))
+        return windows
+
+    def last_is_dropped(self) -> bool:
+        """A last step the recording was stopped in: no launches, or kernels without a record."""
+        calls: dict[int | None, list[Event]] = defaultdict(list)
+        recorded = {e.correlation for e in self.device}
+        for call in self.runtime:
+            if call.correlation in recorded or "LaunchKernel" in call.name:
+                calls[self.step_of(call)].append(call)
+        positions = range(len(self.marks))
+        *others, last = ([c for c in calls[p] if "LaunchKernel" in c.name] for p in positions)
+        if not any(calls[p] for p in positions[:-1]):
+            return False
+        if not calls[positions[-1]]:
+            return True
+        lost = [Fraction(sum(c.correlation not in recorded for c in step), len(step)) for step in (*others, last) if step]
+        return bool(last) and len(lost) > 1 and lost[-1] > max(lost[:-1]) + Fraction(2, 100)
+
+    # Instants
+
+    def segments(self) -> Iterator[tuple[int, int, str]]:
+        """The whole recording cut into stretches of one category each, in order."""
+        classes = {name: Flat(e for e in self.device if device_class(e) == name) for name in DEVICE_ORDER}
+        first, last = min(e.start for e in self.events), max(e.end for e in self.events)
+        edges = sorted({first, last, *(e.start for e in self.device), *(e.end for e in self.device)})
+        causes = IdleCauses(self)
+        upcoming = 0
+        for start, end in zip(edges, edges[1:], strict=False):
+            while upcoming < len(self.device) and self.device[upcoming].start <= start:
+                upcoming += 1
+            busy = next((name for name in DEVICE_ORDER if start in classes[name]), None)
+            if busy:
+                yield start, end, busy
+            else:
+                yield from causes.of_gap(start, end, self.device[upcoming] if upcoming < len(self.device) else None)
+
+    def host_segments(self) -> Iterator[tuple[int, int, str]]:
+        """The same for a recording without device activity."""
+        backward = "autograd::engine::evaluate_function"
+        spans = {
+            "data_wait": self.loader,
+            "optimizer": Flat(e for e in self.annotations if e.name.startswith("Optimizer.step#")),
+            "backward": Flat(e for e in self.operators if e.name.startswith(backward)),
+            "forward": Flat(e for e in self.operators if e.thread == self.training_thread),
+            "communication": Flat(e for e in self.annotations if e.name.startswith(COLLECTIVES)),
+        }
+        edges = {m.start for m in self.marks} | {m.end for m in self.marks}
+        edges = edges.union(*(flat.edges for flat in spans.values()))
+        ordered = sorted(edges)
+        for start, end in zip(ordered, ordered[1:], strict=False):
+            yield start, end, next((name for name in spans if start in spans[name]), "other_host")
+
+    # Results
+
+    def breakdowns(self, windows: list[tuple[int, int]]) -> list[Breakdown]:
+        categories = (*DEVICE_ORDER, "data_wait", *IDLE) if self.device else HOST_ORDER
+        sums: list[Breakdown] = []
+        segments = list(self.segments() if self.device else self.host_segments())
+        ends = [end for _, end, _ in segments]
+        for start, end in windows:
+            time = dict.fromkeys(categories, 0)
+            for left, right, category in segments[bisect_right(ends, start) :]:
+                if left >= end:
+                    break
+                time[category] += min(right, end) - max(left, start)
+            assert sum(time.values()) == end - start
+            sums.append({**time, "data_wait": time["data_wait"] if self.has_loader else None})
+        return sums
+
+    def reading(self) -> PlainReading:
+        work = self.device_work()
+        windows = self.windows(work)
+        foreign = Flat(work[None])
+        steps = []
+        for mark, (start, end), times in zip(self.marks, windows, self.breakdowns(windows), strict=True):
+            kept = 50 * overlap(foreign, start, end) <= end - start
+            steps.append(PlainStep(mark.index, start, end, kept, times))
+        dropped = (steps.pop().index,) if self.last_is_dropped() else ()
+        kept_steps = [step for step in steps if step.kept]
+        lengths = [Fraction(step.end_ns - step.start_ns) for step in kept_steps]
+        means = mean_breakdown(kept_steps)
+        return PlainReading(
+            step_source=self.step_source,
+            steps=tuple(steps),
+            dropped=dropped,
+            mean_step_ns=sum(lengths, Fraction(0)) / len(lengths) if lengths else None,
+            median_step_ns=median(lengths) if lengths else None,
+            mean_breakdown_ns=means,
+            totals_ns=totals(means) if self.device and means else None,
+        )
+
+
+class IdleCauses:
+    """Why the device was idle, for one instant at a time."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.launches = recording.launches
+        self.training_thread = recording.training_thread
+        self.loader = recording.loader
+        self.active = by_thread([*recording.operators, *recording.runtime])
+        self.allocating = by_thread(e for e in recording.runtime if bare(e.name).startswith(ALLOCATING))
+        self.profiler = Flat(profiler_events(recording))
+        self.blocked = Flat(blocking_events(recording))
+
+    def of_gap(self, dry: int, end: int, following: Event | None) -> Iterator[tuple[int, int, str]]:
+        launch = self.launches.get(following.correlation) if following else None
+        thread = launch.thread if launch else self.training_thread
+        active, allocating = self.active.get(thread, Flat([])), self.allocating.get(thread, Flat([]))
+        was_blocked = dry in self.blocked
+
+        def cause(instant: int) -> str:
+            if instant in self.loader:
+                return "data_wait"
+            if launch and launch.end <= dry:
+                return "idle_device"
+            if launch and instant >= launch.end:
+                return cause(launch.end - 1)
+            if instant in self.profiler:
+                return "idle_profiler"
+            if instant in allocating:
+                return "idle_allocator"
+            if instant in active:
+                return "idle_sync" if was_blocked else "idle_launch"
+            return "idle_host"
+
+        cuts = {dry, end} | ({launch.end} if launch and dry < launch.end < end else set())
+        cuts = cuts.union(*(flat.between(dry, end) for flat in (self.loader, self.profiler, active, allocating)))
+        edges = sorted(cuts)
+        for left, right in zip(edges, edges[1:], strict=False):
+            yield left, right, cause(left)
+
+
+def by_thread(events: Iterable[Event]) -> dict[str, Flat]:
+    grouped: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        grouped[event.thread].append(event)
+    return {thread: Flat(members) for thread, members in grouped.items()}
+
+
+def profiler_events(recording: Recording) -> list[Event]:
+    """Overhead records, and the device synchronise that stops the profiler: the last call of all."""
+    found = [e for e in recording.events if e.category == "overhead" and not e.name.startswith(NOT_THE_PROFILERS)]
+    last = max(recording.runtime, key=lambda e: e.start, default=None)
+    return [*found, last] if last and bare(last.name) == "DeviceSynchronize" else found
+
+
+def blocking_events(recording: Recording) -> Iterator[Event]:
+    for event in recording.runtime:
+        if bare(event.name).startswith(SYNCHRONISING) or event.name in BLOCKING_COPIES:
+            yield event
+    yield from (e for e in recording.operators if e.name == "aten::item")
+
+
+def overlap(flat: Flat, start: int, end: int) -> int:
+    pairs = zip(flat.edges[::2], flat.edges[1::2], strict=True)
+    return sum(max(0, min(right, end) - max(left, start)) for left, right in pairs)
+
+
+def mean_breakdown(steps: list[PlainStep]) -> Means:
+    means: Means = {}
+    for category in steps[0].breakdown_ns if steps else ():
+        values = [step.breakdown_ns[category] for step in steps]
+        present = [value for value in values if value is not None]
+        means[category] = Fraction(sum(present), len(steps)) if present else None
+    return means
+
+
+def totals(means: Means) -> Means:
+    idle = sum((means[category] or Fraction(0) for category in IDLE), Fraction(0))
+    return {name: means[name] for name in ("data_wait", *DEVICE_ORDER)} | {"idle": idle}

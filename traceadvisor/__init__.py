@@ -1,0 +1,32 @@
+"""Find out where training time goes, and what to change first.
+
+The public names are imported when first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from traceadvisor.api import load, report, to_frame
+    from traceadvisor.errors import TraceAdvisorError
+    from traceadvisor.model.report import Report
+
+__version__ = "0.1.0"
+
+__all__ = ["Report", "TraceAdvisorError", "__version__", "load", "report", "to_frame"]
+
+_HOME = {
+    "load": "traceadvisor.api",
+    "report": "traceadvisor.api",
+    "to_frame": "traceadvisor.api",
+    "TraceAdvisorError": "traceadvisor.errors",
+    "Report": "traceadvisor.model.report",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

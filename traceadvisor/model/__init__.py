@@ -1,0 +1,1 @@
+"""The vocabulary of the package: frozen dataclasses and span sets; numpy only."""

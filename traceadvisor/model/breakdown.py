@@ -1,0 +1,143 @@
+"""Where the time of a step goes, category by category."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Category(Enum):
+    """What an instant of a step is spent on; each instant belongs to exactly one."""
+
+    KERNEL = "kernel"
+    COMMUNICATION = "communication"
+    H2D_COPY = "h2d_copy"
+    OTHER_COPY = "other_copy"
+    DATA_WAIT = "data_wait"
+    IDLE_DEVICE = "idle_device"
+    IDLE_PROFILER = "idle_profiler"
+    IDLE_ALLOCATOR = "idle_allocator"
+    IDLE_SYNC = "idle_sync"
+    IDLE_LAUNCH = "idle_launch"
+    IDLE_HOST = "idle_host"
+    OPTIMIZER = "optimizer"
+    BACKWARD = "backward"
+    FORWARD = "forward"
+    OTHER_HOST = "other_host"
+
+
+DEVICE_CATEGORIES = (
+    Category.KERNEL,
+    Category.COMMUNICATION,
+    Category.H2D_COPY,
+    Category.OTHER_COPY,
+    Category.DATA_WAIT,
+    Category.IDLE_DEVICE,
+    Category.IDLE_PROFILER,
+    Category.IDLE_ALLOCATOR,
+    Category.IDLE_SYNC,
+    Category.IDLE_LAUNCH,
+    Category.IDLE_HOST,
+)
+"""The breakdown of a recording with device activity, in order of precedence."""
+
+HOST_CATEGORIES = (
+    Category.DATA_WAIT,
+    Category.OPTIMIZER,
+    Category.BACKWARD,
+    Category.FORWARD,
+    Category.COMMUNICATION,
+    Category.OTHER_HOST,
+)
+"""The breakdown of a recording without device activity, in order of precedence."""
+
+IDLE_CATEGORIES = (
+    Category.IDLE_DEVICE,
+    Category.IDLE_PROFILER,
+    Category.IDLE_ALLOCATOR,
+    Category.IDLE_SYNC,
+    Category.IDLE_LAUNCH,
+    Category.IDLE_HOST,
+)
+"""Time in which the device has nothing to do, data wait apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepBreakdown:
+    """Time per category of one step.
+
+    Raises:
+        ValueError: the parts do not sum exactly to the duration, or one is negative.
+    """
+
+    duration_ns: int
+    parts_ns: Mapping[Category, int | None]
+    """None where a category could not be measured (data wait without loader events): it counts as nothing."""
+
+    def __post_init__(self) -> None:
+        parts = [part for part in self.parts_ns.values() if part is not None]
+        if any(part < 0 for part in parts) or sum(parts) != self.duration_ns:
+            raise ValueError(f"parts {dict(self.parts_ns)} do not sum to the step's {self.duration_ns} ns")
+
+    def share(self, category: Category) -> float | None:
+        """Share of the step, 0..1; None where not measured or where the step has no length."""
+        part = self.parts_ns.get(category)
+        return None if part is None or not self.duration_ns else part / self.duration_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The six figures that sum to the step; None where there is no device, or no loader."""
+
+    data_wait_ns: float | None
+    h2d_copy_ns: float | None
+    kernel_ns: float | None
+    communication_ns: float | None
+    other_copy_ns: float | None
+    idle_ns: float | None
+    """Everything idle but data wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeanBreakdown:
+    """Mean time per category over the kept steps, nanoseconds."""
+
+    duration_ns: float
+    parts_ns: Mapping[Category, float | None]
+
+    @staticmethod
+    def over(breakdowns: Iterable[StepBreakdown]) -> MeanBreakdown:
+        """The mean over some steps, at least one.
+
+        Raises:
+            ValueError: there are no steps.
+        """
+        steps = list(breakdowns)
+        if not steps:
+            raise ValueError("a mean needs at least one step")
+        parts: dict[Category, float | None] = {}
+        for category in steps[0].parts_ns:
+            measured = [part for step in steps if (part := step.parts_ns[category]) is not None]
+            parts[category] = sum(measured) / len(steps) if measured else None
+        return MeanBreakdown(sum(step.duration_ns for step in steps) / len(steps), parts)
+
+    def share(self, category: Category) -> float | None:
+        """Share of the mean step, 0..1; None where not measured."""
+        part = self.parts_ns.get(category)
+        return None if part is None or not self.duration_ns else part / self.duration_ns
+
+    @property
+    def totals(self) -> Totals:
+        """The six totals; the device's are None where the breakdown is the host's."""
+        get = self.parts_ns.get
+        on_device = Category.KERNEL in self.parts_ns
+        idle = sum(get(category) or 0.0 for category in IDLE_CATEGORIES) if on_device else None
+        return Totals(
+            get(Category.DATA_WAIT),
+            get(Category.H2D_COPY),
+            get(Category.KERNEL),
+            get(Category.COMMUNICATION),
+            get(Category.OTHER_COPY),
+            idle,
+        )

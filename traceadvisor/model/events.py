@@ -1,0 +1,150 @@
+"""The columns of a trace: one row per timed event, in numpy arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from functools import cached_property
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traceadvisor.model.arrays import Int32, Int64, Mask
+from traceadvisor.model.spans import SpanSet
+
+T = TypeVar("T", bound=np.generic)
+
+NONE = -1
+"""What a key column holds where an event has no such key."""
+
+
+class Kind(IntEnum):
+    """What an event is, whatever its generation or vendor calls it."""
+
+    OTHER = 0
+    OPERATOR = 1
+    """An operator on a host thread (``aten::conv2d``, an autograd node)."""
+    ANNOTATION = 2
+    """A named range on a host thread: step marks, loader fetches, ``Optimizer.step#``, the user's own."""
+    RUNTIME = 3
+    """A call into the CUDA or HIP runtime or driver."""
+    OVERHEAD = 4
+    """The profiler's own work, as far as it records it."""
+    PROFILER_SPAN = 5
+    """The extent of the recording, as the profiler states it."""
+    KERNEL = 6
+    COLLECTIVE = 7
+    """A communication kernel (NCCL, RCCL)."""
+    COPY_H2D = 8
+    COPY_D2H = 9
+    COPY_OTHER = 10
+    """Device-to-device and peer copies."""
+    MEMSET = 11
+    DEVICE_ANNOTATION = 12
+    """A host range as the profiler mirrors it to a stream; never device work."""
+    DEVICE_WAIT = 13
+    """A synchronisation as the device sees it; never device work."""
+    PYTHON = 14
+    """A Python call; kept out of the main table."""
+
+
+DEVICE_WORK = (Kind.KERNEL, Kind.COLLECTIVE, Kind.COPY_H2D, Kind.COPY_D2H, Kind.COPY_OTHER, Kind.MEMSET)
+"""The kinds that keep a device busy."""
+
+
+@dataclass(frozen=True, eq=False)
+class EventTable:
+    """Events sorted by start, one array per column, all of shape ``(n,)``."""
+
+    start_ns: Int64
+    """Nanoseconds since the trace's first event."""
+
+    duration_ns: Int64
+    """Zero is legitimate: older profilers count whole microseconds."""
+
+    name_id: Int32
+    """Row of :attr:`Trace.names`."""
+
+    kind: NDArray[np.int8]
+    """A :class:`Kind`."""
+
+    device: Int32
+    """Device number as the trace gives it; NONE on the host."""
+
+    stream: Int32
+    """Row of :attr:`Trace.streams`; NONE on the host."""
+
+    thread: Int32
+    """Row of :attr:`Trace.threads`; NONE on a device."""
+
+    correlation: Int64
+    """The key that a runtime call shares with the device work it launched; NONE where absent."""
+
+    external_id: Int64
+    """The key that an operator shares with what runs on its behalf; NONE where absent."""
+
+    byte_count: Int64
+    """Bytes moved or set; NONE where absent."""
+
+    def __len__(self) -> int:
+        return int(self.start_ns.size)
+
+    @cached_property
+    def end_ns(self) -> Int64:
+        """Start plus duration, shape ``(n,)``."""
+        return self.start_ns + self.duration_ns
+
+    def rows(self, *kinds: Kind) -> Int64:
+        """The row numbers of the given kinds, ascending (so sorted by start)."""
+        return np.flatnonzero(self.is_kind(*kinds))
+
+    def is_kind(self, *kinds: Kind) -> Mask:
+        """For each row, whether it is of one of the kinds; shape ``(n,)``."""
+        wanted = np.zeros(len(Kind), dtype=np.bool_)
+        wanted[list(kinds)] = True
+        return wanted[self.kind]
+
+    def take(self, rows: Int64 | Mask) -> EventTable:
+        """The same columns for some rows, in the order given."""
+        return EventTable(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+    def spans(self, rows: Int64 | Mask) -> SpanSet:
+        """The union of the times of some rows."""
+        return SpanSet.union_of(self.start_ns[rows], self.end_ns[rows])
+
+    @staticmethod
+    def dtypes() -> dict[str, type[np.generic]]:
+        """Column name to element type, in column order."""
+        return {
+            "start_ns": np.int64,
+            "duration_ns": np.int64,
+            "name_id": np.int32,
+            "kind": np.int8,
+            "device": np.int32,
+            "stream": np.int32,
+            "thread": np.int32,
+            "correlation": np.int64,
+            "external_id": np.int64,
+            "byte_count": np.int64,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sparse(Generic[T]):
+    """A column that only some rows of a table have."""
+
+    rows: Int64
+    """Row numbers, ascending, shape ``(m,)``."""
+
+    values: NDArray[T]
+    """Shape ``(m,)``."""
+
+    def at(self, rows: Int64, missing: T) -> NDArray[T]:
+        """The values at some rows, ``missing`` where there is none; same shape as ``rows``."""
+        found = np.full(rows.shape, missing, dtype=self.values.dtype)
+        if self.rows.size:
+            index = np.minimum(np.searchsorted(self.rows, rows), self.rows.size - 1)
+            present = self.rows[index] == rows
+            found[present] = self.values[index[present]]
+        return found

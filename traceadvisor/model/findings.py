@@ -1,0 +1,184 @@
+"""What rules say: findings, and why a rule has none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from traceadvisor.model.spans import SpanSet
+
+
+class Input(Enum):
+    """What a rule cannot do without."""
+
+    STEPS = "steps"
+    DEVICE = "device activity"
+    LOADER = "data loader events"
+    LAUNCHES = "launch records"
+    STACKS = "call stacks"
+    DTYPES = "operator input types"
+    DEVICE_MODEL = "a device whose peak rates are known"
+
+
+class Severity(Enum):
+    """How much of the step a finding claims: from 10%, from 3%, less."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class Confidence(Enum):
+    """How sure the tool is of the cause and of the saving."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class Effort(Enum):
+    """What the fix asks of the user."""
+
+    SETTING = "setting"
+    LINE = "line"
+    REFACTOR = "refactor"
+
+
+class Method(Enum):
+    """How a saving was obtained."""
+
+    REPLAY = "replay"
+    """The step was simulated without the cost."""
+
+    BOUND = "bound"
+    """Between nothing and everything the cost takes; what was hidden behind it is not known."""
+
+    MODEL = "model"
+    """From a documented formula."""
+
+
+class Unit(Enum):
+    """Units of the figures in reports; durations are nanoseconds here and microseconds in JSON."""
+
+    SHARE = "share"
+    NS = "ns"
+    NS_PER_STEP = "ns/step"
+    PER_STEP = "1/step"
+    COUNT = "count"
+    BYTES = "bytes"
+    BYTES_PER_STEP = "bytes/step"
+    BYTES_PER_S = "bytes/s"
+    RATIO = "ratio"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A measured figure, with what it is."""
+
+    label: str
+    value: float | int | str
+    unit: Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in the user's code."""
+
+    file: str
+    line: int
+    function: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """What to change."""
+
+    summary: str
+    change: str | None = None
+    """The exact change, as the user would write it, where it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Saving per step in nanoseconds.
+
+    Raises:
+        ValueError: not ``0 <= low <= expected <= high``.
+    """
+
+    low_ns: float
+    expected_ns: float
+    high_ns: float
+    method: Method
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.low_ns <= self.expected_ns <= self.high_ns:
+            raise ValueError(f"not in order: {self.low_ns}, {self.expected_ns}, {self.high_ns}")
+
+
+@dataclass(frozen=True, slots=True)
+class RuleMeta:
+    """What a rule says of itself."""
+
+    id: str
+    name: str
+    title: str
+    needs: frozenset[Input]
+    refines: frozenset[str] = frozenset()
+    """Ids of rules that find the same time with less insight: their findings fold into this rule's."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finding:
+    """A cost, its cause and its remedy, in one recording."""
+
+    rule: RuleMeta
+    claims: SpanSet
+    """The time that the finding accounts for."""
+
+    saving: Estimate
+    confidence: Confidence
+    effort: Effort
+    evidence: tuple[Evidence, ...]
+    fix: Fix
+    locations: tuple[Location, ...] = ()
+    caveats: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """The rule looked and all is well: the figure it measured and the limit it held it against."""
+
+    label: str
+    value: float
+    limit: float
+    unit: Unit
+    remark: str | None = None
+    """Why the limit was not the whole story, where it was not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """The rule could not look."""
+
+    reason: str
+    """What is missing, and how to get it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The rule broke; the report stands without it."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """The rule found something."""
+
+    finding: Finding
+
+
+RuleOutcome = Found | Clear | Skipped | Failed
+"""Everything that can come of running a rule."""

@@ -1,0 +1,53 @@
+"""What was dropped, repaired or missing in the input, and what that rules out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class HealthStatus(Enum):
+    """How far the input can be trusted."""
+
+    OK = "ok"
+    DEGRADED = "degraded"
+    UNUSABLE = "unusable"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthNote:
+    """One thing a reader must know before believing the figures."""
+
+    code: str
+    """Stable, for machines: ``events-dropped``, ``no-loader`` ..."""
+
+    message: str
+    """One sentence for people."""
+
+    degrades: bool = True
+    """False where the note only informs and every figure shown stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The state of one input, or of several taken together."""
+
+    events_read: int = 0
+    events_dropped: int = 0
+    events_repaired: int = 0
+    notes: tuple[HealthNote, ...] = ()
+    unusable: bool = False
+
+    @property
+    def status(self) -> HealthStatus:
+        """The worst that any note or count implies."""
+        if self.unusable:
+            return HealthStatus.UNUSABLE
+        if self.events_dropped or self.events_repaired or any(note.degrades for note in self.notes):
+            return HealthStatus.DEGRADED
+        return HealthStatus.OK
+
+    def with_notes(self, notes: Iterable[HealthNote]) -> Health:
+        """The same health with more notes."""
+        return Health(self.events_read, self.events_dropped, self.events_repaired, (*self.notes, *notes), self.unusable)

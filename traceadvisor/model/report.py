@@ -1,0 +1,185 @@
+"""The result of an analysis: what every output format is drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from traceadvisor.model.breakdown import MeanBreakdown, StepBreakdown
+from traceadvisor.model.findings import Finding, RuleMeta, RuleOutcome, Severity
+from traceadvisor.model.health import Health, HealthNote
+from traceadvisor.model.steps import Step, StepSource
+from traceadvisor.model.timeline import Timeline
+from traceadvisor.model.trace import Device, Distributed
+
+
+class SourceKind(Enum):
+    """What was given to be read."""
+
+    CAPTURE = "capture"
+    TENSORBOARD = "tensorboard"
+    TRACE = "trace"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the report was made from."""
+
+    paths: tuple[Path, ...]
+    kind: SourceKind
+
+
+class Work(Enum):
+    """Kinds of work of which the total and the exposed part are told apart."""
+
+    DATA_LOADING = "data_loading"
+    KERNEL = "kernel"
+    COMMUNICATION = "communication"
+    H2D_COPY = "h2d_copy"
+    D2H_COPY = "d2h_copy"
+    D2D_COPY = "d2d_copy"
+    MEMSET = "memset"
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Mean nanoseconds per step; overlapped time is not lost time."""
+
+    total_ns: float
+    exposed_ns: float
+    """The part not hidden behind something more useful."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFigures:
+    """How the device was used; shares are 0..1, None where the trace lacks what they need."""
+
+    busy_share: float | None
+    """Union of all kernels, collectives included, over the kept windows."""
+
+    sm_efficiency_share: float | None
+    achieved_occupancy_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """All launches of one kernel in the kept steps."""
+
+    name: str
+    calls_per_step: float
+    total_ns_per_step: float
+    share_of_kernel_time: float
+    blocks_per_sm: float | None
+    occupancy_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRow:
+    """All calls of one operator in the kept steps."""
+
+    name: str
+    calls_per_step: float
+    host_self_ns_per_step: float
+    """Host time in the operator itself, its children's apart."""
+
+    device_ns_per_step: float | None
+    """Summed durations of the device work launched from it, its children's apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A step and where its time went."""
+
+    step: Step
+    breakdown: StepBreakdown
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """One worker, one span, one device."""
+
+    id: str
+    run: str
+    worker: str
+    span: str
+    cycle: int
+    path: Path
+    distributed: Distributed | None
+    device: Device | None
+    step_source: StepSource
+    steps: tuple[StepRow, ...]
+    dropped_steps: tuple[tuple[int, str], ...]
+    mean_step_ns: float | None
+    median_step_ns: float | None
+    undisturbed_median_step_ns: float | None
+    samples_per_s: float | None
+    mean_breakdown: MeanBreakdown | None
+    overlaps: Mapping[Work, Overlap | None]
+    """None where that work could not be measured."""
+
+    figures: DeviceFigures
+    timeline: Timeline | None
+    kernels: tuple[KernelRow, ...]
+    """By total time, longest first; the leading ones."""
+
+    operators: tuple[OperatorRow, ...]
+    loader_kinds: tuple[str, ...]
+    """Names of the loader iterators seen, without prefix."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedFinding:
+    """A finding with its place in the report."""
+
+    finding: Finding
+    recording_ids: tuple[str, ...]
+    severity: Severity
+    saving_share: float
+    """Expected saving over the mean step, 0..1."""
+
+    also: tuple[str, ...] = ()
+    """Ids of rules whose findings claim the same time and were folded into this one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutcomeRow:
+    """What came of one rule on one recording."""
+
+    rule: RuleMeta
+    recording_ids: tuple[str, ...]
+    outcome: RuleOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class NotWorthDoing:
+    """A popular fix that would gain next to nothing here."""
+
+    what: str
+    saving_share: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingNote:
+    """A health note and the recording it is about; None where it is about the input as a whole."""
+
+    note: HealthNote
+    recording_id: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Report:
+    """Everything that is known, in the order people ask for it."""
+
+    tool_version: str
+    source: Source
+    health: Health
+    health_notes: tuple[RecordingNote, ...]
+    recordings: tuple[Recording, ...]
+    findings: tuple[RankedFinding, ...]
+    """Ranked: expected saving, then confidence, then ease."""
+
+    not_worth_doing: tuple[NotWorthDoing, ...]
+    outcomes: tuple[OutcomeRow, ...]

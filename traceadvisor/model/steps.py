@@ -1,0 +1,65 @@
+"""Training steps and the windows of time that belong to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class StepSource(Enum):
+    """What told one step from the next."""
+
+    MARKS = "marks"
+    """The profiler's own ``ProfilerStep#N`` annotations on the host."""
+
+    OPTIMIZER = "optimizer"
+    """No marks: from the end of one ``Optimizer.step#`` to the end of the next."""
+
+    WINDOW = "window"
+    """Neither: the whole recording as one window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One training iteration. Times are nanoseconds since the trace's first event, spans half-open."""
+
+    index: int
+    start_ns: int
+    """Start of the window: not before the end of the previous one."""
+
+    end_ns: int
+    """End of the window: when both the host and the device work it launched are done."""
+
+    host_start_ns: int
+    """Start of the host's own mark; host counts belong to the mark, device time to the window."""
+
+    host_end_ns: int
+    left_out: str | None = None
+    """Why the step is shown but left out of means; None when it is kept."""
+
+    @property
+    def duration_ns(self) -> int:
+        """Length of the window."""
+        return self.end_ns - self.start_ns
+
+    @property
+    def kept(self) -> bool:
+        """Whether the step counts in means and medians."""
+        return self.left_out is None
+
+
+@dataclass(frozen=True, slots=True)
+class StepTable:
+    """The steps of one recording on one device."""
+
+    source: StepSource
+    steps: tuple[Step, ...]
+    """In order of time."""
+
+    dropped: tuple[tuple[int, str], ...] = ()
+    """Index and reason of recorded steps that are not shown at all."""
+
+    @property
+    def kept(self) -> tuple[Step, ...]:
+        """The steps that count in means and medians."""
+        return tuple(step for step in self.steps if step.kept)

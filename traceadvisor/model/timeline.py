@@ -1,0 +1,46 @@
+"""One step drawn out: what each host thread and each stream did, and why the device was idle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.spans import SpanSet
+
+
+class Activity(Enum):
+    """What a lane of the timeline shows, besides the breakdown's categories."""
+
+    OPERATOR = "operator"
+    RUNTIME_CALL = "runtime_call"
+    BLOCKED = "blocked"
+    """A runtime call that waits for the device."""
+
+    LOADING = "loading"
+    """Inside the data loader."""
+
+    OPTIMIZER = "optimizer"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lane:
+    """One horizontal strip."""
+
+    title: str
+    spans: Mapping[Category | Activity, SpanSet]
+    """Later entries are drawn over earlier ones."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    """One representative step. Times are nanoseconds since the trace's first event."""
+
+    step_index: int
+    start_ns: int
+    end_ns: int
+    host: tuple[Lane, ...]
+    streams: tuple[Lane, ...]
+    categories: Lane
+    """The breakdown of the step along time: every instant has one category."""

@@ -1,0 +1,123 @@
+"""A trace: one worker's one recording, read into memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from traceadvisor.model.arrays import Int32, Int64
+from traceadvisor.model.events import EventTable, Sparse
+from traceadvisor.model.health import Health
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a trace came from."""
+
+    path: Path
+    run: str
+    """Name of the run: the folder in a TensorBoard log dir, else empty."""
+
+    worker: str
+    """Who recorded: the file name's first part (``worker0``, ``host_1234``, ``rank-0``)."""
+
+    span: str
+    """Which of the worker's recordings: the time stamp in the file name, else empty."""
+
+    cycle: int = 0
+    """Position among the worker's recordings in this run, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A host thread."""
+
+    process: str
+    thread: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device as the trace describes it; figures it leaves out are None."""
+
+    index: int
+    name: str | None = None
+    memory_bytes: int | None = None
+    compute_capability: tuple[int, int] | None = None
+    """CUDA only."""
+
+    multiprocessors: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Distributed:
+    """The process group the worker belonged to."""
+
+    rank: int | None
+    world_size: int | None
+    backend: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PythonCalls:
+    """Calls of Python functions, kept apart: they can be most of a trace and few questions need them."""
+
+    start_ns: Int64
+    """Since the trace's first event; ascending; shape ``(n,)``."""
+
+    end_ns: Int64
+    name_id: Int32
+    """Row of :attr:`Trace.names`: ``file.py(line): function``."""
+
+    thread: Int32
+    """Row of :attr:`Trace.threads`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Details:
+    """Columns that only some events have, by row of the event table."""
+
+    blocks_per_sm: Sparse[np.float64]
+    occupancy_percent: Sparse[np.float64]
+    """Estimated by the profiler at launch."""
+
+    stack_id: Sparse[np.int32]
+    """Row of :attr:`Trace.texts`: Python frames joined by ``;``, innermost first."""
+
+    dtypes_id: Sparse[np.int32]
+    """Row of :attr:`Trace.texts`: an operator's input types joined by ``;``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """One worker's one recording."""
+
+    origin: Origin
+    events: EventTable
+    details: Details
+    python_calls: PythonCalls
+    names: tuple[str, ...]
+    """Each distinct event name once."""
+
+    texts: tuple[str, ...]
+    """Each distinct call stack and type list once."""
+
+    threads: tuple[Thread, ...]
+    streams: tuple[str, ...]
+    devices: tuple[Device, ...]
+    """Devices the trace describes; one that only appears in events is not listed."""
+
+    distributed: Distributed | None
+    wall_clock_start_ns: int | None
+    """Nanoseconds since the epoch of the first event; None where the trace does not say."""
+
+    with_stacks: bool
+    with_shapes: bool
+    health: Health
+
+    def device(self, index: int) -> Device:
+        """What is known of a device that appears in events."""
+        return next((device for device in self.devices if device.index == index), Device(index))

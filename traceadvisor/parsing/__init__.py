@@ -1,0 +1,1 @@
+"""Bytes to model: Chrome traces of every generation, log folders, launch links."""

@@ -1,0 +1,1 @@
+"""A report in words and pictures: HTML, PDF, Markdown, JSON. Sees the model only."""
