@@ -1,0 +1,87 @@
+"""The JSON of one event, typed: only what is needed is decoded, everything else is skipped by the decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from traceadvisor.model.events import NONE
+
+MISSING = msgspec.Raw(b"")
+"""A member that the event lacks."""
+
+
+class EventArgs(msgspec.Struct, frozen=True, gc=False):
+    """The members of ``args`` that some question needs. Ids are opaque keys."""
+
+    correlation: int = NONE
+    external_id: int = msgspec.field(default=NONE, name="External id")
+    external_id_2021: int = msgspec.field(default=NONE, name="external id")
+    device: int = NONE
+    stream: int | str = NONE
+    byte_count: int | float | str = msgspec.field(default=NONE, name="bytes")
+    blocks_per_sm: float | None = msgspec.field(default=None, name="blocks per SM")
+    occupancy_percent: float | None = msgspec.field(default=None, name="est. achieved occupancy %")
+    call_stack: str = msgspec.field(default="", name="Call stack")
+    input_types: msgspec.Raw = msgspec.field(default=MISSING, name="Input type")
+    name: str | None = None
+    """Of a thread, in metadata events."""
+
+
+NO_ARGS = EventArgs()
+
+
+class Event(msgspec.Struct, gc=False):
+    """One member of ``traceEvents``."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | str | float | None = None
+    tid: int | str | float | None = None
+    ts: msgspec.Raw = MISSING
+    dur: msgspec.Raw = MISSING
+    args: EventArgs = NO_ARGS
+
+
+class Lenient:
+    """Reads an event whose members have unexpected types, member by member."""
+
+    def __init__(self) -> None:
+        self.repaired = 0
+        """Members set aside because nothing could be made of them."""
+
+    def event(self, raw: Mapping[str, Any]) -> Event:
+        """An event with every member that fits; ``raw`` was decoded without types."""
+        event = Event(
+            ph=str(raw.get("ph", "")),
+            cat=str(raw.get("cat", "")),
+            name=str(raw.get("name", "")),
+            pid=_key(raw.get("pid")),
+            tid=_key(raw.get("tid")),
+            ts=msgspec.Raw(msgspec.json.encode(raw.get("ts"))),
+            dur=msgspec.Raw(msgspec.json.encode(raw.get("dur"))) if "dur" in raw else MISSING,
+        )
+        args = raw.get("args")
+        if isinstance(args, Mapping):
+            event.args = self._args(args)
+        return event
+
+    def _args(self, raw: Mapping[str, Any]) -> EventArgs:
+        kept: dict[str, Any] = {}
+        for field in msgspec.structs.fields(EventArgs):
+            if field.encode_name not in raw or field.name == "input_types":
+                continue
+            try:
+                kept[field.name] = msgspec.convert(raw[field.encode_name], field.type, strict=False)
+            except msgspec.ValidationError:
+                self.repaired += 1
+        if "Input type" in raw:
+            kept["input_types"] = msgspec.Raw(msgspec.json.encode(raw["Input type"]))
+        return EventArgs(**kept)
+
+
+def _key(value: object) -> int | str | float | None:
+    return value if isinstance(value, int | str | float) else None

@@ -1,0 +1,54 @@
+"""What a trace says of its machine and job, beside its events; only known members are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from traceadvisor.model.trace import Device, Distributed
+
+
+def devices(members: Mapping[str, Any]) -> tuple[Device, ...]:
+    """The devices described; an entry that is not understood is left out."""
+    described = members.get("deviceProperties")
+    if not isinstance(described, list):
+        return ()
+    is_amd = "roctracer_version" in members or "hip_runtime_version" in members
+    return tuple(
+        _device(entry, is_amd=is_amd)
+        for entry in described
+        if isinstance(entry, Mapping) and isinstance(entry.get("id"), int)
+    )
+
+
+def distributed(members: Mapping[str, Any]) -> Distributed | None:
+    """The process group, where the trace tells of one."""
+    info = members.get("distributedInfo")
+    if not isinstance(info, Mapping):
+        return None
+    backend = info.get("backend")
+    return Distributed(
+        _integer(info.get("rank")), _integer(info.get("world_size")), backend if isinstance(backend, str) else None
+    )
+
+
+def base_time_ns(members: Mapping[str, Any]) -> int:
+    """What to add to time stamps to get wall-clock nanoseconds; 0 where they are absolute."""
+    return _integer(members.get("baseTimeNanoseconds")) or 0
+
+
+def _device(entry: Mapping[str, Any], *, is_amd: bool) -> Device:
+    major, minor = _integer(entry.get("computeMajor")), _integer(entry.get("computeMinor"))
+    name = entry.get("name")
+    amd = is_amd or entry.get("warpSize") == 64
+    return Device(
+        index=entry["id"],
+        name=name if isinstance(name, str) else None,
+        memory_bytes=_integer(entry.get("totalGlobalMem")),
+        compute_capability=None if amd or major is None or minor is None else (major, minor),
+        multiprocessors=_integer(entry.get("numSms")),
+    )
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
