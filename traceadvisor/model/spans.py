@@ -127,6 +127,17 @@ class SpanSet:
         index = np.searchsorted(self.starts_ns, instants_ns, side="right") - 1
         return (index >= 0) & (instants_ns < self.ends_ns[np.maximum(index, 0)])
 
+    def measure_until(self, instants_ns: Int64) -> Int64:
+        """For each instant, the length of the part of the set before it; same shape as ``instants_ns``."""
+        if not self:
+            return np.zeros_like(instants_ns)
+        done = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(self.ends_ns - self.starts_ns)))
+        index = np.searchsorted(self.starts_ns, instants_ns, side="right")
+        last = np.maximum(index - 1, 0)
+        inside = np.clip(instants_ns - self.starts_ns[last], 0, self.ends_ns[last] - self.starts_ns[last])
+        before: Int64 = done[last] + inside
+        return before
+
     def _complement(self, start_ns: int, end_ns: int) -> SpanSet:
         """``[start_ns, end_ns)`` without the set's own spans."""
         starts = np.concatenate((np.array([start_ns], dtype=np.int64), self.ends_ns))

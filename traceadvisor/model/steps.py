@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from traceadvisor.model.spans import SpanSet
+
 
 class StepSource(Enum):
     """What told one step from the next."""
@@ -63,3 +65,13 @@ class StepTable:
     def kept(self) -> tuple[Step, ...]:
         """The steps that count in means and medians."""
         return tuple(step for step in self.steps if step.kept)
+
+    @property
+    def kept_windows(self) -> SpanSet:
+        """The kept steps' windows; device time belongs to them."""
+        return SpanSet.of(*((step.start_ns, step.end_ns) for step in self.kept))
+
+    @property
+    def kept_marks(self) -> SpanSet:
+        """The kept steps' host marks; host counts belong to them."""
+        return SpanSet.of(*((step.host_start_ns, step.host_end_ns) for step in self.kept))

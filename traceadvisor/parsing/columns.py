@@ -95,7 +95,7 @@ class Columns:
         kind = np.array(self._signatures.kinds, dtype=np.int8)[signature]
         usable = (start_ns != INVALID_NS) & (duration_ns >= 0)
         self.dropped += int(usable.size - usable.sum())
-        columns = {
+        columns: ColumnDict = {
             "start_ns": start_ns,
             "duration_ns": duration_ns,
             "name_id": np.array(self._signatures.name_ids, dtype=np.int32)[signature],

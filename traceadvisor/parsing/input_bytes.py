@@ -14,12 +14,12 @@ try:
     from isal import igzip as gzip
     from isal.isal_zlib import error as inflate_error
 except ImportError:  # no wheel for this platform: several times slower, same bytes
-    import gzip  # type: ignore[no-redef]
-    from zlib import error as inflate_error  # type: ignore[assignment]
+    import gzip
+    from zlib import error as inflate_error
 
 GZIP_MAGIC = b"\x1f\x8b"
 
-DAMAGED: tuple[type[BaseException], ...] = (EOFError, gzip.BadGzipFile, inflate_error)
+DAMAGED = (EOFError, gzip.BadGzipFile, inflate_error)
 """What a truncated or damaged gzip file raises while it is read."""
 
 

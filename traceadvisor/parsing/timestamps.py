@@ -61,7 +61,8 @@ def _from_digits(joined: np.typing.NDArray[np.uint8], count: int) -> Int64 | Non
         at = whole_ends + 1 + place
         result += np.where(at < ends, digits[np.minimum(at, joined.size - 1)], 0) * worth
     fourth = whole_ends + 4
-    return result + ((fourth < ends) & (digits[np.minimum(fourth, joined.size - 1)] >= 5))
+    result += (fourth < ends) & (digits[np.minimum(fourth, joined.size - 1)] >= 5)
+    return result
 
 
 def _from_text(text: bytes) -> int:

@@ -1,0 +1,1 @@
+"""Model to numbers: pure functions without input or output of their own."""

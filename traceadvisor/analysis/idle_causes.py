@@ -1,0 +1,118 @@
+"""Why the device is idle, instant by instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.analysis.observation import Observation
+from traceadvisor.model.arrays import Int32, Int64, Mask
+from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category
+from traceadvisor.model.events import NONE
+from traceadvisor.model.spans import SpanSet
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gaps:
+    """Stretches in which the device runs nothing, cut where a zero-length operation starts; shape ``(n,)``."""
+
+    start_ns: Int64
+    """The instant the device ran dry."""
+
+    end_ns: Int64
+    call_end_ns: Int64
+    """When the launch call of the next operation returned; the gap's end where there is no such call."""
+
+    thread: Int32
+    """The thread that launched the next operation, or the training thread in its place."""
+
+    queued: Mask
+    """The next operation had been launched before the device ran dry."""
+
+    late: Mask
+    """The launch call returned within the gap; what follows until the operation starts is launch latency."""
+
+    after_block: Mask
+    """When the device ran dry the host was blocked on it."""
+
+    def spans(self, chosen: Mask) -> SpanSet:
+        """The union of some gaps."""
+        return SpanSet.union_of(self.start_ns[chosen], self.end_ns[chosen])
+
+
+def find_gaps(observation: Observation, extent: tuple[int, int]) -> Gaps:
+    """The gaps of the device within an extent, each with the launch call of the operation that ends it."""
+    events, launches = observation.trace.events, observation.launches
+    starts, ends = events.start_ns[launches.work_rows], events.end_ns[launches.work_rows]
+    idle = SpanSet.union_of(starts, ends).gaps(*extent)
+    cuts = np.unique(starts[idle.contains(starts)])
+    gap_starts = np.union1d(idle.starts_ns, cuts)
+    gap_ends = np.union1d(idle.ends_ns, cuts[~np.isin(cuts, idle.starts_ns)])
+    following = np.searchsorted(starts, gap_ends)
+    calls = np.append(launches.call_rows, NONE)[np.minimum(following, starts.size)]
+    has_call = calls != NONE
+    call_ends = np.where(has_call, events.end_ns[calls], gap_ends)
+    queued = has_call & (call_ends <= gap_starts)
+    return Gaps(
+        gap_starts,
+        gap_ends,
+        call_ends,
+        np.where(has_call, events.thread[calls], observation.thread).astype(np.int32),
+        queued=queued,
+        late=has_call & ~queued & (call_ends < gap_ends),
+        after_block=observation.blocked.contains(gap_starts),
+    )
+
+
+def idle_partition(observation: Observation, extent: tuple[int, int]) -> dict[Category, SpanSet]:
+    """Data wait and the idle categories as disjoint sets that together fill the gaps within an extent."""
+    gaps = find_gaps(observation, extent)
+    parts: dict[Category, list[SpanSet]] = {category: [] for category in IDLE_CATEGORIES}
+    parts[Category.IDLE_DEVICE].append(gaps.spans(gaps.queued))
+    for thread in np.unique(gaps.thread[~gaps.queued]).tolist():
+        mine = ~gaps.queued & (gaps.thread == thread)
+        for found in (_host_causes(gaps, mine, observation, thread), _latency(gaps, mine, observation, thread)):
+            for category, spans in found.items():
+                parts[category].append(spans)
+    result = {category: SpanSet.union_all(sets) - observation.loading for category, sets in parts.items()}
+    result[Category.DATA_WAIT] = SpanSet.union_of(gaps.start_ns, gaps.end_ns) - SpanSet.union_all(result.values())
+    return result
+
+
+def _host_causes(gaps: Gaps, mine: Mask, observation: Observation, thread: int) -> dict[Category, SpanSet]:
+    """The instants before the launch call returned, by what the host does in each."""
+    ends = np.where(gaps.late, gaps.call_end_ns, gaps.end_ns)
+    rest = SpanSet.union_of(gaps.start_ns[mine], ends[mine]) - observation.loading
+    profiler = rest & observation.profiler
+    rest -= profiler
+    allocator = rest & observation.allocating(thread)
+    rest -= allocator
+    active = rest & observation.active(thread)
+    after_block = gaps.spans(mine & gaps.after_block)
+    return {
+        Category.IDLE_PROFILER: profiler,
+        Category.IDLE_ALLOCATOR: allocator,
+        Category.IDLE_SYNC: active & after_block,
+        Category.IDLE_LAUNCH: active - after_block,
+        Category.IDLE_HOST: rest - active,
+    }
+
+
+def _latency(gaps: Gaps, mine: Mask, observation: Observation, thread: int) -> dict[Category, SpanSet]:
+    """The instants from the return of the launch call to the start of the operation: the call's last category."""
+    last = gaps.call_end_ns - 1
+    active = observation.active(thread).contains(last)
+    rest = mine & gaps.late & ~observation.loading.contains(last)
+    result: dict[Category, SpanSet] = {}
+    for category, holds in (
+        (Category.IDLE_PROFILER, observation.profiler.contains(last)),
+        (Category.IDLE_ALLOCATOR, observation.allocating(thread).contains(last)),
+        (Category.IDLE_SYNC, active & gaps.after_block),
+        (Category.IDLE_LAUNCH, active),
+        (Category.IDLE_HOST, np.ones_like(active)),
+    ):
+        chosen = rest & holds
+        result[category] = SpanSet.union_of(gaps.call_end_ns[chosen], gaps.end_ns[chosen])
+        rest &= ~holds
+    return result

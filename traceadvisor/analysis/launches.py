@@ -1,0 +1,43 @@
+"""Which runtime call launched which device work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Launches:
+    """Device work and the calls that launched it; both arrays of shape ``(n,)``."""
+
+    work_rows: Int64
+    """Rows of the event table, in order of start; of those that start together the one launched first comes first."""
+
+    call_rows: Int64
+    """For each, the row of the runtime call; NONE where none was recorded."""
+
+    def of_device(self, events: EventTable, device: int) -> Launches:
+        """Those of one device."""
+        mine = events.device[self.work_rows] == device
+        return Launches(self.work_rows[mine], self.call_rows[mine])
+
+
+def link_launches(events: EventTable) -> Launches:
+    """Match device work with runtime calls by correlation id; of several calls with one id the first counts."""
+    work = events.rows(*DEVICE_WORK)
+    calls = events.rows(Kind.RUNTIME)
+    calls = calls[events.correlation[calls] != NONE]
+    keys, first = np.unique(events.correlation[calls], return_index=True)
+    call_rows = np.full(work.size, NONE, dtype=np.int64)
+    if keys.size:
+        wanted = events.correlation[work]
+        index = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+        found = (keys[index] == wanted) & (wanted != NONE)
+        call_rows[found] = calls[first[index[found]]]
+    call_starts = np.where(call_rows == NONE, np.iinfo(np.int64).max, events.start_ns[np.maximum(call_rows, 0)])
+    order = np.lexsort((call_starts, events.start_ns[work]))
+    return Launches(work[order], call_rows[order])

@@ -1,0 +1,82 @@
+"""A recording on one device, with what the host does at each instant as far as it can explain an idle device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from traceadvisor.analysis.launches import Launches
+from traceadvisor.analysis.loader import Loader, find_loader
+from traceadvisor.analysis.names import rows_named
+from traceadvisor.analysis.runtime_calls import allocator_rows, blocking_rows, profiler_stop_rows
+from traceadvisor.analysis.training_thread import training_thread
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import Kind
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.trace import Trace
+
+_NOT_THE_PROFILERS = ("Lazy Function Loading", "Command Buffer Full")
+"""Overhead events that tell of the driver, not of the profiler."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observation:
+    """One device's recording, with the sets of instants on the host that the breakdown asks for."""
+
+    trace: Trace
+    launches: Launches
+    """Of the one device; empty where there is no device activity."""
+
+    thread: int
+    """The training thread."""
+
+    loader: Loader | None
+    profiler: SpanSet
+    """The profiler works for itself."""
+
+    blocked: SpanSet
+    """Some thread waits for the device."""
+
+    allocator_calls: Int64
+    _active: dict[int, SpanSet] = field(default_factory=dict)
+    _allocating: dict[int, SpanSet] = field(default_factory=dict)
+
+    @property
+    def loading(self) -> SpanSet:
+        """The training thread is inside the data loader."""
+        return self.loader.spans if self.loader else SpanSet.empty()
+
+    @property
+    def has_device(self) -> bool:
+        """Whether any device work was recorded."""
+        return bool(self.launches.work_rows.size)
+
+    def active(self, thread: int) -> SpanSet:
+        """The thread is in operators or runtime calls."""
+        if thread not in self._active:
+            events = self.trace.events
+            self._active[thread] = events.spans(events.is_kind(Kind.OPERATOR, Kind.RUNTIME) & (events.thread == thread))
+        return self._active[thread]
+
+    def allocating(self, thread: int) -> SpanSet:
+        """The thread takes memory from the driver or gives it back."""
+        if thread not in self._allocating:
+            rows = self.allocator_calls
+            self._allocating[thread] = self.trace.events.spans(rows[self.trace.events.thread[rows] == thread])
+        return self._allocating[thread]
+
+
+def observe(trace: Trace, launches: Launches) -> Observation:
+    """Collect what the host did beside the given device work."""
+    thread = training_thread(trace)
+    overhead = rows_named(trace, Kind.OVERHEAD, lambda name: not name.startswith(_NOT_THE_PROFILERS))
+    return Observation(
+        trace,
+        launches,
+        thread,
+        find_loader(trace, thread),
+        profiler=trace.events.spans(np.union1d(overhead, profiler_stop_rows(trace))),
+        blocked=trace.events.spans(blocking_rows(trace, launches)),
+        allocator_calls=allocator_rows(trace),
+    )

@@ -1,0 +1,89 @@
+"""Which operator runs inside which: the tree of calls on each host thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.events import NONE, EventTable, Kind
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OperatorTree:
+    """Operators of all threads; arrays of shape ``(n,)``, a parent always before its children."""
+
+    rows: Int64
+    """Rows of the event table, by thread and start."""
+
+    parent: Int64
+    """Position of the enclosing operator; NONE at the top."""
+
+    thread: Int64
+    start_ns: Int64
+    end_ns: Int64
+
+    def enclosing(self, threads: Int64, instants_ns: Int64) -> Int64:
+        """Position of the innermost operator around each instant on its thread; NONE where there is none."""
+        if not self.rows.size:
+            return np.full(instants_ns.shape, NONE, dtype=np.int64)
+        result = np.full(instants_ns.shape, NONE, dtype=np.int64)
+        for thread in np.unique(threads).tolist():
+            first, last = np.searchsorted(self.thread, [thread, thread + 1])
+            asked = threads == thread
+            position = first + np.searchsorted(self.start_ns[first:last], instants_ns[asked], side="right") - 1
+            position[position < first] = NONE
+            result[asked] = self._climb_to(position, instants_ns[asked])
+        return result
+
+    def nearest(self, chosen: Mask) -> Int64:
+        """For each operator, the nearest one among itself and its ancestors that is chosen; NONE where none is."""
+        result = np.where(chosen, np.arange(self.rows.size), NONE)
+        climbing = np.where(chosen, NONE, self.parent)
+        while (open_ := climbing != NONE).any():
+            at = climbing[open_]
+            result[open_] = np.where(chosen[at], at, NONE)
+            climbing[open_] = np.where(chosen[at], NONE, self.parent[at])
+        return result
+
+    def self_time_ns(self) -> Int64:
+        """Time in each operator itself, its children's apart."""
+        own = self.end_ns - self.start_ns
+        inner = np.zeros_like(own)
+        has_parent = self.parent != NONE
+        np.add.at(inner, self.parent[has_parent], own[has_parent])
+        outer: Int64 = np.maximum(own - inner, 0)
+        return outer
+
+    def _climb_to(self, position: Int64, instants_ns: Int64) -> Int64:
+        """From the operator that started last to the first enclosing one that had not ended."""
+        while True:
+            ended = (position != NONE) & (self.end_ns[position] <= instants_ns)
+            if not ended.any():
+                return position
+            position[ended] = self.parent[position[ended]]
+
+
+def operator_tree(events: EventTable) -> OperatorTree:
+    """Build the tree; an operator that merely overlaps another is not inside it."""
+    rows = events.rows(Kind.OPERATOR)
+    rows = rows[np.lexsort((-events.duration_ns[rows], events.start_ns[rows], events.thread[rows]))]
+    starts, ends, threads = events.start_ns[rows], events.end_ns[rows], events.thread[rows]
+    return OperatorTree(rows, _parents(starts, ends, threads), threads.astype(np.int64), starts, ends)
+
+
+def _parents(starts: Int64, ends: Int64, threads: np.typing.NDArray[np.int32]) -> Int64:
+    parents = np.full(starts.size, NONE, dtype=np.int64)
+    stack: list[tuple[int, int]] = []
+    thread = NONE
+    for position, (start, end, owner) in enumerate(zip(starts.tolist(), ends.tolist(), threads.tolist(), strict=True)):
+        if owner != thread:
+            stack.clear()
+            thread = owner
+        while stack and stack[-1][1] < end:
+            stack.pop()
+        if stack and stack[-1][1] > start:
+            parents[position] = stack[-1][0]
+        stack.append((position, end))
+    return parents

@@ -1,0 +1,112 @@
+"""From the host's marks to windows that hold the host's step and the device work it launched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from traceadvisor.analysis.launches import Launches
+from traceadvisor.analysis.marks import Mark, find_marks
+from traceadvisor.analysis.runtime_calls import enqueue_rows, kernel_launch_rows
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import NONE
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.steps import Step, StepTable
+from traceadvisor.model.trace import Trace
+
+CARRY_IN_SHARE = 0.02
+"""Share of a step above which work from before the recording distorts it."""
+
+LOST_RECORDS_SHARE = 0.02
+"""How far a last step's share of launches without a device record may exceed every other step's."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Work:
+    """Device work by the step whose mark holds its launch; arrays of shape ``(n,)`` in order of start."""
+
+    start_ns: Int64
+    end_ns: Int64
+    step: Int64
+    """Position among the marks; NONE where launched outside all of them."""
+
+    is_carry_in: np.typing.NDArray[np.bool_]
+
+
+def step_windows(trace: Trace, launches: Launches) -> StepTable:
+    """The steps of a recording on one device, or on none where ``launches`` is empty."""
+    source, marks = find_marks(trace)
+    work = _assign(trace, launches, marks)
+    steps: list[Step] = []
+    for position, mark in enumerate(marks):
+        steps.append(_window(mark, work, position, steps[-1].end_ns if steps else None))
+    reason = _incomplete_last(trace, launches, marks)
+    if reason is None:
+        return StepTable(source, tuple(steps))
+    return StepTable(source, tuple(steps[:-1]), ((steps[-1].index, reason),))
+
+
+def _assign(trace: Trace, launches: Launches, marks: tuple[Mark, ...]) -> _Work:
+    events = trace.events
+    launched_ns = np.where(launches.call_rows == NONE, -1, events.start_ns[launches.call_rows])
+    return _Work(
+        events.start_ns[launches.work_rows],
+        events.end_ns[launches.work_rows],
+        np.where(launches.call_rows == NONE, NONE, _step_at(marks, launched_ns)),
+        (launches.call_rows == NONE) | (launched_ns < marks[0].start_ns),
+    )
+
+
+def _step_at(marks: tuple[Mark, ...], instants_ns: Int64) -> Int64:
+    """Position of the mark that holds each instant; NONE outside all marks."""
+    starts = np.array([mark.start_ns for mark in marks])
+    ends = np.array([mark.end_ns for mark in marks])
+    position = np.searchsorted(starts, instants_ns, side="right") - 1
+    return np.where((position >= 0) & (instants_ns < ends[position]), position, NONE)
+
+
+def _window(mark: Mark, work: _Work, position: int, previous_end_ns: int | None) -> Step:
+    mine = work.step == position
+    if previous_end_ns is None:
+        before = work.is_carry_in & (work.start_ns < (work.start_ns[mine].min() if mine.any() else mark.start_ns))
+        previous_end_ns = int(work.end_ns[before].max()) if before.any() else mark.start_ns
+    start = max(previous_end_ns, mark.start_ns)
+    end = max(start, mark.end_ns, int(work.end_ns[mine].max()) if mine.any() else start)
+    step = Step(mark.index, start, end, mark.start_ns, mark.end_ns)
+    share = _carry_in_share(step, work, is_first=position == 0)
+    if share <= CARRY_IN_SHARE:
+        return step
+    return replace(step, left_out=f"device work from before the first step takes {share:.0%} of it")
+
+
+def _carry_in_share(step: Step, work: _Work, *, is_first: bool) -> float:
+    """Share of a step lost to carry-in: what runs inside the window, and what the late start cut off the first one.
+
+    Where the device lags throughout, the late start is given back at the end and nothing is cut.
+    """
+    carried = SpanSet.union_of(work.start_ns[work.is_carry_in], work.end_ns[work.is_carry_in])
+    inside = carried.clip(step.start_ns, step.end_ns).total_ns
+    cut = max(0, (step.host_end_ns - step.host_start_ns) - step.duration_ns) if is_first else 0
+    whole = step.duration_ns + cut
+    return (inside + cut) / whole if whole else 0.0
+
+
+def _incomplete_last(trace: Trace, launches: Launches, marks: tuple[Mark, ...]) -> str | None:
+    """Why the last step is incomplete; None where it is not, or is the only one."""
+    if len(marks) < 2 or not launches.work_rows.size:
+        return None
+    events = trace.events
+    given = _step_at(marks, events.start_ns[enqueue_rows(trace)])
+    counts = np.bincount(given[given != NONE], minlength=len(marks))
+    if counts[-1] == 0 and counts.any():
+        return "nothing was launched in it: the recording stopped there"
+    calls = kernel_launch_rows(trace)
+    step = _step_at(marks, events.start_ns[calls])
+    lost = ~np.isin(calls, launches.call_rows)
+    launched = np.bincount(step[step != NONE], minlength=len(marks))
+    missing = np.bincount(step[(step != NONE) & lost], minlength=len(marks))
+    shares = missing / np.maximum(launched, 1)
+    if shares[-1] > shares[:-1].max() + LOST_RECORDS_SHARE:
+        return f"{shares[-1]:.0%} of its kernel launches have no device record: the recording stopped there"
+    return None
