@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import numpy as np
 
+from traceadvisor.analysis.operator_tree import OperatorTree
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Location
 from traceadvisor.model.trace import Trace
 
 _FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$")
-_LIBRARY = re.compile(
-    r"site-packages[/\\]|dist-packages[/\\]|[/\\]lib[/\\]python\d|^<|^\.\.\.|^torch[/\\]|^(?:threading|runpy|contextlib|"
-    r"functools|selectors|socket|multiprocessing[/\\].*|concurrent[/\\].*)\.py$|\.pyx$"
+_INSTALLED = re.compile(r"site-packages[/\\]|dist-packages[/\\]|[/\\]lib[/\\]python\d|^[<.]{1,3}|\.pyx$")
+_LIBRARIES = frozenset(
+    {"torch", "torchvision", "torchaudio", "torchdata", "numpy", "pandas", "scipy", "PIL", "cv2", "tqdm", "triton"}
+    | {"lightning", "lightning_fabric", "pytorch_lightning", "transformers", "accelerate", "datasets", "deepspeed"}
 )
+"""Profilers cut the installation's path off the front, so ``torch/nn/modules/module.py`` is all that is left."""
 
 
 def user_frame(frames: list[str]) -> Location | None:
@@ -24,20 +30,54 @@ def user_frame(frames: list[str]) -> Location | None:
     """
     for frame in frames:
         match = _FRAME.match(frame.strip())
-        if match and not _LIBRARY.search(match["file"]):
+        if match and not _is_library(match["file"]):
             return Location(match["file"], int(match["line"]), match["function"])
     return None
 
 
-def location_of_stack(trace: Trace, row: int) -> Location | None:
-    """The user's frame of an event that carries its own call stack; None where it has none."""
-    found = trace.details.stack_id.at(np.array([row]), np.int32(-1))[0]
-    return user_frame(trace.texts[found].split(";")) if found >= 0 else None
+def _is_library(file: str) -> bool:
+    top = re.split(r"[/\\]", file, maxsplit=1)[0].removesuffix(".py")
+    return top in _LIBRARIES or top in sys.stdlib_module_names or _INSTALLED.search(file) is not None
 
 
-def location_at(trace: Trace, thread: int, instant_ns: int) -> Location | None:
-    """The user's frame among the Python calls that a thread was in at an instant; None where none were recorded."""
+def location_of_call(trace: Trace, tree: OperatorTree, row: int) -> Location | None:
+    """The user's line behind an event; None where no stacks were recorded.
+
+    Current recordings hold the Python calls themselves; those of 2021 hold a stack at each operator, so there the
+    innermost enclosing operator that has one is asked.
+    """
+    thread, instant = int(trace.events.thread[row]), int(trace.events.start_ns[row])
+    return (
+        _from_stack(trace, row)
+        or _from_operators(trace, tree, thread, instant)
+        or _from_python_calls(trace, thread, instant)
+    )
+
+
+def first_location(trace: Trace, tree: OperatorTree, rows: Int64) -> Location | None:
+    """The user's line behind the first of some events that has one."""
+    found = (location_of_call(trace, tree, row) for row in rows.tolist())
+    return next((location for location in found if location), None)
+
+
+def _from_stack(trace: Trace, row: int) -> Location | None:
+    found = int(trace.details.stack_id.at(np.array([row]), np.int32(NONE))[0])
+    return user_frame(trace.texts[found].split(";")) if found != NONE else None
+
+
+def _from_operators(trace: Trace, tree: OperatorTree, thread: int, instant_ns: int) -> Location | None:
+    at = int(tree.enclosing(np.array([thread]), np.array([instant_ns]))[0])
+    while at != NONE:
+        location = _from_stack(trace, int(tree.rows[at]))
+        if location:
+            return location
+        at = int(tree.parent[at])
+    return None
+
+
+def _from_python_calls(trace: Trace, thread: int, instant_ns: int) -> Location | None:
     calls = trace.python_calls
-    inside = (calls.thread == thread) & (calls.start_ns <= instant_ns) & (instant_ns < calls.end_ns)
+    started = int(np.searchsorted(calls.start_ns, instant_ns, side="right"))
+    inside = (calls.thread[:started] == thread) & (instant_ns < calls.end_ns[:started])
     rows = np.flatnonzero(inside)[::-1]
-    return user_frame([trace.names[calls.name_id[row]] for row in rows])
+    return user_frame([trace.names[calls.name_id[row]] for row in rows.tolist()])

@@ -158,7 +158,10 @@ class NotWorthDoing:
 
     what: str
     saving_share: float
+    """The most it could gain, over the mean step."""
+
     reason: str
+    recording_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,14 @@ from traceadvisor.errors import InputError
 
 try:
     from isal import igzip as gzip
-    from isal.isal_zlib import error as inflate_error
+    from isal import isal_zlib as zlib
 except ImportError:  # no wheel for this platform: several times slower, same bytes
     import gzip
-    from zlib import error as inflate_error
+    import zlib
 
 GZIP_MAGIC = b"\x1f\x8b"
 
-DAMAGED = (EOFError, gzip.BadGzipFile, inflate_error)
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 """What a truncated or damaged gzip file raises while it is read."""
 
 

@@ -1,0 +1,70 @@
+"""What a recording lacks, in words that say which figures it rules out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.runtime_calls import kernel_launch_rows
+from traceadvisor.model.health import HealthNote
+from traceadvisor.model.steps import StepSource, StepTable
+
+
+def recording_notes(observation: Observation, table: StepTable) -> tuple[HealthNote, ...]:
+    """Everything a reader must know before believing the figures."""
+    return (*_missing_parts(observation), *_step_notes(table))
+
+
+def _missing_parts(observation: Observation) -> Iterator[HealthNote]:
+    if not observation.has_device:
+        launched = kernel_launch_rows(observation.trace).size
+        if launched:
+            yield HealthNote(
+                "no-kernels",
+                f"The host launched {launched} kernels but the recording holds none of them: "
+                "nothing is said about the device.",
+            )
+        else:
+            yield HealthNote(
+                "no-device",
+                "No device activity was recorded: the figures describe the host alone.",
+                degrades=False,
+            )
+    elif not (observation.launches.call_rows >= 0).any():
+        yield HealthNote(
+            "no-launches",
+            "The recording holds no launch calls: device work could not be assigned to steps or causes.",
+        )
+    if observation.loader is None:
+        yield HealthNote(
+            "no-loader",
+            "No data loader was recorded: how long the run waits for data was not measured.",
+            degrades=False,
+        )
+
+
+def _step_notes(table: StepTable) -> Iterator[HealthNote]:
+    match table.source:
+        case StepSource.OPTIMIZER:
+            yield HealthNote(
+                "steps-from-optimizer",
+                "The recording has no step marks: steps run from one optimizer step to the next. "
+                "Call the profiler's step() once an iteration to mark them.",
+            )
+        case StepSource.WINDOW:
+            yield HealthNote(
+                "no-steps",
+                "The recording has no step marks: all of it is shown as one step. "
+                "Call the profiler's step() once an iteration to mark them.",
+            )
+        case StepSource.MARKS:
+            pass
+    for index, reason in table.dropped:
+        yield HealthNote("step-dropped", f"Step {index} is not shown: {reason}.", degrades=False)
+    for step in table.steps:
+        if step.left_out:
+            yield HealthNote(
+                "step-left-out", f"Step {step.index} is left out of means: {step.left_out}.", degrades=False
+            )
+    if not table.kept:
+        yield HealthNote("no-complete-step", "No complete step was recorded: there are no means.")

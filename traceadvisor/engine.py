@@ -1,0 +1,177 @@
+"""Runs the rules on the facts of every recording, isolates their failures, folds and ranks what they find."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+
+from traceadvisor import __version__, rules
+from traceadvisor.facts import Facts
+from traceadvisor.model.findings import (
+    Clear,
+    Confidence,
+    Effort,
+    Failed,
+    Finding,
+    Found,
+    RuleOutcome,
+    Severity,
+    Skipped,
+    Unit,
+)
+from traceadvisor.model.health import Health, HealthNote
+from traceadvisor.model.report import NotWorthDoing, OutcomeRow, RankedFinding, RecordingNote, Report, Source
+from traceadvisor.rules.base import Rule
+
+HIGH_SHARE, MEDIUM_SHARE = 0.10, 0.03
+"""Severity is the expected saving's share of the step."""
+
+FOLDING_SHARE = 0.8
+"""Two findings are one when their claims share more than this of the larger."""
+
+WORTH_DOING_SHARE = 0.02
+"""A fix that can gain less than this at most is said not to be worth doing."""
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule of the package with its default thresholds, by id."""
+    found: list[Rule] = []
+    for module in pkgutil.iter_modules(rules.__path__):
+        if module.name != "base":
+            members = vars(import_module(f"{rules.__name__}.{module.name}")).values()
+            found += [member() for member in members if _is_rule(member)]
+    return tuple(sorted(found, key=lambda rule: rule.meta.id))
+
+
+def assess(facts: Sequence[Facts], source: Source, health: Health, catalogue: Iterable[Rule] | None = None) -> Report:
+    """Everything the rules have to say of some recordings.
+
+    Args:
+        facts: one a recording.
+        source: what they were read from.
+        health: of the input as a whole, the recordings' own apart.
+        catalogue: the rules to run; all of them by default.
+    """
+    chosen = tuple(catalogue) if catalogue is not None else all_rules()
+    outcomes = [
+        OutcomeRow(rule.meta, (recording.recording_id,), run_rule(rule, recording))
+        for rule in chosen
+        for recording in facts
+    ]
+    return Report(
+        tool_version=__version__,
+        source=source,
+        health=_whole_health(facts, health),
+        health_notes=(
+            *(RecordingNote(note, None) for note in health.notes),
+            *(RecordingNote(note, one.recording_id) for one in facts for note in one.notes),
+        ),
+        recordings=tuple(one.recording for one in facts),
+        findings=_ranked([finding for one in facts for finding in _folded(one, outcomes)]),
+        not_worth_doing=_not_worth_doing(chosen, outcomes),
+        outcomes=tuple(outcomes),
+    )
+
+
+def run_rule(rule: Rule, facts: Facts) -> RuleOutcome:
+    """The outcome of one rule on one recording; whatever goes wrong in the rule stays in its outcome."""
+    missing = facts.missing(rule.meta.needs)
+    if missing:
+        return Skipped(missing)
+    try:
+        outcome = rule.check(facts)
+    except Exception as error:  # noqa: BLE001  # a rule's failure must not take the report with it
+        return Failed(f"{type(error).__name__}: {error}")
+    return Found(outcome) if isinstance(outcome, Finding) else outcome
+
+
+def _is_rule(member: object) -> bool:
+    return isinstance(member, type) and issubclass(member, Rule) and member is not Rule
+
+
+@dataclass(slots=True)
+class _Row:
+    """A finding with those folded into it."""
+
+    finding: Finding
+    also: list[str]
+
+
+def _folded(facts: Facts, outcomes: Iterable[OutcomeRow]) -> list[RankedFinding]:
+    """One recording's findings, those that claim the same time folded into the one that knows most."""
+    rows = [
+        _Row(row.outcome.finding, [])
+        for row in outcomes
+        if isinstance(row.outcome, Found) and row.recording_ids == (facts.recording_id,)
+    ]
+    for row in list(rows):
+        refiner = next((other for other in rows if _refines(other.finding, row.finding)), None)
+        if refiner:
+            refiner.also += [row.finding.rule.id, *row.also]
+            rows.remove(row)
+    return [_place(facts, row) for row in rows]
+
+
+def _refines(finding: Finding, other: Finding) -> bool:
+    """Whether a finding says more than another of the same time."""
+    if other.rule.id not in finding.rule.refines:
+        return False
+    shared = (finding.claims & other.claims).total_ns
+    return shared > FOLDING_SHARE * max(finding.claims.total_ns, other.claims.total_ns)
+
+
+def _place(facts: Facts, row: _Row) -> RankedFinding:
+    step_ns = facts.mean.duration_ns if facts.mean else 0.0
+    share = row.finding.saving.expected_ns / step_ns if step_ns else 0.0
+    severity = Severity.HIGH if share >= HIGH_SHARE else Severity.MEDIUM if share >= MEDIUM_SHARE else Severity.LOW
+    return RankedFinding(row.finding, (facts.recording_id,), severity, share, tuple(sorted(row.also)))
+
+
+def _ranked(findings: Iterable[RankedFinding]) -> tuple[RankedFinding, ...]:
+    """By expected saving as a share of the step, then confidence, then ease."""
+    confidence, effort = list(Confidence), list(Effort)
+    return tuple(
+        sorted(
+            findings,
+            key=lambda row: (
+                -row.saving_share,
+                confidence.index(row.finding.confidence),
+                effort.index(row.finding.effort),
+            ),
+        )
+    )
+
+
+def _not_worth_doing(catalogue: Iterable[Rule], outcomes: Iterable[OutcomeRow]) -> tuple[NotWorthDoing, ...]:
+    """Popular fixes that could gain next to nothing, by the most they could gain."""
+    popular = {rule.meta.id: rule.popular_fix for rule in catalogue if rule.popular_fix}
+    found = []
+    for row in outcomes:
+        outcome = row.outcome
+        if (
+            isinstance(outcome, Clear)
+            and outcome.unit is Unit.SHARE
+            and outcome.value < WORTH_DOING_SHARE
+            and row.rule.id in popular
+        ):
+            reason = f"{outcome.label} is all it could save" + (f": {outcome.remark}" if outcome.remark else "")
+            found.append(NotWorthDoing(popular[row.rule.id], outcome.value, reason, row.recording_ids))
+    return tuple(found)
+
+
+def _whole_health(facts: Iterable[Facts], health: Health) -> Health:
+    """The input's health and its recordings' taken together; each trace counts once, however many devices it has."""
+    traces = {id(one.trace): one.trace.health for one in facts}.values()
+    parts = [health, *traces]
+    notes: list[HealthNote] = [*health.notes, *(note for one in facts for note in one.notes)]
+    return Health(
+        sum(part.events_read for part in parts),
+        sum(part.events_dropped for part in parts),
+        sum(part.events_repaired for part in parts),
+        tuple(dict.fromkeys(notes)),
+        unusable=any(part.unusable for part in parts),
+    )

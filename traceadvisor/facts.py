@@ -1,0 +1,193 @@
+"""Everything known of one recording on one device, computed when first asked for and then kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+
+from traceadvisor.analysis.device_figures import device_figures
+from traceadvisor.analysis.kernel_table import kernel_table
+from traceadvisor.analysis.launches import Launches, link_launches
+from traceadvisor.analysis.observation import Observation, observe
+from traceadvisor.analysis.operator_table import operator_table
+from traceadvisor.analysis.operator_tree import OperatorTree, operator_tree
+from traceadvisor.analysis.overlap import overlaps
+from traceadvisor.analysis.recording_health import recording_notes
+from traceadvisor.analysis.step_breakdown import Partition, break_down, partition_recording
+from traceadvisor.analysis.step_timeline import representative_step, step_timeline
+from traceadvisor.analysis.step_windows import step_windows
+from traceadvisor.hardware.tensor_cores import has_tensor_cores
+from traceadvisor.model.breakdown import Category, MeanBreakdown
+from traceadvisor.model.findings import Confidence, Estimate, Input, Method
+from traceadvisor.model.health import HealthNote
+from traceadvisor.model.report import Overlap, Recording, StepRow, Work
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.steps import StepSource, StepTable
+from traceadvisor.model.trace import Device, Trace
+
+FEWEST_STEPS = 3
+"""Below this a mean says little of the run."""
+
+MOST_TABLE_ROWS = 40
+"""Kernels and operators beyond these take next to no time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What rules read. Shares are of the mean kept step, 0..1."""
+
+    trace: Trace
+    device_index: int | None
+    """None for a recording without device activity."""
+
+    recording_id: str
+
+    # -- steps and where their time goes -----------------------------------------------------------------------
+
+    @cached_property
+    def launches(self) -> Launches:
+        """The device's work and the calls that launched it."""
+        everything = link_launches(self.trace.events)
+        if self.device_index is None:
+            return everything
+        return everything.of_device(self.trace.events, self.device_index)
+
+    @cached_property
+    def observation(self) -> Observation:
+        """The recording as this device saw it."""
+        return observe(self.trace, self.launches)
+
+    @cached_property
+    def steps(self) -> StepTable:
+        """The steps and their windows."""
+        return step_windows(self.trace, self.launches)
+
+    @cached_property
+    def partition(self) -> Partition:
+        """Every instant of the recording in its category."""
+        return partition_recording(self.observation)
+
+    @cached_property
+    def step_rows(self) -> tuple[StepRow, ...]:
+        """Each step with its breakdown."""
+        has_loader = self.observation.loader is not None
+        return tuple(
+            StepRow(step, break_down(step, self.partition, has_loader=has_loader)) for step in self.steps.steps
+        )
+
+    @cached_property
+    def mean(self) -> MeanBreakdown | None:
+        """The mean over the kept steps; None where there are none."""
+        kept = [row.breakdown for row in self.step_rows if row.step.kept]
+        return MeanBreakdown.over(kept) if kept else None
+
+    @cached_property
+    def overlaps(self) -> Mapping[Work, Overlap | None]:
+        """Total and exposed time of each kind of work."""
+        return overlaps(self.observation, self.partition, self.steps)
+
+    @cached_property
+    def tree(self) -> OperatorTree:
+        """Which operator runs inside which."""
+        return operator_tree(self.trace.events)
+
+    @property
+    def device(self) -> Device | None:
+        """The device; None for a recording without device activity."""
+        return None if self.device_index is None else self.trace.device(self.device_index)
+
+    # -- what rules ask ----------------------------------------------------------------------------------------
+
+    def claim(self, category: Category) -> SpanSet:
+        """The instants of a category within the kept windows."""
+        return self.partition[category] & self.steps.kept_windows
+
+    def per_step_ns(self, spans: SpanSet) -> float:
+        """Mean nanoseconds per kept step."""
+        return spans.total_ns / max(len(self.steps.kept), 1)
+
+    def share(self, spans: SpanSet) -> float:
+        """Share of the kept windows."""
+        return spans.total_ns / max(self.steps.kept_windows.total_ns, 1)
+
+    def bound(self, most_ns: float) -> Estimate:
+        """A saving known only to lie between nothing and ``most_ns``; the middle stands for the expected value."""
+        return Estimate(0.0, most_ns / 2, most_ns, Method.BOUND)
+
+    def confidence(self) -> Confidence:
+        """How sure a cause seen in this recording is: less without step marks, with few steps, with a damaged file."""
+        doubts = (
+            (self.steps.source is not StepSource.MARKS)
+            + (len(self.steps.kept) < FEWEST_STEPS)
+            + any(note.degrades for note in self.trace.health.notes)
+        )
+        return (Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW)[min(doubts, 2)]
+
+    def missing(self, needs: frozenset[Input]) -> str | None:
+        """Why a rule with these needs cannot look, and how to get what is missing; None where nothing is."""
+        return next((reason for need, reason in self._missing_inputs.items() if need in needs), None)
+
+    @cached_property
+    def _missing_inputs(self) -> Mapping[Input, str]:
+        device = self.device
+        present = {
+            Input.STEPS: bool(self.steps.kept),
+            Input.DEVICE: self.observation.has_device,
+            Input.LOADER: self.observation.loader is not None,
+            Input.LAUNCHES: bool((self.launches.call_rows >= 0).any()),
+            Input.STACKS: self.trace.with_stacks,
+            Input.DTYPES: self.trace.with_shapes,
+            Input.DEVICE_MODEL: device is not None and has_tensor_cores(device) is not None,
+        }
+        return {need: _HOW_TO_GET[need] for need in Input if not present[need]}
+
+    # -- the report's part -------------------------------------------------------------------------------------
+
+    @cached_property
+    def notes(self) -> tuple[HealthNote, ...]:
+        """What a reader must know before believing the figures."""
+        return (*self.trace.health.notes, *recording_notes(self.observation, self.steps))
+
+    @cached_property
+    def recording(self) -> Recording:
+        """The recording as the report shows it."""
+        origin, observation = self.trace.origin, self.observation
+        durations = [step.duration_ns for step in self.steps.kept]
+        step = representative_step(self.steps)
+        return Recording(
+            id=self.recording_id,
+            run=origin.run,
+            worker=origin.worker,
+            span=origin.span,
+            cycle=origin.cycle,
+            path=origin.path,
+            distributed=self.trace.distributed,
+            device=self.device,
+            step_source=self.steps.source,
+            steps=self.step_rows,
+            dropped_steps=self.steps.dropped,
+            mean_step_ns=self.mean.duration_ns if self.mean else None,
+            median_step_ns=float(median(durations)) if durations else None,
+            undisturbed_median_step_ns=None,
+            samples_per_s=None,
+            mean_breakdown=self.mean,
+            overlaps=self.overlaps,
+            figures=device_figures(self.trace, self.launches, self.steps.kept_windows),
+            timeline=step_timeline(observation, self.partition, step) if step else None,
+            kernels=kernel_table(self.trace, self.launches, self.steps)[:MOST_TABLE_ROWS],
+            operators=operator_table(self.trace, self.launches, self.tree, self.steps)[:MOST_TABLE_ROWS],
+            loader_kinds=observation.loader.kinds if observation.loader else (),
+        )
+
+
+_HOW_TO_GET = {
+    Input.STEPS: "No complete step was recorded: let the profiler's active window hold several steps.",
+    Input.DEVICE: "No device activity was recorded: record with ProfilerActivity.CUDA on a machine with a GPU.",
+    Input.LOADER: "No data loader events were recorded: let the profiled loop iterate over its DataLoader.",
+    Input.LAUNCHES: "No launch calls were recorded: record with ProfilerActivity.CPU beside the device's.",
+    Input.STACKS: "No call stacks were recorded: record with with_stack=True.",
+    Input.DTYPES: "No operator input types were recorded: record with record_shapes=True.",
+    Input.DEVICE_MODEL: "The recording does not say what the device is capable of.",
+}

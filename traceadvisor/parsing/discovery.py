@@ -1,0 +1,110 @@
+"""From the paths a user gives to the recordings in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from traceadvisor.errors import InputError
+from traceadvisor.model.report import Source, SourceKind
+from traceadvisor.model.trace import Origin
+from traceadvisor.parsing.input_bytes import open_bytes
+
+_TRACE_NAME = re.compile(r"^(?P<stem>.+?)\.pt\.trace\.json(?:\.gz)?$")
+_JSON_NAME = re.compile(r"^(?P<stem>.+?)(?:\.trace)?\.json(?:\.gz)?$")
+_SPAN = re.compile(r"^(?P<worker>.+)\.(?P<span>\d+)$")
+_SNIFFED_BYTES = 1 << 16
+
+_EXPECTED = "a recording by torch.profiler (*.pt.trace.json or *.pt.trace.json.gz) or a folder that holds some"
+
+
+def find_recordings(paths: Sequence[Path]) -> tuple[Source, tuple[Origin, ...]]:
+    """The recordings under some paths, by run, worker and time.
+
+    A folder is searched at every depth, without following links to other folders; each folder that holds recordings
+    is a run. A file counts by its name (``<worker>[.<time>].pt.trace.json[.gz]``) or, where a folder has none of that
+    name, by what it begins with.
+
+    Raises:
+        InputError: a path does not exist, or holds no recording; the message says what it holds instead.
+    """
+    origins: list[Origin] = []
+    for path in paths:
+        if not path.exists():
+            raise InputError(path, "does not exist", expected=_EXPECTED, remedy="Check the path.")
+        origins += _in_folder(path) if path.is_dir() else [_origin(path, run="")]
+    is_log = any(path.is_dir() for path in paths)
+    kind = SourceKind.TENSORBOARD if is_log else SourceKind.TRACE
+    unique = {origin.path.resolve(): origin for origin in origins}
+    return Source(tuple(paths), kind), tuple(_numbered(unique.values()))
+
+
+def _in_folder(root: Path) -> list[Origin]:
+    """Raises InputError where the folder holds no recording."""
+    files = [path for path in sorted(root.rglob("*")) if path.is_file() and _inside(path, root)]
+    named = [path for path in files if _TRACE_NAME.match(path.name)]
+    chosen = named or [path for path in files if _JSON_NAME.match(path.name) and _begins_like_a_trace(path)]
+    if not chosen:
+        raise _no_recording(root, files)
+    return [_origin(path, run=_run_name(path.parent, root)) for path in chosen]
+
+
+def _inside(path: Path, root: Path) -> bool:
+    """Whether a file really lies under the root: a link may point anywhere."""
+    return path.resolve().is_relative_to(root.resolve())
+
+
+def _run_name(folder: Path, root: Path) -> str:
+    """The folder relative to the root; the root's own name for recordings that lie in it."""
+    relative = folder.relative_to(root)
+    return relative.as_posix() if relative.parts else root.resolve().name
+
+
+def _origin(path: Path, *, run: str) -> Origin:
+    named = _TRACE_NAME.match(path.name) or _JSON_NAME.match(path.name)
+    stem = named["stem"] if named else path.name
+    timed = _SPAN.match(stem)
+    return Origin(path, run, timed["worker"] if timed else stem, timed["span"] if timed else "")
+
+
+def _numbered(origins: Iterable[Origin]) -> Iterator[Origin]:
+    """The origins in order, each with its position among the worker's recordings in its run."""
+    cycles: dict[tuple[str, str], int] = {}
+    for origin in sorted(origins, key=lambda one: (one.run, one.worker, len(one.span), one.span, str(one.path))):
+        cycle = cycles.get((origin.run, origin.worker), 0)
+        cycles[origin.run, origin.worker] = cycle + 1
+        yield replace(origin, cycle=cycle)
+
+
+def _begins_like_a_trace(path: Path) -> bool:
+    buffer = bytearray(_SNIFFED_BYTES)
+    try:
+        with open_bytes(path) as stream:
+            count = stream.readinto(memoryview(buffer))
+    except InputError:
+        return False
+    begin = bytes(buffer[:count])
+    return b'"traceEvents"' in begin or b'"deviceProperties"' in begin or (b'"ph"' in begin and b'"ts"' in begin)
+
+
+def _no_recording(root: Path, files: Sequence[Path]) -> InputError:
+    names = [path.name for path in files]
+    if any(name.endswith((".xplane.pb", ".overview_page.pb")) for name in names) or any(
+        name.endswith(".trace.json.gz") and "plugins" in path.parts for name, path in zip(names, files, strict=True)
+    ):
+        found = "holds a profile by TensorFlow or JAX (plugins/profile)"
+        remedy = "Open it with XProf (tensorboard-plugin-profile); TraceAdvisor reads PyTorch's recordings."
+    elif any("tfevents" in name for name in names):
+        found = "holds TensorBoard scalars but no recording"
+        remedy = (
+            "Record one with torch.profiler.profile(..., "
+            "on_trace_ready=torch.profiler.tensorboard_trace_handler(folder))."
+        )
+    elif not files:
+        found, remedy = "is an empty folder", "Give the folder that tensorboard_trace_handler wrote to."
+    else:
+        found = f"holds {len(files)} files, none of them a recording"
+        remedy = "Give the folder that tensorboard_trace_handler wrote to, or the file itself."
+    return InputError(root, found, expected=_EXPECTED, remedy=remedy)

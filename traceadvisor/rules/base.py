@@ -1,0 +1,29 @@
+"""What every rule has in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from traceadvisor.facts import Facts
+from traceadvisor.model.findings import Clear, Finding, RuleMeta, Skipped
+
+
+class Rule(ABC):
+    """Looks for one kind of cost.
+
+    A rule is a frozen, slotted dataclass whose fields are its thresholds, with the reason for each default. Its
+    docstring is its documentation page, in the sections What it finds / Why it costs time / How to fix it / How the
+    saving is estimated / When it may be wrong. It returns figures with units and never formats them.
+    """
+
+    __slots__ = ()
+
+    meta: ClassVar[RuleMeta]
+
+    popular_fix: ClassVar[str | None] = None
+    """The well-known remedy, to be called not worth doing where the rule is clear by a wide margin."""
+
+    @abstractmethod
+    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+        """Look at a recording that has everything ``meta.needs`` names."""

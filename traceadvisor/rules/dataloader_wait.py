@@ -1,0 +1,80 @@
+"""DATA001: the device waits for the data loader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceadvisor.analysis.source_lines import first_location
+from traceadvisor.facts import Facts
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
+from traceadvisor.model.report import Work
+from traceadvisor.rules.base import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class DataLoaderWait(Rule):
+    """The training loop waits for its next batch and nothing else goes on.
+
+    What it finds
+        Time in which the training thread is inside the data loader's ``__next__`` and, where a device was recorded,
+        the device runs nothing. Loading that is hidden behind the device does not count.
+
+    Why it costs time
+        Batches are made more slowly than they are used, so the device stands still until the next one arrives.
+
+    How to fix it
+        Make batches faster than the device uses them: load in worker processes, raise ``num_workers`` to the smallest
+        number that hides the wait, keep workers alive with ``persistent_workers=True``, decode less or decode earlier.
+
+    How the saving is estimated
+        As a bound: between nothing and the whole exposed wait. The expected value is the middle of the two, because
+        one recording does not tell how fast the mended loader would be.
+
+    When it may be wrong
+        Starting and exporting a recording stalls the loop, and a loader with workers refills its queue meanwhile: the
+        first steps afterwards wait less than the run does. With few free cores, more workers slow the training thread.
+    """
+
+    meta: ClassVar = RuleMeta(
+        id="DATA001",
+        name="dataloader-wait",
+        title="The training loop waits for the data loader",
+        needs=frozenset({Input.STEPS, Input.LOADER}),
+    )
+    popular_fix: ClassVar = "More or faster data loading"
+
+    min_share: float = 0.05
+    """Share of the step below which a wait is noise over a handful of steps; the TensorBoard plugin's threshold."""
+
+    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+        """Compare the exposed wait with the step."""
+        wait = facts.claim(Category.DATA_WAIT)
+        share = facts.share(wait)
+        if share < self.min_share:
+            return Clear("exposed data wait", share, self.min_share, Unit.SHARE)
+        loader, loading = facts.observation.loader, facts.overlaps[Work.DATA_LOADING]
+        assert loader is not None and loading is not None  # noqa: S101, PT018  # Input.LOADER
+        location = first_location(facts.trace, facts.tree, loader.rows)
+        return Finding(
+            rule=self.meta,
+            claims=wait,
+            saving=facts.bound(facts.per_step_ns(wait)),
+            confidence=facts.confidence(),
+            effort=Effort.SETTING,
+            evidence=(
+                Evidence("waiting for a batch with nothing else going on", facts.per_step_ns(wait), Unit.NS_PER_STEP),
+                Evidence("inside the loader altogether", loading.total_ns, Unit.NS_PER_STEP),
+                Evidence("share of the step spent waiting", share, Unit.SHARE),
+            ),
+            fix=Fix(
+                "Make batches faster than they are used: more loader workers, kept alive between epochs",
+                change="DataLoader(..., num_workers=N, persistent_workers=True)",
+            ),
+            locations=(location,) if location else (),
+            caveats=(
+                "Workers and the training thread share the machine's cores: "
+                "use the smallest number that hides the wait.",
+            ),
+        )

@@ -1,0 +1,104 @@
+"""IDLE002: the device is faster than the host can feed it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from traceadvisor.analysis.long_calls import long_stretches
+from traceadvisor.facts import Facts
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.events import Kind
+from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchBound(Rule):
+    """The device idles while the host is still issuing the operators that come next.
+
+    What it finds
+        Time in which the device has run dry and the thread that launches the next operation is inside operators or
+        runtime calls. The evidence tells many short calls from a few long ones.
+
+    Why it costs time
+        An operator costs the host microseconds whatever its size. Where kernels are shorter than that, the queue runs
+        empty and the device waits for every launch.
+
+    How to fix it
+        Many short calls: give each kernel more to do (larger batch), or launch fewer (``torch.compile``, CUDA graphs,
+        fused or ``foreach`` optimizers). A few long calls: look at what they do, for example a first call that
+        compiles, allocates or searches for an algorithm.
+
+    How the saving is estimated
+        As a bound: between nothing and all of that idle time, the middle being the expected value.
+
+    When it may be wrong
+        The profiler itself slows every operator and launch, so an unprofiled run is less launch-bound than it looks,
+        the more so with stacks and shapes recorded.
+    """
+
+    meta: ClassVar = RuleMeta(
+        id="IDLE002",
+        name="launch-bound",
+        title="The device waits for the host to launch work",
+        needs=frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES}),
+    )
+    popular_fix: ClassVar = "CUDA graphs, torch.compile or fused optimizers to save launches"
+
+    min_share: float = 0.05
+    """Share of the step; the profiler's own cost on every launch makes less than that meaningless."""
+
+    short_kernel_us: float = 10.0
+    """A kernel shorter than this does not outlast its own launch."""
+
+    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+        """Compare the idle time spent launching with the step."""
+        idle = facts.claim(Category.IDLE_LAUNCH)
+        share = facts.share(idle)
+        if share < self.min_share:
+            return Clear("idle while the host launches", share, self.min_share, Unit.SHARE)
+        in_long_calls = long_stretches(facts.observation) & idle
+        long_share = in_long_calls.total_ns / max(idle.total_ns, 1)
+        return Finding(
+            rule=self.meta,
+            claims=idle,
+            saving=facts.bound(facts.per_step_ns(idle)),
+            confidence=facts.confidence(),
+            effort=Effort.REFACTOR,
+            evidence=(
+                Evidence("device idle while the host launches", facts.per_step_ns(idle), Unit.NS_PER_STEP),
+                Evidence("of it in single host calls over 1 ms", long_share, Unit.SHARE),
+                *self._kernel_evidence(facts),
+            ),
+            fix=_fix(few_long_calls=long_share > 0.5),
+            caveats=("Profiling slows every launch: without it the run is less launch-bound than shown here.",),
+        )
+
+    def _kernel_evidence(self, facts: Facts) -> tuple[Evidence, ...]:
+        events = facts.trace.events
+        kernels = facts.launches.work_rows[events.kind[facts.launches.work_rows] == Kind.KERNEL]
+        kernels = kernels[facts.steps.kept_windows.contains(events.start_ns[kernels])]
+        if not kernels.size:
+            return ()
+        durations = events.duration_ns[kernels]
+        return (
+            Evidence("kernels", kernels.size / len(facts.steps.kept), Unit.PER_STEP),
+            Evidence("median kernel", float(np.median(durations)), Unit.NS),
+            Evidence(
+                "kernels too short to outlast a launch", _share_below(durations, self.short_kernel_us), Unit.SHARE
+            ),
+        )
+
+
+def _fix(*, few_long_calls: bool) -> Fix:
+    if few_long_calls:
+        return Fix(
+            "Find out what the few long host calls do: compiling, allocating, searching for an algorithm, waiting"
+        )
+    return Fix(
+        "Launch less often: a larger batch, torch.compile, CUDA graphs, a fused or foreach optimizer",
+        change='model = torch.compile(model, mode="reduce-overhead")',
+    )
