@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,6 +36,7 @@ NOT_THE_PROFILERS = ("Lazy Function Loading", "Command Buffer Full")
 ALLOCATING = ("Malloc", "Free", "HostAlloc", "HostMalloc", "HostFree")
 SYNCHRONISING = ("StreamSynchronize", "DeviceSynchronize", "EventSynchronize", "CtxSynchronize")
 BLOCKING_COPIES = ("cudaMemcpy", "hipMemcpy", "hipMemcpyWithStream")
+LAUNCHING = ("Launch", "Memcpy", "Memset")
 DEVICE_ORDER = ("kernel", "communication", "h2d_copy", "other_copy")
 IDLE = ("idle_device", "idle_profiler", "idle_allocator", "idle_sync", "idle_launch", "idle_host")
 HOST_ORDER = ("data_wait", "optimizer", "backward", "forward", "communication", "other_host")
@@ -161,10 +163,10 @@ class Recording:
         self.events = events
         self.operators = [e for e in events if e.category in OPERATORS and not is_annotation(e)]
         self.runtime = [e for e in events if e.category in RUNTIME]
-        self.launches = {e.correlation: e for e in self.runtime if e.correlation is not None}
+        self.launches: dict[int | None, Event] = {e.correlation: e for e in self.runtime if e.correlation is not None}
         self.device = sorted(
             (e for e in events if e.category in KERNELS | COPIES),
-            key=lambda e: (e.start, launch.start if (launch := self.launches.get(e.correlation)) else 0),
+            key=lambda e: (e.start, self.launched_at(e)),
         )
         self.annotations = [e for e in events if e.category in ANNOTATIONS]
         self.step_source, self.marks = self.find_marks()
@@ -172,6 +174,11 @@ class Recording:
         loader = [e for e in self.annotations if e.name.startswith(LOADER)]
         self.has_loader = bool(loader)
         self.loader = Flat(e for e in loader if e.thread == self.training_thread)
+
+    def launched_at(self, operation: Event) -> int:
+        """Start of the launch call; before everything else where none was recorded."""
+        launch = self.launches.get(operation.correlation)
+        return launch.start if launch else -1
 
     # Steps
 
@@ -181,8 +188,7 @@ class Recording:
             return "marks", [self.clipped(e) for e in named]
         ends = sorted((e for e in self.annotations if e.name.startswith("Optimizer.step#")), key=lambda e: e.end)
         if len(ends) > 1:
-            pairs = zip(ends, ends[1:], strict=False)
-            return "optimizer", [Mark(i, a.end, b.end, b.thread) for i, (a, b) in enumerate(pairs)]
+            return "optimizer", [Mark(i, a.end, b.end, b.thread) for i, (a, b) in enumerate(pairwise(ends))]
         first, last = min(e.start for e in self.events), max(e.end for e in self.events)
         return "window", [Mark(0, first, last, "")]
 
@@ -198,46 +204,54 @@ class Recording:
         owner = self.marks[0].thread
         return owner if owner in busy or not busy else max(busy, key=lambda thread: busy[thread])
 
-    def step_of(self, launch: Event | None) -> int | None:
-        """Position of the last mark that had begun when the host made the call."""
-        if launch is None:
-            return None
-        position = bisect_right([mark.start for mark in self.marks], launch.start) - 1
-        return position if position >= 0 else None
+    def step_at(self, instant: int) -> int | None:
+        """Position of the mark around an instant of the host's; between marks there is none."""
+        position = bisect_right([mark.start for mark in self.marks], instant) - 1
+        return position if position >= 0 and instant < self.marks[position].end else None
 
-    def device_work(self) -> dict[int | None, list[Event]]:
-        work: dict[int | None, list[Event]] = defaultdict(list)
+    def is_carry_in(self, operation: Event) -> bool:
+        return self.launched_at(operation) < self.marks[0].start
+
+    def windows(self) -> list[tuple[int, int]]:
+        own: dict[int | None, list[Event]] = defaultdict(list)
         for operation in self.device:
-            work[self.step_of(self.launches.get(operation.correlation))].append(operation)
-        return work
-
-    def windows(self, work: dict[int | None, list[Event]]) -> list[tuple[int, int]]:
+            own[self.step_at(self.launched_at(operation))].append(operation)
         windows: list[tuple[int, int]] = []
         for position, mark in enumerate(self.marks):
-            own = work[position]
-            earlier = [windows[-1][1]] if windows else []
-            if not windows and own:
-                first = min(e.start for e in own)
-                earlier = [e.end for e in work[None] if e.start < first]
-            start = max([mark.start, *earlier])
-            windows.append((start, max([start, mark.end, *(e.end for e in own)])))
+            if windows:
+                start = max(windows[-1][1], mark.start)
+            else:
+                begun = min((e.start for e in own[position]), default=mark.start)
+                earlier = (e.end for e in self.device if self.is_carry_in(e) and e.start < begun)
+                start = max([mark.start, *earlier])
+            windows.append((start, max([start, mark.end, *(e.end for e in own[position])])))
         return windows
+
+    def taken_by_carry_in(self, position: int, start: int, end: int) -> Fraction:
+        """Share of a step that carry-in ran in, or cut off the first step's head.
+
+        What the window loses at its head and gains at its tail, because the device
+        lags by about as much at both, is not lost.
+        """
+        mark = self.marks[position]
+        inside = overlap(Flat(e for e in self.device if self.is_carry_in(e)), start, end)
+        cut = max(0, (mark.end - mark.start) - (end - start)) if position == 0 else 0
+        return Fraction(inside + cut, max(1, end - start + cut))
 
     def last_is_dropped(self) -> bool:
         """A last step the recording was stopped in: no launches, or kernels without a record."""
-        calls: dict[int | None, list[Event]] = defaultdict(list)
-        recorded = {e.correlation for e in self.device}
-        for call in self.runtime:
-            if call.correlation in recorded or "LaunchKernel" in call.name:
-                calls[self.step_of(call)].append(call)
-        positions = range(len(self.marks))
-        *others, last = ([c for c in calls[p] if "LaunchKernel" in c.name] for p in positions)
-        if not any(calls[p] for p in positions[:-1]):
+        if len(self.marks) == 1:
             return False
-        if not calls[positions[-1]]:
-            return True
-        lost = [Fraction(sum(c.correlation not in recorded for c in step), len(step)) for step in (*others, last) if step]
-        return bool(last) and len(lost) > 1 and lost[-1] > max(lost[:-1]) + Fraction(2, 100)
+        recorded = {e.correlation for e in self.device}
+        launches: list[list[Event]] = [[] for _ in self.marks]
+        for call in self.runtime:
+            position = self.step_at(call.start)
+            if position is not None and any(word in call.name for word in LAUNCHING):
+                launches[position].append(call)
+        if not launches[-1]:
+            return any(launches)
+        lost = [lost_share(calls, recorded) for calls in launches]
+        return lost[-1] > max(lost[:-1]) + Fraction(2, 100)
 
     # Instants
 
@@ -248,7 +262,7 @@ class Recording:
         edges = sorted({first, last, *(e.start for e in self.device), *(e.end for e in self.device)})
         causes = IdleCauses(self)
         upcoming = 0
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in pairwise(edges):
             while upcoming < len(self.device) and self.device[upcoming].start <= start:
                 upcoming += 1
             busy = next((name for name in DEVICE_ORDER if start in classes[name]), None)
@@ -269,8 +283,7 @@ class Recording:
         }
         edges = {m.start for m in self.marks} | {m.end for m in self.marks}
         edges = edges.union(*(flat.edges for flat in spans.values()))
-        ordered = sorted(edges)
-        for start, end in zip(ordered, ordered[1:], strict=False):
+        for start, end in pairwise(sorted(edges)):
             yield start, end, next((name for name in spans if start in spans[name]), "other_host")
 
     # Results
@@ -291,13 +304,11 @@ class Recording:
         return sums
 
     def reading(self) -> PlainReading:
-        work = self.device_work()
-        windows = self.windows(work)
-        foreign = Flat(work[None])
+        windows = self.windows()
         steps = []
-        for mark, (start, end), times in zip(self.marks, windows, self.breakdowns(windows), strict=True):
-            kept = 50 * overlap(foreign, start, end) <= end - start
-            steps.append(PlainStep(mark.index, start, end, kept, times))
+        for position, ((start, end), times) in enumerate(zip(windows, self.breakdowns(windows), strict=True)):
+            kept = self.taken_by_carry_in(position, start, end) <= Fraction(2, 100)
+            steps.append(PlainStep(self.marks[position].index, start, end, kept, times))
         dropped = (steps.pop().index,) if self.last_is_dropped() else ()
         kept_steps = [step for step in steps if step.kept]
         lengths = [Fraction(step.end_ns - step.start_ns) for step in kept_steps]
@@ -329,7 +340,8 @@ class IdleCauses:
         launch = self.launches.get(following.correlation) if following else None
         thread = launch.thread if launch else self.training_thread
         active, allocating = self.active.get(thread, Flat([])), self.allocating.get(thread, Flat([]))
-        was_blocked = dry in self.blocked
+        busy = "idle_sync" if dry in self.blocked else "idle_launch"
+        ranked = (("idle_profiler", self.profiler), ("idle_allocator", allocating), (busy, active))
 
         def cause(instant: int) -> str:
             if instant in self.loader:
@@ -338,18 +350,11 @@ class IdleCauses:
                 return "idle_device"
             if launch and instant >= launch.end:
                 return cause(launch.end - 1)
-            if instant in self.profiler:
-                return "idle_profiler"
-            if instant in allocating:
-                return "idle_allocator"
-            if instant in active:
-                return "idle_sync" if was_blocked else "idle_launch"
-            return "idle_host"
+            return next((name for name, spans in ranked if instant in spans), "idle_host")
 
         cuts = {dry, end} | ({launch.end} if launch and dry < launch.end < end else set())
         cuts = cuts.union(*(flat.between(dry, end) for flat in (self.loader, self.profiler, active, allocating)))
-        edges = sorted(cuts)
-        for left, right in zip(edges, edges[1:], strict=False):
+        for left, right in pairwise(sorted(cuts)):
             yield left, right, cause(left)
 
 
@@ -360,16 +365,26 @@ def by_thread(events: Iterable[Event]) -> dict[str, Flat]:
     return {thread: Flat(members) for thread, members in grouped.items()}
 
 
+def lost_share(calls: list[Event], recorded: set[int | None]) -> Fraction:
+    """Share of kernel launches whose kernel is not in the recording."""
+    kernels = [call for call in calls if "Launch" in call.name]
+    return Fraction(sum(call.correlation not in recorded for call in kernels), max(1, len(kernels)))
+
+
 def profiler_events(recording: Recording) -> list[Event]:
-    """Overhead records, and the device synchronise that stops the profiler: the last call of all."""
+    """Overhead records, and the synchronise at stop: the last one, with no launch after it."""
     found = [e for e in recording.events if e.category == "overhead" and not e.name.startswith(NOT_THE_PROFILERS)]
-    last = max(recording.runtime, key=lambda e: e.start, default=None)
-    return [*found, last] if last and bare(last.name) == "DeviceSynchronize" else found
+    relevant = [e for e in recording.runtime if any(w in e.name for w in (*LAUNCHING, "DeviceSynchronize"))]
+    last = max(relevant, key=lambda e: e.start, default=None)
+    return [*found, last] if last and "DeviceSynchronize" in last.name else found
 
 
 def blocking_events(recording: Recording) -> Iterator[Event]:
+    """Calls in which the host waits for the device; a pageable copy waits for itself."""
+    pageable = {e.correlation for e in recording.device if "Pageable" in e.name}
     for event in recording.runtime:
-        if bare(event.name).startswith(SYNCHRONISING) or event.name in BLOCKING_COPIES:
+        waits = bare(event.name).startswith(SYNCHRONISING) or event.name in BLOCKING_COPIES
+        if waits or event.correlation in pageable:
             yield event
     yield from (e for e in recording.operators if e.name == "aten::item")
 

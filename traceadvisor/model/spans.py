@@ -112,7 +112,7 @@ class SpanSet:
         """The part inside ``[start_ns, end_ns)``."""
         first = int(np.searchsorted(self.ends_ns, start_ns, side="right"))
         last = int(np.searchsorted(self.starts_ns, end_ns, side="left"))
-        if first >= last:
+        if first >= last or start_ns >= end_ns:
             return SpanSet.empty()
         return SpanSet(np.maximum(self.starts_ns[first:last], start_ns), np.minimum(self.ends_ns[first:last], end_ns))
 

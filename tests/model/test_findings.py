@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import pytest
+
+from traceadvisor.model.findings import Estimate, Method
+
+
+@pytest.mark.parametrize(("low", "expected", "high"), [(2, 1, 3), (0, 3, 2), (-1, 0, 1)])
+def test_an_estimate_out_of_order_cannot_be_built(low: float, expected: float, high: float) -> None:
+    with pytest.raises(ValueError, match="not in order"):
+        Estimate(low, expected, high, Method.BOUND)
+
+
+def test_an_estimate_of_nothing_is_an_estimate() -> None:
+    assert Estimate(0, 0, 0, Method.REPLAY).expected_ns == 0
+
+
+def test_an_estimate_that_is_no_number_cannot_be_built() -> None:
+    with pytest.raises(ValueError, match="not in order"):
+        Estimate(0, float("nan"), 1, Method.MODEL)

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+
+from traceadvisor.model.health import Health, HealthNote, HealthStatus
+
+REMARK = HealthNote("unknown-categories", "Events of unknown categories were ignored.", degrades=False)
+FAULT = HealthNote("truncated", "The file ends in the middle of the recording.")
+
+
+@pytest.mark.parametrize(
+    ("health", "status"),
+    [
+        (Health(events_read=10), HealthStatus.OK),
+        (Health(events_read=10, notes=(REMARK,)), HealthStatus.OK),
+        (Health(events_read=10, notes=(REMARK, FAULT)), HealthStatus.DEGRADED),
+        (Health(events_read=10, events_dropped=1), HealthStatus.DEGRADED),
+        (Health(events_read=10, events_repaired=1), HealthStatus.DEGRADED),
+        (Health(events_dropped=3, notes=(FAULT,), unusable=True), HealthStatus.UNUSABLE),
+    ],
+)
+def test_the_status_is_the_worst_that_any_note_or_count_implies(health: Health, status: HealthStatus) -> None:
+    assert health.status is status
+
+
+def test_more_notes_come_behind_the_ones_there_are_and_change_nothing_else() -> None:
+    health = Health(10, 1, 2, (REMARK,), unusable=True).with_notes([FAULT])
+    assert health == Health(10, 1, 2, (REMARK, FAULT), unusable=True)

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.steps import Step, StepSource, StepTable
+
+WHOLE = Step(0, 0, 100, 0, 80)
+SPOILT = Step(1, 100, 200, 80, 160, left_out="device work from before the first step takes 20% of it")
+LAST = Step(2, 210, 300, 160, 240)
+
+
+def test_a_step_that_was_left_out_counts_in_no_mean_and_is_still_shown() -> None:
+    table = StepTable(StepSource.MARKS, (WHOLE, SPOILT, LAST))
+    assert table.kept == (WHOLE, LAST)
+    assert table.steps == (WHOLE, SPOILT, LAST)
+
+
+def test_windows_and_host_marks_of_kept_steps_are_told_apart() -> None:
+    table = StepTable(StepSource.MARKS, (WHOLE, SPOILT, LAST))
+    assert table.kept_windows == SpanSet.of((0, 100), (210, 300))
+    assert table.kept_marks == SpanSet.of((0, 80), (160, 240))
+
+
+def test_the_duration_is_that_of_the_window() -> None:
+    assert LAST.duration_ns == 90
