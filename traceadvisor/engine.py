@@ -147,20 +147,22 @@ def _ranked(findings: Iterable[RankedFinding]) -> tuple[RankedFinding, ...]:
 
 
 def _not_worth_doing(catalogue: Iterable[Rule], outcomes: Iterable[OutcomeRow]) -> tuple[NotWorthDoing, ...]:
-    """Popular fixes that could gain next to nothing, by the most they could gain."""
+    """Popular fixes that could gain something, but next to nothing, by the most they could gain anywhere."""
     popular = {rule.meta.id: rule.popular_fix for rule in catalogue if rule.popular_fix}
-    found = []
+    small: dict[str, list[tuple[Clear, str]]] = {}
     for row in outcomes:
-        outcome = row.outcome
-        if (
-            isinstance(outcome, Clear)
-            and outcome.unit is Unit.SHARE
-            and outcome.value < WORTH_DOING_SHARE
-            and row.rule.id in popular
-        ):
-            reason = f"{outcome.label} is all it could save" + (f": {outcome.remark}" if outcome.remark else "")
-            found.append(NotWorthDoing(popular[row.rule.id], outcome.value, reason, row.recording_ids))
-    return tuple(found)
+        match row.outcome:
+            case Clear(value=value, unit=Unit.SHARE) if 0 < value < WORTH_DOING_SHARE and row.rule.id in popular:
+                small.setdefault(row.rule.id, []).append((row.outcome, row.recording_ids[0]))
+    return tuple(
+        NotWorthDoing(
+            popular[rule_id],
+            max(outcome.value for outcome, _ in found),
+            f"it could save the {found[0][0].label} at most",
+            tuple(recording for _, recording in found),
+        )
+        for rule_id, found in small.items()
+    )
 
 
 def _whole_health(facts: Iterable[Facts], health: Health) -> Health:

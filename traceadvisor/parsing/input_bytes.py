@@ -6,16 +6,15 @@ import io
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 from traceadvisor.errors import InputError
 
 try:
-    from isal import igzip as gzip
-    from isal import isal_zlib as zlib
+    gzip, zlib = import_module("isal.igzip"), import_module("isal.isal_zlib")
 except ImportError:  # no wheel for this platform: several times slower, same bytes
-    import gzip
-    import zlib
+    gzip, zlib = import_module("gzip"), import_module("zlib")
 
 GZIP_MAGIC = b"\x1f\x8b"
 

@@ -64,7 +64,8 @@ class PageableCopy(Rule):
             remark = None if copies.size else "nothing is copied to the device"
             return Clear("exposed copies from pageable memory", share, self.min_share, Unit.SHARE, remark)
         steps = len(facts.steps.kept)
-        moved = np.maximum(events.byte_count[pageable], 0).sum()
+        moved = float(np.maximum(events.byte_count[pageable], 0).sum())
+        seconds = max(float(events.duration_ns[pageable].sum()), 1.0) / 1e9
         return Finding(
             rule=self.meta,
             claims=exposed,
@@ -74,10 +75,8 @@ class PageableCopy(Rule):
             evidence=(
                 Evidence("copies from pageable memory", pageable.size / steps, Unit.PER_STEP),
                 Evidence("their exposed time", facts.per_step_ns(exposed), Unit.NS_PER_STEP),
-                Evidence("moved", float(moved) / steps, Unit.BYTES_PER_STEP),
-                Evidence(
-                    "rate reached", float(moved) / max(events.duration_ns[pageable].sum(), 1) * 1e9, Unit.BYTES_PER_S
-                ),
+                Evidence("moved", moved / steps, Unit.BYTES_PER_STEP),
+                Evidence("rate reached", moved / seconds, Unit.BYTES_PER_S),
             ),
             fix=Fix(
                 "Pin the loader's batches and copy them without blocking",

@@ -1,0 +1,33 @@
+"""The command line: one verb a file. Only here is anything printed or an exit code chosen."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from traceadvisor import __version__
+
+_VERBS = {"report": "report_command", "rules": "rules_command"}
+
+
+class _LazyGroup(click.Group):
+    """Imports a verb when it is used, so that help costs next to nothing."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _VERBS:
+            return None
+        command: click.Command = import_module(f"traceadvisor.cli.{_VERBS[cmd_name]}").command
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="traceadvisor")
+def main() -> None:
+    """Find out where training time goes, and what to change first.
+
+    Give `traceadvisor report` a recording by torch.profiler or a TensorBoard log dir.
+    """

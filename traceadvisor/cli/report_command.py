@@ -1,0 +1,124 @@
+"""``traceadvisor report``: read recordings and write a report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from traceadvisor import api
+from traceadvisor.cli.exit_codes import ExitCode, errors_as_exit_codes
+from traceadvisor.cli.fail_on import first_met, parse_conditions
+from traceadvisor.cli.terminal import print_summary
+from traceadvisor.errors import PdfUnavailableError, UsageError
+from traceadvisor.model.report import Report
+from traceadvisor.model.trace import Origin
+from traceadvisor.rendering.formats import FORMATS
+
+STANDARD_OUTPUT = "-"
+
+
+@click.command("report", context_settings={"max_content_width": 100})
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    default="traceadvisor-report",
+    show_default=True,
+    metavar="DIR",
+    help="Folder to write to; '-' writes a single format to standard output.",
+)
+@click.option(
+    "--format",
+    "formats",
+    default="html",
+    show_default=True,
+    metavar="NAMES",
+    help=f"Comma-separated: {', '.join(FORMATS)}.",
+)
+@click.option("--run", metavar="PATTERN", help="Only runs whose name matches this shell pattern.")
+@click.option("--worker", metavar="PATTERN", help="Only workers whose name matches.")
+@click.option("--span", metavar="PATTERN", help="Only spans (the time stamp in the file name) that match.")
+@click.option(
+    "--fail-on",
+    "fail_on",
+    multiple=True,
+    metavar="CONDITIONS",
+    help="Exit with 1 if one holds; comma-separated: a severity (high, medium, low: that or worse), "
+    "a rule's id, or 'degraded' for damaged input.",
+)
+def command(
+    *,
+    paths: tuple[Path, ...],
+    output: str,
+    formats: str,
+    run: str | None,
+    worker: str | None,
+    span: str | None,
+    fail_on: tuple[str, ...],
+) -> None:
+    """Say where the step time of a recording goes, and what to change first.
+
+    PATHS are trace files by torch.profiler (*.pt.trace.json, gzipped or not) or TensorBoard log dirs that hold some.
+
+    Exit codes: 0 fine, 1 a --fail-on condition holds, 2 wrong usage, 3 input unreadable, 4 a PDF was asked for but
+    cannot be made here (the other formats are written).
+    """
+    with errors_as_exit_codes():
+        conditions = parse_conditions(fail_on)
+        names = _format_names(formats, output)
+        with _progress() as progress:
+            result = api.load(*paths, selection=api.Selection(run, worker, span), progress=progress)
+        _write(result, output, names)
+        met = first_met(conditions, result)
+    if met:
+        click.echo(f"traceadvisor: failing as asked by --fail-on: {met}", err=True)
+        sys.exit(ExitCode.CONDITION_MET)
+
+
+def _format_names(formats: str, output: str) -> list[str]:
+    names = [name.strip().lower() for name in formats.split(",") if name.strip()]
+    unknown = [name for name in names if name not in FORMATS]
+    if unknown or not names:
+        raise UsageError(f"Unknown format {', '.join(unknown) or formats!r}. Known are: {', '.join(FORMATS)}.")
+    if output == STANDARD_OUTPUT and len(names) != 1:
+        raise UsageError("Standard output takes one format; name it with --format, or give a folder with -o.")
+    return names
+
+
+def _write(result: Report, output: str, names: list[str]) -> None:
+    """Write the formats, then say what the report says and where it lies."""
+    if output == STANDARD_OUTPUT:
+        click.get_binary_stream("stdout").write(FORMATS[names[0]].render(result))
+        return
+    unavailable: PdfUnavailableError | None = None
+    try:
+        api.write(result, Path(output), names)
+    except PdfUnavailableError as error:
+        unavailable = error
+    written = [path for name in names if (path := Path(output) / FORMATS[name].file_name).is_file()]
+    print_summary(result, [path for path in written if not (unavailable and path.suffix == ".pdf")])
+    if unavailable:
+        raise unavailable
+
+
+@contextmanager
+def _progress() -> Iterator[api.Progress]:
+    """A bar on a terminal, where several files are read; nothing elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda *_: None
+        return
+    columns = (TextColumn("Reading"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("")
+
+        def show(origin: Origin, position: int, count: int) -> None:
+            bar.update(task, total=count, completed=position, description=click.unstyle(origin.path.name))
+
+        yield show
