@@ -7,7 +7,7 @@ themselves are read, for a whole window of events at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Decimal
 
 import msgspec
 import numpy as np
@@ -69,7 +69,8 @@ def _from_text(text: bytes) -> int:
     """The slow way: signs, exponents, quotes; INVALID_NS for anything that is no number of 64 bits."""
     try:
         value = Decimal(text.decode("ascii").strip('" ')) * 1000
-        exact = int(value.to_integral_value(ROUND_HALF_UP))
-    except (InvalidOperation, ValueError, OverflowError, UnicodeDecodeError):
+        if abs(value) >= np.iinfo(np.int64).max - 1:
+            return INVALID_NS
+        return int(value.to_integral_value(ROUND_HALF_UP))
+    except (ArithmeticError, ValueError):
         return INVALID_NS
-    return exact if abs(exact) < np.iinfo(np.int64).max else INVALID_NS
