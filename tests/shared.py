@@ -1,0 +1,36 @@
+"""Public recordings for tests, too large to keep with the code: ``shared/traces``, beside the checkout.
+
+Tests that need them take the fixture ``shared_traces``; without the folder they are skipped, except in CI.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
+
+NO_WORKERS = "tensorboard-logs/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz"
+NO_WORKERS_LATER = "tensorboard-logs/resnet50_num_workers_0/worker0.1623143566756.pt.trace.json.gz"
+FOUR_WORKERS = "tensorboard-logs/resnet50_num_workers_4/worker0.1623212756351.pt.trace.json.gz"
+
+LOGS = (NO_WORKERS, NO_WORKERS_LATER, FOUR_WORKERS)
+"""Recordings of a TensorBoard log dir: ResNet-50 on a V100."""
+
+FORMATS = tuple(
+    f"formats/{name}.pt.trace.json.gz"
+    for name in (
+        "alexnet-inference",
+        "array-form-v100",
+        "cpu-only",
+        "cuda-event-sync",
+        "nccl-rank0of2-a100",
+        "ns-timestamps-v100",
+        "rocm-mi250",
+        "rocm-mi300-resnet-ddp",
+        "triton-cuda-driver",
+    )
+)
+"""One recording per generation or vendor."""
+
+RECORDINGS = LOGS + FORMATS
+"""All of them, relative to :data:`SHARED_TRACES`."""
