@@ -210,6 +210,9 @@ class Recording:
         return position if position >= 0 and instant < self.marks[position].end else None
 
     def is_carry_in(self, operation: Event) -> bool:
+        """Launched before the first step; not told where there are no steps, or no launches at all."""
+        if self.step_source == "window" or all(e.correlation not in self.launches for e in self.device):
+            return False
         return self.launched_at(operation) < self.marks[0].start
 
     def windows(self) -> list[tuple[int, int]]:

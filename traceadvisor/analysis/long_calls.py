@@ -1,4 +1,4 @@
-"""Stretches of host time without any call beginning or ending: one long call rather than many short ones."""
+"""Host time inside one long call rather than many short ones."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
 
 LONG_NS = 1_000_000
-"""A hundred times an ordinary operator's cost on the host."""
+"""A hundred times what an ordinary operator costs the host."""
 
 
-def long_stretches(observation: Observation, least_ns: int = LONG_NS) -> SpanSet:
-    """Instants inside an operator or runtime call whose thread begins and ends no other for at least ``least_ns``."""
+def long_call_time(observation: Observation, least_ns: int = LONG_NS) -> SpanSet:
+    """Instants at which the innermost operator of some thread lasts at least ``least_ns``, or a runtime call does."""
     events = observation.trace.events
-    rows = np.flatnonzero(events.is_kind(Kind.OPERATOR, Kind.RUNTIME))
+    is_long = events.duration_ns >= least_ns
+    operators, calls = events.is_kind(Kind.OPERATOR), events.is_kind(Kind.RUNTIME)
     found = []
-    for thread in np.unique(events.thread[rows]).tolist():
-        mine = rows[events.thread[rows] == thread]
-        edges = np.unique(np.concatenate((events.start_ns[mine], events.end_ns[mine])))
-        long = np.flatnonzero(np.diff(edges) >= least_ns)
-        found.append(SpanSet.union_of(edges[long], edges[long + 1]) & observation.active(thread))
+    for thread in np.unique(events.thread[(operators | calls) & is_long]).tolist():
+        mine = events.thread == thread
+        found.append(events.spans(mine & operators & is_long) - events.spans(mine & operators & ~is_long))
+        found.append(events.spans(mine & calls & is_long))
     return SpanSet.union_all(found)

@@ -12,7 +12,7 @@ from traceadvisor.analysis.runtime_calls import enqueue_rows, kernel_launch_rows
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.model.steps import Step, StepTable
+from traceadvisor.model.steps import Step, StepSource, StepTable
 from traceadvisor.model.trace import Trace
 
 CARRY_IN_SHARE = 0.02
@@ -37,7 +37,7 @@ class _Work:
 def step_windows(trace: Trace, launches: Launches) -> StepTable:
     """The steps of a recording on one device, or on none where ``launches`` is empty."""
     source, marks = find_marks(trace)
-    work = _assign(trace, launches, marks)
+    work = _assign(trace, launches, marks, can_carry_in=source is not StepSource.WINDOW)
     steps: list[Step] = []
     for position, mark in enumerate(marks):
         steps.append(_window(mark, work, position, steps[-1].end_ns if steps else None))
@@ -47,14 +47,16 @@ def step_windows(trace: Trace, launches: Launches) -> StepTable:
     return StepTable(source, tuple(steps[:-1]), ((steps[-1].index, reason),))
 
 
-def _assign(trace: Trace, launches: Launches, marks: tuple[Mark, ...]) -> _Work:
+def _assign(trace: Trace, launches: Launches, marks: tuple[Mark, ...], *, can_carry_in: bool) -> _Work:
+    """Carry-in cannot be told where there are no steps, or where no launch was recorded at all."""
     events = trace.events
+    can_carry_in = can_carry_in and bool((launches.call_rows != NONE).any())
     launched_ns = np.where(launches.call_rows == NONE, -1, events.start_ns[launches.call_rows])
     return _Work(
         events.start_ns[launches.work_rows],
         events.end_ns[launches.work_rows],
         np.where(launches.call_rows == NONE, NONE, _step_at(marks, launched_ns)),
-        (launches.call_rows == NONE) | (launched_ns < marks[0].start_ns),
+        ((launches.call_rows == NONE) | (launched_ns < marks[0].start_ns)) & can_carry_in,
     )
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.analysis.long_calls import long_stretches
+from traceadvisor.analysis.long_calls import long_call_time
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
@@ -60,7 +60,7 @@ class LaunchBound(Rule):
         share = facts.share(idle)
         if share < self.min_share:
             return Clear("idle while the host launches", share, self.min_share, Unit.SHARE)
-        in_long_calls = long_stretches(facts.observation) & idle
+        in_long_calls = long_call_time(facts.observation) & idle
         long_share = in_long_calls.total_ns / max(idle.total_ns, 1)
         return Finding(
             rule=self.meta,
@@ -70,7 +70,7 @@ class LaunchBound(Rule):
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("device idle while the host launches", facts.per_step_ns(idle), Unit.NS_PER_STEP),
-                Evidence("of it in single host calls over 1 ms", long_share, Unit.SHARE),
+                Evidence("of it inside single operators or calls over 1 ms", long_share, Unit.SHARE),
                 *self._kernel_evidence(facts),
             ),
             fix=_fix(few_long_calls=long_share > 0.5),

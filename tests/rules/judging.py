@@ -1,0 +1,47 @@
+"""Runs one rule on a built trace, as the engine does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.build import TraceBuilder
+from traceadvisor.engine import run_rule
+from traceadvisor.facts import Facts
+from traceadvisor.model.events import DEVICE_WORK
+from traceadvisor.model.findings import Clear, Finding, Found, Skipped
+from traceadvisor.rules.base import Rule
+
+
+def facts_of(builder: TraceBuilder, folder: Path) -> Facts:
+    """The facts of a built trace, on device 0 where it has device work."""
+    trace = builder.trace(folder)
+    has_device = trace.events.rows(*DEVICE_WORK).size > 0
+    return Facts(trace, 0 if has_device else None, "run/worker0")
+
+
+def finding(rule: Rule, builder: TraceBuilder, folder: Path) -> Finding:
+    """What the rule finds; fails where it finds nothing."""
+    outcome = run_rule(rule, facts_of(builder, folder))
+    assert isinstance(outcome, Found), outcome
+    return outcome.finding
+
+
+def clear(rule: Rule, builder: TraceBuilder, folder: Path) -> Clear:
+    """The figure with which the rule is clear; fails where it is not."""
+    outcome = run_rule(rule, facts_of(builder, folder))
+    assert isinstance(outcome, Clear), outcome
+    return outcome
+
+
+def skipped(rule: Rule, builder: TraceBuilder, folder: Path) -> str:
+    """Why the rule could not look; fails where it could."""
+    outcome = run_rule(rule, facts_of(builder, folder))
+    assert isinstance(outcome, Skipped), outcome
+    return outcome.reason
+
+
+def evidence(found: Finding, label: str) -> float | int | str:
+    """The value of the one evidence row whose label begins like this."""
+    values = [row.value for row in found.evidence if row.label.startswith(label)]
+    assert len(values) == 1, found.evidence
+    return values[0]

@@ -1,0 +1,60 @@
+"""What every rule owes its reader."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+import re
+from dataclasses import fields
+
+import pytest
+
+from traceadvisor import rules
+from traceadvisor.cli.rule_page import field_docs
+from traceadvisor.engine import all_rules
+from traceadvisor.rules.base import Rule
+
+SECTIONS = (
+    "What it finds",
+    "Why it costs time",
+    "How to fix it",
+    "How the saving is estimated",
+    "When it may be wrong",
+)
+
+
+@pytest.fixture(params=all_rules(), ids=lambda rule: rule.meta.id)
+def rule(request: pytest.FixtureRequest) -> Rule:
+    found: Rule = request.param
+    return found
+
+
+def test_each_file_holds_one_rule_and_is_named_for_it() -> None:
+    modules = [module.name for module in pkgutil.iter_modules(rules.__path__) if module.name != "base"]
+    homes = [type(rule).__module__.rsplit(".", 1)[1] for rule in all_rules()]
+    assert sorted(homes) == sorted(modules)
+
+
+def test_ids_and_names_are_unique() -> None:
+    assert len({rule.meta.id for rule in all_rules()}) == len(all_rules())
+    assert len({rule.meta.name for rule in all_rules()}) == len(all_rules())
+
+
+def test_ids_are_a_group_and_three_digits(rule: Rule) -> None:
+    assert re.fullmatch(r"(DATA|H2D|IDLE|GPU|MEM|DIST|HW)\d{3}", rule.meta.id)
+
+
+def test_the_docstring_is_a_page_with_all_sections_in_order(rule: Rule) -> None:
+    page = inspect.getdoc(type(rule)) or ""
+    positions = [page.find(f"\n{section}\n") for section in SECTIONS]
+    assert -1 not in positions
+    assert positions == sorted(positions)
+
+
+def test_every_threshold_has_its_reason(rule: Rule) -> None:
+    reasons = field_docs(type(rule))
+    assert [field.name for field in fields(rule) if not reasons.get(field.name)] == []  # type: ignore[arg-type]
+
+
+def test_a_rule_refines_only_rules_that_exist(rule: Rule) -> None:
+    assert rule.meta.refines <= {other.meta.id for other in all_rules()}
