@@ -41,3 +41,13 @@ class PdfUnavailableError(TraceAdvisorError):
 
 class RefusedFetchError(TraceAdvisorError):
     """A report tried to load a resource; reports are self-contained, so nothing is ever fetched."""
+
+
+class OutputError(TraceAdvisorError):
+    """A report could not be written where it was to go."""
+
+    def __init__(self, path: Path | str, found: str, *, remedy: str) -> None:
+        self.path = str(path)
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"{path} {found}. {remedy}")

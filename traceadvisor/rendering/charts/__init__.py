@@ -1,0 +1,1 @@
+"""Pictures of the breakdown as plain shapes; the templates turn them into inline SVG."""

@@ -1,0 +1,144 @@
+"""Every recorded step as a column, so that odd steps show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.report import Recording, StepRow
+from traceadvisor.rendering.charts.drawing import (
+    WIDTH,
+    Anchor,
+    Chart,
+    Label,
+    Line,
+    Shape,
+    Tone,
+    across,
+    number,
+    rectangle,
+)
+from traceadvisor.rendering.charts.palette import PAINTS
+from traceadvisor.rendering.table import Cell, Column, Table
+from traceadvisor.rendering.units import duration, milliseconds
+from traceadvisor.rendering.words import CATEGORY
+
+TOP = 18
+PLOT_HEIGHT = 132
+AXIS_HEIGHT = 20
+MOST_STEPS = 60
+"""More columns than this are too thin to be told apart; the rest is said, and in the JSON report."""
+
+MOST_POINTED_AT = 24
+"""Columns whose parts tell their figures when pointed at; they cost most of the picture's size."""
+
+MOST_NUMBERS = 12
+"""Step numbers that fit below the columns on a phone."""
+
+COLUMN_SHARE = 0.8
+"""Share of its place that a column fills."""
+
+GAP = 1
+"""Between the parts of a column, in units; too thin parts go without."""
+
+WIDEST_COLUMN = 90
+"""In units; two steps should look like columns, not like walls."""
+
+
+def per_step(recording: Recording, chart_id: str) -> Chart | None:
+    """The steps as stacked columns; None with fewer than two."""
+    rows = recording.steps[:MOST_STEPS]
+    if len(rows) < 2:
+        return None
+    longest = max(row.breakdown.duration_ns for row in rows) or 1
+    used = [category for category in CATEGORY if any(row.breakdown.parts_ns.get(category) for row in rows)]
+    return Chart(
+        id=chart_id,
+        title="Every step",
+        caption=_sentence(recording, rows),
+        description=_sentence(recording, rows),
+        height=TOP + PLOT_HEIGHT + AXIS_HEIGHT,
+        shapes=tuple(_columns(rows, longest)),
+        lines=tuple(_lines(recording, longest)),
+        labels=tuple(_labels(recording, rows, longest)),
+        legend=(),
+        data=_table(rows, used),
+    )
+
+
+def _columns(rows: Sequence[StepRow], longest: int) -> Iterator[Shape]:
+    """A shape per part of a column; with many columns a shape per category, which cannot be pointed at."""
+    parts = [part for place, row in enumerate(rows) for part in _parts(place, row, len(rows), longest)]
+    if len(rows) <= MOST_POINTED_AT:
+        return iter(parts)
+    merged: dict[tuple[str, bool], list[Shape]] = {}
+    for part in parts:
+        merged.setdefault((part.paint.name, part.faint), []).append(part)
+    return (
+        Shape("".join(part.path for part in alike), alike[0].paint, faint=alike[0].faint) for alike in merged.values()
+    )
+
+
+def _parts(place: int, row: StepRow, columns: int, longest: int) -> Iterator[Shape]:
+    width = min(WIDTH / columns * COLUMN_SHARE, WIDEST_COLUMN)
+    left = WIDTH / columns * (place + 0.5) - width / 2
+    bottom = float(TOP + PLOT_HEIGHT)
+    for category, ns in row.breakdown.parts_ns.items():
+        if ns:
+            height = PLOT_HEIGHT * ns / longest
+            bottom -= height
+            path = rectangle(left, bottom, width, height - GAP if height > 4 * GAP else height)
+            yield Shape(path, PAINTS[category], _tip(row, category, ns), faint=not row.step.kept)
+
+
+def _tip(row: StepRow, category: Category, ns: int) -> str:
+    return f"Step {row.step.index}, {duration(row.breakdown.duration_ns)}: {CATEGORY[category]} {duration(ns)}"
+
+
+def _lines(recording: Recording, longest: int) -> Iterator[Line]:
+    bottom = number(TOP + PLOT_HEIGHT)
+    yield Line("0%", bottom, "100%", bottom)
+    if recording.median_step_ns:
+        y = number(_height_of(recording.median_step_ns, longest))
+        yield Line("0%", y, "100%", y, dashed=True)
+
+
+def _labels(recording: Recording, rows: Sequence[StepRow], longest: int) -> Iterator[Label]:
+    yield Label("0%", "11", f"longest {duration(longest)}", Anchor.START, Tone.QUIET)
+    if recording.median_step_ns:
+        yield Label("100%", "11", f"- - median {duration(recording.median_step_ns)}", Anchor.END, Tone.QUIET)
+    every = -(-len(rows) // MOST_NUMBERS)
+    for place, row in enumerate(rows):
+        if place % every == 0:
+            text = f"{row.step.index}" if row.step.kept else f"({row.step.index})"
+            middle = across((place + 0.5) / len(rows))
+            yield Label(middle, number(TOP + PLOT_HEIGHT + 15), text, Anchor.MIDDLE, Tone.QUIET)
+
+
+def _height_of(ns: float, longest: int) -> float:
+    return max(TOP - 4, TOP + PLOT_HEIGHT - PLOT_HEIGHT * ns / longest)
+
+
+def _sentence(recording: Recording, rows: Sequence[StepRow]) -> str:
+    times = [row.breakdown.duration_ns for row in rows]
+    drawn = (
+        f"{len(rows)} steps" if len(rows) == len(recording.steps) else f"{len(rows)} of {len(recording.steps)} steps"
+    )
+    brackets = "" if all(row.step.kept for row in rows) else " Steps in brackets are left out of means."
+    return f"{drawn}, from {duration(min(times))} to {duration(max(times))}. Colours as above.{brackets}"
+
+
+def _table(rows: Sequence[StepRow], used: Sequence[Category]) -> Table:
+    columns = (
+        Column("Step"),
+        Column("Total, ms"),
+        *(Column(f"{CATEGORY[category]}, ms") for category in used),
+        Column("Left out", numeric=False),
+    )
+    return Table("Every step by category", columns, tuple(_table_row(row, used) for row in rows))
+
+
+def _table_row(row: StepRow, used: Sequence[Category]) -> tuple[Cell, ...]:
+    parts = (Cell(milliseconds(row.breakdown.parts_ns.get(category))) for category in used)
+    total = Cell(milliseconds(row.breakdown.duration_ns))
+    return (Cell(f"{row.step.index}"), total, *parts, Cell(row.step.left_out or ""))

@@ -1,0 +1,178 @@
+"""The mean step as one bar, and several recordings' mean steps one below the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from traceadvisor.model.breakdown import Category, MeanBreakdown
+from traceadvisor.model.report import Recording
+from traceadvisor.rendering.charts.drawing import (
+    WIDTH,
+    Anchor,
+    Chart,
+    Label,
+    LegendEntry,
+    Line,
+    Shape,
+    Tone,
+    across,
+    number,
+    rectangle,
+)
+from traceadvisor.rendering.charts.palette import PAINTS
+from traceadvisor.rendering.redaction import clipped
+from traceadvisor.rendering.table import Cell, Column, Table, cells
+from traceadvisor.rendering.units import NOT_MEASURED, duration, milliseconds, percent
+from traceadvisor.rendering.words import CATEGORY
+
+BAR_HEIGHT = 44
+AXIS_HEIGHT = 22
+ROW_HEIGHT = 52
+MOST_ROWS = 32
+ROW_BAR_HEIGHT = 24
+ROW_BAR_TOP = 20
+GAP = 1.5
+"""Between parts, in units; too thin parts go without."""
+
+LONGEST_ID = 40
+"""Characters of a recording's name that fit on a phone beside its time."""
+
+LABELLED_SHARE = 0.12
+"""A part narrower than this has no room for its percentage on a phone."""
+
+_TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+def step_bar(recording: Recording, chart_id: str) -> Chart | None:
+    """The mean step by category; None without a measured step."""
+    mean = recording.mean_breakdown
+    if mean is None or not mean.duration_ns:
+        return None
+    parts = list(_parts(mean, mean.duration_ns))
+    return Chart(
+        id=chart_id,
+        title="The mean step",
+        caption=None,
+        description=_sentence(mean),
+        height=BAR_HEIGHT + AXIS_HEIGHT,
+        shapes=tuple(_shapes(mean, parts, 0, BAR_HEIGHT)),
+        lines=tuple(_ticks(BAR_HEIGHT, BAR_HEIGHT + 5)),
+        labels=(*_labels(mean, parts, BAR_HEIGHT / 2 + 4), *time_axis(mean.duration_ns, BAR_HEIGHT + 18)),
+        legend=legend(mean),
+        data=_table(mean),
+    )
+
+
+def comparison_bars(recordings: Sequence[Recording], chart_id: str) -> Chart | None:
+    """The mean steps of several recordings on one scale of time; None where fewer than two were measured."""
+    measured = (
+        (recording, mean) for recording in recordings if (mean := recording.mean_breakdown) and mean.duration_ns
+    )
+    means = list(islice(measured, MOST_ROWS))
+    if len(means) < 2:
+        return None
+    longest = max(mean.duration_ns for _, mean in means)
+    shapes: list[Shape] = []
+    labels: list[Label] = []
+    for row, (recording, mean) in enumerate(means):
+        top = row * ROW_HEIGHT
+        parts = list(_parts(mean, longest))
+        shapes += _shapes(mean, parts, top + ROW_BAR_TOP, ROW_BAR_HEIGHT)
+        labels.append(Label("0%", number(top + 13), clipped(recording.id, LONGEST_ID), tone=Tone.STRONG))
+        labels.append(Label("100%", number(top + 13), duration(mean.duration_ns), Anchor.END))
+        labels += _labels(mean, parts, top + ROW_BAR_TOP + ROW_BAR_HEIGHT / 2 + 4)
+    used = [category for category in CATEGORY if any(mean.parts_ns.get(category) for _, mean in means)]
+    height = len(means) * ROW_HEIGHT
+    return Chart(
+        id=chart_id,
+        title="Mean steps side by side",
+        caption=None,
+        description=" ".join(f"{recording.id}: {_sentence(mean)}" for recording, mean in means),
+        height=height + AXIS_HEIGHT,
+        shapes=tuple(shapes),
+        lines=tuple(_ticks(height, height + 5)),
+        labels=(*labels, *time_axis(longest, height + 18)),
+        legend=tuple(LegendEntry(PAINTS[category], CATEGORY[category], "") for category in used),
+        data=_comparison_table(means, used),
+    )
+
+
+def legend(mean: MeanBreakdown) -> tuple[LegendEntry, ...]:
+    """The categories that take time, largest first, with what could not be measured at the end."""
+    taken = sorted(mean.parts_ns.items(), key=lambda part: -(part[1] or 0.0))
+    return tuple(
+        LegendEntry(PAINTS[category], CATEGORY[category], NOT_MEASURED if ns is None else percent(mean.share(category)))
+        for category, ns in taken
+        if ns is None or ns > 0
+    )
+
+
+def time_axis(length_ns: float, y: float) -> Iterator[Label]:
+    """Times below a bar, from 0 to its length."""
+    for tick in _TICKS:
+        text = "0" if tick == 0 else duration(length_ns * tick)
+        tone = Tone.MINOR if tick in (0.25, 0.75) else Tone.QUIET
+        yield Label(across(tick), number(y), text, _anchor(tick), tone)
+
+
+def _anchor(tick: float) -> Anchor:
+    return Anchor.START if tick == 0 else Anchor.END if tick == 1 else Anchor.MIDDLE
+
+
+def _ticks(top: float, bottom: float) -> Iterator[Line]:
+    for tick in _TICKS:
+        yield Line(across(tick), number(top), across(tick), number(bottom))
+
+
+def _parts(mean: MeanBreakdown, scale_ns: float) -> Iterator[tuple[Category, float, float]]:
+    """Category, start and length along the bar as shares of the scale."""
+    at = 0.0
+    for category, ns in mean.parts_ns.items():
+        if ns:
+            yield category, at, ns / scale_ns
+            at += ns / scale_ns
+
+
+def _shapes(
+    mean: MeanBreakdown, parts: Iterable[tuple[Category, float, float]], top: float, height: float
+) -> Iterator[Shape]:
+    for category, at, length in parts:
+        width = length * WIDTH
+        path = rectangle(at * WIDTH, top, width - GAP if width > 4 * GAP else max(width, 0.5), height)
+        tip = f"{CATEGORY[category]}: {duration(mean.parts_ns[category])}, {percent(mean.share(category))}"
+        yield Shape(path, PAINTS[category], tip)
+
+
+def _labels(mean: MeanBreakdown, parts: Iterable[tuple[Category, float, float]], y: float) -> Iterator[Label]:
+    for category, at, length in parts:
+        if length >= LABELLED_SHARE:
+            share = mean.share(category)
+            middle = across(at + length / 2)
+            yield Label(middle, number(y), percent(share), Anchor.MIDDLE, Tone.STRONG, PAINTS[category])
+
+
+def _sentence(mean: MeanBreakdown) -> str:
+    taken = sorted(((ns, category) for category, ns in mean.parts_ns.items() if ns), key=lambda part: -part[0])
+    parts = ", ".join(f"{CATEGORY[category]} {percent(mean.share(category))}" for _, category in taken)
+    return f"A mean step takes {duration(mean.duration_ns)}: {parts}."
+
+
+def _table(mean: MeanBreakdown) -> Table:
+    rows = tuple(
+        cells(CATEGORY[category], milliseconds(ns), percent(mean.share(category)))
+        for category, ns in mean.parts_ns.items()
+    )
+    total = cells("Step", milliseconds(mean.duration_ns), percent(1.0))
+    return Table(
+        "Mean step by category", (Column("Category", numeric=False), Column("ms"), Column("Share")), (*rows, total)
+    )
+
+
+def _comparison_table(means: Sequence[tuple[Recording, MeanBreakdown]], used: Sequence[Category]) -> Table:
+    columns = (Column("Category", numeric=False), *(Column(f"{recording.id}, ms") for recording, _ in means))
+    rows = [
+        (Cell(CATEGORY[category]), *(Cell(milliseconds(mean.parts_ns.get(category))) for _, mean in means))
+        for category in used
+    ]
+    return Table("Mean steps by category", columns, tuple(rows))

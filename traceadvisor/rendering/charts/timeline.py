@@ -1,0 +1,139 @@
+"""One representative step drawn out: host threads, streams, and why the device was idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.timeline import Activity, Lane, Timeline
+from traceadvisor.rendering.charts.drawing import (
+    WIDTH,
+    Anchor,
+    Chart,
+    Label,
+    LegendEntry,
+    Line,
+    Strip,
+    Tone,
+    across,
+    number,
+    runs_path,
+)
+from traceadvisor.rendering.charts.palette import PAINTS
+from traceadvisor.rendering.charts.raster import runs_by_layer, shares
+from traceadvisor.rendering.charts.step_bar import time_axis
+from traceadvisor.rendering.redaction import clipped
+from traceadvisor.rendering.table import Cell, Column, Table
+from traceadvisor.rendering.units import duration, percent
+from traceadvisor.rendering.words import ACTIVITY, CATEGORY
+
+LANE_HEIGHT = 40
+TITLE_HEIGHT = 15
+STRIP_HEIGHT = 16
+AXIS_HEIGHT = 22
+LONGEST_TITLE = 48
+"""Characters of a lane's title that fit on a phone."""
+
+MOST_LANES = 8
+"""Of either kind; the busiest are drawn and the number of the others is said."""
+
+
+def timeline(drawn: Timeline | None, chart_id: str) -> Chart | None:
+    """The step as lanes over time; None where there is none to draw."""
+    if drawn is None or drawn.end_ns <= drawn.start_ns:
+        return None
+    lanes = (*_busiest(drawn.host, drawn), *_busiest(drawn.streams, drawn), drawn.categories)
+    height = len(lanes) * LANE_HEIGHT
+    length = drawn.end_ns - drawn.start_ns
+    return Chart(
+        id=chart_id,
+        title=f"Step {drawn.step_index} over time",
+        caption=_sentence(drawn, lanes),
+        description=_sentence(drawn, lanes),
+        height=height + AXIS_HEIGHT,
+        strips=tuple(_strips(drawn, lanes)),
+        lines=tuple(_grid(height)),
+        labels=(*_titles(lanes), *time_axis(length, height + 18)),
+        legend=tuple(_legend(drawn, lanes)),
+        data=_table(drawn, lanes),
+    )
+
+
+def words_for(kind: Category | Activity) -> str:
+    """What a colour of the timeline stands for."""
+    return CATEGORY[kind] if isinstance(kind, Category) else ACTIVITY[kind]
+
+
+def _busiest(lanes: Sequence[Lane], drawn: Timeline) -> tuple[Lane, ...]:
+    """The busiest lanes in their own order."""
+    busy = sorted(lanes, key=lambda lane: -_busy_ns(lane, drawn))[:MOST_LANES]
+    return tuple(lane for lane in lanes if lane in busy)
+
+
+def _busy_ns(lane: Lane, drawn: Timeline) -> int:
+    return SpanSet.union_all(lane.spans.values()).clip(drawn.start_ns, drawn.end_ns).total_ns
+
+
+def _strips(drawn: Timeline, lanes: Sequence[Lane]) -> Iterator[Strip]:
+    for row, lane in enumerate(lanes):
+        y = row * LANE_HEIGHT + TITLE_HEIGHT + 4 + STRIP_HEIGHT / 2
+        layers = runs_by_layer(tuple(lane.spans.values()), drawn.start_ns, drawn.end_ns, WIDTH)
+        for kind, runs in zip(lane.spans, layers, strict=True):
+            if runs:
+                yield Strip(runs_path(runs, y), STRIP_HEIGHT, PAINTS[kind])
+
+
+def _grid(height: float) -> Iterator[Line]:
+    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
+        yield Line(across(tick), "0", across(tick), number(height + 5))
+
+
+def _titles(lanes: Sequence[Lane]) -> Iterator[Label]:
+    for row, lane in enumerate(lanes):
+        tone = Tone.STRONG if row == len(lanes) - 1 else Tone.PLAIN
+        yield Label(
+            "0.6%", number(row * LANE_HEIGHT + TITLE_HEIGHT - 1), clipped(lane.title, LONGEST_TITLE), Anchor.START, tone
+        )
+
+
+def _legend(drawn: Timeline, lanes: Sequence[Lane]) -> Iterator[LegendEntry]:
+    """The kinds that are seen anywhere; the categories' shares of the step beside their names."""
+    of_step = shares(drawn.categories.spans, drawn.start_ns, drawn.end_ns)
+    seen = {kind for lane in lanes for kind, spans in lane.spans.items() if spans.clip(drawn.start_ns, drawn.end_ns)}
+    for kind, paint in PAINTS.items():
+        if kind in seen:
+            yield LegendEntry(paint, words_for(kind), percent(of_step[kind]) if kind in of_step else "")
+
+
+def _sentence(drawn: Timeline, lanes: Sequence[Lane]) -> str:
+    left_out = len(drawn.host) + len(drawn.streams) + 1 - len(lanes)
+    more = f" {left_out} less busy lanes are not drawn." if left_out else ""
+    streams = ", device streams below them" if drawn.streams else ""
+    return (
+        f"A typical step of {duration(drawn.end_ns - drawn.start_ns)}: host threads above{streams}, "
+        f"and at the bottom what each instant counts as.{more}"
+    )
+
+
+def _table(drawn: Timeline, lanes: Sequence[Lane]) -> Table:
+    columns = (
+        Column("Lane", numeric=False),
+        Column("Activity", numeric=False),
+        Column("Time"),
+        Column("Share of the step"),
+    )
+    rows = [
+        (Cell(lane.title), Cell(words_for(kind)), Cell(duration(share * length)), Cell(percent(share)))
+        for lane in lanes
+        for kind, share in _seen(lane, drawn)
+        for length in (drawn.end_ns - drawn.start_ns,)
+    ]
+    return Table("Time by lane", columns, tuple(rows))
+
+
+def _seen(lane: Lane, drawn: Timeline) -> Iterator[tuple[Category | Activity, float]]:
+    of_step = shares(lane.spans, drawn.start_ns, drawn.end_ns)
+    for kind in lane.spans:
+        if of_step[kind]:
+            yield kind, of_step[kind]

@@ -1,0 +1,70 @@
+"""Several recordings in one table."""
+
+from __future__ import annotations
+
+from traceadvisor.model.breakdown import Totals
+from traceadvisor.model.report import Recording, Report
+from traceadvisor.rendering.table import Cell, Column, Table
+from traceadvisor.rendering.units import duration, percent
+
+MOST_DRAWN = 8
+"""Recordings that are drawn out one by one; of a run with more, the rest is in this table and the JSON report."""
+
+_COLUMNS = (
+    Column("Recording", numeric=False),
+    Column("Median step"),
+    Column("GPU busy"),
+    Column("Data wait"),
+    Column("Copy to device"),
+    Column("Kernels"),
+    Column("Commu\u00adnication"),
+    Column("Other copies"),
+    Column("Idle"),
+    Column("First finding", numeric=False),
+)
+
+
+def comparison_table(report: Report) -> Table | None:
+    """A row per recording with its six totals; None where there is only one to compare."""
+    if len(report.recordings) < 2:
+        return None
+    rows = tuple(_row(report, recording, place) for place, recording in enumerate(report.recordings, start=1))
+    return Table("Recordings compared: totals as shares of the mean step", _COLUMNS, rows)
+
+
+def total_shares(recording: Recording) -> tuple[float | None, ...]:
+    """The six totals as shares of the mean step, in the table's order; None where not measured."""
+    mean = recording.mean_breakdown
+    if mean is None or not mean.duration_ns:
+        return (None,) * 6
+    totals: Totals = mean.totals
+    six = (
+        totals.data_wait_ns,
+        totals.h2d_copy_ns,
+        totals.kernel_ns,
+        totals.communication_ns,
+        totals.other_copy_ns,
+        totals.idle_ns,
+    )
+    return tuple(None if ns is None else ns / mean.duration_ns for ns in six)
+
+
+def _row(report: Report, recording: Recording, place: int) -> tuple[Cell, ...]:
+    return (
+        Cell(recording.id, href=f"#recording-{place}" if place <= MOST_DRAWN else None),
+        Cell(duration(recording.median_step_ns), remark=_mean(recording)),
+        Cell(percent(recording.figures.busy_share)),
+        *(Cell(percent(share)) for share in total_shares(recording)),
+        _first_finding(report, recording),
+    )
+
+
+def _mean(recording: Recording) -> str | None:
+    return None if recording.mean_step_ns is None else f"mean {duration(recording.mean_step_ns)}"
+
+
+def _first_finding(report: Report, recording: Recording) -> Cell:
+    for rank, ranked in enumerate(report.findings, start=1):
+        if recording.id in ranked.recording_ids:
+            return Cell(ranked.finding.rule.title, href=f"#finding-{rank}")
+    return Cell("nothing found")

@@ -1,0 +1,157 @@
+"""A finding as the templates read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from traceadvisor.model.findings import Confidence, Estimate, Location, Method, Severity
+from traceadvisor.model.report import RankedFinding, Recording, Report
+from traceadvisor.rendering.charts.drawing import across
+from traceadvisor.rendering.units import duration, evidence_value, percent
+from traceadvisor.rendering.words import CONFIDENCE, EFFORT, METHOD, SEVERITY
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A figure with its label."""
+
+    label: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A source line."""
+
+    where: str
+    function: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SavingView:
+    """What the fix would gain, in words that promise no more than is known."""
+
+    headline: str
+    """``about 51.0 ms per step``, or ``between 0 ns and 51.0 ms per step``."""
+
+    share: str
+    """The same as a share of the step."""
+
+    range: str | None
+    """The low and high figure where the headline has only the expected one."""
+
+    method: str
+    span_start: str | None
+    """Low end of the range drawn in the step's length, ``12.5%``; None where the step's length is not known."""
+
+    span_length: str | None
+    expected_length: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    """A card in the ranked list."""
+
+    rank: int
+    anchor: str
+    title: str
+    rule_id: str
+    recordings: tuple[str, ...]
+    severity: Severity
+    severity_words: str
+    saving: SavingView
+    confidence: str
+    unsure: bool
+    effort: str
+    evidence: tuple[Row, ...]
+    places: tuple[Place, ...]
+    fix: str
+    change: str | None
+    caveats: tuple[str, ...]
+    also: tuple[str, ...]
+
+
+def finding_views(report: Report) -> tuple[FindingView, ...]:
+    """The findings in the report's own order."""
+    recordings = {recording.id: recording for recording in report.recordings}
+    return tuple(_view(rank, ranked, recordings) for rank, ranked in enumerate(report.findings, start=1))
+
+
+def location_words(location: Location) -> str:
+    """``train.py:41``."""
+    return f"{location.file}:{location.line}"
+
+
+def saving_words(saving: Estimate) -> str:
+    """The saving per step, as surely as it is known."""
+    match saving.method:
+        case Method.BOUND:
+            return f"{_between(saving)} per step"
+        case Method.REPLAY | Method.MODEL:
+            return f"about {duration(saving.expected_ns)} per step"
+        case _:
+            assert_never(saving.method)
+
+
+def share_words(saving: Estimate, expected_share: float) -> str:
+    """The saving as a share of the step, as surely as it is known."""
+    match saving.method:
+        case Method.BOUND:
+            of_expected = saving.high_ns / saving.expected_ns if saving.expected_ns else 1.0
+            return f"at most {percent(min(1.0, expected_share * of_expected))} of the step"
+        case Method.REPLAY | Method.MODEL:
+            return f"{percent(expected_share)} of the step"
+        case _:
+            assert_never(saving.method)
+
+
+def _view(rank: int, ranked: RankedFinding, recordings: dict[str, Recording]) -> FindingView:
+    finding = ranked.finding
+    return FindingView(
+        rank=rank,
+        anchor=f"finding-{rank}",
+        title=finding.rule.title,
+        rule_id=finding.rule.id,
+        recordings=ranked.recording_ids,
+        severity=ranked.severity,
+        severity_words=SEVERITY[ranked.severity],
+        saving=_saving(ranked, _step_ns(ranked, recordings)),
+        confidence=CONFIDENCE[finding.confidence],
+        unsure=finding.confidence is Confidence.LOW,
+        effort=EFFORT[finding.effort],
+        evidence=tuple(Row(evidence.label, evidence_value(evidence)) for evidence in finding.evidence),
+        places=tuple(Place(location_words(location), location.function) for location in finding.locations),
+        fix=finding.fix.summary,
+        change=finding.fix.change,
+        caveats=finding.caveats,
+        also=ranked.also,
+    )
+
+
+def _saving(ranked: RankedFinding, step_ns: float | None) -> SavingView:
+    saving = ranked.finding.saving
+    bound = saving.method is Method.BOUND
+    drawn = step_ns is not None and step_ns > 0
+    scale = step_ns if step_ns else 1.0
+    return SavingView(
+        headline=saving_words(saving),
+        share=share_words(saving, ranked.saving_share),
+        range=None if bound else _between(saving),
+        method=METHOD[saving.method],
+        span_start=across(min(1.0, saving.low_ns / scale)) if drawn else None,
+        span_length=across(min(1.0, (saving.high_ns - saving.low_ns) / scale)) if drawn else None,
+        expected_length=across(min(1.0, saving.expected_ns / scale)) if drawn and not bound else None,
+    )
+
+
+def _between(saving: Estimate) -> str:
+    if saving.low_ns == saving.high_ns:
+        return duration(saving.expected_ns)
+    low = "nothing" if saving.low_ns == 0 else duration(saving.low_ns)
+    return f"between {low} and {duration(saving.high_ns)}"
+
+
+def _step_ns(ranked: RankedFinding, recordings: dict[str, Recording]) -> float | None:
+    found = (recordings[id_].mean_step_ns for id_ in ranked.recording_ids if id_ in recordings)
+    return next(found, None)

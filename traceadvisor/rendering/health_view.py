@@ -1,0 +1,76 @@
+"""What a reader must know before believing the figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from traceadvisor.model.health import HealthStatus
+from traceadvisor.model.report import Report
+from traceadvisor.rendering.units import count
+
+
+@dataclass(frozen=True, slots=True)
+class NoteView:
+    """One note and the recordings it is about."""
+
+    message: str
+    about: str | None
+    """None where it is about the input as a whole, or there is one recording only."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthView:
+    """Notes that weaken figures apart from those that only inform."""
+
+    title: str | None
+    """None when nothing is off."""
+
+    unusable: bool
+    problems: tuple[NoteView, ...]
+    remarks: tuple[NoteView, ...]
+
+
+def health_view(report: Report) -> HealthView:
+    """The state of the input, what is wrong first."""
+    return HealthView(
+        title=_title(report.health.status),
+        unusable=report.health.status is HealthStatus.UNUSABLE,
+        problems=(*_counts(report), *_notes(report, degrades=True)),
+        remarks=_notes(report, degrades=False),
+    )
+
+
+def _title(status: HealthStatus) -> str | None:
+    match status:
+        case HealthStatus.OK:
+            return None
+        case HealthStatus.DEGRADED:
+            return "Read this first: the recording is not complete"
+        case HealthStatus.UNUSABLE:
+            return "Read this first: the recording could not be used"
+        case _:
+            assert_never(status)
+
+
+def _counts(report: Report) -> tuple[NoteView, ...]:
+    health = report.health
+    if not health.events_dropped and not health.events_repaired:
+        return ()
+    message = (
+        f"Of {count(health.events_read + health.events_dropped)} events, {count(health.events_dropped)} could not be "
+        f"read and {count(health.events_repaired)} were repaired."
+    )
+    return (NoteView(message, None),)
+
+
+def _notes(report: Report, *, degrades: bool) -> tuple[NoteView, ...]:
+    """One view per message, naming every recording it holds for."""
+    about: dict[str, list[str]] = {}
+    for row in report.health_notes:
+        if row.note.degrades is degrades:
+            ids = about.setdefault(row.note.message, [])
+            if row.recording_id is not None and row.recording_id not in ids:
+                ids.append(row.recording_id)
+    one = len(report.recordings) < 2
+    return tuple(NoteView(message, ", ".join(ids) if ids and not one else None) for message, ids in about.items())

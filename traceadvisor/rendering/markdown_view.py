@@ -1,0 +1,177 @@
+"""What a comment on a pull request has room for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.report import Recording, Report
+from traceadvisor.rendering.comparison import total_shares
+from traceadvisor.rendering.finding_view import FindingView, finding_views
+from traceadvisor.rendering.health_view import HealthView, health_view
+from traceadvisor.rendering.outcome_view import outcomes_view
+from traceadvisor.rendering.redaction import redacted
+from traceadvisor.rendering.table import Cell, Column, Table
+from traceadvisor.rendering.units import duration, milliseconds, percent
+from traceadvisor.rendering.verdict import verdict, verdict_scope
+from traceadvisor.rendering.words import CATEGORY
+
+TOP_FINDINGS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much of everything is shown."""
+
+    rows: int
+    """Of any table or list."""
+
+    characters: int
+    """Of any one text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A table behind a disclosure, with what is said of the rows it has no room for."""
+
+    title: str
+    table: Table
+    cut: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkdownView:
+    """Everything the template shows."""
+
+    verdict: str
+    verdict_scope: str | None
+    health: HealthView
+    totals: Table
+    totals_cut: str | None
+    top: tuple[FindingView, ...]
+    several: bool
+    folds: tuple[Fold, ...]
+    tool_version: str
+
+
+def markdown_view(report: Report, room: Room) -> MarkdownView:
+    """The view of a report, redacted and cut to the room there is."""
+    report = redacted(report, room.characters)
+    findings = finding_views(report)
+    outcomes = outcomes_view(report)
+    health = health_view(report)
+    tables = (
+        _all_findings(findings),
+        _categories(report),
+        outcomes.not_worth_doing,
+        outcomes.clear,
+        outcomes.skipped,
+        outcomes.failed,
+    )
+    return MarkdownView(
+        verdict=verdict(report),
+        verdict_scope=verdict_scope(report),
+        health=HealthView(health.title, health.unusable, health.problems[: room.rows], health.remarks[: room.rows]),
+        totals=_cut(_totals(report), room),
+        totals_cut=_cut_words(_totals(report), room),
+        top=tuple(_short(finding, room) for finding in findings[:TOP_FINDINGS]),
+        several=len(report.recordings) > 1,
+        folds=tuple(
+            Fold(f"{table.caption} ({len(table.rows)})", _cut(table, room), _cut_words(table, room))
+            for table in tables
+            if table is not None and table.rows
+        ),
+        tool_version=report.tool_version,
+    )
+
+
+def _cut(table: Table, room: Room) -> Table:
+    return Table(table.caption, table.columns, table.rows[: room.rows])
+
+
+def _cut_words(table: Table, room: Room) -> str | None:
+    more = len(table.rows) - room.rows
+    return f"There was no room here for {more} more; they are in the full report." if more > 0 else None
+
+
+def _short(finding: FindingView, room: Room) -> FindingView:
+    """The finding without what the folded list or the full report is for."""
+    return FindingView(
+        **{name: getattr(finding, name) for name in FindingView.__slots__}
+        | {
+            "recordings": finding.recordings[: room.rows],
+            "evidence": (),
+            "caveats": (),
+            "places": finding.places[: min(3, room.rows)],
+            "also": finding.also[: room.rows],
+        }
+    )
+
+
+def _totals(report: Report) -> Table:
+    columns = (
+        Column("Recording", numeric=False),
+        Column("Median step"),
+        Column("GPU busy"),
+        Column("Data wait"),
+        Column("Copy to device"),
+        Column("Kernels"),
+        Column("Communication"),
+        Column("Other copies"),
+        Column("Idle"),
+    )
+    return Table("Recordings", columns, tuple(map(_totals_row, report.recordings)))
+
+
+def _totals_row(recording: Recording) -> tuple[Cell, ...]:
+    return (
+        Cell(recording.id),
+        Cell(duration(recording.median_step_ns)),
+        Cell(percent(recording.figures.busy_share)),
+        *(Cell(percent(share)) for share in total_shares(recording)),
+    )
+
+
+def _all_findings(findings: tuple[FindingView, ...]) -> Table:
+    columns = (
+        Column("Rank"),
+        Column("Finding", numeric=False),
+        Column("Recording", numeric=False),
+        Column("Saving", numeric=False),
+        Column("Share", numeric=False),
+        Column("Confidence", numeric=False),
+        Column("What shows it", numeric=False),
+        Column("What could make it wrong", numeric=False),
+    )
+    return Table("All findings", columns, tuple(map(_finding_row, findings)))
+
+
+def _finding_row(finding: FindingView) -> tuple[Cell, ...]:
+    return (
+        Cell(f"{finding.rank}"),
+        Cell(f"{finding.title} ({finding.rule_id})"),
+        Cell(", ".join(finding.recordings)),
+        Cell(finding.saving.headline),
+        Cell(finding.saving.share),
+        Cell(finding.confidence),
+        Cell("; ".join(f"{row.label}: {row.value}" for row in finding.evidence)),
+        Cell(" ".join(finding.caveats)),
+    )
+
+
+def _categories(report: Report) -> Table:
+    columns = (
+        Column("Recording", numeric=False),
+        Column("Category", numeric=False),
+        Column("ms per step"),
+        Column("Share"),
+    )
+    rows = (
+        (Cell(recording.id), Cell(CATEGORY[category]), Cell(milliseconds(ns)), Cell(percent(mean.share(category))))
+        for recording in report.recordings
+        if (mean := recording.mean_breakdown) is not None
+        for category in Category
+        if category in mean.parts_ns
+        for ns in (mean.parts_ns[category],)
+    )
+    return Table("Mean step by category", columns, tuple(rows))

@@ -1,0 +1,117 @@
+"""Figures in words: the only place where units are converted for people."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import assert_never
+
+from traceadvisor.model.findings import Evidence, Unit
+
+NOT_MEASURED = "not measured"
+
+
+def duration(ns: float | None) -> str:
+    """Nanoseconds in the unit that reads best, three or four digits."""
+    if ns is None or not isfinite(ns):
+        return NOT_MEASURED
+    if ns < 1e3:
+        return f"{ns:.0f} ns"
+    # Compared as they will be written, so that 999.97 µs is shown as 1.00 ms and not as 1000 µs.
+    if round(ns / 1e3) < 1e3:
+        return f"{_three_digits(ns / 1e3)} µs"
+    if round(ns / 1e6, 1) < 1e3:
+        return f"{_digits(ns / 1e6)} ms"
+    return f"{_digits(ns / 1e9)} s" if ns < 600e9 else f"{ns / 60e9:,.0f} min"
+
+
+def milliseconds(ns: float | None) -> str:
+    """Nanoseconds as a bare number of milliseconds, for columns whose title names the unit."""
+    return NOT_MEASURED if ns is None or not isfinite(ns) else f"{ns / 1e6:,.2f}"
+
+
+def percent(share: float | None) -> str:
+    """A share of 0..1 as a percentage with one decimal; what is there but tiny does not read as nothing."""
+    if share is None or not isfinite(share):
+        return NOT_MEASURED
+    if 0 < share < 0.0005:
+        return "<0.1%"
+    return f"{share * 100:.1f}%" if share else "0%"
+
+
+def whole_percent(share: float | None) -> str:
+    """A share of 0..1 as a whole percentage; what is there but tiny does not read as nothing."""
+    if share is None or not isfinite(share):
+        return NOT_MEASURED
+    return "<1%" if 0 < share < 0.005 else f"{share * 100:.0f}%"
+
+
+def count(value: float | None) -> str:
+    """A number of things: whole when it is whole or large, else one decimal."""
+    if value is None or not isfinite(value):
+        return NOT_MEASURED
+    return f"{value:,.0f}" if value == int(value) or value >= 100 else f"{value:,.1f}"
+
+
+def ratio(value: float | None) -> str:
+    """A plain number with two decimals."""
+    return NOT_MEASURED if value is None or not isfinite(value) else f"{value:,.2f}"
+
+
+def size(byte_count: float | None) -> str:
+    """Bytes in binary units, as memory is counted."""
+    return _scaled(byte_count, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
+
+
+def rate(bytes_per_s: float | None) -> str:
+    """Bytes per second in decimal units, as links are rated."""
+    return _scaled(bytes_per_s, 1000, ("B/s", "kB/s", "MB/s", "GB/s", "TB/s"))
+
+
+def evidence_value(evidence: Evidence) -> str:
+    """A measured figure with its unit."""
+    value = evidence.value
+    return value if isinstance(value, str) else figure(value, evidence.unit)
+
+
+def figure(value: float, unit: Unit) -> str:  # noqa: PLR0911  # one return per unit
+    """A number with its unit."""
+    match unit:
+        case Unit.SHARE:
+            return percent(value)
+        case Unit.NS:
+            return duration(value)
+        case Unit.NS_PER_STEP:
+            return f"{duration(value)} per step"
+        case Unit.PER_STEP:
+            return f"{count(value)} per step"
+        case Unit.COUNT | Unit.TEXT:
+            return count(value)
+        case Unit.BYTES:
+            return size(value)
+        case Unit.BYTES_PER_STEP:
+            return f"{size(value)} per step"
+        case Unit.BYTES_PER_S:
+            return rate(value)
+        case Unit.RATIO:
+            return ratio(value)
+        case _:
+            assert_never(unit)
+
+
+def _digits(value: float) -> str:
+    """One decimal from ten on, two below; a whole number bare of decimals stays readable in a sentence."""
+    return f"{value:,.1f}" if round(value, 2) >= 10 else f"{value:,.2f}"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.0f}" if round(value, 1) >= 100 else _digits(value)
+
+
+def _scaled(value: float | None, base: int, units: tuple[str, ...]) -> str:
+    if value is None or not isfinite(value):
+        return NOT_MEASURED
+    for unit in units[:-1]:
+        if round(value, 1) < base:
+            return f"{count(value)} {unit}"
+        value /= base
+    return f"{count(value)} {units[-1]}"

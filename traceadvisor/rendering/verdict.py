@@ -1,0 +1,130 @@
+"""The one plain sentence that names the bottleneck."""
+
+from __future__ import annotations
+
+from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category, MeanBreakdown
+from traceadvisor.model.report import Recording, Report
+
+LOST_ON_DEVICE = {
+    Category.DATA_WAIT: "the GPU waits for the data loader",
+    Category.COMMUNICATION: "goes to communication that no computing hides",
+    Category.H2D_COPY: "the GPU waits for data to be copied from the host",
+    Category.OTHER_COPY: "goes to copies that no computing hides",
+    Category.IDLE_DEVICE: "goes to starting work that was already launched",
+    Category.IDLE_PROFILER: "the GPU waits for the profiler, which an unprofiled run does not",
+    Category.IDLE_ALLOCATOR: "the GPU waits for memory to be allocated or freed",
+    Category.IDLE_SYNC: "the GPU waits for the host to refill its queue after a synchronisation",
+    Category.IDLE_LAUNCH: "the GPU waits for the host to launch its next work",
+    Category.IDLE_HOST: "the GPU waits for the host, which is busy with something other than training",
+}
+"""Device time that computes nothing, in words that follow `A third of every step`."""
+
+SPENT_ON_HOST = {
+    Category.DATA_WAIT: "the training thread waits for the data loader",
+    Category.OPTIMIZER: "is spent in the optimizer",
+    Category.BACKWARD: "is spent in the backward pass",
+    Category.FORWARD: "is spent in the forward pass and other operators",
+    Category.COMMUNICATION: "goes to communication",
+    Category.OTHER_HOST: "the host is busy with something other than operators",
+}
+"""Host time where no device was recorded, in the same grammar."""
+
+NO_DEVICE = "No device was recorded"
+
+WELL_USED_SHARE = 0.9
+"""Kernels take this much of the step: what else there is to gain lies in the kernels themselves."""
+
+WORTH_NAMING_SHARE = 0.05
+"""A loss below this is not called a bottleneck."""
+
+_FRACTIONS = (
+    (1 / 10, "A tenth"),
+    (1 / 5, "A fifth"),
+    (1 / 4, "A quarter"),
+    (1 / 3, "A third"),
+    (2 / 5, "Two fifths"),
+    (1 / 2, "Half"),
+    (3 / 5, "Three fifths"),
+    (2 / 3, "Two thirds"),
+    (3 / 4, "Three quarters"),
+    (4 / 5, "Four fifths"),
+    (9 / 10, "Nine tenths"),
+)
+_FRACTION_WITHIN = 0.012
+
+
+def verdict(report: Report) -> str:
+    """The sentence for the report as a whole."""
+    if not report.recordings:
+        return "Nothing could be measured: no recording could be read."
+    if len(report.recordings) == 1:
+        return recording_verdict(report.recordings[0])
+    worst = _most_telling(report)
+    return f"In {worst.id}, {_lower(recording_verdict(worst))}"
+
+
+def verdict_scope(report: Report) -> str | None:
+    """Why the sentence is about that recording; None where there is only one."""
+    if len(report.recordings) < 2:
+        return None
+    chosen = "most to gain" if report.findings else "most time lost"
+    return f"Of {len(report.recordings)} recordings it is the one with the {chosen}."
+
+
+def recording_verdict(recording: Recording) -> str:
+    """The sentence for one recording."""
+    mean = recording.mean_breakdown
+    if mean is None or not mean.duration_ns:
+        return "No complete training step was recorded, so there is no step time to explain."
+    if Category.KERNEL not in mean.parts_ns:
+        largest = _largest(mean, tuple(SPENT_ON_HOST))
+        return f"{NO_DEVICE}; on the host, {_lower(_of_every_step(mean, largest))} {SPENT_ON_HOST[largest]}."
+    return _device_verdict(mean)
+
+
+def lost_share(recording: Recording) -> float:
+    """Share of the mean step in which the device computes nothing; 0 where that is not known."""
+    mean = recording.mean_breakdown
+    kernel = None if mean is None else mean.share(Category.KERNEL)
+    return 0.0 if kernel is None else 1 - kernel
+
+
+def _device_verdict(mean: MeanBreakdown) -> str:
+    kernel = mean.share(Category.KERNEL) or 0.0
+    largest = _largest(mean, tuple(LOST_ON_DEVICE))
+    share = mean.share(largest) or 0.0
+    if kernel >= WELL_USED_SHARE:
+        return f"The GPU computes for {kernel * 100:.0f}% of every step: what there is to gain lies in the kernels."
+    if share >= WORTH_NAMING_SHARE:
+        return f"{_of_every_step(mean, largest)} {LOST_ON_DEVICE[largest]}."
+    idle = sum(mean.share(category) or 0.0 for category in IDLE_CATEGORIES)
+    return (
+        f"The GPU computes for {kernel * 100:.0f}% of every step; the rest has no single cause "
+        f"({idle * 100:.0f}% is idle time of several kinds)."
+    )
+
+
+def _largest(mean: MeanBreakdown, among: tuple[Category, ...]) -> Category:
+    return max(among, key=lambda category: mean.share(category) or 0.0)
+
+
+def _of_every_step(mean: MeanBreakdown, category: Category) -> str:
+    share = mean.share(category) or 0.0
+    if share >= 0.985:
+        return "The whole of every step"
+    near = (name for value, name in _FRACTIONS if abs(share - value) <= _FRACTION_WITHIN)
+    return f"{next(near, f'{share * 100:.0f}%')} of every step"
+
+
+def _lower(text: str) -> str:
+    return text[0].lower() + text[1:]
+
+
+def _most_telling(report: Report) -> Recording:
+    """The recording of the first finding, or else the one that loses most."""
+    named = {id_: None for finding in report.findings for id_ in finding.recording_ids}
+    for id_ in named:
+        for recording in report.recordings:
+            if recording.id == id_:
+                return recording
+    return max(report.recordings, key=lost_share)
