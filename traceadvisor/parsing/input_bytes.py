@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip as patient_gzip
 import io
 import stat
-from collections.abc import Iterator
+import zlib as patient_zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -18,15 +20,18 @@ except ImportError:  # no wheel for this platform: several times slower, same by
 
 GZIP_MAGIC = b"\x1f\x8b"
 
-DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, patient_zlib.error)
 """What a truncated or damaged gzip file raises while it is read."""
 
 
 class ByteStream:
-    """Reads into a buffer; a damaged gzip stream ends early instead of raising."""
+    """Reads into a buffer; a damaged gzip stream ends early, with all that stands before the damage."""
 
-    def __init__(self, raw: io.BufferedIOBase) -> None:
+    def __init__(self, raw: io.BufferedIOBase, *, reopen: Callable[[], io.BufferedIOBase] | None = None) -> None:
+        """Read from ``raw``; where that is damaged, from ``reopen()``, which gives every byte before the damage."""
         self._raw = raw
+        self._reopen = reopen
+        self._delivered = 0
         self.damaged = False
 
     def readinto(self, buffer: memoryview) -> int:
@@ -34,14 +39,28 @@ class ByteStream:
         filled = 0
         while filled < len(buffer) and not self.damaged:
             try:
-                count = self._raw.readinto(buffer[filled:])
+                count = self._raw.readinto1(buffer[filled:])
             except DAMAGED:
-                self.damaged = True
-                break
+                self.damaged = not self._start_over()
+                continue
             if not count:
                 break
             filled += count
+            self._delivered += count
         return filled
+
+    def _start_over(self) -> bool:
+        """Go on with the other reader where this one left off; False where there is none or it gets no further."""
+        if self._reopen is None:
+            return False
+        self._raw, self._reopen = self._reopen(), None
+        skipped = 0
+        try:
+            while skipped < self._delivered:
+                skipped += len(self._raw.read1(self._delivered - skipped))
+        except DAMAGED:
+            return False
+        return True
 
 
 @contextmanager
@@ -67,7 +86,7 @@ def open_bytes(path: Path) -> Iterator[ByteStream]:
             plain.seek(0)
             if packed:
                 with gzip.open(plain, "rb") as unpacked:
-                    yield ByteStream(unpacked)
+                    yield ByteStream(unpacked, reopen=lambda: _unpacked_patiently(plain))
             else:
                 yield ByteStream(plain)
     except OSError as error:
@@ -78,3 +97,9 @@ def open_bytes(path: Path) -> Iterator[ByteStream]:
             expected="a readable trace file",
             remedy="Check the path and its rights.",
         ) from error
+
+
+def _unpacked_patiently(plain: io.BufferedIOBase) -> io.BufferedIOBase:
+    """The standard library's gunzip: unlike the fast one it gives what it unpacked before it meets the damage."""
+    plain.seek(0)
+    return patient_gzip.GzipFile(fileobj=plain)

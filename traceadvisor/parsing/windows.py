@@ -2,7 +2,8 @@
 
 The file is never held whole. From a known event start, a prefix that ends at a ``}`` followed by ``,`` and ``{`` ends
 with a complete event if and only if ``[`` + prefix + ``]`` decodes; so boundaries are guessed from the right, decoded,
-and moved left when the guess was inside a string or a nested list. What does not decode is left out and counted.
+and moved left when the guess was inside a string or a nested list. Where that fails for another reason, the window is
+decoded event by event, and what does not decode is left out and counted.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,12 +26,20 @@ LARGEST_WINDOW_BYTES = 1 << 28
 
 _BOUNDARY = re.compile(rb"\}\s*(,)\s*(?=\{)")
 _SPACE = re.compile(r"[\s\ufeff\xef\xbb\xbf]*")
-_MALFORMED_AT = re.compile(r"\(byte (\d+)\)")
+_NEXT_EVENT = rb"\}\s*(,)\s*(?=\{\s*\"(?:ph|name|cat|pid|tid|ts|dur|id|s|bp|args)\"\s*:)"
+"""A boundary behind a malformed event: more than any ``}, {``, since nested lists may hold those."""
+
+_NEXT_EVENT_IN_BYTES, _NEXT_EVENT_IN_TEXT = re.compile(_NEXT_EVENT), re.compile(_NEXT_EVENT.decode())
+_LAST_EVENT_END = re.compile(r"\}\s*(\])")
 _NEAR_END_BYTES = 1 << 15
 
 _TYPED = msgspec.json.Decoder(list[Event])
 _UNTYPED = msgspec.json.Decoder(list[dict[str, Any]])
-_JSON = json.JSONDecoder(strict=False)
+_JSON = json.JSONDecoder(strict=False, parse_int=lambda digits: int(digits) if len(digits) < _MOST_DIGITS else None)
+_MOST_DIGITS = 400
+"""Of an integer in a member; longer ones are an attack on the time that reading them takes."""
+
+_MALFORMED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
 @dataclass(slots=True)
@@ -147,22 +157,34 @@ class WindowReader:
 
     def _decode_window(self) -> list[Event]:
         """Decode up to the last boundary that holds, and stand behind it; empty where none does."""
-        until = self._end
-        while until > self._start:
-            comma = self._last_boundary(until)
-            if comma is None:
-                return []
-            events, malformed_at = self._try_decode(comma)
-            if events is not None:
-                return events
-            if malformed_at is None:
-                until = comma
-            elif self._has_boundary_before(malformed_at):
-                until = malformed_at
-            else:
-                self._skip_event(malformed_at)
-                until = self._end
+        comma = self._last_boundary(self._end)
+        while comma is not None:
+            try:
+                return self._decode_until(comma)
+            except _Unfinished:
+                comma = self._last_boundary(comma)
+            except _MALFORMED:
+                return self._decode_one_by_one(comma)
         return []
+
+    def _decode_one_by_one(self, last: int) -> list[Event]:
+        """Decode up to a boundary, event by event, leaving out what is malformed."""
+        events: list[Event] = []
+        match = _BOUNDARY.search(self._buffer, self._start, self._end)
+        while match and match.start(1) <= last:
+            try:
+                events += self._decode_until(match.start(1))
+            except _Unfinished:
+                match = _BOUNDARY.search(self._buffer, match.end(1), self._end)
+                continue
+            except _MALFORMED:
+                match = _NEXT_EVENT_IN_BYTES.search(self._buffer, self._start, self._end)
+                if not match:
+                    break
+                self.members.dropped += 1
+                self._start = match.start(1) + 1
+            match = _BOUNDARY.search(self._buffer, self._start, self._end)
+        return events
 
     def _last_boundary(self, until: int) -> int | None:
         """Offset of the comma of the last ``}, {`` that lies before ``until``."""
@@ -175,34 +197,25 @@ class WindowReader:
                 return last
             near = max(self._start, near - 4 * (until - near))
 
-    def _has_boundary_before(self, offset: int) -> bool:
-        return _BOUNDARY.search(self._buffer, self._start, offset) is not None
-
-    def _try_decode(self, comma: int) -> tuple[list[Event] | None, int | None]:
-        """The events before ``comma``, or the offset at which the JSON is malformed (None where it merely goes on)."""
+    def _decode_until(self, comma: int) -> list[Event]:
+        """The events before ``comma``; raises _Unfinished where the last of them goes on behind it."""
         self._buffer[self._start - 1 : self._start] = b"["
         self._buffer[comma : comma + 1] = b"]"
-        prefix = memoryview(self._buffer)[self._start - 1 : comma + 1]
         try:
-            events = self._decode_events(prefix)
-        except (msgspec.DecodeError, RecursionError) as error:
+            events = self._decode_events(memoryview(self._buffer)[self._start - 1 : comma + 1])
+        except _MALFORMED as error:
             self._buffer[comma : comma + 1] = b","
-            found = _MALFORMED_AT.search(str(error))
-            return None, self._start - 1 + int(found[1]) if found else None
+            if _goes_on(error):
+                raise _Unfinished from error
+            raise
         self._start = comma + 1
-        return events, None
+        return events
 
     def _decode_events(self, array: memoryview) -> list[Event]:
         try:
             return _TYPED.decode(array)
         except msgspec.ValidationError:
             return [self._lenient.event(raw) for raw in _UNTYPED.decode(array)]
-
-    def _skip_event(self, malformed_at: int) -> None:
-        """Leave out the event at hand, whose JSON is malformed, up to the next boundary."""
-        match = _BOUNDARY.search(self._buffer, malformed_at, self._end)
-        self.members.dropped += 1
-        self._start = match.start(1) + 1 if match else self._end
 
     # -- after the events ---------------------------------------------------------------------------------------
 
@@ -212,22 +225,63 @@ class WindowReader:
         events: list[Event] = []
         at = 0
         try:
-            while True:
-                at = _skip_space(text, at)
+            while not text.startswith("]", at := _skip_space(text, at)):
                 if text.startswith(",", at):
                     at += 1
-                elif text.startswith("]", at):
-                    if not self._is_bare_array:
-                        self._scan_members(text, at + 1)
-                    break
-                else:
-                    _, end = _decode(text, at)
-                    raw = text[at:end].encode("latin-1")
-                    events += self._decode_events(memoryview(b"[" + raw + b"]"))
-                    at = end
-        except (_Unfinished, msgspec.DecodeError):
+                    continue
+                found, at = self._decode_event(text, at)
+                events += found
+            if not self._is_bare_array:
+                self._scan_members(text, at + 1)
+        except _Unfinished:
             self.members.truncated = True
         return events
+
+    def _decode_event(self, text: str, at: int) -> tuple[list[Event], int]:
+        """The event at an offset, none where it is malformed, and the offset behind it.
+
+        Raises:
+            _Unfinished: the file breaks off in it.
+        """
+        try:
+            _, end = _decode(text, at)
+        except _Unfinished:
+            end = self._end_of_malformed(text, at)
+        else:
+            with suppress(*_MALFORMED):
+                return self._decode_events(memoryview(b"[" + text[at:end].encode("latin-1") + b"]")), end
+        self.members.dropped += 1
+        return [], end
+
+    def _end_of_malformed(self, text: str, at: int) -> int:
+        """Where the next event or the end of the events follows."""
+        try:
+            msgspec.json.decode(text[at:].encode("latin-1"))
+        except _MALFORMED as error:
+            if _goes_on(error):
+                raise _Unfinished from error
+        following = _NEXT_EVENT_IN_TEXT.search(text, at)
+        if following:
+            return following.start(1)
+        for match in _LAST_EVENT_END.finditer(text, at):
+            if self._are_members(text[match.end() :].strip()):
+                return match.start(1)
+        raise _Unfinished
+
+    def _are_members(self, rest: str) -> bool:
+        """Whether what follows a bracket can be what follows the events."""
+        if self._is_bare_array:
+            return not rest
+        try:
+            _, end = _decode("{" + rest.removeprefix(","), 0)
+        except _Unfinished:
+            return False
+        return end == len("{" + rest.removeprefix(","))
+
+
+def _goes_on(error: Exception) -> bool:
+    """Whether the decoder merely ran out of bytes."""
+    return str(error) == "Input data was truncated"
 
 
 def _skip_space(text: str, at: int) -> int:

@@ -1,0 +1,142 @@
+"""What is broken costs what is broken and no more, is counted, and is said."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.build import Framing, TraceBuilder
+from tests.parsing.reading import expected, read
+from traceadvisor.model.health import HealthStatus
+from traceadvisor.model.trace import Origin, Trace
+from traceadvisor.parsing.trace_file import read_trace
+
+WINDOWS = [64, 100, 128, 256, 511, 4096]
+
+
+def many(count: int = 40) -> TraceBuilder:
+    builder = TraceBuilder()
+    for number in range(count):
+        builder.op(f"op {number}", number, number + 1)
+    return builder
+
+
+def trace_of(path: Path) -> Trace:
+    return read_trace(Origin(path, run="", worker="worker0", span=""))
+
+
+BROKEN_EVENTS = {
+    "a key without quotes": b'{"ph": "X", cat: "cpu_op", "name": "broken", "ts": 5, "dur": 1, "args": {"a": 1}}',
+    "an unescaped quote": b'{"ph": "X", "cat": "cpu_op", "name": "bro"ken", "ts": 5, "dur": 1, "args": {"a": 1}}',
+    "a bad escape": rb'{"ph": "X", "cat": "cpu_op", "name": "C:\pbroken", "ts": 5, "dur": 1, "args": {"a": 1}}',
+    "a bare word": b'{"ph": "X", "cat": "cpu_op", "name": "broken", "ts": 5, "dur": 1, "args": {"a": N/A}}',
+    "a missing comma": b'{"ph": "X", "cat": "cpu_op" "name": "broken", "ts": 5, "dur": 1, "args": {"a": 1}}',
+    "a list too long": b'{"ph": "X", "cat": "cpu_op", "name": "broken", "args": {"a": [1, {"b": 2}, {"c": x}, {}]}}',
+    "bytes that are no UTF-8": b'{"ph": "X", "cat": "cpu_op", "name": "broken \xff\xfe", "ts": 5, "dur": 1}',
+    "a lone surrogate": rb'{"ph": "X", "cat": "cpu_op", "name": "broken \ud800", "ts": 5, "dur": 1}',
+}
+
+
+@pytest.mark.parametrize("window_bytes", WINDOWS)
+@pytest.mark.parametrize("position", [0, 1, 20, 40])
+@pytest.mark.parametrize("broken", BROKEN_EVENTS.values(), ids=BROKEN_EVENTS.keys())
+def test_one_malformed_event_costs_one_event_and_is_counted(broken: bytes, position: int, window_bytes: int) -> None:
+    whole = [json.dumps(event, default=float).encode() for event in many().events]
+    content = b'{"traceEvents": [' + b", ".join([*whole[:position], broken, *whole[position:]]) + b'], "after": 1}'
+    result = read(content, window_bytes)
+    assert [name for name in result.names if "broken" not in str(name)] == [f"op {number}" for number in range(40)]
+    assert result.members.dropped + len(result.names) == 41
+    assert not result.members.truncated
+    assert result.members.values == {"after": 1}
+
+
+@pytest.mark.parametrize("window_bytes", WINDOWS)
+@pytest.mark.parametrize("framing", list(Framing))
+def test_text_cut_anywhere_keeps_every_complete_event(framing: Framing, window_bytes: int) -> None:
+    content = many(6).text(framing=framing)
+    first, last = content.index(b'{"ph"'), content.rindex(b"]")
+    events = expected(content)
+    ends = [content.index(b'"External id":%d}}' % number) + len(b'"External id":1}}') for number in range(1, 7)]
+    for cut in range(first, last, 7):
+        result = read(content[:cut], window_bytes)
+        assert result.events == events[: sum(end <= cut for end in ends)]
+        assert result.members.truncated
+
+
+def test_a_cut_behind_the_events_loses_no_event_and_says_so() -> None:
+    content = many(6).text()
+    result = read(content[:-20])
+    assert len(result.events) == 6
+    assert result.members.truncated
+
+
+def test_a_cut_before_the_first_event_leaves_nothing() -> None:
+    result = read(TraceBuilder().device(0, name="V100").text()[:40])
+    assert result.events == []
+    assert result.members.truncated
+    assert not result.members.has_events
+
+
+def test_a_truncated_file_is_read_as_far_as_it_goes_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "cut.pt.trace.json"
+    path.write_bytes(many(40).text()[:-300])
+    health = trace_of(path).health
+    assert 36 <= health.events_read < 40
+    assert health.status is HealthStatus.DEGRADED
+    assert [note.code for note in health.notes] == ["truncated"]
+
+
+@pytest.mark.parametrize("lost_bytes", [1, 8, 100])
+def test_a_truncated_gzip_is_read_as_far_as_it_goes_and_says_so(tmp_path: Path, lost_bytes: int) -> None:
+    path = tmp_path / "cut.pt.trace.json.gz"
+    packed = gzip.compress(many(2000).text())
+    path.write_bytes(packed[:-lost_bytes])
+    health = trace_of(path).health
+    assert 1000 < health.events_read <= 2000
+    assert [note.code for note in health.notes] == ["truncated"]
+
+
+def test_a_gzip_whose_checksum_is_wrong_is_read_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "flipped.pt.trace.json.gz"
+    packed = bytearray(gzip.compress(many(40).text()))
+    packed[-5] ^= 0xFF
+    path.write_bytes(packed)
+    health = trace_of(path).health
+    assert health.events_read == 40
+    assert [note.code for note in health.notes] == ["truncated"]
+
+
+def test_a_gzip_with_garbage_in_the_middle_keeps_what_stands_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "garbage.pt.trace.json.gz"
+    packed = bytearray(gzip.compress(many(20_000).text()))
+    middle = len(packed) // 2
+    packed[middle : middle + 200] = b"\xff" * 200
+    path.write_bytes(packed)
+    health = trace_of(path).health
+    assert 5_000 < health.events_read < 20_000
+    assert health.status is HealthStatus.DEGRADED
+
+
+def test_a_malformed_event_degrades_the_file_and_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "broken.pt.trace.json"
+    path.write_bytes(many(40).text().replace(b'"op 20"', b'"op "20"'))
+    health = trace_of(path).health
+    assert (health.events_read, health.events_dropped) == (39, 1)
+    assert [note.code for note in health.notes] == ["events-dropped"]
+
+
+def test_nesting_without_end_is_no_crash_and_costs_one_event(tmp_path: Path) -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+    path = tmp_path / "deep.pt.trace.json"
+    path.write_bytes(many(40).text().replace(b'"External id":20}', b'"External id":20,"deep":' + deep + b"}"))
+    health = trace_of(path).health
+    assert (health.events_read, health.events_dropped) == (39, 1)
+
+
+def test_a_number_of_five_thousand_digits_is_no_crash(tmp_path: Path) -> None:
+    path = tmp_path / "digits.pt.trace.json"
+    path.write_bytes(many(40).text().replace(b'"External id":20}', b'"External id":' + b"9" * 5_000 + b"}"))
+    assert trace_of(path).health.events_read >= 39
