@@ -30,6 +30,10 @@ Progress = Callable[[Origin, int, int], None]
 """Called before each file is read: which, its position from 0, and how many there are."""
 
 
+def silent(origin: Origin, position: int, count: int) -> None:
+    """No progress."""
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which recordings to look at; shell patterns, None for all."""
@@ -49,7 +53,7 @@ class Selection:
 EVERYTHING = Selection()
 
 
-def load(*paths: Path | str, selection: Selection = EVERYTHING, progress: Progress = lambda *_: None) -> Report:
+def load(*paths: Path | str, selection: Selection = EVERYTHING, progress: Progress = silent) -> Report:
     """Read and judge the recordings under some paths: a trace file, several, or a TensorBoard log dir.
 
     Raises:

@@ -94,7 +94,7 @@ def _format_names(formats: str, output: str) -> list[str]:
 def _write(result: Report, output: str, names: list[str]) -> None:
     """Write the formats, then say what the report says and where it lies."""
     if output == STANDARD_OUTPUT:
-        click.get_binary_stream("stdout").write(FORMATS[names[0]].render(result))
+        click.echo(FORMATS[names[0]].render(result), nl=False)
         return
     unavailable: PdfUnavailableError | None = None
     try:
@@ -112,7 +112,7 @@ def _progress() -> Iterator[api.Progress]:
     """A bar on a terminal, where several files are read; nothing elsewhere."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda *_: None
+        yield api.silent
         return
     columns = (TextColumn("Reading"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
     with Progress(*columns, console=console, transient=True) as bar:

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HEAVY = ("numpy", "pandas", "torch", "weasyprint", "jinja2")
+
+
+def test_help_imports_none_of_the_heavy_packages() -> None:
+    code = (
+        "import sys; from click.testing import CliRunner; from traceadvisor.cli import main; "
+        f"CliRunner().invoke(main, ['--version']); print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "[]"
+
+
+def test_the_package_runs_as_a_module() -> None:
+    output = subprocess.run(
+        [sys.executable, "-m", "traceadvisor", "--version"], capture_output=True, text=True, check=True
+    ).stdout
+    assert output.startswith("traceadvisor, version ")

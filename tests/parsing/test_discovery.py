@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from traceadvisor.errors import InputError
+from traceadvisor.model.report import SourceKind
+from traceadvisor.model.trace import Origin
+from traceadvisor.parsing.discovery import find_recordings
+
+
+def _record(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return TraceBuilder().step(0, 0, 10).op("aten::mm", 0, 5).write(path)
+
+
+def _origins(*paths: Path) -> list[Origin]:
+    return list(find_recordings(paths)[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "worker", "span"),
+    [
+        ("worker0.1623143089861.pt.trace.json.gz", "worker0", "1623143089861"),
+        ("worker0.pt.trace.json", "worker0", ""),
+        ("node7_4711.1732147200123456789.pt.trace.json", "node7_4711", "1732147200123456789"),
+        ("rank-0.pt.trace.json", "rank-0", ""),
+        (
+            "fit-[Strategy]SingleDeviceStrategy.training_step.0.1700000000000.pt.trace.json",
+            "fit-[Strategy]SingleDeviceStrategy.training_step.0",
+            "1700000000000",
+        ),
+        ("my trace.json", "my trace", ""),
+    ],
+)
+def test_the_file_name_tells_worker_and_span(name: str, worker: str, span: str, tmp_path: Path) -> None:
+    (origin,) = _origins(_record(tmp_path / name))
+    assert (origin.worker, origin.span) == (worker, span)
+
+
+def test_each_folder_of_a_log_dir_is_a_run(tmp_path: Path) -> None:
+    _record(tmp_path / "base" / "w.1.pt.trace.json")
+    _record(tmp_path / "tuned" / "lr" / "w.1.pt.trace.json")
+    assert [origin.run for origin in _origins(tmp_path)] == ["base", "tuned/lr"]
+
+
+def test_recordings_that_lie_in_the_folder_itself_are_a_run_of_its_name(tmp_path: Path) -> None:
+    _record(tmp_path / "log" / "w.1.pt.trace.json")
+    assert [origin.run for origin in _origins(tmp_path / "log")] == ["log"]
+
+
+def test_a_workers_recordings_are_numbered_in_order_of_time(tmp_path: Path) -> None:
+    for span in ("1000", "99", "100"):
+        _record(tmp_path / f"w.{span}.pt.trace.json")
+    assert [(one.span, one.cycle) for one in _origins(tmp_path)] == [("99", 0), ("100", 1), ("1000", 2)]
+
+
+def test_a_folder_without_the_usual_names_is_searched_by_content(tmp_path: Path) -> None:
+    _record(tmp_path / "rank-0.json")
+    (tmp_path / "settings.json").write_text('{"lr": 0.1}')
+    assert [origin.path.name for origin in _origins(tmp_path)] == ["rank-0.json"]
+
+
+def test_the_same_file_given_twice_counts_once(tmp_path: Path) -> None:
+    path = _record(tmp_path / "w.1.pt.trace.json")
+    assert len(_origins(path, tmp_path)) == 1
+
+
+def test_a_link_to_a_file_outside_the_folder_is_not_followed(tmp_path: Path) -> None:
+    _record(tmp_path / "log" / "w.1.pt.trace.json")
+    outside = _record(tmp_path / "elsewhere" / "w.2.pt.trace.json")
+    (tmp_path / "log" / "w.3.pt.trace.json").symlink_to(outside)
+    (tmp_path / "log" / "loop").symlink_to(tmp_path / "log")
+    assert [origin.span for origin in _origins(tmp_path / "log")] == ["1"]
+
+
+def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path) -> None:
+    _record(tmp_path / "w.1.pt.trace.json")
+    os.mkfifo(tmp_path / "w.2.pt.trace.json")
+    assert len(_origins(tmp_path)) == 1
+
+
+def test_a_folder_is_a_tensorboard_log_and_a_file_a_trace(tmp_path: Path) -> None:
+    path = _record(tmp_path / "w.1.pt.trace.json")
+    assert find_recordings([tmp_path])[0].kind is SourceKind.TENSORBOARD
+    assert find_recordings([path])[0].kind is SourceKind.TRACE
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("plugins/profile/2024_01_01/host.xplane.pb", "TensorFlow or JAX"),
+        ("plugins/profile/2024_01_01/host.trace.json.gz", "TensorFlow or JAX"),
+        ("events.out.tfevents.1700000000.host", "scalars"),
+        ("notes.txt", "1 files, none of them a recording"),
+    ],
+)
+def test_a_folder_without_recordings_is_refused_with_what_it_holds(name: str, found: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_bytes(b"something")
+    with pytest.raises(InputError, match=found):
+        find_recordings([tmp_path])
+
+
+def test_an_empty_folder_and_a_missing_path_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is an empty folder"):
+        find_recordings([tmp_path])
+    with pytest.raises(InputError, match="does not exist"):
+        find_recordings([tmp_path / "missing"])

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import traceadvisor
+from tests.build import TraceBuilder
+from traceadvisor import api
+from traceadvisor.errors import InputError, PdfUnavailableError, UsageError
+from traceadvisor.model.report import Report
+from traceadvisor.rendering.formats import FORMATS, Format
+
+
+def _record(path: Path, devices: int = 1) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    builder = TraceBuilder()
+    for number in range(3):
+        start = 100 * number
+        builder.step(number, start, start + 100).loader(start, start + 40).op("aten::mm", start + 40, start + 50)
+        for device in range(devices):
+            builder.launch(start + 41, start + 43, kernel=(start + 44, start + 100), device=device)
+    return builder.write(path)
+
+
+def test_a_report_names_each_recording_by_run_worker_and_span(tmp_path: Path) -> None:
+    _record(tmp_path / "base" / "w.1.pt.trace.json")
+    _record(tmp_path / "base" / "w.2.pt.trace.json")
+    assert [one.id for one in api.load(tmp_path).recordings] == ["base/w/1", "base/w/2"]
+
+
+def test_ids_stay_unique_where_names_do_not(tmp_path: Path) -> None:
+    first, second = _record(tmp_path / "a" / "w.1.pt.trace.json"), _record(tmp_path / "b" / "w.1.pt.trace.json")
+    assert [one.id for one in api.load(first, second).recordings] == ["w/1", "w/1#2"]
+
+
+def test_each_device_of_a_trace_is_a_recording(tmp_path: Path) -> None:
+    report = api.load(_record(tmp_path / "w.1.pt.trace.json", devices=2))
+    assert [one.id for one in report.recordings] == ["w/1/device0", "w/1/device1"]
+    assert [one.device.index for one in report.recordings if one.device] == [0, 1]
+
+
+def test_events_are_counted_once_however_many_devices(tmp_path: Path) -> None:
+    report = api.load(_record(tmp_path / "w.1.pt.trace.json", devices=2))
+    assert report.health.events_read == 3 * (3 + 2 * 2)
+
+
+def test_an_unreadable_file_among_several_is_a_note_and_not_the_end(tmp_path: Path) -> None:
+    _record(tmp_path / "w.1.pt.trace.json")
+    (tmp_path / "w.2.pt.trace.json").write_text("")
+    report = api.load(tmp_path)
+    assert len(report.recordings) == 1
+    assert [row.note.code for row in report.health_notes if row.recording_id is None] == ["unreadable"]
+
+
+def test_where_nothing_can_be_read_the_reason_is_raised(tmp_path: Path) -> None:
+    path = tmp_path / "w.1.pt.trace.json"
+    path.write_text("")
+    with pytest.raises(InputError, match="the file is empty"):
+        api.load(path)
+
+
+def test_a_selection_takes_shell_patterns(tmp_path: Path) -> None:
+    for run in ("base", "tuned"):
+        _record(tmp_path / run / "w.1.pt.trace.json")
+    report = api.load(tmp_path, selection=api.Selection(run="t*"))
+    assert [one.run for one in report.recordings] == ["tuned"]
+
+
+def test_a_selection_that_leaves_nothing_names_what_there_is(tmp_path: Path) -> None:
+    _record(tmp_path / "base" / "w.1.pt.trace.json")
+    with pytest.raises(UsageError, match="run 'base' worker 'w' span '1'"):
+        api.load(tmp_path, selection=api.Selection(worker="other"))
+
+
+def test_a_report_is_written_in_each_format_asked_for(tmp_path: Path) -> None:
+    _, written = api.report(_record(tmp_path / "w.1.pt.trace.json"), out=tmp_path / "out", formats=["md", "json"])
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.json", "report.md"]
+    assert written["md"].read_text().strip()
+
+
+def test_without_a_pdf_the_other_formats_are_still_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(report: Report) -> bytes:
+        raise PdfUnavailableError("pango is missing")
+
+    monkeypatch.setitem(FORMATS, "pdf", Format("pdf", "report.pdf", refuse))
+    result = api.load(_record(tmp_path / "w.1.pt.trace.json"))
+    with pytest.raises(PdfUnavailableError):
+        api.write(result, tmp_path / "out", ["pdf", "html"])
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]
+
+
+def test_steps_can_be_had_as_a_table(tmp_path: Path) -> None:
+    frame = api.to_frame(api.load(_record(tmp_path / "w.1.pt.trace.json")))
+    assert list(frame["duration_ns"]) == [100_000] * 3
+    assert list(frame["data_wait"]) == [40_000] * 3
+
+
+def test_the_public_names_are_all_there() -> None:
+    assert all(getattr(traceadvisor, name) is not None for name in traceadvisor.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        traceadvisor.nonsense  # noqa: B018  # asked for its error

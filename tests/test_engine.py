@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from tests.build import TraceBuilder
+from traceadvisor.engine import all_rules, assess
+from traceadvisor.facts import Facts
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import (
+    Clear,
+    Effort,
+    Estimate,
+    Failed,
+    Finding,
+    Fix,
+    Input,
+    Method,
+    RuleMeta,
+    Severity,
+    Skipped,
+    Unit,
+)
+from traceadvisor.model.health import Health
+from traceadvisor.model.report import Report, Source, SourceKind
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.rules.base import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Stub(Rule):
+    """Finds what it is told to."""
+
+    meta: ClassVar = RuleMeta("DATA900", "stub", "Stub", frozenset({Input.STEPS}))
+    claims: SpanSet
+    expected_ns: float = 10_000
+
+    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+        return Finding(
+            self.meta,
+            self.claims,
+            Estimate(0, self.expected_ns, 2 * self.expected_ns, Method.BOUND),
+            facts.confidence(),
+            Effort.LINE,
+            (),
+            Fix("Change it"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Refining(Stub):
+    """Says more of the same time."""
+
+    meta: ClassVar = RuleMeta("DATA901", "refining", "Refining", frozenset({Input.STEPS}), frozenset({"DATA900"}))
+
+
+@dataclass(frozen=True, slots=True)
+class Broken(Rule):
+    """Raises."""
+
+    meta: ClassVar = RuleMeta("DATA902", "broken", "Broken", frozenset())
+
+    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+        raise ZeroDivisionError("on purpose")
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFix(Rule):
+    """Clear, with a figure below what is worth doing."""
+
+    meta: ClassVar = RuleMeta("DATA903", "small", "Small", frozenset())
+    popular_fix: ClassVar = "A popular fix"
+    share: float = 0.01
+
+    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+        return Clear("a small cost", self.share, 0.05, Unit.SHARE)
+
+
+def _report(folder: Path, *rules: Rule, names: tuple[str, ...] = ("run/a",)) -> Report:
+    """A report on a run of three steps of 100 us."""
+    builder = TraceBuilder()
+    for number in range(3):
+        start = 100 * number
+        builder.step(number, start, start + 100).op("aten::mm", start, start + 100)
+    trace = builder.trace(folder)
+    facts = [Facts(trace, None, name) for name in names]
+    return assess(facts, Source((folder,), SourceKind.TRACE), Health(), rules)
+
+
+def test_a_broken_rule_becomes_a_row_and_the_report_survives(tmp_path: Path) -> None:
+    report = _report(tmp_path, Broken(), Stub(SpanSet.of((0, 50))))
+    assert report.outcomes[0].outcome == Failed("ZeroDivisionError: on purpose")
+    assert len(report.findings) == 1
+
+
+def test_a_rule_that_lacks_an_input_is_skipped_with_the_way_to_get_it(tmp_path: Path) -> None:
+    outcome = next(row.outcome for row in _report(tmp_path, *all_rules()).outcomes if row.rule.id == "DATA001")
+    assert isinstance(outcome, Skipped)
+    assert "DataLoader" in outcome.reason
+
+
+def test_two_findings_of_the_same_time_fold_into_the_one_that_refines(tmp_path: Path) -> None:
+    claims = SpanSet.of((0, 50_000))
+    (row,) = _report(tmp_path, Stub(claims), Refining(claims)).findings
+    assert row.finding.rule.id == "DATA901"
+    assert row.also == ("DATA900",)
+
+
+def test_findings_that_share_no_more_than_eight_tenths_of_the_larger_stay_apart(tmp_path: Path) -> None:
+    report = _report(tmp_path, Stub(SpanSet.of((0, 100_000))), Refining(SpanSet.of((0, 80_000))))
+    assert {row.finding.rule.id for row in report.findings} == {"DATA900", "DATA901"}
+
+
+def test_findings_of_the_same_time_stay_apart_where_neither_refines(tmp_path: Path) -> None:
+    claims = SpanSet.of((0, 50_000))
+    assert len(_report(tmp_path, Stub(claims), Stub(claims)).findings) == 2
+
+
+def test_a_folded_finding_is_still_listed_as_found(tmp_path: Path) -> None:
+    claims = SpanSet.of((0, 50_000))
+    report = _report(tmp_path, Stub(claims), Refining(claims))
+    assert [type(row.outcome).__name__ for row in report.outcomes] == ["Found", "Found"]
+
+
+def test_findings_are_ranked_by_expected_saving(tmp_path: Path) -> None:
+    claims = SpanSet.of((0, 50_000))
+    report = _report(tmp_path, Stub(claims, 1_000), Stub(claims, 9_000), Stub(claims, 5_000))
+    assert [row.finding.saving.expected_ns for row in report.findings] == [9_000, 5_000, 1_000]
+
+
+@pytest.mark.parametrize(
+    ("expected_ns", "severity"),
+    [(10_000, Severity.HIGH), (9_999, Severity.MEDIUM), (3_000, Severity.MEDIUM), (2_999, Severity.LOW)],
+)
+def test_severity_is_the_savings_share_of_the_step(expected_ns: float, severity: Severity, tmp_path: Path) -> None:
+    (row,) = _report(tmp_path, Stub(SpanSet.of((0, 50_000)), expected_ns)).findings
+    assert row.severity is severity
+    assert row.saving_share == expected_ns / 100_000
+
+
+def test_a_popular_fix_that_gains_next_to_nothing_is_called_not_worth_doing_once(tmp_path: Path) -> None:
+    (row,) = _report(tmp_path, SmallFix(), names=("run/a", "run/b")).not_worth_doing
+    assert (row.what, row.saving_share, row.recording_ids) == ("A popular fix", 0.01, ("run/a", "run/b"))
+
+
+def test_a_fix_for_what_does_not_occur_at_all_is_not_mentioned(tmp_path: Path) -> None:
+    assert _report(tmp_path, SmallFix(0.0)).not_worth_doing == ()
+
+
+def test_a_fix_that_may_gain_more_is_not_called_useless(tmp_path: Path) -> None:
+    assert _report(tmp_path, SmallFix(0.02)).not_worth_doing == ()
+
+
+def test_confidence_falls_without_marks_and_with_few_steps(tmp_path: Path) -> None:
+    marked = TraceBuilder().step(0, 0, 10).step(1, 10, 20).step(2, 20, 30).op("aten::mm", 0, 30)
+    few = TraceBuilder().step(0, 0, 10).op("aten::mm", 0, 10)
+    none = TraceBuilder().op("aten::mm", 0, 10)
+    levels = []
+    for number, builder in enumerate((marked, few, none)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        levels.append(Facts(builder.trace(folder), None, "").confidence().value)
+    assert levels == ["high", "medium", "low"]
+
+
+def test_every_claim_lies_in_the_category_it_is_made_of(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).loader(0, 40).op("aten::mm", 40, 100)
+    facts = Facts(builder.trace(tmp_path), None, "")
+    assert facts.claim(Category.DATA_WAIT) == SpanSet.of((0, 40_000))
