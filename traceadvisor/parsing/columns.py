@@ -15,9 +15,12 @@ from traceadvisor.model.events import NONE, EventTable, Kind, Sparse
 from traceadvisor.model.trace import Details, PythonCalls, Thread
 from traceadvisor.parsing.categories import is_known, kind_of
 from traceadvisor.parsing.event_json import Event
-from traceadvisor.parsing.timestamps import INVALID_NS, nanoseconds
+from traceadvisor.parsing.timestamps import nanoseconds
 
 Key = TypeVar("Key", bound=Hashable)
+
+MOST_NS = 1 << 61
+"""No time or duration is larger (the year 2043 since 1970), so no end and no difference leaves 64 bits."""
 
 ColumnDict = dict[str, NDArray[Any]]
 
@@ -93,7 +96,7 @@ class Columns:
         signature = np.fromiter(map(self._signatures.__getitem__, zip(categories, names, strict=True)), np.int32)
         start_ns, duration_ns = nanoseconds(starts), nanoseconds([text or b"0" for text in durations])
         kind = np.array(self._signatures.kinds, dtype=np.int8)[signature]
-        usable = (start_ns != INVALID_NS) & (duration_ns >= 0)
+        usable = (start_ns > -MOST_NS) & (start_ns < MOST_NS) & (duration_ns >= 0) & (duration_ns < MOST_NS)
         self.dropped += int(usable.size - usable.sum())
         columns: ColumnDict = {
             "start_ns": start_ns,
@@ -117,7 +120,7 @@ class Columns:
         columns["external_id"] = np.maximum(_int64(external), _int64(external_2021))
         columns["byte_count"] = _int64(byte_count)
         on_device = columns["kind"] >= Kind.KERNEL
-        columns["device"] = np.where(on_device, _int64(device), NONE).astype(np.int32)
+        columns["device"] = np.where(on_device, _int64(device, most=np.iinfo(np.int32).max), NONE).astype(np.int32)
         columns["stream"] = np.where(on_device, [self._stream(key) for key in stream], NONE).astype(np.int32)
         columns["thread"] = np.where(on_device, NONE, columns["thread"])
         self._add_details(args)
@@ -209,7 +212,9 @@ class Columns:
 
         def floats(name: str) -> Sparse[np.float64]:
             values: Float64 = np.array(self._details[name][1], dtype=np.float64)
-            return Sparse(np.sort(rows[name]), values[np.argsort(rows[name])])
+            by_row = np.argsort(rows[name])
+            by_row = by_row[np.isfinite(values[by_row])]
+            return Sparse(rows[name][by_row], values[by_row])
 
         def numbers(name: str) -> Sparse[np.int32]:
             values: Int32 = np.array(self._details[name][1], dtype=np.int32)
@@ -229,12 +234,13 @@ def _python_calls(columns: ColumnDict, zero: int) -> PythonCalls:
     )
 
 
-def _int64(values: tuple[int | float | str, ...]) -> Int64:
-    """Integers as a column; text is read as a number, what does not fit 64 bits matches nothing."""
+def _int64(values: tuple[int | float | str, ...], *, most: int = np.iinfo(np.int64).max) -> Int64:
+    """Integers as a column; text is read as a number, what is beyond ``most`` matches nothing."""
     try:
-        return np.array(values, dtype=np.int64)
+        numbers = np.array(values, dtype=np.int64)
     except (OverflowError, ValueError):
-        return np.array([_fitting(value) for value in values], dtype=np.int64)
+        numbers = np.array([_fitting(value) for value in values], dtype=np.int64)
+    return np.where(np.abs(numbers) <= most, numbers, NONE)
 
 
 def _fitting(value: float | str) -> int:

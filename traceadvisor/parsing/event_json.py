@@ -46,6 +46,19 @@ class Event(msgspec.Struct, gc=False):
     args: EventArgs = NO_ARGS
 
 
+class LooseEvent(msgspec.Struct, gc=False):
+    """The same without types; times stay text, for a float would not hold them."""
+
+    ph: Any = ""
+    cat: Any = ""
+    name: Any = ""
+    pid: Any = None
+    tid: Any = None
+    ts: msgspec.Raw = MISSING
+    dur: msgspec.Raw = MISSING
+    args: Any = None
+
+
 class Lenient:
     """Reads an event whose members have unexpected types, member by member."""
 
@@ -53,21 +66,19 @@ class Lenient:
         self.repaired = 0
         """Members set aside because nothing could be made of them."""
 
-    def event(self, raw: Mapping[str, Any]) -> Event:
-        """An event with every member that fits; ``raw`` was decoded without types."""
-        event = Event(
-            ph=str(raw.get("ph", "")),
-            cat=str(raw.get("cat", "")),
-            name=str(raw.get("name", "")),
-            pid=_key(raw.get("pid")),
-            tid=_key(raw.get("tid")),
-            ts=msgspec.Raw(msgspec.json.encode(raw.get("ts"))),
-            dur=msgspec.Raw(msgspec.json.encode(raw.get("dur"))) if "dur" in raw else MISSING,
+    def event(self, loose: LooseEvent) -> Event:
+        """An event with every member that fits."""
+        args = self._args(loose.args) if isinstance(loose.args, Mapping) else NO_ARGS
+        return Event(
+            _text(loose.ph),
+            _text(loose.cat),
+            _text(loose.name),
+            _key(loose.pid),
+            _key(loose.tid),
+            loose.ts,
+            loose.dur,
+            args,
         )
-        args = raw.get("args")
-        if isinstance(args, Mapping):
-            event.args = self._args(args)
-        return event
 
     def _args(self, raw: Mapping[str, Any]) -> EventArgs:
         kept: dict[str, Any] = {}
@@ -85,3 +96,7 @@ class Lenient:
 
 def _key(value: object) -> int | str | float | None:
     return value if isinstance(value, int | str | float) else None
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)

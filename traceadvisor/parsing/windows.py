@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from traceadvisor.parsing.event_json import Event, Lenient
+from traceadvisor.parsing.event_json import Event, Lenient, LooseEvent
 from traceadvisor.parsing.input_bytes import ByteStream
 
 WINDOW_BYTES = 1 << 20
@@ -34,7 +34,7 @@ _LAST_EVENT_END = re.compile(r"\}\s*(\])")
 _NEAR_END_BYTES = 1 << 15
 
 _TYPED = msgspec.json.Decoder(list[Event])
-_UNTYPED = msgspec.json.Decoder(list[dict[str, Any]])
+_UNTYPED = msgspec.json.Decoder(list[LooseEvent])
 _JSON = json.JSONDecoder(strict=False, parse_int=lambda digits: int(digits) if len(digits) < _MOST_DIGITS else None)
 _MOST_DIGITS = 400
 """Of an integer in a member; longer ones are an attack on the time that reading them takes."""
@@ -215,7 +215,7 @@ class WindowReader:
         try:
             return _TYPED.decode(array)
         except msgspec.ValidationError:
-            return [self._lenient.event(raw) for raw in _UNTYPED.decode(array)]
+            return [self._lenient.event(loose) for loose in _UNTYPED.decode(array)]
 
     # -- after the events ---------------------------------------------------------------------------------------
 

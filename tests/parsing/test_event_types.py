@@ -1,0 +1,172 @@
+"""Members of the wrong type cost themselves, not their event, and never a nanosecond of another."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.build import TraceBuilder
+from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.health import HealthStatus
+
+LONG_AGO = 1_623_142_623_460_111
+"""Microseconds: with three decimals behind them, more than a double holds."""
+
+
+def kernel(**args: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 5, "dur": 10, "args": args}
+
+
+def test_a_start_written_as_text_is_a_start(tmp_path: Path) -> None:
+    trace = TraceBuilder().op("first", 0, 1).event(**kernel() | {"ts": "5.25", "dur": "10"}).trace(tmp_path)
+    assert (trace.events.start_ns[1], trace.events.duration_ns[1]) == (5_250, 10_000)
+    assert trace.health.status is HealthStatus.OK
+
+
+@pytest.mark.parametrize("start", [None, "soon", True, [], {}, 10**30])
+def test_an_event_without_a_usable_start_is_dropped_and_counted(start: object, tmp_path: Path) -> None:
+    trace = TraceBuilder().op("first", 0, 1).event(**kernel() | {"ts": start}).trace(tmp_path)
+    assert (trace.health.events_read, trace.health.events_dropped) == (1, 1)
+
+
+def test_an_event_that_ends_before_it_starts_is_dropped_and_counted(tmp_path: Path) -> None:
+    trace = TraceBuilder().op("first", 0, 1).event(**kernel() | {"dur": -1}).trace(tmp_path)
+    assert (trace.health.events_read, trace.health.events_dropped) == (1, 1)
+
+
+def test_an_event_of_no_length_is_kept(tmp_path: Path) -> None:
+    trace = TraceBuilder().op("first", 0, 1).kernel(5, 5).trace(tmp_path)
+    assert trace.events.duration_ns.tolist() == [1_000, 0]
+    assert trace.health.events_dropped == 0
+
+
+def test_an_event_without_a_duration_has_no_length(tmp_path: Path) -> None:
+    event = kernel()
+    del event["dur"]
+    assert TraceBuilder().event(**event).trace(tmp_path).events.duration_ns.tolist() == [0]
+
+
+@pytest.mark.parametrize("starts", [(0, 9 * 10**15), (-(9 * 10**15), 9 * 10**15)])
+def test_times_that_would_overflow_never_wrap_around(starts: tuple[int, int], tmp_path: Path) -> None:
+    builder = TraceBuilder().op("real", 1, 2)
+    for start in starts:
+        builder.event(**kernel() | {"ts": start, "dur": 9 * 10**15})
+    events = builder.trace(tmp_path).events
+    assert (events.start_ns >= 0).all()
+    assert (events.end_ns >= events.start_ns).all()
+
+
+@pytest.mark.parametrize("key", ["correlation", "External id", "bytes"])
+@pytest.mark.parametrize("value", [2**63, 2**64, 10**30, -(2**70)])
+def test_an_id_beyond_64_bits_matches_nothing_and_spoils_no_neighbour(key: str, value: int, tmp_path: Path) -> None:
+    trace = TraceBuilder().launch(0, 1, kernel=(2, 3)).event(**kernel(**{key: value})).trace(tmp_path)
+    column = {"correlation": "correlation", "External id": "external_id", "bytes": "byte_count"}[key]
+    assert getattr(trace.events, column)[2] == NONE
+    assert trace.events.correlation[:2].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("device", [2**40, -(2**40)])
+def test_a_device_number_beyond_32_bits_is_no_other_device(device: int, tmp_path: Path) -> None:
+    trace = TraceBuilder().event(**kernel(device=device)).kernel(20, 30, device=0).trace(tmp_path)
+    assert trace.events.device.tolist() == [NONE, 0]
+
+
+@pytest.mark.parametrize("stream", [4294967295, -1, "stream 7", 2**70])
+def test_a_stream_is_an_opaque_key(stream: object, tmp_path: Path) -> None:
+    trace = TraceBuilder().event(**kernel(stream=stream)).event(**kernel(stream=stream)).kernel(20, 30).trace(tmp_path)
+    first, second, other = trace.events.stream.tolist()
+    assert first == second != other
+
+
+def test_a_thread_is_the_same_whether_its_id_is_a_number_or_a_text(tmp_path: Path) -> None:
+    trace = (
+        TraceBuilder().op("a", 0, 1).event(ph="X", cat="cpu_op", name="b", pid="100", tid="100", ts=1).trace(tmp_path)
+    )
+    assert trace.events.thread.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("args", [None, [], "text", 7])
+def test_arguments_of_the_wrong_type_are_no_arguments(args: object, tmp_path: Path) -> None:
+    trace = TraceBuilder().event(**kernel() | {"args": args}).trace(tmp_path)
+    assert trace.events.correlation.tolist() == [NONE]
+    assert trace.health.events_read == 1
+
+
+@pytest.mark.parametrize("pid", [None, [], {"a": 1}, 1.5])
+def test_a_process_id_of_any_type_is_tolerated(pid: object, tmp_path: Path) -> None:
+    assert TraceBuilder().event(**kernel() | {"pid": pid}).trace(tmp_path).health.events_read == 1
+
+
+def test_a_member_that_makes_no_sense_is_set_aside_and_counted(tmp_path: Path) -> None:
+    trace = TraceBuilder().event(**kernel(correlation="none", device=0, stream=7)).trace(tmp_path)
+    assert trace.events.correlation.tolist() == [NONE]
+    assert trace.events.device.tolist() == [0]
+    assert trace.health.events_repaired == 1
+    assert trace.health.status is HealthStatus.DEGRADED
+
+
+def test_a_null_category_is_no_category(tmp_path: Path) -> None:
+    trace = TraceBuilder().event(**kernel() | {"cat": None}).op("a", 0, 1).trace(tmp_path)
+    assert trace.health.notes == ()
+
+
+def test_one_odd_event_costs_its_neighbours_no_precision(tmp_path: Path) -> None:
+    trace = (
+        TraceBuilder(origin_us=LONG_AGO)
+        .op("first", 0, 1)
+        .event(**kernel(correlation="odd") | {"ts": LONG_AGO})
+        .op("second", Decimal("0.123"), Decimal("1.5"))
+        .op("last", 2, 3)
+        .trace(tmp_path)
+    )
+    assert trace.events.start_ns.tolist() == [0, 0, 123, 2_000]
+    assert trace.events.duration_ns[2] == 1_377
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", None, "many"])
+def test_what_is_no_finite_number_counts_as_not_recorded(value: object, tmp_path: Path) -> None:
+    trace = TraceBuilder().event(**kernel(**{"blocks per SM": value})).kernel(9, 10, blocks_per_sm=0.5).trace(tmp_path)
+    assert trace.details.blocks_per_sm.values.tolist() == [0.5]
+
+
+def test_bytes_written_as_text_are_bytes(tmp_path: Path) -> None:
+    copies = [
+        {**kernel(bytes=value), "cat": "gpu_memcpy", "name": "CopyHostToDevice"} for value in ("4096", 12, "12 kB")
+    ]
+    builder = TraceBuilder()
+    for number, copy in enumerate(copies):
+        builder.event(**copy | {"ts": number})
+    trace = builder.trace(tmp_path)
+    assert trace.events.byte_count.tolist() == [4096, 12, NONE]
+    assert trace.events.kind.tolist() == [Kind.COPY_H2D] * 3
+
+
+def test_input_types_of_any_shape_are_kept_as_text(tmp_path: Path) -> None:
+    builder = TraceBuilder().op("a", 0, 1, types=["float", "c10::Half"])
+    builder.events[0]["args"]["Input type"].append(None)
+    trace = builder.trace(tmp_path)
+    assert [trace.texts[number] for number in trace.details.dtypes_id.values] == ["float;c10::Half;None"]
+
+
+def test_events_without_time_are_no_events(tmp_path: Path) -> None:
+    trace = TraceBuilder().op("a", 0, 1).memory(0, 8, total_allocated=8).thread_name("main").trace(tmp_path)
+    assert len(trace.events) == 1
+    assert trace.threads[0].name == "main"
+
+
+def test_times_count_from_the_first_event(tmp_path: Path) -> None:
+    trace = (
+        TraceBuilder(origin_us=LONG_AGO)
+        .op("late", 5, 6)
+        .op("early", 2, 3)
+        .python("main.py(1): f", 1, 9)
+        .trace(tmp_path)
+    )
+    assert trace.events.start_ns.tolist() == [1_000, 4_000]
+    assert trace.python_calls.start_ns.tolist() == [0]
+    assert trace.wall_clock_start_ns == (LONG_AGO + 1) * 1000
+    assert trace.events.start_ns.dtype == np.int64
