@@ -8,11 +8,15 @@ import click
 
 from traceadvisor import __version__
 
-_VERBS = {"report": "report_command", "rules": "rules_command"}
+_VERBS = {
+    "report": ("report_command", "Say where the step time of a recording goes."),
+    "rules": ("rules_command", "List the rules, or explain one."),
+}
+"""Each verb's module and what the overview says of it."""
 
 
 class _LazyGroup(click.Group):
-    """Imports a verb when it is used, so that help costs next to nothing."""
+    """Imports a verb when it is used, and not to list it, so that help costs next to nothing."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         return list(_VERBS)
@@ -20,8 +24,12 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _VERBS:
             return None
-        command: click.Command = import_module(f"traceadvisor.cli.{_VERBS[cmd_name]}").command
+        command: click.Command = import_module(f"traceadvisor.cli.{_VERBS[cmd_name][0]}").command
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, summary) for verb, (_, summary) in _VERBS.items()])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
