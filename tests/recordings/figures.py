@@ -1,0 +1,54 @@
+"""The figures of one recording that are worth writing down, in whole nanoseconds, from either reading of it."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from tests.plain_reading import PlainReading
+from traceadvisor.model.report import Recording
+
+TABLE = Path(__file__).with_name("table.json")
+
+Figures = dict[str, Any]
+
+_TOTALS = ("data_wait", "h2d_copy", "kernel", "communication", "other_copy", "idle")
+
+
+def table() -> dict[str, Figures]:
+    """The written figures by recording, relative to the folder of public recordings."""
+    written: dict[str, Figures] = json.loads(TABLE.read_text(encoding="utf-8"))
+    return written
+
+
+def of_production(recording: Recording) -> Figures:
+    totals = recording.mean_breakdown.totals if recording.mean_breakdown else None
+    return {
+        "step_source": recording.step_source.value,
+        "steps": [row.step.index for row in recording.steps],
+        "left_out": [row.step.index for row in recording.steps if not row.step.kept],
+        "dropped": [index for index, _ in recording.dropped_steps],
+        "mean_step_ns": _whole(recording.mean_step_ns),
+        "median_step_ns": _whole(recording.median_step_ns),
+        "totals_ns": {name: _whole(getattr(totals, f"{name}_ns")) for name in _TOTALS}
+        if recording.device is not None
+        else None,
+    }
+
+
+def of_plain_reading(reading: PlainReading) -> Figures:
+    return {
+        "step_source": reading.step_source,
+        "steps": [step.index for step in reading.steps],
+        "left_out": [step.index for step in reading.steps if not step.kept],
+        "dropped": list(reading.dropped),
+        "mean_step_ns": _whole(reading.mean_step_ns),
+        "median_step_ns": _whole(reading.median_step_ns),
+        "totals_ns": {name: _whole(reading.totals_ns[name]) for name in _TOTALS} if reading.totals_ns else None,
+    }
+
+
+def _whole(figure: float | Fraction | None) -> int | None:
+    return None if figure is None else round(figure)
