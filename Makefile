@@ -1,0 +1,59 @@
+# The chores of this project. `make` lists them.
+
+VENV ?= $(or $(VIRTUAL_ENV),.venv)
+export PATH := $(abspath $(VENV))/bin:$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help install test slow lint format types layers check golden schema sample-traces report-picture wheel ci
+
+help: ## list what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: ## make a virtual environment (.venv) with the tool and all that its tests need
+	python3 -m venv $(VENV)
+	pip install -c constraints.txt -e '.[dev]'
+
+test: ## run the tests
+	pytest
+
+slow: ## run the tests that take minutes: browser, fuzzing
+	pytest -m slow
+
+lint: ## look for mistakes and for style
+	ruff check
+	ruff format --check
+
+format: ## mend what can be mended of style
+	ruff check --fix
+	ruff format
+
+types: ## check types
+	mypy
+
+layers: ## check that imports go down only
+	lint-imports --no-logo
+
+check: lint types layers test ## everything that must hold before a commit
+
+golden: ## write golden files anew (schema and README included): read the difference before committing it
+	pytest --golden
+
+schema: ## write docs/report.schema.json from the types of the JSON report
+	pytest -q tests/rendering/test_report_json.py -k committed_schema --golden
+
+sample-traces: ## record sample_traces/ anew, on an otherwise idle machine
+	set -e; folder=$$(mktemp -d); cp sample_traces/make_loader_bound.py $$folder; \
+	(cd $$folder && python make_loader_bound.py); \
+	rm -rf sample_traces/loader-bound; mv $$folder/loader-bound sample_traces/; rm -r $$folder
+
+report-picture: ## draw docs/images/report-desktop.png, the picture in the README (needs Chromium)
+	set -e; folder=$$(mktemp -d); traceadvisor report sample_traces/loader-bound -o $$folder; mkdir -p docs/images; \
+	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1280,1400 \
+	  --screenshot=docs/images/report-desktop.png file://$$folder/report.html; \
+	rm -r $$folder
+
+wheel: ## build dist/traceadvisor-*.whl
+	pip wheel --no-deps --wheel-dir dist .
+
+ci: ## do what the continuous integration does, on a Debian as root or on any machine that has what it takes
+	.ci/run
