@@ -306,9 +306,9 @@ def timeline(row: StepRow) -> Timeline:
         step_index=row.step.index,
         start_ns=start,
         end_ns=end,
-        host=(Lane("Training thread", training), Lane("Autograd thread 2417", autograd)),
+        host=(Lane("training thread", training), Lane("Autograd thread 2417", autograd)),
         streams=(Lane("Stream 7", {Category.KERNEL: kernel}), Lane("Stream 22", {Category.H2D_COPY: copies})),
-        categories=Lane("What each instant counts as", categories),
+        categories=Lane("", categories),
     )
 
 
@@ -321,8 +321,8 @@ def host_timeline() -> Timeline:
         Category.OPTIMIZER: SpanSet.of((42 * MS, 46 * MS)),
         Category.OTHER_HOST: SpanSet.of((46 * MS, 48 * MS)),
     }
-    lane = Lane("Training thread", {Activity.OPERATOR: SpanSet.of((6 * MS, 45 * MS))})
-    return Timeline(3, 0, 48 * MS, (lane,), (), Lane("What each instant counts as", spans))
+    lane = Lane("training thread", {Activity.OPERATOR: SpanSet.of((6 * MS, 45 * MS))})
+    return Timeline(3, 0, 48 * MS, (lane,), (), Lane("", spans))
 
 
 def overlaps(step_ms: float) -> dict[Work, Overlap | None]:

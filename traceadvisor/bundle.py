@@ -120,6 +120,9 @@ class StepTime(msgspec.Struct, frozen=True):
     loader_ns: int
     """Time in the training loader's ``__next__``."""
 
+    fetches: int
+    """Batches taken from the training loader; several with gradient accumulation."""
+
     state: str
     """``plain``, ``warmup`` (the profiler runs but does not record), ``settling`` (recorded too soon after a stall to
     count), ``recorded``, ``stalled`` (the profiler started or exported within it), or ``other`` (validation)."""

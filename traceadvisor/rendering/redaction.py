@@ -89,6 +89,14 @@ def clipped(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+def clipped_inside(text: str, longest: int) -> str:
+    """The text cut to ``longest`` characters in its middle: what tells names apart is often at their end."""
+    if len(text) <= longest:
+        return text
+    head = longest // 3
+    return f"{text[:head]}…{text[len(text) - (longest - head - 1) :]}"
+
+
 def redacted(report: Report, longest: int | None = None) -> Report:
     """The report with every string in it cleaned, and clipped to ``longest`` characters if given.
 

@@ -10,7 +10,7 @@ from traceadvisor.rendering.finding_view import FindingView, finding_views
 from traceadvisor.rendering.health_view import NoteView, health_view
 from traceadvisor.rendering.redaction import one_line, redacted
 from traceadvisor.rendering.units import duration, percent
-from traceadvisor.rendering.verdict import recording_verdict, verdict
+from traceadvisor.rendering.verdict import recording_verdict, verdict, verdict_scope
 from traceadvisor.rendering.words import CATEGORY
 
 TOP_FINDINGS = 3
@@ -54,7 +54,7 @@ def summary(report: Report) -> tuple[SummaryLine, ...]:
     report = redacted(report, LONGEST_TEXT)
     blocks = (
         [_warning(note) for note in health_view(report).problems],
-        [_line(Piece(verdict(report), Style.STRONG))],
+        _verdict(report),
         _recordings(report),
         _findings(report),
     )
@@ -81,6 +81,11 @@ def _flat(text: str) -> str:
 def _warning(note: NoteView) -> SummaryLine:
     about = f" ({note.about})" if note.about else ""
     return _line(Piece("Note: ", Style.WARNING), Piece(f"{note.message}{about}"))
+
+
+def _verdict(report: Report) -> list[SummaryLine]:
+    scope = verdict_scope(report)
+    return [_line(Piece(verdict(report), Style.STRONG)), *([] if scope is None else [_line(Piece(scope, Style.QUIET))])]
 
 
 def _recordings(report: Report) -> list[SummaryLine]:

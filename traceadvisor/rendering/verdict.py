@@ -54,21 +54,17 @@ _FRACTION_WITHIN = 0.012
 
 
 def verdict(report: Report) -> str:
-    """The sentence for the report as a whole."""
+    """The sentence for the report as a whole: that of the recording that loses most."""
     if not report.recordings:
         return "Nothing could be measured: no recording could be read."
-    if len(report.recordings) == 1:
-        return recording_verdict(report.recordings[0])
-    worst = _most_telling(report)
-    return f"In {worst.id}, {_lower(recording_verdict(worst))}"
+    return recording_verdict(_worst(report))
 
 
 def verdict_scope(report: Report) -> str | None:
-    """Why the sentence is about that recording; None where there is only one."""
+    """Which recording the sentence is about; None where there is only one."""
     if len(report.recordings) < 2:
         return None
-    chosen = "most to gain" if report.findings else "most time lost"
-    return f"Of {len(report.recordings)} recordings it is the one with the {chosen}."
+    return f"This is {_worst(report).id}, which of {len(report.recordings)} recordings loses the most of its step."
 
 
 def recording_verdict(recording: Recording) -> str:
@@ -120,11 +116,5 @@ def _lower(text: str) -> str:
     return text[0].lower() + text[1:]
 
 
-def _most_telling(report: Report) -> Recording:
-    """The recording of the first finding, or else the one that loses most."""
-    named = {id_: None for finding in report.findings for id_ in finding.recording_ids}
-    for id_ in named:
-        for recording in report.recordings:
-            if recording.id == id_:
-                return recording
+def _worst(report: Report) -> Recording:
     return max(report.recordings, key=lost_share)

@@ -1,9 +1,8 @@
 """One colour per thing, the same in every picture, light and dark.
 
-Device work is cool, lost time warm, idle time of no interest grey. Neighbours
-differ in lightness as well as in hue, so that they stay apart for colour-blind
-readers and in grey print (after Okabe and Ito's palette), and every picture says
-its figures in words beside it.
+Device work is cool, lost time warm, idle time that nobody can change grey. All
+colours of one breakdown stay apart for readers with any kind of colour blindness
+(a test simulates them), and every picture says its figures in words beside it.
 """
 
 from __future__ import annotations
@@ -32,30 +31,30 @@ class Paint:
 _DARK_INK = "#10131a"
 
 PAINTS: dict[Category | Activity, Paint] = {
-    Category.KERNEL: Paint("kernel", "#1f5fa8", "#5b9be6"),
-    Category.COMMUNICATION: Paint("communication", "#a084d6", "#bda6f0", _DARK_INK),
-    Category.H2D_COPY: Paint("h2d-copy", "#4fb3d9", "#7fd0ee", _DARK_INK),
-    Category.OTHER_COPY: Paint("other-copy", "#158a73", "#4cc4a8"),
-    Category.DATA_WAIT: Paint("data-wait", "#c8471b", "#f0734a"),
-    Category.IDLE_DEVICE: Paint("idle-device", "#c3c8d0", "#79818f", _DARK_INK),
-    Category.IDLE_PROFILER: Paint("idle-profiler", "#8b93a1", "#59606d", _DARK_INK, "#ffffff"),
-    Category.IDLE_ALLOCATOR: Paint("idle-allocator", "#c7739f", "#e59dc1", _DARK_INK),
-    Category.IDLE_SYNC: Paint("idle-sync", "#8a4b08", "#c98a3d"),
-    Category.IDLE_LAUNCH: Paint("idle-launch", "#efa91c", "#f6c553", _DARK_INK),
-    Category.IDLE_HOST: Paint("idle-host", "#e6d9a8", "#d8cc9a", _DARK_INK),
-    Category.OPTIMIZER: Paint("optimizer", "#158a73", "#4cc4a8"),
-    Category.BACKWARD: Paint("backward", "#1f5fa8", "#5b9be6"),
-    Category.FORWARD: Paint("forward", "#4fb3d9", "#7fd0ee", _DARK_INK),
-    Category.OTHER_HOST: Paint("other-host", "#e6d9a8", "#d8cc9a", _DARK_INK),
-    Activity.OPERATOR: Paint("operator", "#8ea2bd", "#64789a", _DARK_INK, "#ffffff"),
+    Category.KERNEL: Paint("kernel", "#1f5fa8", "#4c8fe6"),
+    Category.COMMUNICATION: Paint("communication", "#a678e2", "#c7a6f5", _DARK_INK),
+    Category.H2D_COPY: Paint("h2d-copy", "#7fd4f2", "#a5e6fb", _DARK_INK),
+    Category.OTHER_COPY: Paint("other-copy", "#0f8a68", "#3fc79b"),
+    Category.DATA_WAIT: Paint("data-wait", "#d2481a", "#ee6a3c"),
+    Category.IDLE_DEVICE: Paint("idle-device", "#d3d7de", "#98a1af", _DARK_INK),
+    Category.IDLE_PROFILER: Paint("idle-profiler", "#555c69", "#4a515d", ink_dark="#ffffff"),
+    Category.IDLE_ALLOCATOR: Paint("idle-allocator", "#c9699f", "#c2528f", _DARK_INK),
+    Category.IDLE_SYNC: Paint("idle-sync", "#5e2c04", "#9a5410", ink_dark="#ffffff"),
+    Category.IDLE_LAUNCH: Paint("idle-launch", "#f0ae22", "#f8cb57", _DARK_INK),
+    Category.IDLE_HOST: Paint("idle-host", "#b3a24e", "#c2b878", _DARK_INK),
+    Category.OPTIMIZER: Paint("optimizer", "#0f8a68", "#3fc79b"),
+    Category.BACKWARD: Paint("backward", "#1f5fa8", "#4c8fe6"),
+    Category.FORWARD: Paint("forward", "#7fd4f2", "#a5e6fb", _DARK_INK),
+    Category.OTHER_HOST: Paint("other-host", "#b3a24e", "#c2b878", _DARK_INK),
+    Activity.OPERATOR: Paint("operator", "#9db0c9", "#64789a", _DARK_INK, "#ffffff"),
     Activity.RUNTIME_CALL: Paint("runtime-call", "#3d5778", "#a9c1e4"),
-    Activity.BLOCKED: Paint("blocked", "#8a4b08", "#c98a3d"),
-    Activity.LOADING: Paint("loading", "#c8471b", "#f0734a"),
-    Activity.OPTIMIZER: Paint("in-optimizer", "#158a73", "#4cc4a8"),
+    Activity.BLOCKED: Paint("blocked", "#5e2c04", "#9a5410", ink_dark="#ffffff"),
+    Activity.LOADING: Paint("loading", "#d2481a", "#ee6a3c"),
+    Activity.OPTIMIZER: Paint("in-optimizer", "#0f8a68", "#3fc79b"),
 }
 """In host lanes a cause has the colour of the idle time it leads to."""
 
-SAVING = Paint("saving", "#158a73", "#4cc4a8")
+SAVING = Paint("saving", "#0d6b58", "#5fd0b4")
 SAVING_RANGE = Paint("saving-range", "#a9d8cc", "#2a6357", _DARK_INK, "#ffffff")
 TRACK = Paint("track", "#e9ebef", "#2a2f38", _DARK_INK, "#ffffff")
 

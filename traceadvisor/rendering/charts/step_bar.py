@@ -21,7 +21,7 @@ from traceadvisor.rendering.charts.drawing import (
     rectangle,
 )
 from traceadvisor.rendering.charts.palette import PAINTS
-from traceadvisor.rendering.redaction import clipped
+from traceadvisor.rendering.redaction import clipped_inside
 from traceadvisor.rendering.table import Cell, Column, Table, cells
 from traceadvisor.rendering.units import NOT_MEASURED, duration, milliseconds, percent
 from traceadvisor.rendering.words import CATEGORY
@@ -35,7 +35,7 @@ ROW_BAR_TOP = 20
 GAP = 1.5
 """Between parts, in units; too thin parts go without."""
 
-LONGEST_ID = 40
+LONGEST_ID = 30
 """Characters of a recording's name that fit on a phone beside its time."""
 
 LABELLED_SHARE = 0.12
@@ -79,7 +79,7 @@ def comparison_bars(recordings: Sequence[Recording], chart_id: str) -> Chart | N
         top = row * ROW_HEIGHT
         parts = list(_parts(mean, longest))
         shapes += _shapes(mean, parts, top + ROW_BAR_TOP, ROW_BAR_HEIGHT)
-        labels.append(Label("0%", number(top + 13), clipped(recording.id, LONGEST_ID), tone=Tone.STRONG))
+        labels.append(Label("0%", number(top + 13), clipped_inside(recording.id, LONGEST_ID), tone=Tone.STRONG))
         labels.append(Label("100%", number(top + 13), duration(mean.duration_ns), Anchor.END))
         labels += _labels(mean, parts, top + ROW_BAR_TOP + ROW_BAR_HEIGHT / 2 + 4)
     used = [category for category in CATEGORY if any(mean.parts_ns.get(category) for _, mean in means)]

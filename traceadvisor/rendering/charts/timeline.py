@@ -35,6 +35,8 @@ AXIS_HEIGHT = 22
 LONGEST_TITLE = 48
 """Characters of a lane's title that fit on a phone."""
 
+COUNTED_AS = "what each instant counts as"
+
 MOST_LANES = 8
 """Of either kind; the busiest are drawn and the number of the others is said."""
 
@@ -43,7 +45,7 @@ def timeline(drawn: Timeline | None, chart_id: str) -> Chart | None:
     """The step as lanes over time; None where there is none to draw."""
     if drawn is None or drawn.end_ns <= drawn.start_ns:
         return None
-    lanes = (*_busiest(drawn.host, drawn), *_busiest(drawn.streams, drawn), drawn.categories)
+    lanes = _lanes(drawn)
     height = len(lanes) * LANE_HEIGHT
     length = drawn.end_ns - drawn.start_ns
     return Chart(
@@ -65,10 +67,17 @@ def words_for(kind: Category | Activity) -> str:
     return CATEGORY[kind] if isinstance(kind, Category) else ACTIVITY[kind]
 
 
+def _lanes(drawn: Timeline) -> tuple[Lane, ...]:
+    counted = Lane(COUNTED_AS, drawn.categories.spans)
+    return (*_busiest(drawn.host, drawn), *_busiest(drawn.streams, drawn), counted)
+
+
 def _busiest(lanes: Sequence[Lane], drawn: Timeline) -> tuple[Lane, ...]:
-    """The busiest lanes in their own order."""
-    busy = sorted(lanes, key=lambda lane: -_busy_ns(lane, drawn))[:MOST_LANES]
-    return tuple(lane for lane in lanes if lane in busy)
+    """The busiest lanes in their own order, without those in which nothing would be seen."""
+    seen_ns = (drawn.end_ns - drawn.start_ns) / WIDTH / 2
+    busy = [lane for lane in lanes if _busy_ns(lane, drawn) >= seen_ns]
+    busiest = sorted(busy, key=lambda lane: -_busy_ns(lane, drawn))[:MOST_LANES]
+    return tuple(lane for lane in lanes if lane in busiest)
 
 
 def _busy_ns(lane: Lane, drawn: Timeline) -> int:
@@ -108,7 +117,7 @@ def _legend(drawn: Timeline, lanes: Sequence[Lane]) -> Iterator[LegendEntry]:
 
 def _sentence(drawn: Timeline, lanes: Sequence[Lane]) -> str:
     left_out = len(drawn.host) + len(drawn.streams) + 1 - len(lanes)
-    more = f" {left_out} less busy lanes are not drawn." if left_out else ""
+    more = f" {left_out} lanes with less in them are not drawn." if left_out else ""
     streams = ", device streams below them" if drawn.streams else ""
     return (
         f"A typical step of {duration(drawn.end_ns - drawn.start_ns)}: host threads above{streams}, "
