@@ -1,0 +1,93 @@
+"""What a capture knows of a run beside its recordings: every step's time, the settings, the machine's samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from traceadvisor.model.findings import Location
+from traceadvisor.model.telemetry import Telemetry
+
+
+class StepState(Enum):
+    """What the profiler was doing during a step, as far as it disturbs the step's time."""
+
+    PLAIN = "plain"
+    WARMUP = "warmup"
+    """The profiler ran but did not record."""
+
+    SETTLING = "settling"
+    """Recorded too soon after a stall to count."""
+
+    RECORDED = "recorded"
+    STALLED = "stalled"
+    """The profiler started or exported within it."""
+
+    OTHER = "other"
+    """Not a training step: validation, for example."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedStep:
+    """One step of the run, timed by a few clock reads."""
+
+    index: int
+    start_ns: int
+    """Wall clock, since the epoch."""
+
+    duration_ns: int
+    loader_ns: int
+    """Time in the training loader's ``__next__``."""
+
+    fetches: int
+    """Batches taken from the training loader."""
+
+    state: StepState
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderSettings:
+    """The training loader's arguments; None where not known."""
+
+    batch_size: int | None = None
+    worker_count: int | None = None
+    prefetch_factor: int | None = None
+    pin_memory: bool | None = None
+    persistent_workers: bool | None = None
+    drop_last: bool | None = None
+    dataset_length: int | None = None
+    location: Location | None = None
+    """Where its loop stands in the user's code."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What a trace does not hold; None where not known."""
+
+    loader: LoaderSettings | None = None
+    optimizer: str | None = None
+    autocast_dtype: str | None = None
+    grad_scaler: bool | None = None
+    matmul_tf32: bool | None = None
+    cudnn_tf32: bool | None = None
+    cudnn_benchmark: bool | None = None
+    torch_version: str | None = None
+    cuda_version: str | None = None
+    python_version: str | None = None
+    cpu_count: int | None = None
+    cpu_quota: float | None = None
+    """Cores the process may use: the smaller of affinity and cgroup quota; None where nothing limits it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """One rank of a captured run."""
+
+    command: tuple[str, ...]
+    ending: str
+    """How the script ended, in words."""
+
+    steps: tuple[TimedStep, ...]
+    settings: RunSettings
+    telemetry: Telemetry | None
+    """Of the rank's node."""
