@@ -15,7 +15,7 @@ from __future__ import annotations
 import gzip
 import json
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -84,7 +84,6 @@ class Mark:
     index: int
     start: int
     end: int
-    thread: str
 
 
 class Flat:
@@ -163,10 +162,13 @@ class Recording:
         self.events = events
         self.operators = [e for e in events if e.category in OPERATORS and not is_annotation(e)]
         self.runtime = [e for e in events if e.category in RUNTIME]
-        self.launches: dict[int | None, Event] = {e.correlation: e for e in self.runtime if e.correlation is not None}
+        self.launches: dict[int | None, Event] = {}
+        for call in sorted(self.runtime, key=lambda e: e.start):
+            if call.correlation is not None:
+                self.launches.setdefault(call.correlation, call)
         self.device = sorted(
             (e for e in events if e.category in KERNELS | COPIES),
-            key=lambda e: (e.start, self.launched_at(e)),
+            key=lambda e: (e.start, e.correlation not in self.launches, self.launched_at(e)),
         )
         self.annotations = [e for e in events if e.category in ANNOTATIONS]
         self.step_source, self.marks = self.find_marks()
@@ -180,29 +182,38 @@ class Recording:
         launch = self.launches.get(operation.correlation)
         return launch.start if launch else -1
 
+    def named(self, prefix: str) -> list[Event]:
+        """Annotations by the beginning of their name, in order of start."""
+        return sorted((e for e in self.annotations if e.name.startswith(prefix)), key=lambda e: e.start)
+
     # Steps
 
     def find_marks(self) -> tuple[str, list[Mark]]:
-        named = sorted((e for e in self.annotations if e.name.startswith("ProfilerStep#")), key=lambda e: e.start)
-        if named:
-            return "marks", [self.clipped(e) for e in named]
-        ends = sorted((e for e in self.annotations if e.name.startswith("Optimizer.step#")), key=lambda e: e.end)
+        named = self.named("ProfilerStep#")
+        clipped = [self.clipped(e) for e in named if e.thread == named[0].thread]
+        if marks := [mark for mark in clipped if mark.end > mark.start]:
+            return "marks", marks
+        steps = self.named("Optimizer.step#")
+        usual = Counter(e.name for e in steps).most_common(1)
+        ends = sorted({e.end for e in steps if e.name == usual[0][0]})
         if len(ends) > 1:
-            return "optimizer", [Mark(i, a.end, b.end, b.thread) for i, (a, b) in enumerate(pairwise(ends))]
+            return "optimizer", [Mark(i, *pair) for i, pair in enumerate(pairwise(ends), 1)]
         first, last = min(e.start for e in self.events), max(e.end for e in self.events)
-        return "window", [Mark(0, first, last, "")]
+        return "window", [Mark(0, first, last)]
 
     def clipped(self, mark: Event) -> Mark:
         limits = [e.end for e in self.events if e.category == "Trace" and e.name.startswith("PyTorch Profiler")]
         end = min([mark.end, max(limits)]) if limits else mark.end
-        return Mark(int(mark.name.split("#")[1]), mark.start, end, mark.thread)
+        return Mark(int(mark.name.split("#")[1]), mark.start, end)
 
     def find_training_thread(self) -> str:
         busy: dict[str, int] = defaultdict(int)
         for event in self.operators:
             busy[event.thread] += event.end - event.start
-        owner = self.marks[0].thread
-        return owner if owner in busy or not busy else max(busy, key=lambda thread: busy[thread])
+        marks = [e for prefix in ("ProfilerStep#", "Optimizer.step#") for e in self.named(prefix)]
+        if marks and (marks[0].thread in busy or not busy):
+            return marks[0].thread
+        return max(busy, key=lambda thread: busy[thread], default="")
 
     def step_at(self, instant: int) -> int | None:
         """Position of the mark around an instant of the host's; between marks there is none."""
@@ -254,7 +265,7 @@ class Recording:
         if not launches[-1]:
             return any(launches)
         lost = [lost_share(calls, recorded) for calls in launches]
-        return lost[-1] > max(lost[:-1]) + Fraction(2, 100)
+        return bool(recorded) and lost[-1] > max(lost[:-1]) + Fraction(2, 100)
 
     # Instants
 
@@ -375,21 +386,30 @@ def lost_share(calls: list[Event], recorded: set[int | None]) -> Fraction:
 
 
 def profiler_events(recording: Recording) -> list[Event]:
-    """Overhead records, and the synchronise at stop: the last one, with no launch after it."""
+    """Overhead records, and the synchronise at stop."""
     found = [e for e in recording.events if e.category == "overhead" and not e.name.startswith(NOT_THE_PROFILERS)]
+    stop = profiler_stop(recording)
+    return [*found, stop] if stop else found
+
+
+def profiler_stop(recording: Recording) -> Event | None:
+    """The profiler's synchronise when it stops: the last one, with no launch after it."""
     relevant = [e for e in recording.runtime if any(w in e.name for w in (*LAUNCHING, "DeviceSynchronize"))]
     last = max(relevant, key=lambda e: e.start, default=None)
-    return [*found, last] if last and "DeviceSynchronize" in last.name else found
+    return last if last and "DeviceSynchronize" in last.name else None
 
 
 def blocking_events(recording: Recording) -> Iterator[Event]:
-    """Calls in which the host waits for the device; a pageable copy waits for itself."""
-    pageable = {e.correlation for e in recording.device if "Pageable" in e.name}
+    """Calls in which the user's code waits for the device; a pageable copy waits for itself.
+
+    ``.item()`` waits in the calls it makes; on a tensor of the host's it waits for nothing.
+    """
+    pageable = {e.correlation for e in recording.device if "Pageable" in e.name} - {None}
+    stop = profiler_stop(recording)
     for event in recording.runtime:
         waits = bare(event.name).startswith(SYNCHRONISING) or event.name in BLOCKING_COPIES
-        if waits or event.correlation in pageable:
+        if event is not stop and (waits or event.correlation in pageable):
             yield event
-    yield from (e for e in recording.operators if e.name == "aten::item")
 
 
 def overlap(flat: Flat, start: int, end: int) -> int:

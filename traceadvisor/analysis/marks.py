@@ -60,7 +60,7 @@ def _optimizer_marks(trace: Trace) -> tuple[Mark, ...]:
     if rows.size < 2:
         return ()
     most_frequent = np.bincount(events.name_id[rows]).argmax()
-    ends = np.sort(events.end_ns[rows[events.name_id[rows] == most_frequent]]).tolist()
+    ends = np.unique(events.end_ns[rows[events.name_id[rows] == most_frequent]]).tolist()
     return tuple(Mark(number, *pair) for number, pair in enumerate(pairwise(ends), 1))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from traceadvisor.analysis.launches import Launches
 from traceadvisor.analysis.marks import Mark, find_marks
 from traceadvisor.analysis.runtime_calls import enqueue_rows, kernel_launch_rows
 from traceadvisor.model.arrays import Int64
-from traceadvisor.model.events import NONE
+from traceadvisor.model.events import DEVICE_WORK, NONE
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepSource, StepTable
 from traceadvisor.model.trace import Trace
@@ -34,14 +35,22 @@ class _Work:
     is_carry_in: np.typing.NDArray[np.bool_]
 
 
-def step_windows(trace: Trace, launches: Launches) -> StepTable:
-    """The steps of a recording on one device, or on none where ``launches`` is empty."""
+def step_windows(trace: Trace, launches: Launches, not_counted: Mapping[int, str] | None = None) -> StepTable:
+    """The steps of a recording on one device, or on none where ``launches`` is empty.
+
+    Args:
+        trace: the recording.
+        launches: the device work.
+        not_counted: steps by index that are known not to show the run, each with the reason.
+    """
     source, marks = find_marks(trace)
     work = _assign(trace, launches, marks, can_carry_in=source is not StepSource.WINDOW)
     steps: list[Step] = []
     for position, mark in enumerate(marks):
-        steps.append(_window(mark, work, position, steps[-1].end_ns if steps else None))
-    reason = _incomplete_last(trace, launches, marks)
+        step = _window(mark, work, position, steps[-1].end_ns if steps else None)
+        reason = (not_counted or {}).get(step.index)
+        steps.append(replace(step, left_out=reason) if reason else step)
+    reason = _incomplete_last(trace, marks)
     if reason is None:
         return StepTable(source, tuple(steps))
     return StepTable(source, tuple(steps[:-1]), ((steps[-1].index, reason),))
@@ -94,18 +103,21 @@ def _carry_in_share(step: Step, work: _Work, *, is_first: bool) -> float:
     return (inside + cut) / whole if whole else 0.0
 
 
-def _incomplete_last(trace: Trace, launches: Launches, marks: tuple[Mark, ...]) -> str | None:
-    """Why the last step is incomplete; None where it is not, or is the only one."""
-    if len(marks) < 2 or not launches.work_rows.size:
+def _incomplete_last(trace: Trace, marks: tuple[Mark, ...]) -> str | None:
+    """Why the last step is incomplete; None where it is not, or is the only one. The devices are taken together."""
+    if len(marks) < 2:
         return None
     events = trace.events
     given = _step_at(marks, events.start_ns[enqueue_rows(trace)])
     counts = np.bincount(given[given != NONE], minlength=len(marks))
     if counts[-1] == 0 and counts.any():
         return "nothing was launched in it: the recording stopped there"
+    work = events.rows(*DEVICE_WORK)
+    if not work.size:
+        return None
     calls = kernel_launch_rows(trace)
     step = _step_at(marks, events.start_ns[calls])
-    lost = ~np.isin(calls, launches.call_rows)
+    lost = ~np.isin(events.correlation[calls], events.correlation[work])
     launched = np.bincount(step[step != NONE], minlength=len(marks))
     missing = np.bincount(step[(step != NONE) & lost], minlength=len(marks))
     shares = missing / np.maximum(launched, 1)
