@@ -1,0 +1,130 @@
+"""The real bindings against a library that stands in for the driver's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.recording.telemetry.sampling import Recorded, record
+
+
+@pytest.fixture(scope="module")
+def recorded(driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return record(tmp_path_factory.mktemp("recorded"), driver=driver)
+
+
+def test_the_header_lists_the_devices_by_uuid_with_what_does_not_change(recorded: Recorded) -> None:
+    assert recorded.header["nvml_unavailable"] is None
+    assert recorded.header["driver_version"] == "550.1"
+    first, second = recorded.header["devices"]
+    assert first == {
+        "uuid": "GPU-00",
+        "index": 0,
+        "name": "Stand-in 80GB",
+        "memory_bytes": 80_000_000_000,
+        "power_limit_watts": 400.0,
+        "max_link_generation": 4,
+        "max_link_width": 16,
+        "max_sm_clock_mhz": 1980,
+        "max_memory_clock_mhz": 2619,
+        "slowdown_celsius": 87,
+        "visible": True,
+        "cuda_index": 0,
+    }
+    assert (second["uuid"], second["power_limit_watts"]) == ("GPU-11", None)
+
+
+@pytest.mark.parametrize(
+    ("figure", "value"),
+    [
+        ("utilization_percent", 93),
+        ("memory_utilization_percent", 41),
+        ("memory_used_bytes", 20_000_000_000),
+        ("power_watts", 301.5),
+        ("temperature_celsius", 71),
+        ("sm_clock_mhz", 1410),
+        ("memory_clock_mhz", 1593),
+        ("clock_event_reasons", 0x60),
+        ("power_limit_watts", 400.0),
+        ("link_generation", 3),
+        ("link_width", 8),
+        ("process_count", 2),
+        ("own_memory_bytes", 15_000_000_000),
+        ("foreign_memory_bytes", 3_000_000_000),
+        ("pcie_tx_bytes_per_s", 7_000_000),
+        ("pcie_rx_bytes_per_s", 9_000_000),
+    ],
+)
+def test_a_figure_is_what_the_driver_says_in_the_unit_of_its_name(
+    recorded: Recorded, figure: str, value: float
+) -> None:
+    assert set(recorded.figures("GPU-00", figure)) == {value}
+
+
+@pytest.mark.parametrize("figure", ["utilization_percent", "power_watts", "power_limit_watts", "pcie_tx_bytes_per_s"])
+def test_a_figure_that_is_not_supported_is_null(recorded: Recorded, figure: str) -> None:
+    assert set(recorded.figures("GPU-11", figure)) == {None}
+
+
+def test_a_device_that_lacks_a_figure_has_the_others(recorded: Recorded) -> None:
+    assert set(recorded.figures("GPU-11", "temperature_celsius")) == {71}
+
+
+@pytest.mark.parametrize("figure", ["link_generation", "process_count", "pcie_rx_bytes_per_s"])
+def test_a_dear_figure_is_read_once_a_second(recorded: Recorded, figure: str) -> None:
+    assert len(recorded.figures("GPU-00", figure)) == 2
+
+
+def test_a_lost_device_gives_null_and_the_other_goes_on(driver: Path, tmp_path: Path) -> None:
+    lost = tmp_path / "lost"
+    during = f"time.sleep(0.4); Path({str(lost)!r}).touch(); time.sleep(0.4)"
+    recorded = record(tmp_path, driver=driver, during=during, STAND_IN_LOST=str(lost))
+    temperatures = recorded.figures("GPU-11", "temperature_celsius")
+    assert temperatures[0] == 71
+    assert temperatures[-1] is None
+    assert set(recorded.figures("GPU-00", "temperature_celsius")) == {71}
+
+
+def test_a_lost_device_that_returns_is_sampled_again(driver: Path, tmp_path: Path) -> None:
+    lost = tmp_path / "lost"
+    lost.touch()
+    during = f"time.sleep(0.4); Path({str(lost)!r}).unlink(); time.sleep(0.4)"
+    recorded = record(tmp_path, driver=driver, during=during, STAND_IN_LOST=str(lost))
+    assert recorded.figures("GPU-11", "temperature_celsius")[0] is None
+    assert recorded.figures("GPU-11", "temperature_celsius")[-1] == 71
+
+
+def test_an_old_driver_is_asked_by_the_old_names(old_driver: Path, tmp_path: Path) -> None:
+    recorded = record(tmp_path, driver=old_driver)
+    assert set(recorded.figures("GPU-00", "clock_event_reasons")) == {0x4}
+    assert set(recorded.figures("GPU-00", "temperature_celsius")) == {61}
+    assert set(recorded.figures("GPU-00", "process_count")) == {2}
+
+
+def test_without_a_driver_the_host_is_sampled_and_the_header_says_why_no_device_is(
+    tmp_path: Path, driver: Path
+) -> None:
+    recorded = record(tmp_path, driver=driver, STAND_IN_INIT="9")
+    assert recorded.header["devices"] == []
+    assert recorded.header["nvml_unavailable"] == "no NVIDIA driver answers: Driver Not Loaded"
+    assert recorded.samples[-1]["node"]["cpu_percent"] is not None
+
+
+def test_a_driver_without_devices_says_so(tmp_path: Path, driver: Path) -> None:
+    recorded = record(tmp_path, driver=driver, STAND_IN_COUNT="0")
+    assert recorded.header["nvml_unavailable"] == "the NVIDIA driver shows no device"
+
+
+def test_a_device_that_does_not_answer_is_left_out(tmp_path: Path, driver: Path) -> None:
+    recorded = record(tmp_path, driver=driver, STAND_IN_COUNT="3")
+    assert [device["uuid"] for device in recorded.header["devices"]] == ["GPU-00", "GPU-11"]
+
+
+def test_a_device_that_is_not_visible_to_the_training_is_recorded_and_marked(tmp_path: Path, driver: Path) -> None:
+    recorded = record(tmp_path, driver=driver, CUDA_VISIBLE_DEVICES="GPU-1")
+    assert [(device["visible"], device["cuda_index"]) for device in recorded.header["devices"]] == [
+        (False, None),
+        (True, 0),
+    ]
+    assert set(recorded.samples[-1]["devices"]) == {"GPU-00", "GPU-11"}

@@ -1,0 +1,85 @@
+"""Processes that really run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from traceadvisor.recording.telemetry.processes import ProcessTree, descendants, read_io, read_stat
+
+BUSY = "print(flush=True)\nwhile True: pass"
+ASLEEP = "import time; print(flush=True); time.sleep(60)"
+PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {ASLEEP!r}]).wait()"
+
+
+@contextmanager
+def running(program: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield process
+        finally:
+            for pid in descendants([process.pid]):
+                os.kill(pid, 9)
+
+
+def test_children_of_children_belong_to_the_tree() -> None:
+    with running(PARENT) as parent:
+        assert len(descendants([parent.pid])) == 2
+
+
+def test_a_process_named_twice_is_counted_once() -> None:
+    with running(ASLEEP) as process:
+        tree = ProcessTree(lambda: [process.pid, process.pid])
+        assert tree.sample(0.0, seldom=True).process_count == 1
+
+
+def test_a_busy_child_uses_about_one_core_and_is_told_apart() -> None:
+    with running(BUSY) as child:
+        tree = ProcessTree(lambda: [os.getpid()])
+        tree.sample(time.monotonic(), seldom=True)
+        time.sleep(0.5)
+        sample = tree.sample(time.monotonic(), seldom=True)
+        busiest = sample.busiest
+        assert isinstance(busiest, tuple)
+        worker = next(worker for worker in busiest if worker.pid == child.pid)
+        assert 5 < worker.cpu_percent <= 110
+
+
+def test_the_first_sample_has_no_cpu_share() -> None:
+    assert ProcessTree(lambda: [os.getpid()]).sample(0.0, seldom=True).cpu_percent is None
+
+
+def test_resident_memory_is_that_of_the_processes() -> None:
+    rss_bytes = ProcessTree(lambda: [os.getpid()]).sample(0.0, seldom=True).rss_bytes
+    assert rss_bytes is not None
+    assert rss_bytes > 5_000_000
+
+
+def test_a_process_that_has_gone_is_no_longer_counted() -> None:
+    with running(ASLEEP) as process:
+        tree = ProcessTree(lambda: [process.pid])
+        tree.sample(0.0, seldom=True)
+    sample = tree.sample(1.0, seldom=True)
+    assert (sample.process_count, sample.cpu_percent, sample.rss_bytes) == (0, None, None)
+
+
+def test_a_name_with_spaces_and_brackets_shifts_no_field() -> None:
+    with running(f"open('/proc/self/comm', 'w').write('a) (b 1 2 3')\n{ASLEEP}") as process:
+        stat = read_stat(process.pid)
+        assert stat is not None
+        assert stat.name == "a) (b 1 2 3"
+        assert stat.rss_bytes > 1_000_000
+
+
+def test_bytes_to_storage_are_read_for_ones_own_process() -> None:
+    if not os.access("/proc/self/io", os.R_OK):
+        pytest.skip("this kernel does not count I/O by process")
+    assert read_io(os.getpid()) is not None
