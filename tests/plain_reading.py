@@ -163,7 +163,7 @@ class Recording:
         self.operators = [e for e in events if e.category in OPERATORS and not is_annotation(e)]
         self.runtime = [e for e in events if e.category in RUNTIME]
         self.launches: dict[int | None, Event] = {}
-        for call in sorted(self.runtime, key=lambda e: e.start):
+        for call in sorted(self.runtime, key=lambda e: (e.start, e.start - e.end)):
             if call.correlation is not None:
                 self.launches.setdefault(call.correlation, call)
         self.device = sorted(
@@ -207,7 +207,8 @@ class Recording:
         return Mark(int(mark.name.split("#")[1]), mark.start, end)
 
     def find_training_thread(self) -> str:
-        busy: dict[str, int] = defaultdict(int)
+        running = {event.thread for event in self.operators}
+        busy = {event.thread: 0 for event in self.events if event.thread in running}
         for event in self.operators:
             busy[event.thread] += event.end - event.start
         marks = [e for prefix in ("ProfilerStep#", "Optimizer.step#") for e in self.named(prefix)]
@@ -395,7 +396,7 @@ def profiler_events(recording: Recording) -> list[Event]:
 def profiler_stop(recording: Recording) -> Event | None:
     """The profiler's synchronise when it stops: the last one, with no launch after it."""
     relevant = [e for e in recording.runtime if any(w in e.name for w in (*LAUNCHING, "DeviceSynchronize"))]
-    last = max(relevant, key=lambda e: e.start, default=None)
+    last = sorted(relevant, key=lambda e: (e.start, e.start - e.end))[-1] if relevant else None
     return last if last and "DeviceSynchronize" in last.name else None
 
 

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tests.build import AUTOGRAD, TraceBuilder
+from traceadvisor.analysis.operator_tree import OperatorTree, operator_tree
+from traceadvisor.model.events import NONE
+from traceadvisor.model.trace import Trace
+
+
+def tree_of(builder: TraceBuilder, folder: Path) -> tuple[Trace, OperatorTree]:
+    trace = builder.trace(folder)
+    return trace, operator_tree(trace.events)
+
+
+def parents(trace: Trace, tree: OperatorTree) -> dict[str, str | None]:
+    names = [trace.names[number] for number in trace.events.name_id[tree.rows]]
+    return {name: None if at == NONE else names[at] for name, at in zip(names, tree.parent.tolist(), strict=True)}
+
+
+def test_an_operator_is_inside_the_innermost_one_around_it(tmp_path: Path) -> None:
+    builder = (
+        TraceBuilder().op("outer", 0, 50).op("first", 0, 20).op("inner", 5, 15).op("second", 20, 50).op("next", 50, 60)
+    )
+    assert parents(*tree_of(builder, tmp_path)) == {
+        "outer": None,
+        "first": "outer",
+        "inner": "first",
+        "second": "outer",
+        "next": None,
+    }
+
+
+def test_threads_have_trees_of_their_own(tmp_path: Path) -> None:
+    builder = TraceBuilder().op("outer", 0, 50).op("other", 10, 20, thread=AUTOGRAD)
+    assert parents(*tree_of(builder, tmp_path)) == {"outer": None, "other": None}
+
+
+def test_an_operator_that_merely_overlaps_another_is_not_inside_it(tmp_path: Path) -> None:
+    builder = TraceBuilder().op("left", 0, 30).op("right", 20, 50)
+    assert parents(*tree_of(builder, tmp_path)) == {"left": None, "right": None}
+
+
+def test_an_operator_of_no_length_is_inside_the_one_around_it(tmp_path: Path) -> None:
+    builder = TraceBuilder().op("outer", 0, 50).op("empty", 20, 20)
+    assert parents(*tree_of(builder, tmp_path)) == {"outer": None, "empty": "outer"}
+
+
+def test_the_innermost_operator_around_an_instant_is_found(tmp_path: Path) -> None:
+    builder = TraceBuilder().op("outer", 0, 50).op("first", 5, 20).op("second", 30, 40)
+    trace, tree = tree_of(builder, tmp_path)
+    instants = np.array([0, 5_000, 20_000, 35_000, 45_000, 50_000, 60_000])
+    found = tree.enclosing(np.zeros_like(instants), instants)
+    names = [None if at == NONE else trace.names[trace.events.name_id[tree.rows[at]]] for at in found.tolist()]
+    assert names == ["outer", "first", "outer", "second", "outer", None, None]
+
+
+def test_an_instant_on_a_thread_without_operators_is_in_none(tmp_path: Path) -> None:
+    _, tree = tree_of(TraceBuilder().op("outer", 0, 50), tmp_path)
+    assert tree.enclosing(np.array([7]), np.array([10])).tolist() == [NONE]
+
+
+def test_the_nearest_chosen_ancestor_is_found(tmp_path: Path) -> None:
+    builder = TraceBuilder().op("outer", 0, 50).op("middle", 5, 40).op("inner", 10, 20).op("apart", 60, 70)
+    _, tree = tree_of(builder, tmp_path)
+    assert tree.nearest(np.array([True, False, False, False])).tolist() == [0, 0, 0, NONE]
+    assert tree.nearest(np.array([True, True, False, False])).tolist() == [0, 1, 1, NONE]
+
+
+def test_a_trace_without_operators_has_an_empty_tree(tmp_path: Path) -> None:
+    _, tree = tree_of(TraceBuilder().kernel(0, 5), tmp_path)
+    assert tree.enclosing(np.array([0]), np.array([0])).tolist() == [NONE]
+    assert tree.self_time_ns().size == 0

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.analysis.analysing import facts_of, windows_us
+from tests.build import TraceBuilder
+
+
+def dropped(builder: TraceBuilder, folder: Path) -> list[int]:
+    return [index for index, _ in facts_of(builder, folder).steps.dropped]
+
+
+def kept(builder: TraceBuilder, folder: Path) -> list[int]:
+    return [step.index for step in facts_of(builder, folder).steps.kept]
+
+
+def test_a_window_is_the_mark_where_the_device_keeps_up(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).launch(10, 15, kernel=(20, 60))
+    assert windows_us(facts_of(builder, tmp_path)) == [(0, 100)]
+
+
+def test_a_window_ends_with_the_device_work_launched_in_the_step(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).launch(90, 95, kernel=(100, 130))
+    assert windows_us(facts_of(builder, tmp_path)) == [(0, 130)]
+
+
+def test_where_the_device_lags_a_window_begins_where_the_previous_ends(tmp_path: Path) -> None:
+    builder = (
+        TraceBuilder().step(0, 0, 50).launch(0, 5, kernel=(5, 90)).step(1, 50, 100).launch(50, 55, kernel=(90, 180))
+    )
+    assert windows_us(facts_of(builder, tmp_path)) == [(0, 90), (90, 180)]
+
+
+def test_a_window_may_fall_behind_its_mark_altogether_and_both_are_known(tmp_path: Path) -> None:
+    builder = (
+        TraceBuilder().step(0, 0, 10).launch(0, 5, kernel=(5, 90)).step(1, 10, 20).launch(10, 15, kernel=(90, 180))
+    )
+    second = facts_of(builder, tmp_path).steps.steps[1]
+    assert (second.start_ns, second.end_ns) == (90_000, 180_000)
+    assert (second.host_start_ns, second.host_end_ns) == (10_000, 20_000)
+
+
+def test_a_step_that_launches_nothing_has_a_window_too(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 50).launch(0, 5, kernel=(5, 90)).step(1, 50, 60).step(2, 60, 100)
+    builder.launch(60, 65, kernel=(90, 120))
+    assert windows_us(facts_of(builder, tmp_path)) == [(0, 90), (90, 90), (90, 120)]
+
+
+def test_host_time_between_two_marks_belongs_to_no_step(tmp_path: Path) -> None:
+    builder = (
+        TraceBuilder().step(0, 0, 50).launch(0, 5, kernel=(5, 40)).step(1, 70, 100).launch(70, 75, kernel=(75, 90))
+    )
+    assert windows_us(facts_of(builder, tmp_path)) == [(0, 50), (70, 100)]
+
+
+def test_the_first_window_starts_when_the_carry_in_ends(tmp_path: Path) -> None:
+    builder = TraceBuilder().launch(0, 5, kernel=(5, 60)).step(0, 50, 1050).launch(55, 58, kernel=(61, 1000))
+    assert windows_us(facts_of(builder, tmp_path)) == [(60, 1050)]
+
+
+def test_carry_in_behind_the_steps_own_first_work_does_not_move_its_start(tmp_path: Path) -> None:
+    builder = TraceBuilder().launch(0, 5, kernel=(80, 81)).step(0, 50, 1050).launch(55, 58, kernel=(61, 1000))
+    assert windows_us(facts_of(builder, tmp_path)) == [(50, 1050)]
+
+
+def test_device_work_without_a_recorded_launch_is_carry_in(tmp_path: Path) -> None:
+    builder = TraceBuilder().kernel(5, 60).step(0, 50, 1050).launch(55, 58, kernel=(61, 1000))
+    assert windows_us(facts_of(builder, tmp_path)) == [(55, 1045)]  # the recording starts with the kernel, at 5
+
+
+@pytest.mark.parametrize(("carried", "steps"), [((500, 520), [0, 1]), ((500, 521), [1])])
+def test_a_step_of_which_carry_in_takes_more_than_two_percent_is_left_out(
+    carried: tuple[int, int], steps: list[int], tmp_path: Path
+) -> None:
+    builder = TraceBuilder().launch(0, 5, kernel=carried, stream=8).step(0, 10, 1010).launch(10, 15, kernel=(15, 900))
+    builder.step(1, 1010, 2010).launch(1010, 1015, kernel=(1015, 1900))
+    assert kept(builder, tmp_path) == steps
+
+
+def test_a_step_left_out_is_shown_with_the_reason(tmp_path: Path) -> None:
+    builder = (
+        TraceBuilder().launch(0, 5, kernel=(500, 600), stream=8).step(0, 10, 1010).launch(10, 15, kernel=(15, 900))
+    )
+    (step,) = facts_of(builder, tmp_path).steps.steps
+    assert step.left_out == "device work from before the first step takes 10% of it"
+
+
+def test_what_carry_in_cuts_off_the_head_counts_as_taken(tmp_path: Path) -> None:
+    builder = TraceBuilder().launch(0, 5, kernel=(5, 110)).step(0, 10, 1010).launch(10, 15, kernel=(110, 1000))
+    assert windows_us(facts_of(builder, tmp_path)) == [(110, 1010)]
+    assert kept(builder, tmp_path) == []
+
+
+def test_where_the_device_lags_throughout_nothing_is_cut_off(tmp_path: Path) -> None:
+    builder = TraceBuilder().launch(0, 5, kernel=(5, 110)).step(0, 10, 1010).launch(10, 15, kernel=(110, 1110))
+    assert windows_us(facts_of(builder, tmp_path)) == [(110, 1110)]
+    assert kept(builder, tmp_path) == [0]
+
+
+def steps_of_ten_launches(builder: TraceBuilder, lost: list[int]) -> TraceBuilder:
+    """One step of 100 us each, with so many kernels not recorded."""
+    for step, missing in enumerate(lost):
+        builder.step(step, 100 * step, 100 * step + 100)
+        for number in range(10):
+            at = 100 * step + 10 * number
+            builder.launch(at, at + 1, kernel=None if number < missing else (at + 1, at + 9))
+    return builder
+
+
+def test_a_last_step_in_which_nothing_was_launched_is_dropped(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 50).launch(0, 5, kernel=(5, 40)).step(1, 50, 60)
+    facts = facts_of(builder, tmp_path)
+    assert facts.steps.dropped == ((1, "nothing was launched in it: the recording stopped there"),)
+    assert windows_us(facts) == [(0, 50)]
+
+
+def test_a_last_step_whose_kernels_were_not_recorded_is_dropped(tmp_path: Path) -> None:
+    facts = facts_of(steps_of_ten_launches(TraceBuilder(), [0, 1, 3]), tmp_path)
+    reason = "30% of its kernel launches have no device record: the recording stopped there"
+    assert facts.steps.dropped == ((2, reason),)
+
+
+def test_a_last_step_that_lost_no_more_than_another_is_kept(tmp_path: Path) -> None:
+    assert dropped(steps_of_ten_launches(TraceBuilder(), [0, 3, 3]), tmp_path) == []
+
+
+def test_a_memset_without_a_record_is_no_lost_kernel(tmp_path: Path) -> None:
+    builder = steps_of_ten_launches(TraceBuilder(), [0, 0]).memset(150, 151, on_device=None)
+    assert dropped(builder, tmp_path) == []
+
+
+def test_a_step_in_the_middle_is_never_dropped(tmp_path: Path) -> None:
+    assert dropped(steps_of_ten_launches(TraceBuilder(), [0, 9, 0]), tmp_path) == []
+
+
+@pytest.mark.parametrize("lost", [0, 5, 9])
+def test_the_only_step_is_never_dropped(lost: int, tmp_path: Path) -> None:
+    assert dropped(steps_of_ten_launches(TraceBuilder(), [lost]), tmp_path) == []
+
+
+def test_where_no_step_launches_anything_none_is_dropped(tmp_path: Path) -> None:
+    assert dropped(TraceBuilder().step(0, 0, 50).step(1, 50, 100).op("a", 0, 10), tmp_path) == []
+
+
+def test_kernels_on_another_device_are_not_lost(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 50).launch(0, 5, kernel=(5, 40)).launch(6, 8, kernel=(9, 40))
+    builder.step(1, 50, 100).launch(50, 55, kernel=(55, 90)).launch(56, 58, kernel=(59, 90), device=1)
+    assert dropped(builder, tmp_path) == []
+
+
+def test_without_step_marks_there_is_one_window_over_everything(tmp_path: Path) -> None:
+    builder = TraceBuilder().op("a", 10, 20).launch(12, 15, kernel=(20, 90)).kernel(30, 40)
+    assert windows_us(facts_of(builder, tmp_path)) == [(0, 80)]
+    assert kept(builder, tmp_path) == [0]
