@@ -14,7 +14,8 @@ from traceadvisor.analysis.observation import Observation, observe
 from traceadvisor.analysis.operator_table import operator_table
 from traceadvisor.analysis.operator_tree import OperatorTree, operator_tree
 from traceadvisor.analysis.overlap import overlaps
-from traceadvisor.analysis.recording_health import recording_notes
+from traceadvisor.analysis.recording_health import recording_notes, timing_notes
+from traceadvisor.analysis.run_timing import DISTURBED_SHARE, NOT_COUNTED, RunTiming, run_timing
 from traceadvisor.analysis.step_breakdown import Partition, break_down, partition_recording
 from traceadvisor.analysis.step_timeline import representative_step, step_timeline
 from traceadvisor.analysis.step_windows import step_windows
@@ -23,6 +24,7 @@ from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.findings import Confidence, Estimate, Input, Method
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import Overlap, Recording, StepRow, Work
+from traceadvisor.model.run import Run
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepSource, StepTable
 from traceadvisor.model.trace import Device, Trace
@@ -43,6 +45,11 @@ class Facts:
     """None for a recording without device activity."""
 
     recording_id: str
+    run: Run | None = None
+    """What a capture knows beside the recording; None for a recording made otherwise."""
+
+    run_notes: tuple[HealthNote, ...] = ()
+    """What went wrong with the capture."""
 
     # -- steps and where their time goes -----------------------------------------------------------------------
 
@@ -62,7 +69,17 @@ class Facts:
     @cached_property
     def steps(self) -> StepTable:
         """The steps and their windows."""
-        return step_windows(self.trace, self.launches)
+        return step_windows(self.trace, self.launches, self._not_counted)
+
+    @property
+    def _not_counted(self) -> Mapping[int, str]:
+        steps = self.run.steps if self.run else ()
+        return {step.index: NOT_COUNTED[step.state] for step in steps if step.state in NOT_COUNTED}
+
+    @cached_property
+    def timing(self) -> RunTiming:
+        """The steps of the whole run, recorded or not."""
+        return run_timing(self.run.steps if self.run else ())
 
     @cached_property
     def partition(self) -> Partition:
@@ -122,6 +139,7 @@ class Facts:
             (self.steps.source is not StepSource.MARKS)
             + (len(self.steps.kept) < FEWEST_STEPS)
             + any(note.degrades for note in self.trace.health.notes)
+            + (abs(self.timing.disturbance_share or 0.0) > DISTURBED_SHARE)
         )
         return (Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW)[min(doubts, 2)]
 
@@ -143,12 +161,26 @@ class Facts:
         }
         return {need: _HOW_TO_GET[need] for need in Input if not present[need]}
 
+    @property
+    def samples_per_s(self) -> float | None:
+        """Of this rank, from the undisturbed steps; None where the batch size is not known."""
+        loader = self.run.settings.loader if self.run else None
+        step_ns, fetches = self.timing.undisturbed_ns, self.timing.fetches_per_step
+        if loader is None or not loader.batch_size or not step_ns or not fetches:
+            return None
+        return loader.batch_size * fetches / step_ns * 1e9
+
     # -- the report's part -------------------------------------------------------------------------------------
 
     @cached_property
     def notes(self) -> tuple[HealthNote, ...]:
         """What a reader must know before believing the figures."""
-        return (*self.trace.health.notes, *recording_notes(self.observation, self.steps))
+        return (
+            *self.trace.health.notes,
+            *self.run_notes,
+            *recording_notes(self.observation, self.steps),
+            *timing_notes(self.timing),
+        )
 
     @cached_property
     def recording(self) -> Recording:
@@ -170,8 +202,8 @@ class Facts:
             dropped_steps=self.steps.dropped,
             mean_step_ns=self.mean.duration_ns if self.mean else None,
             median_step_ns=float(median(durations)) if durations else None,
-            undisturbed_median_step_ns=None,
-            samples_per_s=None,
+            undisturbed_median_step_ns=self.timing.undisturbed_ns,
+            samples_per_s=self.samples_per_s,
             mean_breakdown=self.mean,
             overlaps=self.overlaps,
             figures=device_figures(self.trace, self.launches, self.steps.kept_windows),

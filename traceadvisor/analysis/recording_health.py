@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.run_timing import DISTURBED_SHARE, RunTiming
 from traceadvisor.analysis.runtime_calls import kernel_launch_rows
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.steps import StepSource, StepTable
@@ -13,6 +14,18 @@ from traceadvisor.model.steps import StepSource, StepTable
 def recording_notes(observation: Observation, table: StepTable) -> tuple[HealthNote, ...]:
     """Everything a reader must know before believing the figures."""
     return (*_missing_parts(observation), *_step_notes(table))
+
+
+def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
+    """Whether recording changed what it recorded."""
+    share = timing.disturbance_share
+    if share is not None and abs(share) > DISTURBED_SHARE:
+        relation = "longer" if share > 0 else "shorter"
+        yield HealthNote(
+            "disturbed",
+            f"Recorded steps took {abs(share):.0%} {relation} than the run's other steps: "
+            "the profiler changed what it recorded, so findings about the host are less sure.",
+        )
 
 
 def _missing_parts(observation: Observation) -> Iterator[HealthNote]:

@@ -29,6 +29,12 @@ class Origin:
     cycle: int = 0
     """Position among the worker's recordings in this run, from 0."""
 
+    bundle: Path | None = None
+    """The capture folder that the recording belongs to, where it was made by ``traceadvisor capture``."""
+
+    rank: int | None = None
+    """Of the process that recorded, where the capture folder says so."""
+
 
 @dataclass(frozen=True, slots=True)
 class Thread:
