@@ -10,6 +10,7 @@ from traceadvisor.model.report import Report
 from traceadvisor.rendering.markdown_text import escaped, fenced
 from traceadvisor.rendering.markdown_view import Room, markdown_view
 from traceadvisor.rendering.marker import MARKER
+from traceadvisor.rendering.redaction import redacted
 from traceadvisor.rendering.templates import template_folder
 
 MOST_CHARACTERS = 60_000
@@ -21,7 +22,8 @@ _ROOMS = (Room(200, 600), Room(80, 300), Room(30, 200), Room(10, 160), Room(4, 1
 
 def render(report: Report) -> bytes:
     """The comment, UTF-8, shorter than `MOST_CHARACTERS`."""
-    texts = (_text(report, room) for room in _ROOMS)
+    clean = redacted(report)
+    texts = (_text(clean, room) for room in _ROOMS)
     fitting = next(text for text in texts if len(text) < MOST_CHARACTERS)
     return fitting.encode()
 

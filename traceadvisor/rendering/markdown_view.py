@@ -10,7 +10,7 @@ from traceadvisor.rendering.comparison import total_shares
 from traceadvisor.rendering.finding_view import FindingView, finding_views
 from traceadvisor.rendering.health_view import HealthView, health_view
 from traceadvisor.rendering.outcome_view import outcomes_view
-from traceadvisor.rendering.redaction import redacted
+from traceadvisor.rendering.redaction import shortened
 from traceadvisor.rendering.table import Cell, Column, Table
 from traceadvisor.rendering.units import duration, milliseconds, percent
 from traceadvisor.rendering.verdict import verdict, verdict_scope
@@ -55,8 +55,8 @@ class MarkdownView:
 
 
 def markdown_view(report: Report, room: Room) -> MarkdownView:
-    """The view of a report, redacted and cut to the room there is."""
-    report = redacted(report, room.characters)
+    """The view of a redacted report, cut to the room there is."""
+    report = shortened(report, room.characters)
     findings = finding_views(report)
     outcomes = outcomes_view(report)
     health = health_view(report)

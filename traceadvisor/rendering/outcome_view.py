@@ -7,7 +7,7 @@ from typing import assert_never
 
 from traceadvisor.model.findings import Clear, Failed, Found, Skipped
 from traceadvisor.model.report import OutcomeRow, Report
-from traceadvisor.rendering.table import Cell, Column, Table, cells
+from traceadvisor.rendering.table import Cell, Column, Table
 from traceadvisor.rendering.units import figure, percent
 
 
@@ -26,25 +26,41 @@ def outcomes_view(report: Report) -> OutcomesView:
     return OutcomesView(
         not_worth_doing=_not_worth_doing(report),
         clear=_clear(report),
-        skipped=_unfinished(report, Skipped),
-        failed=_unfinished(report, Failed),
+        skipped=_unfinished(report, Skipped, "Checks that were not made"),
+        failed=_unfinished(report, Failed, "Checks that failed"),
     )
 
 
 def _not_worth_doing(report: Report) -> Table | None:
-    rows = tuple(cells(item.what, percent(item.saving_share), item.reason) for item in report.not_worth_doing)
-    columns = (Column("Change", numeric=False), Column("Would save"), Column("Why", numeric=False))
+    several = len(report.recordings) > 1
+    rows = tuple(
+        (
+            Cell(item.what),
+            *_which_if(item.recording_ids, report, several=several),
+            Cell(percent(item.saving_share)),
+            Cell(item.reason),
+        )
+        for item in report.not_worth_doing
+    )
+    columns = (
+        Column("Change", numeric=False),
+        *_recording_column(several=several),
+        Column("Saves at most"),
+        Column("Why", numeric=False),
+    )
     return Table("Changes that would gain next to nothing", columns, rows) if rows else None
 
 
 def _clear(report: Report) -> Table | None:
     several = len(report.recordings) > 1
     rows = tuple(
-        _clear_row(row, row.outcome, several=several) for row in report.outcomes if isinstance(row.outcome, Clear)
+        (Cell(_named(row)), *_which_if(row.recording_ids, report, several=several), *_measured(row.outcome))
+        for row in report.outcomes
+        if isinstance(row.outcome, Clear)
     )
     columns = (
         Column("Checked", numeric=False),
-        *((Column("Recording", numeric=False),) if several else ()),
+        *_recording_column(several=several),
         Column("What was measured", numeric=False),
         Column("Figure"),
         Column("Limit"),
@@ -52,18 +68,12 @@ def _clear(report: Report) -> Table | None:
     return Table("Checks that found nothing wrong", columns, rows) if rows else None
 
 
-def _clear_row(row: OutcomeRow, clear: Clear, *, several: bool) -> tuple[Cell, ...]:
-    measured = f"{clear.label} ({clear.remark})" if clear.remark else clear.label
-    return (
-        Cell(_named(row)),
-        *((Cell(", ".join(row.recording_ids)),) if several else ()),
-        Cell(measured),
-        Cell(figure(clear.value, clear.unit)),
-        Cell(figure(clear.limit, clear.unit)),
-    )
+def _measured(clear: Clear) -> tuple[Cell, ...]:
+    label = f"{clear.label} ({clear.remark})" if clear.remark else clear.label
+    return Cell(label), Cell(figure(clear.value, clear.unit)), Cell(figure(clear.limit, clear.unit))
 
 
-def _unfinished(report: Report, kind: type[Skipped | Failed]) -> Table | None:
+def _unfinished(report: Report, kind: type[Skipped | Failed], caption: str) -> Table | None:
     """One row per rule and reason, whichever recordings it holds for."""
     grouped: dict[tuple[str, str], list[str]] = {}
     for row in report.outcomes:
@@ -71,17 +81,15 @@ def _unfinished(report: Report, kind: type[Skipped | Failed]) -> Table | None:
             grouped.setdefault((_named(row), _reason(row)), []).extend(row.recording_ids)
     several = len(report.recordings) > 1
     rows = tuple(
-        (Cell(rule), *((Cell(_which(ids, report)),) if several else ()), Cell(reason))
+        (Cell(rule), *_which_if(tuple(ids), report, several=several), Cell(reason))
         for (rule, reason), ids in grouped.items()
     )
     columns = (
         Column("Check", numeric=False),
-        *((Column("Recording", numeric=False),) if several else ()),
+        *_recording_column(several=several),
         Column("Why", numeric=False),
     )
-    return (
-        Table("Checks that were not made" if kind is Skipped else "Checks that failed", columns, rows) if rows else None
-    )
+    return Table(caption, columns, rows) if rows else None
 
 
 def _named(row: OutcomeRow) -> str:
@@ -100,5 +108,15 @@ def _reason(row: OutcomeRow) -> str:
             assert_never(row.outcome)
 
 
-def _which(ids: list[str], report: Report) -> str:
-    return "all" if set(ids) >= {recording.id for recording in report.recordings} else ", ".join(dict.fromkeys(ids))
+def _recording_column(*, several: bool) -> tuple[Column, ...]:
+    return (Column("Recording", numeric=False),) if several else ()
+
+
+def _which_if(ids: tuple[str, ...], report: Report, *, several: bool) -> tuple[Cell, ...]:
+    """The recordings a row is about, where there are several to choose from."""
+    return (Cell(_which(ids, report)),) if several else ()
+
+
+def _which(ids: tuple[str, ...], report: Report) -> str:
+    everywhere = not ids or set(ids) >= {recording.id for recording in report.recordings}
+    return "all" if everywhere else ", ".join(dict.fromkeys(ids))

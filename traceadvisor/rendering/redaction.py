@@ -6,7 +6,7 @@ Escaping is another matter: each output format escapes for itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -64,10 +64,10 @@ _SECRET_SETTINGS = re.compile(
 )
 _LONG_VALUES = re.compile(
     r"(\b[A-Za-z_][\w.-]{0,60}[\"']?\s{0,4}=\s{0,4}[\"']?)"
-    r"(?:[0-9a-fA-F]{32,}"
-    r"|(?=\S{0,200}[a-z])(?=\S{0,200}[A-Z])(?=\S{0,200}[0-9])[A-Za-z0-9][A-Za-z0-9+/_-]{31,}={0,2})"
-    r"(?![A-Za-z0-9+/_-])"
+    r"([A-Za-z0-9][A-Za-z0-9+/_-]{31,}={0,2})(?![A-Za-z0-9+/_-])"
 )
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F]+")
+_MIXED = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"))
 # Every repetition that may fail after a long run is bounded: a megabyte of hostile text costs linear time.
 
 
@@ -97,21 +97,26 @@ def clipped_inside(text: str, longest: int) -> str:
     return f"{text[:head]}…{text[len(text) - (longest - head - 1) :]}"
 
 
-def redacted(report: Report, longest: int | None = None) -> Report:
-    """The report with every string in it cleaned, and clipped to ``longest`` characters if given.
+def redacted(report: Report) -> Report:
+    """The report with every string in it cleaned.
 
     Done once on the whole, so that no field can be forgotten.
     """
-    return cast("Report", _cleaned(report, longest))
+    return cast("Report", _mapped(report, clean))
 
 
-def _cleaned(value: object, longest: int | None) -> object:
-    inner = partial(_cleaned, longest=longest)
+def shortened(report: Report, longest: int) -> Report:
+    """The report with every string in it cut to ``longest`` characters."""
+    return cast("Report", _mapped(report, partial(clipped, longest=longest)))
+
+
+def _mapped(value: object, changed: Callable[[str], str]) -> object:
+    """The same structure with every string in it changed; keys, arrays and choices stay as they are."""
+    inner = partial(_mapped, changed=changed)
     if isinstance(value, str):
-        text = clean(value)
-        return text if longest is None else clipped(text, longest)
+        return changed(value)
     if isinstance(value, Path):
-        return Path(str(inner(str(value))))
+        return Path(changed(str(value)))
     if isinstance(value, tuple):
         return tuple(map(inner, value))
     if isinstance(value, Mapping):
@@ -130,9 +135,16 @@ def _without_secrets(text: str) -> str:
     text = _PRIVATE_KEYS.sub(REDACTED, text)
     text = _TOKENS.sub(REDACTED, text)
     text = _CREDENTIALS_IN_URLS.sub(REDACTED, text)
-    for labelled in (_BEARERS, _SECRET_SETTINGS, _LONG_VALUES):
+    for labelled in (_BEARERS, _SECRET_SETTINGS):
         text = labelled.sub(rf"\1{REDACTED}", text)
-    return text
+    return _LONG_VALUES.sub(_without_long_value, text)
+
+
+def _without_long_value(match: re.Match[str]) -> str:
+    """Hexadecimal, or lower case, upper case and digits at once, is what keys look like; words and paths do not."""
+    name, value = match.groups()
+    secret = _HEXADECIMAL.fullmatch(value) or all(kind.search(value) for kind in _MIXED)
+    return f"{name}{REDACTED}" if secret else match[0]
 
 
 def _without_homes(text: str) -> str:

@@ -8,7 +8,7 @@ from enum import Enum
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.finding_view import FindingView, finding_views
 from traceadvisor.rendering.health_view import NoteView, health_view
-from traceadvisor.rendering.redaction import one_line, redacted
+from traceadvisor.rendering.redaction import one_line, redacted, shortened
 from traceadvisor.rendering.units import duration, percent
 from traceadvisor.rendering.verdict import recording_verdict, verdict, verdict_scope
 from traceadvisor.rendering.words import CATEGORY
@@ -51,7 +51,7 @@ class SummaryLine:
 
 def summary(report: Report) -> tuple[SummaryLine, ...]:
     """What is wrong with the input, the verdict, each recording's step, the first findings."""
-    report = redacted(report, LONGEST_TEXT)
+    report = shortened(redacted(report), LONGEST_TEXT)
     blocks = (
         [_warning(note) for note in health_view(report).problems],
         _verdict(report),

@@ -15,7 +15,7 @@ from traceadvisor.rendering.finding_view import FindingView, finding_views
 from traceadvisor.rendering.health_view import HealthView, health_view
 from traceadvisor.rendering.outcome_view import OutcomesView, outcomes_view
 from traceadvisor.rendering.recording_view import Fact, RecordingView, is_without_device, recording_view
-from traceadvisor.rendering.redaction import redacted
+from traceadvisor.rendering.redaction import redacted, shortened
 from traceadvisor.rendering.table import Table
 from traceadvisor.rendering.units import count
 from traceadvisor.rendering.verdict import verdict, verdict_scope
@@ -62,7 +62,7 @@ class ReportView:
 
 def report_view(report: Report) -> ReportView:
     """The view of a report, with everything in it redacted first."""
-    report = redacted(report, LONGEST_TEXT)
+    report = shortened(redacted(report), LONGEST_TEXT)
     findings = finding_views(report)
     drawn = report.recordings[:MOST_DRAWN]
     return ReportView(

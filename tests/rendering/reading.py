@@ -1,0 +1,36 @@
+"""What a reader of a rendered page finds in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from html.parser import HTMLParser
+
+from markdown_it import MarkdownIt
+
+
+class Page(HTMLParser):
+    """The elements, attributes and text of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: Counter[str] = Counter()
+        self.attributes: Counter[str] = Counter()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements[tag] += 1
+        self.attributes.update(name for name, _ in attrs)
+        self.links += [value or "" for name, value in attrs if name in ("href", "src", "xlink:href", "action", "data")]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def markdown_page(markdown: str) -> Page:
+    """Markdown as a forge shows it: with tables, and with HTML let through, so that none hides from the test."""
+    return Page(MarkdownIt("gfm-like", {"linkify": False, "html": True}).render(markdown))

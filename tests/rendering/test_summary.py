@@ -1,0 +1,57 @@
+import io
+
+from rich.console import Console
+from rich.text import Text
+
+from tests.build_report import hostile, nothing_readable, on_the_cpu, one_recording, three_recordings
+from traceadvisor.model.report import Report
+from traceadvisor.rendering.summary import Style, summary
+
+
+def lines_of(report: Report) -> list[str]:
+    return [line.text for line in summary(report)]
+
+
+def test_one_recording_is_told_in_a_few_lines() -> None:
+    assert lines_of(one_recording())[:6] == [
+        "A third of every step the GPU waits for the data loader.",
+        "",
+        "step 177.6 ms (median; mean 177.6 ms), GPU busy 55.5%, largest part Kernels 55.5%",
+        "",
+        "1. The device waits for the data loader: saves about 51.0 ms per step, 28.7% of the step (confidence high)",
+        "   Load batches in worker processes at ~/src/train.py:41",
+    ]
+
+
+def test_what_is_wrong_with_the_input_comes_first() -> None:
+    assert lines_of(three_recordings())[0].startswith("Note: Of 402,120 events, 3 could not be read")
+
+
+def test_only_the_top_three_findings_are_told() -> None:
+    lines = lines_of(three_recordings())
+
+    assert [line[:2] for line in lines if line[1:2] == "."] == ["1.", "2.", "3."]
+    assert lines[-1] == "and 1 more in the report"
+
+
+def test_each_recording_is_named_where_there_are_several() -> None:
+    assert any(line.startswith("gpt2-ddp/rank0: step 222.4 ms") for line in lines_of(three_recordings()))
+
+
+def test_without_a_device_the_busy_share_is_not_measured() -> None:
+    assert "GPU busy not measured" in lines_of(on_the_cpu())[2]
+
+
+def test_an_unreadable_input_is_told() -> None:
+    assert lines_of(nothing_readable())[0] == "Note: The file holds no events."
+
+
+def test_no_escape_code_and_no_line_end_reaches_the_terminal() -> None:
+    assert all(line.isprintable() for line in lines_of(hostile(three_recordings())))
+
+
+def test_every_style_is_one_that_rich_knows() -> None:
+    console = Console(file=io.StringIO())
+
+    for style in Style:
+        console.print(Text("x", style=style.value))

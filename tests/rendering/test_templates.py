@@ -1,0 +1,31 @@
+from pathlib import Path
+
+import pytest
+
+from traceadvisor.rendering import templates
+from traceadvisor.rendering.templates import html_environment, template_folder
+
+
+def test_a_checkout_s_templates_are_found() -> None:
+    assert (template_folder() / "report.html.j2").is_file()
+
+
+def test_the_templates_of_an_installed_package_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "_templates").mkdir()
+    monkeypatch.setattr(templates, "PACKAGE", tmp_path)
+
+    assert template_folder() == tmp_path / "_templates"
+
+
+@pytest.mark.parametrize("name", ["x.html", "x.svg", "x.j2", None])
+def test_everything_is_escaped_whatever_the_template_is_called(name: str | None) -> None:
+    environment = html_environment()
+    code = environment.compile("{{ text }}", name=name)
+    template = environment.template_class.from_code(environment, code, environment.globals)
+
+    assert template.render(text="<b>") == "&lt;b&gt;"
+
+
+def test_no_template_calls_anything_safe() -> None:
+    for path in template_folder().iterdir():
+        assert "safe" not in path.read_text(encoding="utf-8"), path

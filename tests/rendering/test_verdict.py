@@ -1,0 +1,74 @@
+from dataclasses import replace
+
+import pytest
+
+from tests.build_report import (
+    SHARES_NO_WORKERS,
+    device_recording,
+    nothing_readable,
+    on_the_cpu,
+    one_recording,
+    three_recordings,
+    v100,
+)
+from traceadvisor.model.breakdown import Category
+from traceadvisor.rendering.verdict import recording_verdict, verdict, verdict_scope
+
+NOTHING = dict.fromkeys(SHARES_NO_WORKERS, 0.0)
+
+
+def said(shares: dict[Category, float]) -> str:
+    return recording_verdict(device_recording("x", NOTHING | shares, step_ms=100, device=v100()))
+
+
+@pytest.mark.parametrize(
+    ("category", "share", "sentence"),
+    [
+        (Category.DATA_WAIT, 0.334, "A third of every step the GPU waits for the data loader."),
+        (Category.DATA_WAIT, 0.37, "37% of every step the GPU waits for the data loader."),
+        (Category.COMMUNICATION, 0.5, "Half of every step goes to communication that no computing hides."),
+        (Category.IDLE_LAUNCH, 0.665, "Two thirds of every step the GPU waits for the host to launch its next work."),
+        (Category.IDLE_PROFILER, 0.99, "The whole of every step the GPU waits for the profiler, which an unprofiled"),
+    ],
+)
+def test_the_largest_loss_is_named(category: Category, share: float, sentence: str) -> None:
+    assert said({Category.KERNEL: 1 - share, category: share}).startswith(sentence)
+
+
+def test_a_busy_device_is_not_blamed_on_anything() -> None:
+    assert said({Category.KERNEL: 0.96, Category.IDLE_LAUNCH: 0.04}).startswith(
+        "The GPU computes for 96% of every step"
+    )
+
+
+def test_many_small_losses_are_not_made_into_one() -> None:
+    idle = (Category.IDLE_DEVICE, Category.IDLE_SYNC, Category.IDLE_LAUNCH, Category.IDLE_HOST)
+
+    assert "has no single cause" in said({Category.KERNEL: 0.84} | dict.fromkeys(idle, 0.04))
+
+
+def test_the_host_s_time_is_told_as_the_host_s() -> None:
+    assert verdict(on_the_cpu()) == (
+        "No device was recorded; on the host, 48% of every step is spent in the backward pass."
+    )
+
+
+def test_of_several_recordings_the_one_that_loses_most_is_named() -> None:
+    assert verdict(three_recordings()) == "65% of every step the GPU waits for the host to launch its next work."
+    assert verdict_scope(three_recordings()) == (
+        "This is gpt2-ddp/rank0, which of 3 recordings loses the most of its step."
+    )
+
+
+def test_one_recording_needs_no_name() -> None:
+    assert verdict_scope(one_recording()) is None
+
+
+def test_a_recording_without_steps_is_said_to_have_none() -> None:
+    recording = replace(one_recording().recordings[0], mean_breakdown=None, steps=())
+
+    assert recording_verdict(recording).startswith("No complete training step was recorded")
+
+
+def test_an_unreadable_input_has_a_sentence_too() -> None:
+    assert verdict(nothing_readable()).startswith("Nothing could be measured")

@@ -1,0 +1,33 @@
+from collections.abc import Mapping
+from enum import Enum
+
+import pytest
+
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Confidence, Effort, Method, Severity
+from traceadvisor.model.report import SourceKind, Work
+from traceadvisor.model.steps import StepSource
+from traceadvisor.model.timeline import Activity
+from traceadvisor.rendering import verdict, words
+from traceadvisor.rendering.charts.palette import PAINTS
+
+
+@pytest.mark.parametrize(
+    ("said", "kinds"),
+    [
+        (words.CATEGORY, Category),
+        (words.DEFINITION, Category),
+        (words.ACTIVITY, Activity),
+        (words.WORK, Work),
+        (words.SEVERITY, Severity),
+        (words.CONFIDENCE, Confidence),
+        (words.EFFORT, Effort),
+        (words.METHOD, Method),
+        (words.STEP_SOURCE, StepSource),
+        (words.SOURCE_KIND, SourceKind),
+        (PAINTS, (*Category, *Activity)),
+        (verdict.LOST_ON_DEVICE | verdict.SPENT_ON_HOST, set(Category) - {Category.KERNEL}),
+    ],
+)
+def test_there_are_words_for_every_choice(said: Mapping[Enum, object], kinds: type[Enum]) -> None:
+    assert set(said) == set(kinds)
