@@ -17,7 +17,7 @@ from traceadvisor.rendering.charts.drawing import WIDTH, runs_path
 from traceadvisor.rendering.charts.palette import PAINTS
 from traceadvisor.rendering.charts.per_step import MOST_POINTED_AT, per_step
 from traceadvisor.rendering.charts.raster import runs_by_layer
-from traceadvisor.rendering.charts.step_bar import comparison_bars, step_bar
+from traceadvisor.rendering.charts.step_bar import comparison_bars, step_bar, told_apart
 from traceadvisor.rendering.charts.timeline import timeline
 
 
@@ -96,6 +96,12 @@ def test_a_single_recording_has_nothing_to_be_compared_with() -> None:
     assert comparison_bars((recording(),), "x") is None
 
 
+def test_names_are_told_apart_by_the_parts_that_differ() -> None:
+    assert told_apart(["workers_0/w/161", "workers_4/w/162"]) == ["workers_0/161", "workers_4/162"]
+    assert told_apart(["a/w", "a"]) == ["a/w", "a"]
+    assert told_apart(["a", "a"]) == ["a", "a"]
+
+
 def test_a_step_left_out_is_drawn_faint_and_numbered_in_brackets() -> None:
     chart = per_step(recording(), "x")
 
@@ -142,7 +148,7 @@ def test_the_timeline_leaves_out_lanes_in_which_nothing_would_be_seen() -> None:
 
     assert chart is not None
     assert "idle thread" not in [label.text for label in chart.labels]
-    assert "1 lanes with less in them are not drawn" in chart.description
+    assert "Not drawn: 1 lane with less in them." in chart.description
 
 
 def test_a_timeline_without_streams_does_not_speak_of_them() -> None:

@@ -117,6 +117,12 @@ def test_what_only_informs_comes_after_the_result() -> None:
     assert text.index("No data loader events were recorded") > text.index("of every step")
 
 
+def test_a_report_without_findings_says_what_could_not_be_checked() -> None:
+    text = read(replace(one_recording(), findings=())).text
+
+    assert "No check found anything worth changing, but 1 check could not be made." in text
+
+
 def test_a_clean_report_has_no_word_about_its_health() -> None:
     assert "Read this first" not in read(one_recording()).text
 
@@ -169,7 +175,7 @@ def test_of_many_recordings_some_are_drawn_and_all_are_compared() -> None:
 
     page = read(replace(report, recordings=many))
 
-    assert "12 more recordings are in the table above and in the JSON report only." in page.text
+    assert "12 more recordings: in the table above and in the JSON report only." in page.text
     assert "rank19" in page.text
     assert "recording-8" in page.ids
     assert "recording-9" not in page.ids

@@ -206,6 +206,12 @@ def test_every_unit_has_its_name_in_the_document_and_only_nanoseconds_another() 
     assert [outcome["threshold"]["unit"] for outcome in outcomes] == [unit.value.replace("ns", "us") for unit in Unit]
 
 
+def test_a_giant_text_does_not_make_a_giant_document() -> None:
+    kernel = one_recording().recordings[0].kernels[0]
+    report = _with_recording(kernels=(replace(kernel, name="x" * 1_000_000),))
+    assert len(render(report)) < 100_000
+
+
 def test_home_directories_are_not_shown() -> None:
     texts = list(_texts(_rendered(one_recording())))
     assert "~/src/train.py" in texts

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from traceadvisor.model.findings import Evidence, Unit
-from traceadvisor.rendering.units import count, duration, evidence_value, percent, rate, size
+from traceadvisor.rendering.units import count, duration, evidence_value, number_of, percent, rate, size
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,7 @@ def test_counts_are_whole_where_they_can_be(value: float | None, words: str) -> 
 )
 def test_evidence_is_worded_by_its_unit(value: float | str, unit: Unit, words: str) -> None:
     assert evidence_value(Evidence("x", value, unit)) == words
+
+
+def test_one_thing_is_not_several() -> None:
+    assert [number_of(1, "lane"), number_of(3, "lane")] == ["1 lane", "3 lanes"]

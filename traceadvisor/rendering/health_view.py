@@ -59,7 +59,7 @@ def _counts(report: Report) -> tuple[NoteView, ...]:
         return ()
     message = (
         f"Of {count(health.events_read + health.events_dropped)} events, {count(health.events_dropped)} could not be "
-        f"read and {count(health.events_repaired)} were repaired."
+        f"read; {count(health.events_repaired)} had to be repaired."
     )
     return (NoteView(message, None),)
 

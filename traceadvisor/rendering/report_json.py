@@ -14,7 +14,7 @@ from traceadvisor.model.findings import Clear, Evidence, Failed, Found, Skipped,
 from traceadvisor.model.report import OutcomeRow, RankedFinding, Report
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rendering.recording_json import in_us, recording_document
-from traceadvisor.rendering.redaction import redacted
+from traceadvisor.rendering.redaction import redacted, shortened
 from traceadvisor.rendering.report_document import (
     DocumentUnit,
     EvidenceDocument,
@@ -33,13 +33,17 @@ from traceadvisor.rendering.report_document import (
     TimeRangeDocument,
 )
 
+LONGEST_TEXT = 10_000
+"""Characters of one text: no real kernel name is longer, and a hostile one must not make the document."""
+
 LONGEST_RANGES = 20
 """Time ranges shown of one finding: enough to find it in the trace, few enough to keep the document small."""
 
 
 def render(report: Report) -> bytes:
     """The report as UTF-8 JSON, cleaned of control characters and secrets; a number that JSON lacks becomes null."""
-    encoded = msgspec.json.encode(_document(redacted(report)), enc_hook=_plain_number)
+    fit = shortened(redacted(report), LONGEST_TEXT)
+    encoded = msgspec.json.encode(_document(fit), enc_hook=_plain_number)
     return msgspec.json.format(encoded, indent=2) + b"\n"
 
 

@@ -9,7 +9,7 @@ from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.finding_view import FindingView, finding_views
 from traceadvisor.rendering.health_view import NoteView, health_view
 from traceadvisor.rendering.redaction import one_line, redacted, shortened
-from traceadvisor.rendering.units import duration, percent
+from traceadvisor.rendering.units import duration, number_of, percent
 from traceadvisor.rendering.verdict import recording_verdict, verdict, verdict_scope
 from traceadvisor.rendering.words import CATEGORY
 
@@ -91,7 +91,7 @@ def _verdict(report: Report) -> list[SummaryLine]:
 def _recordings(report: Report) -> list[SummaryLine]:
     lines = [_recording(recording, report) for recording in report.recordings[:MOST_RECORDINGS]]
     more = len(report.recordings) - len(lines)
-    return lines + ([_line(Piece(f"and {more} more recordings", Style.QUIET))] if more > 0 else [])
+    return lines + ([_line(Piece(f"and {number_of(more, 'more recording')}", Style.QUIET))] if more > 0 else [])
 
 
 def _recording(recording: Recording, report: Report) -> SummaryLine:

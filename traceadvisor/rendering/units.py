@@ -52,6 +52,11 @@ def count(value: float | None) -> str:
     return f"{value:,.0f}" if value == int(value) or value >= 100 else f"{value:,.1f}"
 
 
+def number_of(things: int, one: str) -> str:
+    """``1 lane``, ``3 lanes``."""
+    return f"{things:,} {one}" if things == 1 else f"{things:,} {one}s"
+
+
 def ratio(value: float | None) -> str:
     """A plain number with two decimals."""
     return NOT_MEASURED if value is None or not isfinite(value) else f"{value:,.2f}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Skipped
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.palette import PAINTS, Paint
@@ -17,7 +18,7 @@ from traceadvisor.rendering.outcome_view import OutcomesView, outcomes_view
 from traceadvisor.rendering.recording_view import Fact, RecordingView, is_without_device, recording_view
 from traceadvisor.rendering.redaction import redacted, shortened
 from traceadvisor.rendering.table import Table
-from traceadvisor.rendering.units import count
+from traceadvisor.rendering.units import count, number_of
 from traceadvisor.rendering.verdict import verdict, verdict_scope
 from traceadvisor.rendering.words import CATEGORY, DEFINITION, DEFINITION_ON_HOST, SOURCE_KIND
 
@@ -42,6 +43,9 @@ class ReportView:
     verdict: str
     verdict_scope: str | None
     first_action: FindingView | None
+    no_action: str
+    """What is said where there is nothing to change first."""
+
     comparison: Table | None
     """Several recordings only."""
 
@@ -70,6 +74,7 @@ def report_view(report: Report) -> ReportView:
         verdict=verdict(report),
         verdict_scope=verdict_scope(report),
         first_action=findings[0] if findings else None,
+        no_action=_no_action(report),
         comparison=comparison_table(report),
         comparison_chart=comparison_bars(report.recordings, "comparison"),
         health=health_view(report),
@@ -91,8 +96,14 @@ def _title(report: Report) -> str:
     return report.source.paths[0].name if report.source.paths else "Training performance"
 
 
+def _no_action(report: Report) -> str:
+    skipped = sum(isinstance(row.outcome, Skipped) for row in report.outcomes)
+    unmade = f", but {number_of(skipped, 'check')} could not be made" if skipped else ""
+    return f"No check found anything worth changing{unmade}."
+
+
 def _not_drawn(count_: int) -> str | None:
-    return f"{count_} more recordings are in the table above and in the JSON report only." if count_ else None
+    return f"{number_of(count_, 'more recording')}: in the table above and in the JSON report only." if count_ else None
 
 
 def _definitions(report: Report) -> Iterator[DefinitionView]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import compress, islice
 
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.report import Recording
@@ -35,7 +35,7 @@ ROW_BAR_TOP = 20
 GAP = 1.5
 """Between parts, in units; too thin parts go without."""
 
-LONGEST_ID = 30
+LONGEST_ID = 38
 """Characters of a recording's name that fit on a phone beside its time."""
 
 LABELLED_SHARE = 0.12
@@ -73,14 +73,15 @@ def comparison_bars(recordings: Sequence[Recording], chart_id: str) -> Chart | N
     if len(means) < 2:
         return None
     longest = max(mean.duration_ns for _, mean in means)
+    names = told_apart([recording.id for recording, _ in means])
     shapes: list[Shape] = []
     labels: list[Label] = []
-    for row, (recording, mean) in enumerate(means):
+    for row, (_, mean) in enumerate(means):
         top = row * ROW_HEIGHT
         parts = list(_parts(mean, longest))
         shapes += _shapes(mean, parts, top + ROW_BAR_TOP, ROW_BAR_HEIGHT)
-        labels.append(Label("0%", number(top + 13), clipped_inside(recording.id, LONGEST_ID), tone=Tone.STRONG))
-        labels.append(Label("100%", number(top + 13), duration(mean.duration_ns), Anchor.END))
+        labels.append(Label("0%", number(top + 13), clipped_inside(names[row], LONGEST_ID)))
+        labels.append(Label("100%", number(top + 13), duration(mean.duration_ns), Anchor.END, Tone.STRONG))
         labels += _labels(mean, parts, top + ROW_BAR_TOP + ROW_BAR_HEIGHT / 2 + 4)
     used = [category for category in CATEGORY if any(mean.parts_ns.get(category) for _, mean in means)]
     height = len(means) * ROW_HEIGHT
@@ -96,6 +97,16 @@ def comparison_bars(recordings: Sequence[Recording], chart_id: str) -> Chart | N
         legend=tuple(LegendEntry(PAINTS[category], CATEGORY[category], "") for category in used),
         data=_comparison_table(means, used),
     )
+
+
+def told_apart(names: Sequence[str]) -> list[str]:
+    """Paths without the parts that they all share, where they are equally long."""
+    split = [name.split("/") for name in names]
+    if len({len(parts) for parts in split}) != 1:
+        return list(names)
+    differs = [len(set(column)) > 1 for column in zip(*split, strict=True)]
+    short = ["/".join(compress(parts, differs)) for parts in split]
+    return short if all(short) else list(names)
 
 
 def legend(mean: MeanBreakdown) -> tuple[LegendEntry, ...]:

@@ -25,7 +25,7 @@ from traceadvisor.rendering.charts.raster import runs_by_layer, shares
 from traceadvisor.rendering.charts.step_bar import time_axis
 from traceadvisor.rendering.redaction import clipped
 from traceadvisor.rendering.table import Cell, Column, Table
-from traceadvisor.rendering.units import duration, percent
+from traceadvisor.rendering.units import duration, number_of, percent
 from traceadvisor.rendering.words import ACTIVITY, CATEGORY
 
 LANE_HEIGHT = 40
@@ -117,7 +117,7 @@ def _legend(drawn: Timeline, lanes: Sequence[Lane]) -> Iterator[LegendEntry]:
 
 def _sentence(drawn: Timeline, lanes: Sequence[Lane]) -> str:
     left_out = len(drawn.host) + len(drawn.streams) + 1 - len(lanes)
-    more = f" {left_out} lanes with less in them are not drawn." if left_out else ""
+    more = f" Not drawn: {number_of(left_out, 'lane')} with less in them." if left_out else ""
     streams = ", device streams below them" if drawn.streams else ""
     return (
         f"A typical step of {duration(drawn.end_ns - drawn.start_ns)}: host threads above{streams}, "
