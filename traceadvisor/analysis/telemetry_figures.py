@@ -1,0 +1,282 @@
+"""What telemetry says of a stretch of time: of each device, of the host, of the training processes.
+
+Every figure is over the samples in the stretch that hold it, each counting the same; None where no sample does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.model.arrays import Float64
+from traceadvisor.model.telemetry import (
+    ClockEventReason,
+    DeviceColumn,
+    DeviceTelemetry,
+    NodeColumn,
+    ProcessColumn,
+    Series,
+    Telemetry,
+    WorkerColumn,
+    WorkerTelemetry,
+)
+
+THERMAL = ClockEventReason.SW_THERMAL | ClockEventReason.HW_THERMAL
+POWER = ClockEventReason.SW_POWER_CAP | ClockEventReason.HW_POWER_BRAKE
+
+ALL_CPUS_PERCENT = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceWindow:
+    """One device over a stretch of time."""
+
+    uuid: str
+    sample_count: int
+    """Samples in the stretch that hold any figure."""
+
+    mean_utilization_share: float | None
+    peak_utilization_share: float | None
+    """Share of the driver's own periods (1/6 s to 1 s) in which a kernel ran: a stretch shorter than these is blurred
+    with what came before it."""
+
+    mean_memory_utilization_share: float | None
+    peak_memory_bytes: float | None
+    peak_memory_share: float | None
+    """Of the device's capacity."""
+
+    peak_foreign_memory_bytes: float | None
+    """Held by processes that are not the training's."""
+
+    mean_power_watts: float | None
+    mean_power_share: float | None
+    """Of the limit in force at each sample."""
+
+    mean_temperature_celsius: float | None
+    peak_temperature_celsius: float | None
+    mean_sm_clock_mhz: float | None
+    mean_sm_clock_share: float | None
+    """Of the highest the device is capable of."""
+
+    mean_memory_clock_mhz: float | None
+    clock_event_shares: Mapping[ClockEventReason, float] | None
+    """Share of the samples in which each reason held, of those that ever held; several may hold at once."""
+
+    thermal_share: float | None
+    """Share of the samples in which heat slowed the device down, by software or hardware."""
+
+    power_share: float | None
+    """Share of the samples in which its power limit or a power brake slowed it down."""
+
+    mean_pcie_tx_bytes_per_s: float | None
+    mean_pcie_rx_bytes_per_s: float | None
+    best_link: tuple[int, int] | None
+    """Highest PCIe generation and width seen: an idle device lowers its link, so that the lowest says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWindow:
+    """The whole host over a stretch of time."""
+
+    sample_count: int
+    mean_cpu_share: float | None
+    """Of all CPUs."""
+
+    peak_cpu_share: float | None
+    mean_iowait_share: float | None
+    least_available_memory_bytes: float | None
+    least_available_memory_share: float | None
+    peak_swap_bytes: float | None
+    mean_disk_read_bytes_per_s: float | None
+    mean_disk_write_bytes_per_s: float | None
+    mean_load: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerWindow:
+    """One child of the training processes over a stretch of time."""
+
+    pid: int
+    name: str | None
+    mean_cpu_cores: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessWindow:
+    """The training processes and their children over a stretch of time."""
+
+    sample_count: int
+    peak_process_count: float | None
+    mean_cpu_cores: float | None
+    """How many cores' worth of CPU time they took."""
+
+    granted_cpu_share: float | None
+    """Of the cores they may use: the least of the host's, the affinity's and the quota's."""
+
+    peak_rss_bytes: float | None
+    mean_read_bytes_per_s: float | None
+    mean_write_bytes_per_s: float | None
+    workers: tuple[WorkerWindow, ...]
+    """Those sampled in the stretch, the busiest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryWindow:
+    """All that telemetry says of a stretch of time."""
+
+    devices: tuple[DeviceWindow, ...]
+    """As :attr:`Telemetry.devices`."""
+
+    node: NodeWindow
+    processes: ProcessWindow
+
+
+def telemetry_window(telemetry: Telemetry, start_ns: int, end_ns: int) -> TelemetryWindow:
+    """The figures of ``[start_ns, end_ns)``, wall clock, nanoseconds since the epoch."""
+    return TelemetryWindow(
+        devices=tuple(device_window(device, start_ns, end_ns) for device in telemetry.devices),
+        node=_node(telemetry, start_ns, end_ns),
+        processes=_processes(telemetry, start_ns, end_ns),
+    )
+
+
+def device_window(device: DeviceTelemetry, start_ns: int, end_ns: int) -> DeviceWindow:
+    """One device's figures of ``[start_ns, end_ns)``, wall clock, nanoseconds since the epoch."""
+    within = _Within(device.series, start_ns, end_ns)
+    reasons = within.known(DeviceColumn.CLOCK_EVENT_REASONS).astype(np.int64)
+    return DeviceWindow(
+        uuid=device.uuid,
+        sample_count=within.sample_count,
+        mean_utilization_share=_over(within.mean(DeviceColumn.UTILIZATION_PERCENT), 100),
+        peak_utilization_share=_over(within.peak(DeviceColumn.UTILIZATION_PERCENT), 100),
+        mean_memory_utilization_share=_over(within.mean(DeviceColumn.MEMORY_UTILIZATION_PERCENT), 100),
+        peak_memory_bytes=within.peak(DeviceColumn.MEMORY_USED_BYTES),
+        peak_memory_share=_over(within.peak(DeviceColumn.MEMORY_USED_BYTES), device.memory_bytes),
+        peak_foreign_memory_bytes=within.peak(DeviceColumn.FOREIGN_MEMORY_BYTES),
+        mean_power_watts=within.mean(DeviceColumn.POWER_WATTS),
+        mean_power_share=_mean(_power_shares(device, start_ns, end_ns)),
+        mean_temperature_celsius=within.mean(DeviceColumn.TEMPERATURE_CELSIUS),
+        peak_temperature_celsius=within.peak(DeviceColumn.TEMPERATURE_CELSIUS),
+        mean_sm_clock_mhz=within.mean(DeviceColumn.SM_CLOCK_MHZ),
+        mean_sm_clock_share=_over(within.mean(DeviceColumn.SM_CLOCK_MHZ), device.max_sm_clock_mhz),
+        mean_memory_clock_mhz=within.mean(DeviceColumn.MEMORY_CLOCK_MHZ),
+        clock_event_shares=_shares_by_reason(reasons) if reasons.size else None,
+        thermal_share=_share_of(reasons, THERMAL),
+        power_share=_share_of(reasons, POWER),
+        mean_pcie_tx_bytes_per_s=within.mean(DeviceColumn.PCIE_TX_BYTES_PER_S),
+        mean_pcie_rx_bytes_per_s=within.mean(DeviceColumn.PCIE_RX_BYTES_PER_S),
+        best_link=_best_link(within),
+    )
+
+
+def _node(telemetry: Telemetry, start_ns: int, end_ns: int) -> NodeWindow:
+    within = _Within(telemetry.node, start_ns, end_ns)
+    available_bytes = _least(within.known(NodeColumn.MEMORY_AVAILABLE_BYTES))
+    return NodeWindow(
+        sample_count=within.sample_count,
+        mean_cpu_share=_over(within.mean(NodeColumn.CPU_PERCENT), ALL_CPUS_PERCENT),
+        peak_cpu_share=_over(within.peak(NodeColumn.CPU_PERCENT), ALL_CPUS_PERCENT),
+        mean_iowait_share=_over(within.mean(NodeColumn.IOWAIT_PERCENT), ALL_CPUS_PERCENT),
+        least_available_memory_bytes=available_bytes,
+        least_available_memory_share=_over(available_bytes, telemetry.memory_bytes),
+        peak_swap_bytes=within.peak(NodeColumn.SWAP_USED_BYTES),
+        mean_disk_read_bytes_per_s=within.mean(NodeColumn.DISK_READ_BYTES_PER_S),
+        mean_disk_write_bytes_per_s=within.mean(NodeColumn.DISK_WRITE_BYTES_PER_S),
+        mean_load=within.mean(NodeColumn.LOAD_1MIN),
+    )
+
+
+def _processes(telemetry: Telemetry, start_ns: int, end_ns: int) -> ProcessWindow:
+    within = _Within(telemetry.processes, start_ns, end_ns)
+    cores = _over(within.mean(ProcessColumn.CPU_PERCENT), 100)
+    limits = [telemetry.cpu_count, telemetry.cpu_affinity, telemetry.cpu_quota]
+    workers = [_worker(worker, start_ns, end_ns) for worker in telemetry.workers]
+    sampled = [worker for worker in workers if worker.mean_cpu_cores is not None]
+    return ProcessWindow(
+        sample_count=within.sample_count,
+        peak_process_count=within.peak(ProcessColumn.PROCESS_COUNT),
+        mean_cpu_cores=cores,
+        granted_cpu_share=_over(cores, min((limit for limit in limits if limit), default=None)),
+        peak_rss_bytes=within.peak(ProcessColumn.RSS_BYTES),
+        mean_read_bytes_per_s=within.mean(ProcessColumn.READ_BYTES_PER_S),
+        mean_write_bytes_per_s=within.mean(ProcessColumn.WRITE_BYTES_PER_S),
+        workers=tuple(sorted(sampled, key=lambda worker: -(worker.mean_cpu_cores or 0))),
+    )
+
+
+def _worker(worker: WorkerTelemetry, start_ns: int, end_ns: int) -> WorkerWindow:
+    within = _Within(worker.series, start_ns, end_ns)
+    return WorkerWindow(worker.pid, worker.name, _over(within.mean(WorkerColumn.CPU_PERCENT), 100))
+
+
+class _Within:
+    """The samples of a series in a stretch of time."""
+
+    def __init__(self, series: Series, start_ns: int, end_ns: int) -> None:
+        first, last = np.searchsorted(series.time_ns, (start_ns, max(start_ns, end_ns)))
+        self._series = series
+        self._rows = slice(int(first), int(last))
+        known = np.zeros(int(last - first), dtype=np.bool_)
+        for figures in series.figures.values():
+            known |= np.isfinite(figures[self._rows])
+        self.sample_count = int(known.sum())
+
+    def known(self, name: str) -> Float64:
+        """A figure at those samples that hold it."""
+        figures = self._series.figures.get(name)
+        return np.empty(0) if figures is None else _finite(figures[self._rows])
+
+    def mean(self, name: str) -> float | None:
+        """None where no sample holds it, here and below."""
+        return _mean(self.known(name))
+
+    def peak(self, name: str) -> float | None:
+        """The largest."""
+        known = self.known(name)
+        return float(known.max()) if known.size else None
+
+
+def _power_shares(device: DeviceTelemetry, start_ns: int, end_ns: int) -> Float64:
+    """Power over the limit in force, which is read less often than the power and carries on until read again."""
+    series = device.series
+    limits = series.figures.get(DeviceColumn.POWER_LIMIT_WATTS, np.full(series.time_ns.size, np.nan))
+    initial = np.nan if device.power_limit_watts is None else device.power_limit_watts
+    limits = np.concatenate(([initial], limits))
+    latest = np.maximum.accumulate(np.where(np.isfinite(limits), np.arange(limits.size), 0))
+    in_force = limits[latest][1:]
+    within = slice(*np.searchsorted(series.time_ns, (start_ns, max(start_ns, end_ns))))
+    power_watts = series.figures.get(DeviceColumn.POWER_WATTS, np.full(series.time_ns.size, np.nan))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return _finite(power_watts[within] / in_force[within])
+
+
+def _shares_by_reason(reasons: np.typing.NDArray[np.int64]) -> dict[ClockEventReason, float]:
+    held = {reason: float(np.mean((reasons & reason.value) != 0)) for reason in ClockEventReason}
+    return {reason: share for reason, share in held.items() if share}
+
+
+def _share_of(reasons: np.typing.NDArray[np.int64], any_of: ClockEventReason) -> float | None:
+    return float(np.mean((reasons & any_of.value) != 0)) if reasons.size else None
+
+
+def _best_link(within: _Within) -> tuple[int, int] | None:
+    generation, width = within.peak(DeviceColumn.LINK_GENERATION), within.peak(DeviceColumn.LINK_WIDTH)
+    return None if generation is None or width is None else (int(generation), int(width))
+
+
+def _finite(figures: Float64) -> Float64:
+    return figures[np.isfinite(figures)]
+
+
+def _mean(known: Float64) -> float | None:
+    return float(known.mean()) if known.size else None
+
+
+def _least(known: Float64) -> float | None:
+    return float(known.min()) if known.size else None
+
+
+def _over(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
