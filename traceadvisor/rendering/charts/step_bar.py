@@ -36,7 +36,7 @@ GAP = 1.5
 """Between parts, in units; too thin parts go without."""
 
 LONGEST_ID = 38
-"""Characters of a recording's name that fit on a phone beside its time."""
+"""Characters of a recording's name that fit on most phones behind its time."""
 
 LABELLED_SHARE = 0.12
 """A part narrower than this has no room for its percentage on a phone."""
@@ -80,8 +80,8 @@ def comparison_bars(recordings: Sequence[Recording], chart_id: str) -> Chart | N
         top = row * ROW_HEIGHT
         parts = list(_parts(mean, longest))
         shapes += _shapes(mean, parts, top + ROW_BAR_TOP, ROW_BAR_HEIGHT)
-        labels.append(Label("0%", number(top + 13), clipped_inside(names[row], LONGEST_ID)))
-        labels.append(Label("100%", number(top + 13), duration(mean.duration_ns), Anchor.END, Tone.STRONG))
+        title = f"{duration(mean.duration_ns)} · {clipped_inside(names[row], LONGEST_ID)}"
+        labels.append(Label("0%", number(top + 13), title))
         labels += _labels(mean, parts, top + ROW_BAR_TOP + ROW_BAR_HEIGHT / 2 + 4)
     used = [category for category in CATEGORY if any(mean.parts_ns.get(category) for _, mean in means)]
     height = len(means) * ROW_HEIGHT
