@@ -26,13 +26,26 @@ def running(program: str) -> Iterator[subprocess.Popen[bytes]]:
         try:
             yield process
         finally:
-            for pid in descendants([process.pid]):
+            for pid in descendants([process.pid], every_thread=True):
                 os.kill(pid, 9)
 
 
-def test_children_of_children_belong_to_the_tree() -> None:
+@pytest.mark.parametrize("every_thread", [False, True])
+def test_children_of_children_belong_to_the_tree(every_thread: bool) -> None:  # noqa: FBT001 - a parameter of the test
     with running(PARENT) as parent:
-        assert len(descendants([parent.pid])) == 2
+        assert len(descendants([parent.pid], every_thread=every_thread)) == 2
+
+
+def test_a_child_that_another_thread_started_belongs_to_the_tree() -> None:
+    with running(f"import threading\ndef go():\n    {PARENT}\nthreading.Thread(target=go).start()") as parent:
+        assert len(descendants([parent.pid], every_thread=True)) == 2
+
+
+def test_a_new_child_is_found_within_a_second() -> None:
+    tree = ProcessTree(lambda: [os.getpid()])
+    before = tree.sample(0.0, seldom=True).process_count
+    with running(ASLEEP):
+        assert tree.sample(1.0, seldom=True).process_count == before + 1
 
 
 def test_a_process_named_twice_is_counted_once() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import psutil
@@ -18,12 +17,16 @@ from traceadvisor.recording.telemetry.host import readable
 from traceadvisor.recording.telemetry.rates import Rate
 from traceadvisor.recording.telemetry.records import ProcessSample, WorkerSample
 
-PROC = Path("/proc")
+PROC = "/proc"
 MOST_PROCESSES = 512
 """A tree larger than this is no training; what is beyond is not looked at."""
 
 MOST_WORKERS = 16
 """Children told apart, those that used most CPU time so far."""
+
+EVERY_THREAD_S = 5.0
+"""How often children of all threads are looked for; in between only those of main threads, which start nearly all:
+a training has hundreds of threads."""
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -58,13 +61,13 @@ class ProcessTree:
         self._roots = roots
         self._root_pids: frozenset[int] = frozenset()
         self._members: dict[int, _Member] = {}
+        self._every_thread_due_s: float | None = None
         self.pids: tuple[int, ...] = ()
 
     def sample(self, now_s: float, *, seldom: bool) -> ProcessSample:
         """The tree now; ``seldom`` looks for new members and adds what is dear to read."""
         if seldom:
-            self._root_pids = frozenset(self._roots())
-            self.pids = descendants(self._root_pids)
+            self._look_for_members(now_s)
         stats = {pid: stat for pid in self.pids if (stat := read_stat(pid)) is not None}
         self._keep(stats)
         rates = [self._members[pid].cpu.per_s(stat.cpu_s, now_s) for pid, stat in stats.items()]
@@ -84,6 +87,14 @@ class ProcessTree:
             write_bytes_per_s=written_per_s,
             busiest=self._busiest(stats, now_s),
         )
+
+    def _look_for_members(self, now_s: float) -> None:
+        self._root_pids = frozenset(self._roots())
+        if self._every_thread_due_s is None or now_s >= self._every_thread_due_s:
+            self._every_thread_due_s = now_s + EVERY_THREAD_S
+            self.pids = descendants(self._root_pids, every_thread=True)
+        else:
+            self.pids = descendants([*self._root_pids, *self._members], every_thread=False)
 
     def _keep(self, stats: dict[int, Stat]) -> None:
         """Remember the counters of those that are still there, and of no one else."""
@@ -115,7 +126,7 @@ class ProcessTree:
         return tuple(found)
 
 
-def descendants(roots: Iterable[int]) -> tuple[int, ...]:
+def descendants(roots: Iterable[int], *, every_thread: bool) -> tuple[int, ...]:
     """The processes themselves and all that come from them, each once."""
     found: dict[int, None] = {}
     waiting = list(roots)
@@ -123,24 +134,20 @@ def descendants(roots: Iterable[int]) -> tuple[int, ...]:
         pid = waiting.pop()
         if pid not in found:
             found[pid] = None
-            waiting += children(pid)
+            waiting += children(pid, every_thread=every_thread)
     return tuple(found)
 
 
-def children(pid: int) -> list[int]:
-    """The processes that any thread of ``pid`` started."""
-    try:
-        threads = [thread.name for thread in (PROC / str(pid) / "task").iterdir()]
-    except OSError:
-        return []
-    found: list[int] = []
-    for thread in threads:
-        content = _read(f"{PROC}/{pid}/task/{thread}/children")
-        if content is None and thread == str(pid):  # a kernel without CONFIG_PROC_CHILDREN
-            listed = readable(lambda: psutil.Process(pid).children())
-            return [child.pid for child in listed or ()]
-        found += map(int, (content or b"").split())
-    return found
+def children(pid: int, *, every_thread: bool) -> list[int]:
+    """The processes that the main thread of ``pid`` started, or any of its threads."""
+    listed = _read(f"{PROC}/{pid}/task/{pid}/children")
+    if listed is None:  # gone, or a kernel without CONFIG_PROC_CHILDREN
+        found = readable(lambda: psutil.Process(pid).children()) if every_thread else None
+        return [child.pid for child in found or ()]
+    if every_thread:
+        threads = readable(lambda: os.listdir(f"{PROC}/{pid}/task"))  # noqa: PTH208 - a Path for each would cost more
+        listed += b"".join(_read(f"{PROC}/{pid}/task/{thread}/children") or b"" for thread in threads or ())
+    return [int(child) for child in listed.split()]
 
 
 def read_stat(pid: int) -> Stat | None:
