@@ -28,29 +28,64 @@ def trace_of(path: Path) -> Trace:
     return read_trace(Origin(path, run="", worker="worker0", span=""))
 
 
-BROKEN_EVENTS = {
+BEYOND_REPAIR = {
     "a key without quotes": b'{"ph": "X", cat: "cpu_op", "name": "broken", "ts": 5, "dur": 1, "args": {"a": 1}}',
     "an unescaped quote": b'{"ph": "X", "cat": "cpu_op", "name": "bro"ken", "ts": 5, "dur": 1, "args": {"a": 1}}',
-    "a bad escape": rb'{"ph": "X", "cat": "cpu_op", "name": "C:\pbroken", "ts": 5, "dur": 1, "args": {"a": 1}}',
-    "a bare word": b'{"ph": "X", "cat": "cpu_op", "name": "broken", "ts": 5, "dur": 1, "args": {"a": N/A}}',
     "a missing comma": b'{"ph": "X", "cat": "cpu_op" "name": "broken", "ts": 5, "dur": 1, "args": {"a": 1}}',
-    "a list too long": b'{"ph": "X", "cat": "cpu_op", "name": "broken", "args": {"a": [1, {"b": 2}, {"c": x}, {}]}}',
-    "bytes that are no UTF-8": b'{"ph": "X", "cat": "cpu_op", "name": "broken \xff\xfe", "ts": 5, "dur": 1}',
-    "a lone surrogate": rb'{"ph": "X", "cat": "cpu_op", "name": "broken \ud800", "ts": 5, "dur": 1}',
+    "a bare word in a list": b'{"ph": "X", "name": "broken", "args": {"a": [1, {"b": 2}, {"c": x}, {}]}}',
+    "a missing brace": b'{"ph": "X", "cat": "cpu_op", "name": "broken", "ts": 5, "dur": 1, "args": {"a": 1}',
 }
+
+REPAIRABLE = {
+    "a path of Windows": (rb'{"ph": "X", "name": "C:\put\x"}', "C:\\put\\x"),
+    "a unicode escape that is none": (rb'{"ph": "X", "name": "C:\users"}', "C:\\users"),
+    "a control character": (b'{"ph": "X", "name": "a\x01b\nc"}', "a b c"),
+    "bytes that are no UTF-8": (b'{"ph": "X", "name": "a \xff b"}', "a \ufffd b"),
+    "a lone surrogate": (rb'{"ph": "X", "name": "a \ud800 b", "ts": 5}', "a \ufffd b"),
+    "a surrogate at the end": (rb'{"ph": "X", "name": "a \udc00", "ts": 5}', "a \ufffd"),
+    "a bare nan": (b'{"ph": "X", "name": "a", "args": {"x": nan, "y": [NaN, -inf ,Infinity]}}', "a"),
+    "not applicable": (b'{"ph": "X", "name": "a", "args": {"x": N/A}}', "a"),
+    "a number too large": (b'{"ph": "X", "name": "a", "args": {"blocks per SM": 1e999}}', "a"),
+    "a number too long": (b'{"ph": "X", "name": "a", "args": {"correlation": ' + b"9" * 5000 + b"}}", "a"),
+}
+
+
+def between(broken: bytes, position: int) -> bytes:
+    """Forty sound events with a broken one among them."""
+    whole = [json.dumps(event, default=float).encode() for event in many().events]
+    return b'{"traceEvents": [' + b", ".join([*whole[:position], broken, *whole[position:]]) + b'], "after": 1}'
+
+
+SOUND = [f"op {number}" for number in range(40)]
 
 
 @pytest.mark.parametrize("window_bytes", WINDOWS)
 @pytest.mark.parametrize("position", [0, 1, 20, 40])
-@pytest.mark.parametrize("broken", BROKEN_EVENTS.values(), ids=BROKEN_EVENTS.keys())
-def test_one_malformed_event_costs_one_event_and_is_counted(broken: bytes, position: int, window_bytes: int) -> None:
-    whole = [json.dumps(event, default=float).encode() for event in many().events]
-    content = b'{"traceEvents": [' + b", ".join([*whole[:position], broken, *whole[position:]]) + b'], "after": 1}'
-    result = read(content, window_bytes)
-    assert [name for name in result.names if "broken" not in str(name)] == [f"op {number}" for number in range(40)]
-    assert result.members.dropped + len(result.names) == 41
+@pytest.mark.parametrize("broken", BEYOND_REPAIR.values(), ids=BEYOND_REPAIR.keys())
+def test_an_event_beyond_repair_costs_one_event_and_is_counted(broken: bytes, position: int, window_bytes: int) -> None:
+    result = read(between(broken, position), window_bytes)
+    assert result.names == SOUND
+    assert (result.members.dropped, result.members.repaired) == (1, 0)
     assert not result.members.truncated
     assert result.members.values == {"after": 1}
+
+
+@pytest.mark.parametrize("window_bytes", WINDOWS)
+@pytest.mark.parametrize("position", [0, 1, 20, 40])
+@pytest.mark.parametrize(("broken", "name"), REPAIRABLE.values(), ids=REPAIRABLE.keys())
+def test_an_event_with_a_known_fault_is_repaired_and_counted(
+    broken: bytes, name: str, position: int, window_bytes: int
+) -> None:
+    result = read(between(broken, position), window_bytes)
+    assert result.names == [*SOUND[:position], name, *SOUND[position:]]
+    assert (result.members.dropped, result.members.repaired) == (0, 1)
+    assert result.members.values == {"after": 1}
+
+
+def test_a_repair_leaves_good_escapes_alone() -> None:
+    name = 'a "quoted" \\ path\\u0041 \t \u00e9 \U0001f600'
+    content = json.dumps([{"name": name, "x": 0}, {"name": "last"}]).replace('"x": 0', '"x": NaN').encode()
+    assert read(content).names == [name, "last"]
 
 
 @pytest.mark.parametrize("window_bytes", WINDOWS)

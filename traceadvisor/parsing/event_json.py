@@ -83,7 +83,7 @@ class Lenient:
     def _args(self, raw: Mapping[str, Any]) -> EventArgs:
         kept: dict[str, Any] = {}
         for field in msgspec.structs.fields(EventArgs):
-            if field.encode_name not in raw or field.name == "input_types":
+            if raw.get(field.encode_name) is None or field.name == "input_types":
                 continue
             try:
                 kept[field.name] = msgspec.convert(raw[field.encode_name], field.type, strict=False)

@@ -3,7 +3,7 @@
 The file is never held whole. From a known event start, a prefix that ends at a ``}`` followed by ``,`` and ``{`` ends
 with a complete event if and only if ``[`` + prefix + ``]`` decodes; so boundaries are guessed from the right, decoded,
 and moved left when the guess was inside a string or a nested list. Where that fails for another reason, the window is
-decoded event by event, and what does not decode is left out and counted.
+decoded event by event, and what does not decode is repaired or left out, and counted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgspec
 
 from traceadvisor.parsing.event_json import Event, Lenient, LooseEvent
 from traceadvisor.parsing.input_bytes import ByteStream
+from traceadvisor.parsing.repair import repaired
 
 WINDOW_BYTES = 1 << 20
 LARGEST_WINDOW_BYTES = 1 << 28
@@ -53,7 +54,7 @@ class Members:
     """Events that did not decode."""
 
     repaired: int = 0
-    """Members of events that were set aside."""
+    """Events that were mended, and members of events that were set aside."""
 
 
 class _Unfinished(Exception):  # noqa: N818  # a signal between the functions here, not an error
@@ -86,7 +87,7 @@ class WindowReader:
         while events := self._decode_window():
             yield events
         yield self._read_tail()
-        self.members.repaired = self._lenient.repaired
+        self.members.repaired += self._lenient.repaired
 
     # -- buffer -------------------------------------------------------------------------------------------------
 
@@ -168,7 +169,7 @@ class WindowReader:
         return []
 
     def _decode_one_by_one(self, last: int) -> list[Event]:
-        """Decode up to a boundary, event by event, leaving out what is malformed."""
+        """Decode up to a boundary, event by event, and mend or leave out what is malformed."""
         events: list[Event] = []
         match = _BOUNDARY.search(self._buffer, self._start, self._end)
         while match and match.start(1) <= last:
@@ -181,7 +182,7 @@ class WindowReader:
                 match = _NEXT_EVENT_IN_BYTES.search(self._buffer, self._start, self._end)
                 if not match:
                     break
-                self.members.dropped += 1
+                events += self._mended(bytes(self._buffer[self._start : match.start(1)]))
                 self._start = match.start(1) + 1
             match = _BOUNDARY.search(self._buffer, self._start, self._end)
         return events
@@ -217,6 +218,15 @@ class WindowReader:
         except msgspec.ValidationError:
             return [self._lenient.event(loose) for loose in _UNTYPED.decode(array)]
 
+    def _mended(self, raw: bytes) -> list[Event]:
+        """A malformed event, where it can be repaired; none where it cannot. Either is counted."""
+        with suppress(*_MALFORMED):
+            events = self._decode_events(memoryview(b"[" + repaired(raw) + b"]"))
+            self.members.repaired += 1
+            return events
+        self.members.dropped += 1
+        return []
+
     # -- after the events ---------------------------------------------------------------------------------------
 
     def _read_tail(self) -> list[Event]:
@@ -238,7 +248,7 @@ class WindowReader:
         return events
 
     def _decode_event(self, text: str, at: int) -> tuple[list[Event], int]:
-        """The event at an offset, none where it is malformed, and the offset behind it.
+        """The event at an offset, none where it is beyond repair, and the offset behind it.
 
         Raises:
             _Unfinished: the file breaks off in it.
@@ -247,11 +257,10 @@ class WindowReader:
             _, end = _decode(text, at)
         except _Unfinished:
             end = self._end_of_malformed(text, at)
-        else:
-            with suppress(*_MALFORMED):
-                return self._decode_events(memoryview(b"[" + text[at:end].encode("latin-1") + b"]")), end
-        self.members.dropped += 1
-        return [], end
+        raw = text[at:end].encode("latin-1")
+        with suppress(*_MALFORMED):
+            return self._decode_events(memoryview(b"[" + raw + b"]")), end
+        return self._mended(raw), end
 
     def _end_of_malformed(self, text: str, at: int) -> int:
         """Where the next event or the end of the events follows."""
