@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from traceadvisor.bundle import MANIFEST
 from traceadvisor.engine import assess
 from traceadvisor.errors import InputError, PdfUnavailableError, UsageError
 from traceadvisor.facts import Facts
@@ -18,8 +19,9 @@ from traceadvisor.model.events import DEVICE_WORK
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin, Trace
+from traceadvisor.parsing.bundle_folder import read_run
 from traceadvisor.parsing.discovery import find_recordings
-from traceadvisor.parsing.trace_file import read_trace
+from traceadvisor.parsing.trace_file import nothing_recorded, read_trace
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.write import write_report
 
@@ -67,8 +69,9 @@ def load(*paths: Path | str, selection: Selection = EVERYTHING, progress: Progre
     if not origins:
         raise UsageError(f"The selection leaves none of {len(found)} recordings: {_listed(found)}.")
     traces, notes = _read(origins, progress)
+    runs = {key: read_run(*key) for trace in traces if (key := _run_key(trace))}
     facts = [
-        Facts(trace, device, recording_id)
+        Facts(trace, device, recording_id, *(runs[key] if (key := _run_key(trace)) else (None, ())))
         for (trace, device), recording_id in zip(_by_device(traces), _ids(traces), strict=True)
     ]
     return assess(facts, source, Health(notes=tuple(notes)))
@@ -144,12 +147,17 @@ def _read(origins: Sequence[Origin], progress: Progress) -> tuple[list[Trace], l
     for position, origin in enumerate(origins):
         progress(origin, position, len(origins))
         try:
-            traces.append(read_trace(origin))
+            traces.append(nothing_recorded(origin) if origin.path.name == MANIFEST else read_trace(origin))
         except InputError as error:
             failures.append(error)
     if not traces:
         raise failures[0]
     return traces, [HealthNote("unreadable", str(error)) for error in failures]
+
+
+def _run_key(trace: Trace) -> tuple[Path, int | None] | None:
+    """The capture folder and rank of a trace; None where it was not captured by this tool."""
+    return (trace.origin.bundle, trace.origin.rank) if trace.origin.bundle else None
 
 
 def _by_device(traces: Iterable[Trace]) -> list[tuple[Trace, int | None]]:

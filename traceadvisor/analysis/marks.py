@@ -34,7 +34,7 @@ def find_marks(trace: Trace) -> tuple[StepSource, tuple[Mark, ...]]:
     marks = _optimizer_marks(trace)
     if marks:
         return StepSource.OPTIMIZER, marks
-    return StepSource.WINDOW, (Mark(0, *recording_extent(trace)),)
+    return StepSource.WINDOW, () if trace.is_empty else (Mark(0, *recording_extent(trace)),)
 
 
 def _profiler_marks(trace: Trace) -> tuple[Mark, ...]:
@@ -66,6 +66,8 @@ def _optimizer_marks(trace: Trace) -> tuple[Mark, ...]:
 
 def recording_extent(trace: Trace) -> tuple[int, int]:
     """From the first to the last instant of the recording."""
+    if trace.is_empty:
+        return 0, 0
     starts: list[Int64] = [trace.events.start_ns, trace.python_calls.start_ns]
     ends: list[Int64] = [trace.events.end_ns, trace.python_calls.end_ns]
     return int(np.concatenate(starts).min()), int(np.concatenate(ends).max())

@@ -44,6 +44,8 @@ def step_windows(trace: Trace, launches: Launches, not_counted: Mapping[int, str
         not_counted: steps by index that are known not to show the run, each with the reason.
     """
     source, marks = find_marks(trace)
+    if not marks:
+        return StepTable(source, ())
     work = _assign(trace, launches, marks, can_carry_in=source is not StepSource.WINDOW)
     steps: list[Step] = []
     for position, mark in enumerate(marks):

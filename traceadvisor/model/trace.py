@@ -124,6 +124,11 @@ class Trace:
     with_shapes: bool
     health: Health
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was recorded at all."""
+        return not len(self.events) and not self.python_calls.start_ns.size
+
     def device(self, index: int) -> Device:
         """What is known of a device that appears in events."""
         return next((device for device in self.devices if device.index == index), Device(index))

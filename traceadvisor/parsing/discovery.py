@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from traceadvisor.bundle import MANIFEST
 from traceadvisor.errors import InputError
 from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.trace import Origin
+from traceadvisor.parsing.bundle_folder import find_in_bundle, is_bundle
 from traceadvisor.parsing.input_bytes import open_bytes
 
 _TRACE_NAME = re.compile(r"^(?P<stem>.+?)\.pt\.trace\.json(?:\.gz)?$")
@@ -35,20 +37,25 @@ def find_recordings(paths: Sequence[Path]) -> tuple[Source, tuple[Origin, ...]]:
         if not path.exists():
             raise InputError(path, "does not exist", expected=_EXPECTED, remedy="Check the path.")
         origins += _in_folder(path) if path.is_dir() else [_origin(path, run="")]
-    is_log = any(path.is_dir() for path in paths)
-    kind = SourceKind.TENSORBOARD if is_log else SourceKind.TRACE
-    unique = {origin.path.resolve(): origin for origin in origins}
+    unique = {(origin.path.resolve(), origin.rank): origin for origin in origins}
+    if any(origin.bundle for origin in origins):
+        kind = SourceKind.CAPTURE
+    else:
+        kind = SourceKind.TENSORBOARD if any(path.is_dir() for path in paths) else SourceKind.TRACE
     return Source(tuple(paths), kind), tuple(_numbered(unique.values()))
 
 
 def _in_folder(root: Path) -> list[Origin]:
     """Raises InputError where the folder holds no recording."""
-    files = [path for path in sorted(root.rglob("*")) if path.is_file() and _inside(path, root)]
+    found = [path for path in sorted(root.rglob("*")) if path.is_file() and _inside(path, root)]
+    captures = [path.parent for path in found if path.name == MANIFEST and is_bundle(path.parent)]
+    captured = [origin for folder in captures for origin in find_in_bundle(folder)]
+    files = [path for path in found if not any(path.is_relative_to(folder) for folder in captures)]
     named = [path for path in files if _TRACE_NAME.match(path.name)]
     chosen = named or [path for path in files if _JSON_NAME.match(path.name) and _begins_like_a_trace(path)]
-    if not chosen:
+    if not chosen and not captured:
         raise _no_recording(root, files)
-    return [_origin(path, run=_run_name(path.parent, root)) for path in chosen]
+    return captured + [_origin(path, run=_run_name(path.parent, root)) for path in chosen]
 
 
 def _inside(path: Path, root: Path) -> bool:

@@ -52,6 +52,27 @@ def read_trace(origin: Origin) -> Trace:
     )
 
 
+def nothing_recorded(origin: Origin) -> Trace:
+    """The trace of a captured rank whose script ended before anything was recorded: no events at all."""
+    events, details, python_calls, _ = Columns().tables()
+    return Trace(
+        origin=origin,
+        events=events,
+        details=details,
+        python_calls=python_calls,
+        names=(),
+        texts=(),
+        threads=(),
+        streams=(),
+        devices=(),
+        distributed=None,
+        wall_clock_start_ns=None,
+        with_stacks=False,
+        with_shapes=False,
+        health=Health(),
+    )
+
+
 def _health(columns: Columns, members: Members, *, read: int, damaged: bool) -> Health:
     notes: list[HealthNote] = []
     dropped = columns.dropped + members.dropped

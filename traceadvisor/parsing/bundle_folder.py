@@ -1,0 +1,203 @@
+"""A capture folder to the recordings in it and what is known of each rank's run."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from traceadvisor.bundle import (
+    FORMAT,
+    MANIFEST,
+    BundleFile,
+    Ending,
+    FileKind,
+    LoaderSettings,
+    Manifest,
+    RankEnding,
+    Settings,
+    StepTime,
+)
+from traceadvisor.errors import InputError
+from traceadvisor.model import run as model
+from traceadvisor.model.findings import Location
+from traceadvisor.model.health import HealthNote
+from traceadvisor.model.telemetry import Telemetry
+from traceadvisor.model.trace import Origin
+from traceadvisor.parsing.telemetry_file import read_telemetry
+
+T = TypeVar("T")
+
+LARGEST_MANIFEST_BYTES = 1 << 24
+
+_ENDINGS = {
+    Ending.COMPLETED: "ran to its end",
+    Ending.EXIT: "called sys.exit",
+    Ending.EXCEPTION: "ended with an exception",
+    Ending.INTERRUPTED: "was interrupted",
+    Ending.TERMINATED: "was terminated",
+}
+
+
+def is_bundle(folder: Path) -> bool:
+    """Whether a folder is a capture."""
+    path = folder / MANIFEST
+    return path.is_file() and FORMAT.partition("/")[0].encode() in path.read_bytes()[:LARGEST_MANIFEST_BYTES]
+
+
+def find_in_bundle(folder: Path) -> list[Origin]:
+    """The recordings of a capture by rank and cycle; a rank that recorded nothing stands with its manifest.
+
+    Raises:
+        InputError: the manifest cannot be read, or is of a later format.
+    """
+    manifest = _read_manifest(folder)
+    traces = [file for file in manifest.files if file.kind is FileKind.TRACE and _inside(folder, file)]
+    origins = [
+        Origin(folder / file.path, folder.name, _worker(file.rank), _span(file), file.cycle or 0, folder, file.rank)
+        for file in traces
+    ]
+    silent = {ending.rank for ending in manifest.endings} - {file.rank for file in traces}
+    return origins + [
+        Origin(folder / MANIFEST, folder.name, _worker(rank), "", 0, folder, rank) for rank in sorted(silent)
+    ]
+
+
+def read_run(folder: Path, rank: int | None) -> tuple[model.Run, tuple[HealthNote, ...]]:
+    """What a capture knows of one rank, and what went wrong; parts that cannot be read are left out and noted.
+
+    Raises:
+        InputError: the manifest cannot be read.
+    """
+    manifest = _read_manifest(folder)
+    notes = [HealthNote(note.code, note.message) for note in manifest.notes if note.rank in {None, rank}]
+    ending = next((one for one in manifest.endings if one.rank == rank), None)
+    telemetry = _read_part(folder, manifest, FileKind.TELEMETRY, None, notes)
+    steps = _read_part(folder, manifest, FileKind.STEPS, rank, notes)
+    settings = _read_part(folder, manifest, FileKind.SETTINGS, rank, notes)
+    run = model.Run(
+        command=manifest.command,
+        ending=_ending(ending),
+        steps=_steps(steps, notes) if steps else (),
+        settings=_settings(settings, notes) if settings else model.RunSettings(),
+        telemetry=_telemetry(telemetry, notes) if telemetry else None,
+    )
+    return run, tuple(notes)
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    path = folder / MANIFEST
+    try:
+        manifest = msgspec.json.decode(path.read_bytes()[:LARGEST_MANIFEST_BYTES], type=Manifest)
+    except (OSError, msgspec.DecodeError) as error:
+        raise InputError(
+            path, f"is no readable manifest ({error})", expected=FORMAT, remedy="Capture the run again."
+        ) from error
+    if manifest.format != FORMAT:
+        raise InputError(
+            path,
+            f"is of format {manifest.format!r}",
+            expected=FORMAT,
+            remedy="Use the version of TraceAdvisor that captured it.",
+        )
+    return manifest
+
+
+def _inside(folder: Path, file: BundleFile) -> bool:
+    """Whether a file named by the manifest is a file of the folder: a manifest may be anybody's."""
+    path = (folder / file.path).resolve()
+    return path.is_relative_to(folder.resolve()) and path.is_file()
+
+
+def _read_part(
+    folder: Path, manifest: Manifest, kind: FileKind, rank: int | None, notes: list[HealthNote]
+) -> Path | None:
+    found = [file for file in manifest.files if file.kind is kind and file.rank in {None, rank}]
+    if found and not _inside(folder, found[0]):
+        notes.append(HealthNote(f"no-{kind.value}", f"The capture lacks its file {found[0].path}."))
+        return None
+    return folder / found[0].path if found else None
+
+
+def _worker(rank: int | None) -> str:
+    return "worker" if rank is None else f"rank{rank}"
+
+
+def _span(file: BundleFile) -> str:
+    return "" if file.cycle is None else f"cycle{file.cycle}"
+
+
+def _ending(ending: RankEnding | None) -> str:
+    if ending is None:
+        return "is not known to have ended"
+    words = _ENDINGS[ending.ending]
+    return f"{words} ({ending.exit_code})" if ending.exit_code else words
+
+
+def _steps(path: Path, notes: list[HealthNote]) -> tuple[model.TimedStep, ...]:
+    """The rows that can be read; the others are counted."""
+    steps: list[model.TimedStep] = []
+    broken = 0
+    with path.open(newline="", encoding="utf-8", errors="replace") as lines:
+        for row in csv.DictReader(lines):
+            try:
+                step = msgspec.convert(row, StepTime, strict=False)
+                steps.append(
+                    model.TimedStep(
+                        step.step,
+                        step.start_ns,
+                        step.duration_ns,
+                        step.loader_ns,
+                        step.fetches,
+                        model.StepState(step.state),
+                    )
+                )
+            except (msgspec.ValidationError, ValueError):
+                broken += 1
+    if broken:
+        notes.append(HealthNote("steps-dropped", f"{broken} rows of {path.name} could not be read."))
+    return tuple(steps)
+
+
+def _settings(path: Path, notes: list[HealthNote]) -> model.RunSettings:
+    try:
+        settings = msgspec.json.decode(path.read_bytes()[:LARGEST_MANIFEST_BYTES], type=Settings)
+    except (OSError, msgspec.DecodeError):
+        notes.append(HealthNote("no-settings", f"{path.name} could not be read."))
+        return model.RunSettings()
+    limits = [limit for limit in (settings.cpu_quota, settings.cpu_affinity) if limit is not None]
+    return model.RunSettings(
+        loader=_loader(settings.loader) if settings.loader else None,
+        optimizer=settings.optimizer.name if settings.optimizer else None,
+        autocast_dtype=settings.autocast_dtype,
+        grad_scaler=settings.grad_scaler,
+        matmul_tf32=settings.matmul_tf32,
+        cudnn_tf32=settings.cudnn_tf32,
+        cudnn_benchmark=settings.cudnn_benchmark,
+        torch_version=settings.torch_version,
+        cuda_version=settings.cuda_version,
+        python_version=settings.python_version,
+        cpu_count=settings.cpu_count,
+        cpu_quota=min(limits) if limits else None,
+    )
+
+
+def _loader(loader: LoaderSettings) -> model.LoaderSettings:
+    return model.LoaderSettings(
+        batch_size=loader.batch_size,
+        worker_count=loader.num_workers,
+        prefetch_factor=loader.prefetch_factor,
+        pin_memory=loader.pin_memory,
+        persistent_workers=loader.persistent_workers,
+        drop_last=loader.drop_last,
+        dataset_length=loader.dataset_length,
+        location=Location(loader.file, loader.line, loader.function) if loader.file and loader.line else None,
+    )
+
+
+def _telemetry(path: Path, notes: list[HealthNote]) -> Telemetry | None:
+    telemetry, found = read_telemetry(path)
+    notes += found
+    return telemetry
