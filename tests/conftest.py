@@ -5,8 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.shared import SHARED_TRACES
+
+# A busy machine is no failure.
+settings.register_profile("traceadvisor", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("traceadvisor")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

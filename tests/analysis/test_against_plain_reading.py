@@ -197,7 +197,7 @@ def check(builder: TraceBuilder) -> None:
         assert_the_same(facts, plain_reading.Recording(events).reading(), min(event.start for event in events))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(Generation), st.sampled_from([0, 1623142623460111]), MARKS, SPAN_ENDS, actions(HOST + DEVICE))
 def test_a_recording_with_a_device_is_read_the_same_twice(
     generation: Generation, origin_us: int, marks: list[int], span_end: int | None, acts: list[tuple[Action, Draw]]
@@ -205,7 +205,7 @@ def test_a_recording_with_a_device_is_read_the_same_twice(
     check(build(generation, origin_us, marks, span_end, acts))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(MARKS, SPAN_ENDS, actions(HOST))
 def test_a_recording_without_a_device_is_read_the_same_twice(
     marks: list[int], span_end: int | None, acts: list[tuple[Action, Draw]]

@@ -12,6 +12,8 @@ import pytest
 from tests.build import TraceBuilder
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.health import HealthStatus
+from traceadvisor.model.trace import Origin
+from traceadvisor.parsing.trace_file import read_trace
 
 LONG_AGO = 1_623_142_623_460_111
 """Microseconds: with three decimals behind them, more than a double holds."""
@@ -127,7 +129,7 @@ def test_one_odd_event_costs_its_neighbours_no_precision(tmp_path: Path) -> None
     assert trace.events.duration_ns[2] == 1_377
 
 
-@pytest.mark.parametrize("value", ["inf", "nan", None, "many"])
+@pytest.mark.parametrize("value", ["inf", "nan", None, "many", 1e300, "-1e300"])
 def test_what_is_no_finite_number_counts_as_not_recorded(value: object, tmp_path: Path) -> None:
     trace = TraceBuilder().event(**kernel(**{"blocks per SM": value})).kernel(9, 10, blocks_per_sm=0.5).trace(tmp_path)
     assert trace.details.blocks_per_sm.values.tolist() == [0.5]
@@ -150,6 +152,14 @@ def test_input_types_of_any_shape_are_kept_as_text(tmp_path: Path) -> None:
     builder.events[0]["args"]["Input type"].append(None)
     trace = builder.trace(tmp_path)
     assert [trace.texts[number] for number in trace.details.dtypes_id.values] == ["float;c10::Half;None"]
+
+
+@pytest.mark.parametrize("types", [b'["a \xff"]', b"[1e999]", b'"float"', b"[[[]]]", b"[" + b"9" * 5000 + b"]"])
+def test_input_types_that_make_no_sense_are_no_crash(types: bytes, tmp_path: Path) -> None:
+    content = TraceBuilder().op("a", 0, 1, types=["float"]).op("b", 1, 2).text().replace(b'["float"]', types)
+    path = tmp_path / "worker0.1.pt.trace.json"
+    path.write_bytes(content)
+    assert read_trace(Origin(path, run="", worker="", span="")).health.events_read == 2
 
 
 def test_events_without_time_are_no_events(tmp_path: Path) -> None:

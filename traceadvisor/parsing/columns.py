@@ -22,6 +22,9 @@ Key = TypeVar("Key", bound=Hashable)
 MOST_NS = 1 << 61
 """No time or duration is larger (the year 2043 since 1970), so no end and no difference leaves 64 bits."""
 
+MOST_RATIO = 1e9
+"""No ratio of a kernel is larger; what is, or is no number, counts as not recorded."""
+
 ColumnDict = dict[str, NDArray[Any]]
 
 _COLUMNS = attrgetter("cat", "name", "pid", "tid", "ts", "dur", "args")
@@ -152,9 +155,7 @@ class Columns:
     def _type_list(self, text: bytes) -> int:
         number = self._type_lists.get(text)
         if number is None:
-            types = msgspec.json.decode(text)
-            joined = ";".join(map(str, types)) if isinstance(types, list) else str(types)
-            number = self._type_lists[text] = self._texts[joined]
+            number = self._type_lists[text] = self._texts[_joined(text)]
         return number
 
     def _note_thread_names(self, events: Sequence[Event]) -> None:
@@ -213,7 +214,7 @@ class Columns:
         def floats(name: str) -> Sparse[np.float64]:
             values: Float64 = np.array(self._details[name][1], dtype=np.float64)
             by_row = np.argsort(rows[name])
-            by_row = by_row[np.isfinite(values[by_row])]
+            by_row = by_row[np.abs(values[by_row]) < MOST_RATIO]
             return Sparse(rows[name][by_row], values[by_row])
 
         def numbers(name: str) -> Sparse[np.int32]:
@@ -232,6 +233,16 @@ def _python_calls(columns: ColumnDict, zero: int) -> PythonCalls:
         columns["name_id"][order].astype(np.int32),
         columns["thread"][order].astype(np.int32),
     )
+
+
+def _joined(types: bytes) -> str:
+    """A list of types as one text; whatever else stands in its place as it is."""
+    text = types.decode("utf-8", "replace")
+    try:
+        decoded = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+    return ";".join(map(str, decoded)) if isinstance(decoded, list) else str(decoded)
 
 
 def _int64(values: tuple[int | float | str, ...], *, most: int = np.iinfo(np.int64).max) -> Int64:

@@ -1,0 +1,76 @@
+"""Whatever is done to a file, it gives a result whose sums hold, or a clear error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.build import Framing, Generation, TraceBuilder
+from traceadvisor.errors import InputError
+from traceadvisor.facts import Facts
+from traceadvisor.model.events import DEVICE_WORK
+from traceadvisor.model.trace import Origin
+from traceadvisor.parsing.trace_file import read_trace
+
+PIECES = [
+    b'"',
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"\\",
+    b"null",
+    b"NaN",
+    b"-1",
+    b"1e308",
+    b"1e999",
+    b"9" * 25,
+    b"\xff",
+]
+
+MUTATIONS = st.lists(
+    st.tuples(
+        st.floats(0, 1, exclude_max=True),
+        st.integers(0, 40),
+        st.sampled_from([b"", *PIECES]) | st.binary(max_size=3),
+    ),
+    min_size=1,
+    max_size=6,
+)
+"""Where, as a share of the file; how many bytes are cut out there; what is put in their place."""
+
+
+def recording(generation: Generation, framing: Framing, indent: int | None) -> bytes:
+    builder = TraceBuilder(generation, origin_us=1_623_142_623_460_111).device(0, name="V100").profiler_span(0, 300)
+    for step in range(3):
+        at = 100 * step
+        builder.step(step, at, at + 100).loader(at, at + 10).op("aten::mm", at + 10, at + 30, types=["float"])
+        builder.launch(at + 15, at + 18, kernel=(at + 20, at + 60), blocks_per_sm=0.5, occupancy_percent=30)
+        builder.copy(at + 31, at + 32, on_device=(at + 60, at + 64)).item(at + 40, at + 80, copy=(at + 70, at + 71))
+    return builder.text(framing=framing, indent=indent)
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(Generation), st.sampled_from(Framing), st.none() | st.just(2), MUTATIONS)
+def test_a_damaged_recording_gives_a_result_or_a_clear_error(
+    generation: Generation, framing: Framing, indent: int | None, mutations: list[tuple[float, int, bytes]]
+) -> None:
+    content = bytearray(recording(generation, framing, indent))
+    for share, cut, piece in mutations:
+        at = int(share * len(content))
+        content[at : at + cut] = piece
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "worker0.1.pt.trace.json"
+        path.write_bytes(content)
+        try:
+            trace = read_trace(Origin(path, run="", worker="worker0", span="1"))
+        except InputError as error:
+            assert str(path) in str(error)
+            return
+    result = Facts(trace, 0 if trace.events.rows(*DEVICE_WORK).size else None, "recording").recording
+    assert all(row.breakdown.duration_ns == row.step.duration_ns for row in result.steps)
