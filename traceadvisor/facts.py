@@ -10,6 +10,7 @@ from statistics import median
 from traceadvisor.analysis.device_figures import device_figures
 from traceadvisor.analysis.kernel_table import kernel_table
 from traceadvisor.analysis.launches import Launches, link_launches
+from traceadvisor.analysis.marks import recording_extent
 from traceadvisor.analysis.observation import Observation, observe
 from traceadvisor.analysis.operator_table import operator_table
 from traceadvisor.analysis.operator_tree import OperatorTree, operator_tree
@@ -19,14 +20,16 @@ from traceadvisor.analysis.run_timing import DISTURBED_SHARE, NOT_COUNTED, RunTi
 from traceadvisor.analysis.step_breakdown import Partition, break_down, partition_recording
 from traceadvisor.analysis.step_timeline import representative_step, step_timeline
 from traceadvisor.analysis.step_windows import step_windows
+from traceadvisor.analysis.telemetry_figures import telemetry_window
 from traceadvisor.hardware.tensor_cores import has_tensor_cores
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.findings import Confidence, Estimate, Input, Method
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import Overlap, Recording, StepRow, Work
-from traceadvisor.model.run import Run
+from traceadvisor.model.run import Run, StepState
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepSource, StepTable
+from traceadvisor.model.telemetry_window import TelemetryWindow
 from traceadvisor.model.trace import Device, Trace
 
 FEWEST_STEPS = 3
@@ -170,6 +173,15 @@ class Facts:
             return None
         return loader.batch_size * fetches / step_ns * 1e9
 
+    @cached_property
+    def telemetry(self) -> TelemetryWindow | None:
+        """The machine over the steps of the run that no profiler touched; None without samples or such steps."""
+        samples = self.run.telemetry if self.run else None
+        plain = [step for step in self.run.steps if step.state is StepState.PLAIN] if self.run else []
+        if samples is None or not plain:
+            return None
+        return telemetry_window(samples, plain[0].start_ns, max(step.start_ns + step.duration_ns for step in plain))
+
     # -- the report's part -------------------------------------------------------------------------------------
 
     @cached_property
@@ -181,6 +193,11 @@ class Facts:
             *recording_notes(self.observation, self.steps),
             *timing_notes(self.timing),
         )
+
+    @property
+    def _recorded_wall_ns(self) -> tuple[int, int] | None:
+        start = self.trace.wall_clock_start_ns
+        return None if start is None else (start, start + recording_extent(self.trace)[1])
 
     @cached_property
     def recording(self) -> Recording:
@@ -211,6 +228,9 @@ class Facts:
             kernels=kernel_table(self.trace, self.launches, self.steps)[:MOST_TABLE_ROWS],
             operators=operator_table(self.trace, self.launches, self.tree, self.steps)[:MOST_TABLE_ROWS],
             loader_kinds=observation.loader.kinds if observation.loader else (),
+            captured=self.run,
+            recorded_wall_ns=self._recorded_wall_ns,
+            telemetry=self.telemetry,
         )
 
 

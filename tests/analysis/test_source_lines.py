@@ -19,12 +19,29 @@ TORCH = [
 ]
 USER = ["model.py(41): forward", "train.py(12): main", "<built-in function exec>"]
 
+RUNNING = Location("train.py", 12, "main", is_call=False)
+
 
 @pytest.mark.parametrize("generation", list(Generation))
 def test_the_innermost_frame_of_the_user_is_named_and_never_torchs(generation: Generation, tmp_path: Path) -> None:
     trace = TraceBuilder(generation).op("aten::linear", 10, 50, stack=TORCH + USER).launch(20, 30).trace(tmp_path)
     (call,) = trace.events.rows(Kind.RUNTIME)
-    assert location_of_call(trace, operator_tree(trace.events), int(call)) == Location("model.py", 41, "forward")
+    location = location_of_call(trace, operator_tree(trace.events), int(call))
+    assert location is not None
+    assert (location.file, location.line, location.function) == ("model.py", 41, "forward")
+
+
+@pytest.mark.parametrize(("generation", "is_call"), [(Generation.Y2021, True), (Generation.CURRENT, False)])
+def test_only_the_stacks_of_2021_hold_the_line_of_the_call(
+    generation: Generation,
+    is_call: bool,
+    tmp_path: Path,  # noqa: FBT001  # a parameter of the test
+) -> None:
+    trace = TraceBuilder(generation).op("aten::linear", 10, 50, stack=USER).launch(20, 30).trace(tmp_path)
+    (call,) = trace.events.rows(Kind.RUNTIME)
+    location = location_of_call(trace, operator_tree(trace.events), int(call))
+    assert location is not None
+    assert location.is_call is is_call
 
 
 def test_where_the_innermost_operator_has_no_stack_the_one_around_it_is_asked(tmp_path: Path) -> None:
@@ -51,13 +68,13 @@ def test_a_python_call_that_was_over_says_nothing(tmp_path: Path) -> None:
         .trace(tmp_path)
     )
     (call,) = trace.events.rows(Kind.RUNTIME)
-    assert location_of_call(trace, operator_tree(trace.events), int(call)) == Location("train.py", 12, "main")
+    assert location_of_call(trace, operator_tree(trace.events), int(call)) == RUNNING
 
 
 def test_the_first_event_that_has_a_place_gives_it(tmp_path: Path) -> None:
     trace = TraceBuilder().launch(20, 30).launch(40, 50).python("train.py(12): main", 35, 90).trace(tmp_path)
     calls = trace.events.rows(Kind.RUNTIME)
-    assert first_location(trace, operator_tree(trace.events), calls) == Location("train.py", 12, "main")
+    assert first_location(trace, operator_tree(trace.events), calls) == RUNNING
 
 
 @pytest.mark.parametrize(

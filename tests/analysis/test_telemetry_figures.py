@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from traceadvisor.analysis.telemetry_figures import DeviceWindow, TelemetryWindow, device_window, telemetry_window
+from traceadvisor.analysis.telemetry_figures import device_window, telemetry_window
 from traceadvisor.model.telemetry import ClockEventReason, DeviceTelemetry, Series, Telemetry, WorkerTelemetry
+from traceadvisor.model.telemetry_window import DeviceWindow, TelemetryWindow
 
 S = 10**9
 NAN = float("nan")

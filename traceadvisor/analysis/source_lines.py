@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 
@@ -80,4 +81,5 @@ def _from_python_calls(trace: Trace, thread: int, instant_ns: int) -> Location |
     started = int(np.searchsorted(calls.start_ns, instant_ns, side="right"))
     inside = (calls.thread[:started] == thread) & (instant_ns < calls.end_ns[:started])
     rows = np.flatnonzero(inside)[::-1]
-    return user_frame([trace.names[calls.name_id[row]] for row in rows.tolist()])
+    location = user_frame([trace.names[calls.name_id[row]] for row in rows.tolist()])
+    return replace(location, is_call=False) if location else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 
 from traceadvisor.model.spans import SpanSet
 
@@ -88,6 +89,9 @@ class Location:
     file: str
     line: int
     function: str | None = None
+    is_call: bool = True
+    """Whether the line is that of the call itself. Recordings by today's torch tell only which function made the call
+    and where that function begins, or where it stood when recording began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ class Estimate:
     """Saving per step in nanoseconds.
 
     Raises:
-        ValueError: not ``0 <= low <= expected <= high``.
+        ValueError: not ``0 <= low <= expected <= high``, all finite.
     """
 
     low_ns: float
@@ -113,7 +117,7 @@ class Estimate:
     method: Method
 
     def __post_init__(self) -> None:
-        if not 0 <= self.low_ns <= self.expected_ns <= self.high_ns:
+        if not 0 <= self.low_ns <= self.expected_ns <= self.high_ns < inf:
             raise ValueError(f"not in order: {self.low_ns}, {self.expected_ns}, {self.high_ns}")
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from traceadvisor.model.breakdown import MeanBreakdown, StepBreakdown
 from traceadvisor.model.findings import Finding, RuleMeta, RuleOutcome, Severity
 from traceadvisor.model.health import Health, HealthNote
+from traceadvisor.model.run import Run
 from traceadvisor.model.steps import Step, StepSource
+from traceadvisor.model.telemetry_window import TelemetryWindow
 from traceadvisor.model.timeline import Timeline
 from traceadvisor.model.trace import Device, Distributed
 
@@ -127,6 +129,15 @@ class Recording:
     operators: tuple[OperatorRow, ...]
     loader_kinds: tuple[str, ...]
     """Names of the loader iterators seen, without prefix."""
+
+    captured: Run | None = None
+    """What a capture knows beside the recording; None for a recording made otherwise."""
+
+    recorded_wall_ns: tuple[int, int] | None = None
+    """When the recording began and ended, wall clock; None where it does not say."""
+
+    telemetry: TelemetryWindow | None = None
+    """The machine while the run's undisturbed steps went on; None without samples."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -79,8 +79,14 @@ def finding_views(report: Report) -> tuple[FindingView, ...]:
 
 
 def location_words(location: Location) -> str:
-    """``train.py:41``."""
-    return f"{location.file}:{location.line}"
+    """``train.py:41``, or which function where the line of the call is not known."""
+    if location.is_call or location.function is None:
+        return f"{location.file}:{location.line}"
+    return f"{location.file}:{location.line} ({location.function})"
+
+
+def _place(location: Location) -> Place:
+    return Place(location_words(location), location.function if location.is_call else None)
 
 
 def saving_words(saving: Estimate) -> str:
@@ -121,7 +127,7 @@ def _view(rank: int, ranked: RankedFinding, recordings: dict[str, Recording]) ->
         unsure=finding.confidence is Confidence.LOW,
         effort=EFFORT[finding.effort],
         evidence=tuple(Row(evidence.label, evidence_value(evidence)) for evidence in finding.evidence),
-        places=tuple(Place(location_words(location), location.function) for location in finding.locations),
+        places=tuple(_place(location) for location in finding.locations),
         fix=finding.fix.summary,
         change=finding.fix.change,
         caveats=finding.caveats,

@@ -113,6 +113,8 @@ class LocationDocument:
     file: str
     line: int
     function: str | None
+    is_call: bool
+    """Whether the line is that of the call; else the function begins there, or stood there when recording began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,7 +107,8 @@ def _finding(ranked: RankedFinding) -> FindingDocument:
         saving_share=ranked.saving_share,
         evidence=[_evidence(row) for row in finding.evidence],
         locations=[
-            LocationDocument(file=place.file, line=place.line, function=place.function) for place in finding.locations
+            LocationDocument(file=place.file, line=place.line, function=place.function, is_call=place.is_call)
+            for place in finding.locations
         ],
         time_ranges_us=_time_ranges(ranked.recording_ids[0], finding.claims),
         fix=FixDocument(summary=finding.fix.summary, change=finding.fix.change),
