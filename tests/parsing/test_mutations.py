@@ -12,7 +12,7 @@ from tests.build import Framing, Generation, TraceBuilder
 from traceadvisor.errors import InputError
 from traceadvisor.facts import Facts
 from traceadvisor.model.events import DEVICE_WORK
-from traceadvisor.model.trace import Origin
+from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.trace_file import read_trace
 
 PIECES = [
@@ -67,10 +67,17 @@ def test_a_damaged_recording_gives_a_result_or_a_clear_error(
     with TemporaryDirectory() as folder:
         path = Path(folder) / "worker0.1.pt.trace.json"
         path.write_bytes(content)
-        try:
-            trace = read_trace(Origin(path, run="", worker="worker0", span="1"))
-        except InputError as error:
-            assert str(path) in str(error)
-            return
-    result = Facts(trace, 0 if trace.events.rows(*DEVICE_WORK).size else None, "recording").recording
-    assert all(row.breakdown.duration_ns == row.step.duration_ns for row in result.steps)
+        outcome = trace_or_message(path)
+    if isinstance(outcome, str):
+        assert str(path) in outcome
+    else:
+        device = 0 if outcome.events.rows(*DEVICE_WORK).size else None
+        rows = Facts(outcome, device, "recording").recording.steps
+        assert all(row.breakdown.duration_ns == row.step.duration_ns for row in rows)
+
+
+def trace_or_message(path: Path) -> Trace | str:
+    try:
+        return read_trace(Origin(path, run="", worker="worker0", span="1"))
+    except InputError as error:
+        return str(error)
