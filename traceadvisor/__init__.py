@@ -9,15 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from traceadvisor.api import load, report, to_frame
+    from traceadvisor.api import capture, load, report, to_frame
     from traceadvisor.errors import TraceAdvisorError
     from traceadvisor.model.report import Report
 
 __version__ = "0.1.0"
 
-__all__ = ["Report", "TraceAdvisorError", "__version__", "load", "report", "to_frame"]
+__all__ = ["Report", "TraceAdvisorError", "__version__", "capture", "load", "report", "to_frame"]
 
 _HOME = {
+    "capture": "traceadvisor.api",
     "load": "traceadvisor.api",
     "report": "traceadvisor.api",
     "to_frame": "traceadvisor.api",

@@ -28,6 +28,8 @@ from traceadvisor.rendering.write import write_report
 if TYPE_CHECKING:
     import pandas as pd
 
+    from traceadvisor.recording.context import Capture
+
 Progress = Callable[[Origin, int, int], None]
 """Called before each file is read: which, its position from 0, and how many there are."""
 
@@ -53,6 +55,44 @@ class Selection:
 
 
 EVERYTHING = Selection()
+
+
+def capture(  # noqa: PLR0913  # as many as the verb has options
+    folder: Path | str | None = None,
+    *,
+    skip_first: int | None = None,
+    wait: int | None = None,
+    warmup: int | None = None,
+    active: int | None = None,
+    repeat: int | None = None,
+    stacks: bool = True,
+    memory: bool = True,
+    shapes: bool = True,
+) -> Capture:
+    """A context manager that records what trains inside, as ``traceadvisor capture`` does; needs torch.
+
+    Steps are told by loaders and optimizers, or end where ``step()`` of what it gives is called.
+
+    Args:
+        folder: the bundle to write; ``runs/<time>-<script>`` by default.
+        skip_first: steps to leave alone at the start.
+        wait: steps to leave alone before each recording.
+        warmup: steps for the profiler to warm up; never fewer than the batches a loader can have ready.
+        active: steps to record; never fewer than 8, nor than the loader has workers.
+        repeat: recordings to make.
+        stacks: record Python call stacks.
+        memory: record memory allocations.
+        shapes: record input shapes of operators.
+
+    Raises:
+        UsageError: on entry, where the folder holds another capture.
+    """
+    from traceadvisor.recording.context import Capture  # noqa: PLC0415  # a report needs nothing of it
+    from traceadvisor.recording.options import CaptureOptions, schedule  # noqa: PLC0415
+
+    asked = schedule(skip_first=skip_first, wait=wait, warmup=warmup, active=active, repeat=repeat)
+    where = Path(folder) if folder is not None else None
+    return Capture(CaptureOptions(asked, stacks=stacks, memory=memory, shapes=shapes, folder=where))
 
 
 def load(*paths: Path | str, selection: Selection = EVERYTHING, progress: Progress = silent) -> Report:

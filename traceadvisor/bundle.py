@@ -124,8 +124,9 @@ class StepTime(msgspec.Struct, frozen=True):
     """Batches taken from the training loader; several with gradient accumulation."""
 
     state: str
-    """``plain``, ``warmup`` (the profiler runs but does not record), ``settling`` (recorded too soon after a stall to
-    count), ``recorded``, ``stalled`` (the profiler started or exported within it), or ``other`` (validation)."""
+    """``plain``, ``warmup`` (the profiler runs but does not record), ``settling`` (too soon after a stall to count,
+    whether it was recorded or not), ``recorded``, ``stalled`` (the profiler exported right before it, or stopped before
+    its end), or ``other`` (validation and whatever else is no training step)."""
 
 
 class LoaderSettings(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ import click
 from traceadvisor import __version__
 
 _VERBS = {
+    "capture": ("capture_command", "Run a training script and record where its time goes."),
     "report": ("report_command", "Say where the step time of a recording goes."),
     "rules": ("rules_command", "List the rules, or explain one."),
 }

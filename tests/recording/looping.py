@@ -1,0 +1,101 @@
+"""Stands in for a training loop: what the hooks would tell the tracker, on a clock that only moves when told to."""
+
+from __future__ import annotations
+
+from traceadvisor.bundle import Schedule, StepTime
+from traceadvisor.recording.loop_tracker import LoopTracker
+from traceadvisor.recording.step_log import StepLog
+from traceadvisor.recording.window import Window
+
+TRAIN, VALID, EXTRA = "train", "valid", "extra"
+
+
+class FakeRecorder:
+    """Writes down what it is told."""
+
+    def __init__(self, stall_ns: int = 0) -> None:
+        self.calls: list[str] = []
+        self.marks: list[int] = []
+        self._stall_ns = stall_ns
+
+    def prepare(self) -> None:
+        self.calls.append("prepare")
+
+    def start(self) -> int:
+        self.calls.append("start")
+        return self._stall_ns
+
+    def mark(self, step: int) -> None:
+        self.marks.append(step)
+
+    def save(self, cycle: int) -> None:
+        self.calls.append(f"save {cycle}")
+
+    def discard(self) -> None:
+        self.calls.append("discard")
+
+
+class Loop:
+    """A loop in microseconds-long pieces: each fetch takes 10, each optimizer step 1, all else what is asked for."""
+
+    def __init__(
+        self,
+        *,
+        skip_first: int = 0,
+        wait: int = 0,
+        warmup: int = 1,
+        active: int = 8,
+        repeat: int = 1,
+        workers: int = 0,
+        prefetch: int = 2,
+        stall_ns: int = 0,
+    ) -> None:
+        self.now = 0
+        self.recorder = FakeRecorder(stall_ns)
+        self.window = Window(Schedule(skip_first, wait, warmup, active, repeat), self.recorder)
+        self.log = StepLog()
+        self.trained_by: list[object] = []
+        self._queue = (workers, prefetch)
+        self.tracker = LoopTracker(
+            self.window, self.log, trained_by=self._trained, clock=lambda: self.now, wall_clock=lambda: self.now
+        )
+
+    def _trained(self, loader: object) -> None:
+        self.trained_by.append(loader)
+        self.window.settle_for(*self._queue)
+
+    def fetch(self, loader: str = TRAIN, *, grad: bool = True, batch: bool = True) -> Loop:
+        self.tracker.fetch_begins(loader, grad=grad)
+        self.now += 10
+        self.tracker.fetch_ended(loader, got_batch=batch)
+        return self
+
+    def exhaust(self, loader: str = TRAIN, *, grad: bool = True) -> Loop:
+        return self.fetch(loader, grad=grad, batch=False)
+
+    def optimize(self, optimizer: int = 1) -> Loop:
+        self.now += 1
+        self.tracker.optimizer_stepped(optimizer)
+        return self
+
+    def work(self, time: int) -> Loop:
+        self.now += time
+        return self
+
+    def steps(self, count: int, loader: str = TRAIN) -> Loop:
+        for _ in range(count):
+            self.fetch(loader).optimize()
+        return self
+
+    def finish(self) -> list[StepTime]:
+        self.tracker.finish()
+        self.window.finish()
+        return list(self.log)
+
+    @property
+    def notes(self) -> list[str]:
+        return [note.code for note in self.window.notes]
+
+
+def states(rows: list[StepTime]) -> list[str]:
+    return [row.state for row in rows]

@@ -1,0 +1,168 @@
+"""Whole captures of training scripts, in processes of their own."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.recording.running import CAPTURE, PYTHON, capture, manifest, noticed, run, settings, steps, traces
+from traceadvisor.api import load
+from traceadvisor.bundle import Ending
+from traceadvisor.model.breakdown import Category
+
+RANDOM = """
+import os
+os.environ["OMP_NUM_THREADS"] = "1"
+import hashlib, random, sys
+import numpy, torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def main():
+    random.seed(1); numpy.random.seed(2); torch.manual_seed(3)
+    data = TensorDataset(torch.randn(160, 8), torch.randn(160, 1))
+    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(), nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(model.parameters())
+    for inputs, targets in DataLoader(data, batch_size=4, shuffle=True, num_workers=2):
+        loss = nn.functional.mse_loss(model(inputs + random.random() + numpy.random.rand()), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(loss.item())
+    state = repr((random.getstate(), numpy.random.get_state(), torch.get_rng_state().tolist()))
+    print(hashlib.sha256(state.encode()).hexdigest(), torch.get_num_threads(), sorted(os.environ))
+    if len(sys.argv) > 1:
+        raise RuntimeError(sys.argv[1])
+
+main()
+"""
+
+
+def test_a_capture_changes_neither_output_nor_random_numbers_nor_traceback(tmp_path: Path) -> None:
+    """The quote in the script's name breaks the JSON of torch's own export."""
+    script = tmp_path / 'a "quoted" name.py'
+    script.write_text(RANDOM)
+    plain = run(*PYTHON, script.name, "as it was", cwd=tmp_path)
+    captured = capture("-o", "bundle", "--", script.name, "as it was", cwd=tmp_path)
+    assert (captured.stdout, captured.returncode) == (plain.stdout, 1)
+    assert noticed(captured.stderr) == plain.stderr
+    assert "traceadvisor: 8 of 40 steps recorded in bundle." in captured.stderr
+    (trace,) = traces(tmp_path / "bundle")
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    assert {"cpu_op", "user_annotation", "python_function", "cpu_instant_event"} <= {e.get("cat") for e in events}
+    assert any('"quoted"' in event["name"] for event in events)
+    assert manifest(tmp_path / "bundle").notes == ()
+    assert manifest(tmp_path / "bundle").endings[0].message == "RuntimeError: as it was"
+
+
+WAITING = """
+import time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self):
+        return 100
+
+    def __getitem__(self, index):
+        time.sleep(0.072)
+        return torch.ones(4)
+
+torch.set_num_threads(1)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for batch in DataLoader(Slow(), batch_size=1, num_workers=4):
+    model(batch).sum().backward()
+    optimizer.step()
+    time.sleep(0.003)
+"""
+
+
+def test_a_wait_of_15_in_18_ms_on_four_workers_is_found(tmp_path: Path) -> None:
+    """Each worker takes 72 ms for a batch, so a batch comes every 18 ms; the rest of a step takes 3."""
+    (tmp_path / "waiting.py").write_text(WAITING)
+    assert capture("-o", "bundle", "waiting.py", cwd=tmp_path).returncode == 0
+    bundle = tmp_path / "bundle"
+    recorded = [row for row in steps(bundle) if row.state == "recorded"]
+    assert len(recorded) == 8
+    waited_ms = sum(row.loader_ns for row in recorded) / len(recorded) / 1e6
+    assert 12 < waited_ms < 18, "as the steps' own clock has it"
+
+    (recording,) = load(*traces(bundle)).recordings
+    shown = [row for row in recording.steps if row.step.index in {timed.step for timed in recorded}]
+    assert len(shown) == 8
+    per_step_ms = sum(row.breakdown.parts_ns[Category.DATA_WAIT] or 0 for row in shown) / len(shown) / 1e6
+    assert per_step_ms == pytest.approx(waited_ms, abs=1), "as the recording has it"
+
+
+EARLY = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (batch,) in DataLoader(TensorDataset(torch.ones(9, 4))):
+    model(batch).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_script_that_ends_early_still_yields_times_and_settings(tmp_path: Path) -> None:
+    (tmp_path / "early.py").write_text(EARLY)
+    captured = capture("early.py", cwd=tmp_path)
+    (bundle,) = (tmp_path / "runs").iterdir()
+    assert bundle.name.endswith("-early")
+    assert len(steps(bundle)) == 9
+    assert settings(bundle).optimizer
+    (note,) = manifest(bundle).notes
+    assert "--skip-first 0 --wait 0" in note.message
+    assert note.message in captured.stderr
+
+
+ENDLESS = """
+import os, sys, time
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+steps = 0
+while True:
+    for (batch,) in DataLoader(TensorDataset(torch.ones(9, 4))):
+        model(batch).sum().backward()
+        optimizer.step()
+        steps += 1
+        if steps == int(sys.argv[1]):
+            print("ready", flush=True)
+            time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "steps_before", "ending", "recordings"),
+    [(signal.SIGINT, 18, Ending.INTERRUPTED, 1), (signal.SIGKILL, 40, None, 1)],
+)
+def test_what_was_recorded_before_a_signal_is_saved(
+    tmp_path: Path, number: signal.Signals, steps_before: int, ending: Ending | None, recordings: int
+) -> None:
+    """Ctrl-C within the window, and a kill after it."""
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    process = subprocess.Popen(
+        [*CAPTURE, "-o", "bundle", "endless.py", str(steps_before)],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    with process:
+        assert process.stdout
+        process.stdout.readline()
+        process.send_signal(number)
+        assert process.wait(timeout=20) == -number
+    bundle = tmp_path / "bundle"
+    assert [entry.ending for entry in manifest(bundle).endings] == ([ending] if ending else [])
+    assert len(traces(bundle)) == recordings
+    assert load(*traces(bundle)).recordings
+    assert all((bundle / file.path).is_file() for file in manifest(bundle).files)

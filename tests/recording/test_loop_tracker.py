@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from tests.recording.looping import EXTRA, TRAIN, VALID, Loop, states
+
+LATE = 1000  # steps before anything is recorded
+
+
+def loop() -> Loop:
+    return Loop(skip_first=LATE)
+
+
+def test_a_step_goes_from_fetch_to_fetch() -> None:
+    run = loop()
+    run.fetch().work(5).optimize().work(4).fetch().optimize()
+    first, second = run.finish()
+    assert (first.start_ns, first.duration_ns, first.loader_ns, first.fetches) == (0, 20, 10, 1)
+    assert (second.start_ns, second.duration_ns) == (20, 11), "the last one ends with its optimizer"
+
+
+def test_accumulated_batches_are_one_step() -> None:
+    run = loop()
+    for _ in range(3):
+        run.fetch().fetch().fetch().fetch().optimize()
+    rows = run.finish()
+    assert [(row.fetches, row.loader_ns, row.state) for row in rows] == [(4, 40, "plain")] * 3
+
+
+def test_two_optimizers_after_one_batch_are_one_step() -> None:
+    run = loop()
+    for _ in range(3):
+        run.fetch().optimize(1).optimize(2).optimize(1)
+    assert states(run.finish()) == ["plain"] * 3
+
+
+def test_validation_is_no_step_and_part_of_none() -> None:
+    run = loop().steps(3)
+    run.exhaust().fetch(VALID).fetch(VALID).exhaust(VALID).steps(2)
+    rows = run.finish()
+    assert states(rows) == ["plain"] * 3 + ["other"] + ["plain"] * 2
+    assert [row.step for row in rows] == list(range(6))
+    assert rows[3].fetches == 2
+
+
+def test_validation_that_breaks_off_ends_where_training_goes_on() -> None:
+    run = loop().steps(3).fetch(VALID).fetch(VALID).steps(2)
+    assert states(run.finish()) == ["plain"] * 3 + ["other"] + ["plain"] * 2
+
+
+def test_validation_before_training_is_told_by_gradients_or_by_its_own_loop() -> None:
+    without_gradients = loop().fetch(VALID, grad=False).steps(2)
+    assert states(without_gradients.finish()) == ["other", "plain", "plain"]
+    with_gradients = loop().fetch(VALID).fetch(VALID).steps(2)
+    assert states(with_gradients.finish()) == ["other", "plain", "plain"]
+    assert with_gradients.trained_by == [TRAIN]
+
+
+def test_validation_on_the_training_loader_is_no_step() -> None:
+    run = loop().steps(2).exhaust()
+    run.fetch(grad=False).fetch(grad=False).exhaust(grad=False).steps(2)
+    assert states(run.finish()) == ["plain"] * 2 + ["other"] + ["plain"] * 2
+
+
+def test_batches_of_two_loaders_in_turn_are_one_step() -> None:
+    run = loop()
+    for _ in range(3):
+        run.fetch(TRAIN).fetch(EXTRA).optimize()
+    rows = run.finish()
+    assert [(row.fetches, row.state) for row in rows] == [(2, "plain")] * 3
+
+
+def test_a_shorter_second_loader_may_begin_anew_within_a_step() -> None:
+    run = loop()
+    for _ in range(2):
+        run.fetch(TRAIN).fetch(EXTRA).optimize()
+    run.fetch(TRAIN).exhaust(EXTRA).fetch(EXTRA).optimize()
+    assert states(run.finish()) == ["plain"] * 3
+
+
+def test_the_turn_of_an_epoch_belongs_to_the_step_after_it() -> None:
+    run = loop().steps(2).exhaust().work(100).steps(2)
+    rows = run.finish()
+    assert [row.duration_ns for row in rows] == [11, 11, 121, 11]
+    assert states(rows) == ["plain"] * 4
+
+
+def test_what_accumulation_leaves_of_an_epoch_is_no_step() -> None:
+    run = loop().fetch().fetch().optimize().fetch().exhaust().fetch().fetch().optimize()
+    assert states(run.finish()) == ["plain", "other", "plain"]
+
+
+def test_without_a_loader_the_optimizer_ends_the_step() -> None:
+    run = loop()
+    for _ in range(4):
+        run.work(9).optimize()
+    rows = run.finish()
+    assert [(row.start_ns, row.duration_ns, row.fetches, row.state) for row in rows] == [
+        (10, 10, 0, "plain"),
+        (20, 10, 0, "plain"),
+        (30, 10, 0, "plain"),
+    ], "where the first one began is not known"
+    assert run.trained_by == [None]
+
+
+def test_without_a_loader_a_step_is_one_turn_of_the_optimizers() -> None:
+    run = loop()
+    for _ in range(4):
+        run.work(3).optimize(1).work(5).optimize(2)
+    assert [row.duration_ns for row in run.finish()] == [10, 10, 10]
+
+
+def test_a_loop_without_loader_may_validate_with_one() -> None:
+    run = loop()
+    for _ in range(3):
+        run.work(9).optimize()
+    run.fetch(VALID).fetch(VALID).exhaust(VALID)
+    for _ in range(3):
+        run.work(9).optimize()
+    rows = run.finish()
+    assert states(rows) == ["plain", "plain", "other", "other", "plain", "plain"]
+    assert [row.duration_ns for row in rows if row.state == "plain"] == [10] * 4
+
+
+def test_a_loader_used_before_a_loop_without_one_is_no_part_of_it() -> None:
+    run = loop().fetch(EXTRA).fetch(EXTRA).exhaust(EXTRA)
+    for _ in range(4):
+        run.work(9).optimize()
+    rows = run.finish()
+    assert states(rows) == ["other", "plain", "plain"]
+
+
+def test_steps_that_the_script_marks_end_where_it_says() -> None:
+    run = loop()
+    for _ in range(3):
+        run.fetch().optimize().work(4)
+        run.tracker.step()
+    rows = run.finish()
+    assert [row.duration_ns for row in rows] == [15, 15, 15]
+    assert [row.fetches for row in rows] == [1, 1, 1]
+
+
+def test_a_step_that_an_error_ends_is_none() -> None:
+    run = loop().steps(2).fetch()
+    assert states(run.finish()) == ["plain", "plain", "other"]

@@ -1,0 +1,123 @@
+"""``traceadvisor capture``: run a training script and record it."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from traceadvisor.cli.exit_codes import ExitCode, errors_as_exit_codes
+from traceadvisor.errors import UsageError
+from traceadvisor.recording.options import DEFAULT_SCHEDULE, CaptureOptions, Schedule
+
+
+def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """An option that counts steps."""
+    return click.option(
+        f"--{name.replace('_', '-')}",
+        type=click.IntRange(min=least),
+        default=getattr(DEFAULT_SCHEDULE, name),
+        show_default=True,
+        metavar="N",
+        help=text,
+    )
+
+
+@click.command("capture", context_settings={"max_content_width": 100, "allow_interspersed_args": False})
+@_steps("skip_first", "Steps to leave alone at the start.", 0)
+@_steps("wait", "Steps to leave alone before each recording.", 0)
+@_steps("warmup", "Steps for the profiler to warm up; never fewer than the batches a loader can have ready.", 1)
+@_steps("active", "Steps to record; never fewer than 8, nor than the loader has workers.", 1)
+@_steps("repeat", "Recordings to make.", 1)
+@click.option("--no-stacks", is_flag=True, help="Record no Python call stacks.")
+@click.option("--no-memory", is_flag=True, help="Record no memory allocations.")
+@click.option("--no-shapes", is_flag=True, help="Record no input shapes of operators.")
+@click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module, as for python -m.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Folder to write to; runs/<time>-<script> by default.",
+)
+@click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+def command(
+    *,
+    skip_first: int,
+    wait: int,
+    warmup: int,
+    active: int,
+    repeat: int,
+    no_stacks: bool,
+    no_memory: bool,
+    no_shapes: bool,
+    is_module: bool,
+    output: Path | None,
+    command_line: tuple[str, ...],
+) -> None:
+    """Run a training script and record where its time goes.
+
+    The script runs as with "python SCRIPT ARGS": same output, same random numbers, same exit code (3 if it succeeded
+    but nothing could be written). Under torchrun each process captures its own rank:
+
+        torchrun --no-python --nproc-per-node 2 traceadvisor capture -- train.py
+    """
+    interrupted: list[bool] = []
+    atexit.register(_end_by_interrupt, interrupted)  # before the script's own functions, so that it runs after them
+    options = CaptureOptions(
+        Schedule(skip_first, wait, warmup, active, repeat),
+        stacks=not no_stacks,
+        memory=not no_memory,
+        shapes=not no_shapes,
+        folder=output,
+    )
+    with errors_as_exit_codes():
+        status = _capture(options, command_line, is_module=is_module, interrupted=interrupted)
+    sys.exit(status)
+
+
+def _capture(
+    options: CaptureOptions, command_line: tuple[str, ...], *, is_module: bool, interrupted: list[bool]
+) -> str | int | None:
+    """What to exit with."""
+    try:
+        from traceadvisor.recording.run import capture_script  # noqa: PLC0415  # after the atexit function
+        from traceadvisor.recording.script import Script  # noqa: PLC0415
+    except ImportError as error:
+        raise UsageError(
+            f"A capture needs {error.name}, which is not installed: pip install 'traceadvisor[capture]'."
+        ) from error
+    if command_line[0] == "-m":
+        is_module, command_line = True, command_line[1:]
+    if not command_line:
+        raise UsageError("-m names no module.")
+    script = Script(command_line[0], command_line[1:], is_module=is_module)
+    ended, captured, launch = capture_script(script, options)
+    if captured.problem:
+        click.echo(f"traceadvisor: nothing could be written: {captured.problem}.", err=True)
+        return ended.status or ExitCode.UNREADABLE
+    if launch.local_rank == 0:
+        reason = "" if captured.recorded_steps else "".join(f" {note.message}" for note in captured.notes[:1])
+        click.echo(
+            f"traceadvisor: {captured.recorded_steps} of {captured.steps} steps recorded in {captured.folder}.{reason}",
+            err=True,
+        )
+    if ended.is_interrupted:
+        interrupted.append(True)
+    return ended.status
+
+
+def _end_by_interrupt(interrupted: list[bool]) -> None:
+    """After Ctrl-C the interpreter, all else done, ends by the signal itself; shells tell that from an exit code."""
+    if interrupted:
+        import signal  # noqa: PLC0415  # only then
+
+        from traceadvisor.recording.termination import end_by  # noqa: PLC0415  # as above
+
+        sys.stdout.flush()
+        sys.stderr.flush()
+        end_by(signal.SIGINT)

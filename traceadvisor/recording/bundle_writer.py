@@ -1,0 +1,93 @@
+"""Puts finished files into the bundle and their entries into its manifest, whoever else does so at the same time.
+
+Files are made in a folder of their own beside the bundle and moved into place whole, so a process that is killed leaves
+a readable bundle or none, and never spoils another's part.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from traceadvisor.bundle import FORMAT, MANIFEST, BundleFile, Manifest, Note, RankEnding
+from traceadvisor.errors import UsageError
+
+LOCK = ".lock"
+
+
+@dataclass(slots=True)
+class BundleWriter:
+    """One rank's access to the bundle."""
+
+    folder: Path
+    header: Manifest
+    """What all ranks agree on; without endings, files and notes."""
+
+    rank: int
+    staging: Path
+    """On the same file system as the bundle, not inside it."""
+
+    _files: dict[str, BundleFile] = field(default_factory=dict)
+
+    def refuse_foreign(self) -> None:
+        """Raises UsageError where the folder holds the bundle of another run."""
+        found = _read(self.folder / MANIFEST)
+        if found and found.started_ns != self.header.started_ns:
+            raise UsageError(f"{self.folder} already holds a capture. Give another folder with -o, or remove it.")
+
+    def stage(self, name: str) -> Path:
+        """Where to make a file that is to be published under a name."""
+        self.staging.mkdir(parents=True, exist_ok=True)
+        return self.staging / name
+
+    def publish(self, files: Sequence[BundleFile], notes: Sequence[Note], ending: RankEnding | None) -> None:
+        """Move finished files into the bundle and enter them; raises OSError where that cannot be done."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with _locked(self.folder / LOCK):
+            for file in files:
+                self.stage(file.path).replace(self.folder / file.path)
+                self._files[file.path] = file
+            self._enter(tuple(note for note in notes), ending)
+
+    def close(self) -> None:
+        """Remove what was never published."""
+        shutil.rmtree(self.staging, ignore_errors=True)
+
+    def _enter(self, notes: tuple[Note, ...], ending: RankEnding | None) -> None:
+        found = _read(self.folder / MANIFEST) or self.header
+        files = {file.path: file for file in found.files} | self._files
+        endings = {one.rank: one for one in found.endings} | ({self.rank: ending} if ending else {})
+        others = tuple(note for note in found.notes if note.rank != self.rank)
+        mine = tuple(msgspec.structs.replace(note, rank=self.rank) for note in notes)
+        manifest = msgspec.structs.replace(
+            found,
+            files=tuple(files[path] for path in sorted(files)),
+            endings=tuple(endings[rank] for rank in sorted(endings)),
+            notes=tuple(sorted(others + mine, key=lambda note: note.rank or 0)),
+        )
+        staged = self.stage(MANIFEST)
+        staged.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+        staged.replace(self.folder / MANIFEST)
+
+
+def _read(path: Path) -> Manifest | None:
+    """The manifest; None where there is none of this format."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return found if found.format == FORMAT else None
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """A POSIX lock: it also holds between the nodes of a network file system."""
+    with path.open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,34 @@
+"""What a capture is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from traceadvisor.bundle import Schedule
+
+__all__ = ["DEFAULT_SCHEDULE", "CaptureOptions", "Schedule", "schedule"]
+
+DEFAULT_SCHEDULE = Schedule(skip_first=5, wait=5, warmup=3, active=8, repeat=1)
+"""Ten steps give an undisturbed median and leave start-up behind; a run of 30 steps reaches the end of its window."""
+
+
+def schedule(**steps: int | None) -> Schedule:
+    """The default schedule with some of its fields set; None leaves a field as it is."""
+    return msgspec.structs.replace(
+        DEFAULT_SCHEDULE, **{name: value for name, value in steps.items() if value is not None}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureOptions:
+    """What to record, when, and where to."""
+
+    schedule: Schedule = DEFAULT_SCHEDULE
+    stacks: bool = True
+    memory: bool = True
+    shapes: bool = True
+    folder: Path | None = None
+    """The bundle; None for ``runs/<time>-<script>``."""

@@ -1,0 +1,99 @@
+"""Runs a script or module in this process as ``python`` would."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import io
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+
+from traceadvisor.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What ``python`` would be given: a file or, after ``-m``, a module; then its arguments."""
+
+    target: str
+    arguments: tuple[str, ...] = ()
+    is_module: bool = False
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """As it would follow ``python``."""
+        return (*(("-m",) if self.is_module else ()), self.target, *self.arguments)
+
+    @property
+    def name(self) -> str:
+        """What to call a run of it."""
+        return self.target.rpartition(".")[2] if self.is_module else Path(self.target).stem
+
+    def prepare(self) -> Callable[[], None]:
+        """Make this process look like ``python``'s; what is returned runs the script and raises what it raises.
+
+        Raises:
+            UsageError: there is no such file or module.
+        """
+        sys.argv[:] = [self.target, *self.arguments]
+        compiled, main = self._module() if self.is_module else self._file()
+        sys.modules["__main__"] = main
+
+        def run() -> None:
+            exec(compiled(), main.__dict__)  # noqa: S102  # this is what the verb is for
+
+        return run
+
+    def _file(self) -> tuple[Callable[[], CodeType], ModuleType]:
+        path = Path(self.target).absolute()
+        try:
+            with io.open_code(str(path)) as file:
+                source = file.read()
+        except OSError as error:
+            raise UsageError(f"Cannot run {self.target}: {error.strerror}.") from error
+        _put_first_on_path(os.path.realpath(path.parent) if not path.is_symlink() else str(path.resolve().parent))
+        main = _main_module(str(path))
+        main.__loader__ = SourceFileLoader("__main__", str(path))
+        return lambda: compile(source, str(path), "exec", dont_inherit=True), main
+
+    def _module(self) -> tuple[Callable[[], CodeType], ModuleType]:
+        _put_first_on_path(str(Path.cwd()))
+        spec, code = _find_module(self.target)
+        sys.argv[0] = spec.origin or self.target
+        main = _main_module(spec.origin)
+        main.__loader__, main.__package__, main.__spec__ = spec.loader, spec.parent, spec
+        return lambda: code, main
+
+
+def _main_module(file: str | None) -> ModuleType:
+    main = ModuleType("__main__")
+    main.__dict__.update(__builtins__=builtins, __annotations__={}, __cached__=None)
+    if file is not None:
+        main.__file__ = file
+    return main
+
+
+def _put_first_on_path(folder: str) -> None:
+    """``sys.path[0]`` holds the folder of this program until now; with ``-P`` there is none."""
+    if not sys.flags.safe_path:
+        sys.path[0] = folder
+
+
+def _find_module(name: str) -> tuple[ModuleSpec, CodeType]:
+    """Raises UsageError where there is none that can be run."""
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except ModuleNotFoundError as error:
+        raise UsageError(f"Cannot run -m {name}: {error}.") from error
+    get_code: Callable[[str], CodeType | None] | None = getattr(spec.loader, "get_code", None) if spec else None
+    code = get_code(spec.name) if spec and get_code else None
+    if spec is None or code is None:
+        raise UsageError(f"Cannot run -m {name}: there is no such module, or it is a package without __main__.")
+    return spec, code
