@@ -8,6 +8,7 @@ from functools import cached_property
 from statistics import median
 
 from traceadvisor.analysis.device_figures import device_figures
+from traceadvisor.analysis.device_memory import DeviceMemory, device_memory
 from traceadvisor.analysis.kernel_table import kernel_table
 from traceadvisor.analysis.launches import Launches, link_launches
 from traceadvisor.analysis.marks import recording_extent
@@ -26,10 +27,10 @@ from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.findings import Confidence, Estimate, Input, Method
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import Overlap, Recording, StepRow, Work
-from traceadvisor.model.run import Run, StepState
+from traceadvisor.model.run import Run, RunSettings, StepState
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepSource, StepTable
-from traceadvisor.model.telemetry_window import TelemetryWindow
+from traceadvisor.model.telemetry_window import DeviceWindow, TelemetryWindow
 from traceadvisor.model.trace import Device, Trace
 
 FEWEST_STEPS = 3
@@ -161,6 +162,10 @@ class Facts:
             Input.STACKS: self.trace.with_stacks,
             Input.DTYPES: self.trace.with_shapes,
             Input.DEVICE_MODEL: device is not None and has_tensor_cores(device) is not None,
+            Input.SETTINGS: self.run is not None and self.run.settings.loader is not None,
+            Input.HOST_TELEMETRY: self.telemetry is not None and self.telemetry.node.sample_count > 0,
+            Input.DEVICE_TELEMETRY: self.device_telemetry is not None,
+            Input.DEVICE_MEMORY: self.memory is not None,
         }
         return {need: _HOW_TO_GET[need] for need in Input if not present[need]}
 
@@ -181,6 +186,33 @@ class Facts:
         if samples is None or not plain:
             return None
         return telemetry_window(samples, plain[0].start_ns, max(step.start_ns + step.duration_ns for step in plain))
+
+    @property
+    def settings(self) -> RunSettings:
+        """What a capture recorded of the run's settings; all unknown without one."""
+        return self.run.settings if self.run else RunSettings()
+
+    @cached_property
+    def device_telemetry(self) -> DeviceWindow | None:
+        """This device's samples over the undisturbed steps; None where it cannot be told which device they are of."""
+        samples = self.run.telemetry if self.run else None
+        if self.telemetry is None or samples is None or self.device_index is None:
+            return None
+        matching = [
+            window
+            for device, window in zip(samples.devices, self.telemetry.devices, strict=True)
+            if device.cuda_index == self.device_index
+        ]
+        if not matching and len(samples.devices) == 1:
+            matching = list(self.telemetry.devices)
+        return matching[0] if matching and matching[0].sample_count else None
+
+    @cached_property
+    def memory(self) -> DeviceMemory | None:
+        """How much of the device's memory the run holds; None where not measured."""
+        if self.device_index is None:
+            return None
+        return device_memory(self.trace, self.device_index, self.steps.kept_windows, self.device_telemetry)
 
     # -- the report's part -------------------------------------------------------------------------------------
 
@@ -242,4 +274,8 @@ _HOW_TO_GET = {
     Input.STACKS: "No call stacks were recorded: record with with_stack=True.",
     Input.DTYPES: "No operator input types were recorded: record with record_shapes=True.",
     Input.DEVICE_MODEL: "The recording does not say what the device is capable of.",
+    Input.SETTINGS: "The loader's settings are not known: record with `traceadvisor capture`.",
+    Input.HOST_TELEMETRY: "The host was not sampled: record with `traceadvisor capture`.",
+    Input.DEVICE_TELEMETRY: "The device was not sampled: record with `traceadvisor capture` where NVML works.",
+    Input.DEVICE_MEMORY: "Device memory was not recorded: record with profile_memory=True or `traceadvisor capture`.",
 }

@@ -19,6 +19,10 @@ class Input(Enum):
     STACKS = "call stacks"
     DTYPES = "operator input types"
     DEVICE_MODEL = "a device whose peak rates are known"
+    SETTINGS = "the run's settings"
+    HOST_TELEMETRY = "samples of the host"
+    DEVICE_TELEMETRY = "samples of the device"
+    DEVICE_MEMORY = "how much device memory is held, and there is"
 
 
 class Severity(Enum):

@@ -83,6 +83,21 @@ class PythonCalls:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class AllocatorSamples:
+    """What the devices' caching allocators hold each time that changes; arrays of shape ``(n,)``."""
+
+    time_ns: Int64
+    """Since the trace's first event; ascending."""
+
+    device: Int64
+    allocated_bytes: Int64
+    """In use by tensors."""
+
+    reserved_bytes: Int64
+    """Taken from the driver, in use or not; NONE where not recorded."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Details:
     """Columns that only some events have, by row of the event table."""
 
@@ -105,6 +120,7 @@ class Trace:
     events: EventTable
     details: Details
     python_calls: PythonCalls
+    memory: AllocatorSamples
     names: tuple[str, ...]
     """Each distinct event name once."""
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from traceadvisor.model.arrays import Float64, Int32, Int64
 from traceadvisor.model.events import NONE, EventTable, Kind, Sparse
-from traceadvisor.model.trace import Details, PythonCalls, Thread
+from traceadvisor.model.trace import AllocatorSamples, Details, PythonCalls, Thread
 from traceadvisor.parsing.categories import is_known, kind_of
 from traceadvisor.parsing.event_json import Event
 from traceadvisor.parsing.timestamps import nanoseconds
@@ -26,6 +26,9 @@ MOST_RATIO = 1e9
 """No ratio of a kernel is larger; what is, or is no number, counts as not recorded."""
 
 ColumnDict = dict[str, NDArray[Any]]
+
+HOST_DEVICE_TYPE = 0
+"""Torch numbers its kinds of device; the host is the first."""
 
 _COLUMNS = attrgetter("cat", "name", "pid", "tid", "ts", "dur", "args")
 _ARGS = attrgetter("correlation", "external_id", "external_id_2021", "device", "stream", "byte_count")
@@ -85,6 +88,7 @@ class Columns:
         self._details: dict[str, tuple[list[int], list[Any]]] = {
             name: ([], []) for name in ("blocks_per_sm", "occupancy_percent", "stack_id", "dtypes_id")
         }
+        self._memory: list[tuple[Int64, Int64, Int64, Int64]] = []
         self._row_count = 0
         self.dropped = 0
         """Timed events without a usable time."""
@@ -92,7 +96,7 @@ class Columns:
     def add(self, events: Sequence[Event]) -> None:
         """Take a window of events; their raw members are not kept."""
         timed = [event for event in events if event.ph == "X"]
-        self._note_thread_names(events)
+        self._note_untimed(events)
         if not timed:
             return
         categories, names, processes, threads, starts, durations, args = zip(*map(_COLUMNS, timed), strict=True)
@@ -158,12 +162,32 @@ class Columns:
             number = self._type_lists[text] = self._texts[_joined(text)]
         return number
 
-    def _note_thread_names(self, events: Sequence[Event]) -> None:
+    def _note_untimed(self, events: Sequence[Event]) -> None:
+        """Names of threads, and what the caching allocator of a device holds at an instant."""
+        allocator: list[Event] = []
         for event in events:
             if event.ph == "M" and event.name == "thread_name" and event.args.name:
                 self._thread_names[str(event.pid), str(event.tid)] = event.args.name
+            elif event.ph == "i" and event.args.allocated_bytes >= 0 and event.args.device_type > HOST_DEVICE_TYPE:
+                allocator.append(event)
+        if allocator:
+            self._memory.append(
+                (
+                    nanoseconds([event.ts for event in allocator]),
+                    _int64(tuple(event.args.device_id for event in allocator)),
+                    _int64(tuple(event.args.allocated_bytes for event in allocator)),
+                    _int64(tuple(event.args.reserved_bytes for event in allocator)),
+                )
+            )
 
     # -- results ------------------------------------------------------------------------------------------------
+
+    def memory(self, zero_ns: int) -> AllocatorSamples:
+        """What the devices' caching allocators held, counted from the absolute time ``zero_ns``."""
+        parts = zip(*self._memory, strict=True) if self._memory else [(np.empty(0, np.int64),)] * 4
+        start, device, allocated, reserved = (np.concatenate(part) for part in parts)
+        order = np.argsort(start, kind="stable")
+        return AllocatorSamples(start[order] - zero_ns, device[order], allocated[order], reserved[order])
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -29,6 +29,12 @@ class EventArgs(msgspec.Struct, frozen=True, gc=False):
     name: str | None = None
     """Of a thread, in metadata events."""
 
+    device_type: int = msgspec.field(default=NONE, name="Device Type")
+    device_id: int = msgspec.field(default=NONE, name="Device Id")
+    allocated_bytes: int = msgspec.field(default=NONE, name="Total Allocated")
+    reserved_bytes: int = msgspec.field(default=NONE, name="Total Reserved")
+    """Of the caching allocator, in memory events; those of 2021 have no totals."""
+
 
 NO_ARGS = EventArgs()
 

@@ -33,12 +33,14 @@ def read_trace(origin: Origin) -> Trace:
     events, details, python_calls, zero_ns = columns.tables()
     if not len(events) and not python_calls.start_ns.size:
         raise _nothing_to_read(origin, members, damaged=damaged)
+    memory = columns.memory(zero_ns)
     wall_clock_ns = zero_ns + base_time_ns(members.values)
     return Trace(
         origin=origin,
         events=events,
         details=details,
         python_calls=python_calls,
+        memory=memory,
         names=columns.names,
         texts=columns.texts,
         threads=columns.threads,
@@ -54,12 +56,14 @@ def read_trace(origin: Origin) -> Trace:
 
 def nothing_recorded(origin: Origin) -> Trace:
     """The trace of a captured rank whose script ended before anything was recorded: no events at all."""
-    events, details, python_calls, _ = Columns().tables()
+    columns = Columns()
+    events, details, python_calls, zero_ns = columns.tables()
     return Trace(
         origin=origin,
         events=events,
         details=details,
         python_calls=python_calls,
+        memory=columns.memory(zero_ns),
         names=(),
         texts=(),
         threads=(),

@@ -1,0 +1,52 @@
+"""How much of a device's memory a run holds, from the allocator's own events or from samples of the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.model.events import NONE
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.telemetry_window import DeviceWindow
+from traceadvisor.model.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """Peaks over the kept steps or the undisturbed steps; None where not measured."""
+
+    capacity_bytes: int
+    allocated_bytes: int | None
+    """Peak in use by tensors, from the recording."""
+
+    least_allocated_bytes: int | None
+    """Held at the emptiest instant: parameters, optimizer state and whatever else outlives a step."""
+
+    held_bytes: float
+    """Peak taken from the device: by everyone where it was sampled, else what torch reserved."""
+
+    @property
+    def share(self) -> float:
+        """Of the capacity, 0..1."""
+        return self.held_bytes / self.capacity_bytes
+
+
+def device_memory(trace: Trace, device: int, windows: SpanSet, sampled: DeviceWindow | None) -> DeviceMemory | None:
+    """What is known of one device's memory; None where neither events nor samples tell, or the capacity is unknown."""
+    capacity = trace.device(device).memory_bytes
+    memory = trace.memory
+    inside = (memory.device == device) & windows.contains(memory.time_ns)
+    allocated = memory.allocated_bytes[inside]
+    reserved = memory.reserved_bytes[inside & (memory.reserved_bytes != NONE)]
+    held = sampled.peak_memory_bytes if sampled else None
+    if held is None and reserved.size:
+        held = float(reserved.max())
+    if not capacity or held is None:
+        return None
+    return DeviceMemory(
+        capacity,
+        int(allocated.max()) if allocated.size else None,
+        int(np.min(allocated)) if allocated.size else None,
+        held,
+    )
