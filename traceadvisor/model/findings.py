@@ -74,6 +74,7 @@ class Unit(Enum):
     BYTES_PER_STEP = "bytes/step"
     BYTES_PER_S = "bytes/s"
     RATIO = "ratio"
+    CELSIUS = "celsius"
     TEXT = "text"
 
 

@@ -30,6 +30,7 @@ class DocumentUnit(Enum):
     BYTES_PER_STEP = "bytes/step"
     BYTES_PER_S = "bytes/s"
     RATIO = "ratio"
+    CELSIUS = "celsius"
     TEXT = "text"
 
 

@@ -179,5 +179,6 @@ _UNITS = {
     Unit.BYTES_PER_STEP: DocumentUnit.BYTES_PER_STEP,
     Unit.BYTES_PER_S: DocumentUnit.BYTES_PER_S,
     Unit.RATIO: DocumentUnit.RATIO,
+    Unit.CELSIUS: DocumentUnit.CELSIUS,
     Unit.TEXT: DocumentUnit.TEXT,
 }

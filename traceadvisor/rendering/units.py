@@ -99,6 +99,8 @@ def figure(value: float, unit: Unit) -> str:  # noqa: PLR0911  # one return per 
             return rate(value)
         case Unit.RATIO:
             return ratio(value)
+        case Unit.CELSIUS:
+            return f"{value:.0f} °C"
         case _:
             assert_never(unit)
 

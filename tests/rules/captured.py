@@ -1,0 +1,140 @@
+"""Facts of a built trace with what a capture would know beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.build import TraceBuilder
+from traceadvisor.engine import run_rule
+from traceadvisor.facts import Facts
+from traceadvisor.model.events import DEVICE_WORK
+from traceadvisor.model.findings import Clear, Finding, Found, Location, RuleOutcome
+from traceadvisor.model.run import LoaderSettings, Run, RunSettings
+from traceadvisor.model.telemetry_window import (
+    DeviceWindow,
+    NodeWindow,
+    ProcessWindow,
+    TelemetryWindow,
+    WorkerWindow,
+)
+from traceadvisor.rules.base import Rule
+
+LOOP = Location("train.py", 41, "main")
+
+NODE = NodeWindow(
+    sample_count=50,
+    mean_cpu_share=0.4,
+    peak_cpu_share=0.5,
+    mean_iowait_share=0.0,
+    least_available_memory_bytes=None,
+    least_available_memory_share=None,
+    peak_swap_bytes=None,
+    mean_disk_read_bytes_per_s=None,
+    mean_disk_write_bytes_per_s=None,
+    mean_load=None,
+)
+PROCESSES = ProcessWindow(
+    sample_count=50,
+    peak_process_count=None,
+    mean_cpu_cores=None,
+    granted_cpu_share=None,
+    peak_rss_bytes=None,
+    mean_read_bytes_per_s=None,
+    mean_write_bytes_per_s=None,
+    workers=(),
+)
+DEVICE = DeviceWindow(
+    uuid="GPU-0",
+    sample_count=50,
+    mean_utilization_share=None,
+    peak_utilization_share=None,
+    mean_memory_utilization_share=None,
+    peak_memory_bytes=None,
+    peak_memory_share=None,
+    peak_foreign_memory_bytes=None,
+    mean_power_watts=None,
+    mean_power_share=None,
+    mean_temperature_celsius=None,
+    peak_temperature_celsius=None,
+    mean_sm_clock_mhz=None,
+    mean_sm_clock_share=None,
+    mean_memory_clock_mhz=None,
+    clock_event_shares=None,
+    thermal_share=None,
+    power_share=None,
+    mean_pcie_tx_bytes_per_s=None,
+    mean_pcie_rx_bytes_per_s=None,
+    best_link=None,
+)
+
+
+def workers(*cores: float) -> tuple[WorkerWindow, ...]:
+    """Loader workers by the cores each keeps busy."""
+    return tuple(WorkerWindow(number, None, busy) for number, busy in enumerate(cores))
+
+
+class Captured:
+    """A built trace and what is known of its run; changes are named where they are made."""
+
+    def __init__(self, builder: TraceBuilder, folder: Path) -> None:
+        self._trace = builder.trace(folder)
+        self._settings = RunSettings(cpu_count=8)
+        self._node, self._processes, self._device = NODE, PROCESSES, DEVICE
+
+    def loader(self, *, workers: int | None = None, batch: int | None = None) -> Captured:
+        """The loader's settings."""
+        self._settings = replace(
+            self._settings, loader=LoaderSettings(batch_size=batch, worker_count=workers, location=LOOP)
+        )
+        return self
+
+    def cores(self, quota: float) -> Captured:
+        """The cores the process may use."""
+        self._settings = replace(self._settings, cpu_quota=quota)
+        return self
+
+    def sampled(
+        self,
+        *,
+        cpu: float | None = None,
+        iowait: float | None = None,
+        granted: float | None = None,
+        busy_workers: tuple[WorkerWindow, ...] = (),
+    ) -> Captured:
+        """The host's samples."""
+        self._node = replace(self._node, mean_cpu_share=cpu, mean_iowait_share=iowait)
+        self._processes = replace(self._processes, granted_cpu_share=granted, workers=busy_workers)
+        return self
+
+    def device(
+        self, *, thermal: float | None = None, clock: float | None = None, memory: float | None = None
+    ) -> Captured:
+        """The device's samples."""
+        self._device = replace(self._device, thermal_share=thermal, mean_sm_clock_share=clock, peak_memory_bytes=memory)
+        return self
+
+    def facts(self) -> Facts:
+        """The facts as a capture would give them."""
+        has_device = self._trace.events.rows(*DEVICE_WORK).size > 0
+        run = Run(("train.py",), "ran to its end", (), self._settings, None)
+        facts = Facts(self._trace, 0 if has_device else None, "run/rank0", run)
+        vars(facts)["telemetry"] = TelemetryWindow((self._device,), self._node, self._processes)
+        vars(facts)["device_telemetry"] = self._device
+        return facts
+
+    def outcome(self, rule: Rule) -> RuleOutcome:
+        """What comes of a rule."""
+        return run_rule(rule, self.facts())
+
+    def finding(self, rule: Rule) -> Finding:
+        """What the rule finds; fails where it finds nothing."""
+        outcome = self.outcome(rule)
+        assert isinstance(outcome, Found), outcome
+        return outcome.finding
+
+    def clear(self, rule: Rule) -> Clear:
+        """The figure with which the rule is clear; fails where it is not."""
+        outcome = self.outcome(rule)
+        assert isinstance(outcome, Clear), outcome
+        return outcome

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import evidence, skipped
+from traceadvisor.rules.cpu_bound_preprocessing import CpuBoundPreprocessing
+
+
+def _waiting(wait_us: int = 60) -> TraceBuilder:
+    return TraceBuilder().step(0, 0, 100).loader(0, wait_us).op("aten::mm", wait_us, 100)
+
+
+@pytest.mark.parametrize(("cpu", "granted"), [(0.95, 0.3), (0.3, 0.95)])
+def test_a_wait_with_busy_cores_is_found(cpu: float, granted: float, tmp_path: Path) -> None:
+    found = Captured(_waiting(), tmp_path).sampled(cpu=cpu, granted=granted).finding(CpuBoundPreprocessing())
+    assert evidence(found, "CPU time in use") == 0.95
+    assert found.claims.total_ns == 60_000
+
+
+def test_a_wait_with_free_cores_is_clear(tmp_path: Path) -> None:
+    outcome = Captured(_waiting(), tmp_path).sampled(cpu=0.5, granted=0.4).clear(CpuBoundPreprocessing())
+    assert (outcome.value, outcome.remark) == (0.5, "cores are free for loading")
+
+
+def test_busy_cores_without_a_wait_are_clear(tmp_path: Path) -> None:
+    outcome = Captured(_waiting(2), tmp_path).sampled(cpu=1.0).clear(CpuBoundPreprocessing())
+    assert outcome.label == "exposed data wait"
+
+
+def test_without_samples_of_the_host_the_rule_cannot_look(tmp_path: Path) -> None:
+    assert "The host was not sampled" in skipped(CpuBoundPreprocessing(), _waiting(), tmp_path)

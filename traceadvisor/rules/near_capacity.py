@@ -1,0 +1,80 @@
+"""MEM001: the device's memory is nearly full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceadvisor.facts import Facts
+from traceadvisor.model.findings import (
+    Clear,
+    Effort,
+    Estimate,
+    Evidence,
+    Finding,
+    Fix,
+    Input,
+    Method,
+    RuleMeta,
+    Skipped,
+    Unit,
+)
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.rules.base import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class NearCapacity(Rule):
+    """The run holds nearly all of the device's memory.
+
+    What it finds
+        A peak of held memory above nine tenths of the device's capacity, as sampled from the driver or, without
+        samples, as reserved by torch.
+
+    Why it costs time
+        The next longer batch ends the run; before that, the allocator frees and takes memory back from the driver,
+        which stops the device.
+
+    How to fix it
+        Mixed precision halves activations; gradient checkpointing trades them for computing them again; accumulating
+        gradients over smaller batches keeps the batch; cuDNN autotuning off (``torch.backends.cudnn.benchmark``)
+        frees its workspaces.
+
+    How the saving is estimated
+        It is none: the step does not become faster, it becomes safe.
+
+    When it may be wrong
+        torch keeps what it once took: held memory can be far above what tensors use, and then nothing is the matter.
+    """
+
+    meta: ClassVar = RuleMeta(
+        id="MEM001",
+        name="near-capacity",
+        title="The device's memory is nearly full",
+        needs=frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_MEMORY}),
+    )
+
+    max_share: float = 0.9
+    """Share of the capacity above which one odd batch does not fit any more."""
+
+    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+        """Compare the peak with the capacity."""
+        memory = facts.memory
+        assert memory is not None  # noqa: S101  # Input.DEVICE_MEMORY
+        if memory.share <= self.max_share:
+            return Clear("device memory held at the peak", memory.share, self.max_share, Unit.SHARE)
+        allocated = memory.allocated_bytes
+        return Finding(
+            rule=self.meta,
+            claims=SpanSet.empty(),
+            saving=Estimate(0.0, 0.0, 0.0, Method.MODEL),
+            confidence=facts.confidence(),
+            effort=Effort.LINE,
+            evidence=(
+                Evidence("device memory held at the peak", memory.held_bytes, Unit.BYTES),
+                Evidence("capacity", memory.capacity_bytes, Unit.BYTES),
+                *((Evidence("in use by tensors at the peak", allocated, Unit.BYTES),) if allocated is not None else ()),
+            ),
+            fix=Fix("Make room: mixed precision, gradient checkpointing, or smaller batches with accumulation"),
+            caveats=("torch keeps what it once took; what tensors use may be far less.",),
+        )
