@@ -78,7 +78,7 @@ def capture(  # noqa: PLR0913  # as many as the verb has options
         skip_first: steps to leave alone at the start.
         wait: steps to leave alone before each recording.
         warmup: steps for the profiler to warm up; never fewer than the batches a loader can have ready.
-        active: steps to record; never fewer than 8, nor than the loader has workers.
+        active: steps to record; at least 8, rounded up to whole turns of the loader's workers.
         repeat: recordings to make.
         stacks: record Python call stacks.
         memory: record memory allocations.

@@ -18,8 +18,9 @@ class FakeRecorder:
         self.marks: list[int] = []
         self._stall_ns = stall_ns
 
-    def prepare(self) -> None:
+    def prepare(self) -> int:
         self.calls.append("prepare")
+        return self._stall_ns
 
     def start(self) -> int:
         self.calls.append("start")

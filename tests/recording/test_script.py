@@ -131,6 +131,19 @@ def test_worker_processes_that_are_spawned_find_the_script(tmp_path: Path) -> No
     assert captured.stdout == plain.stdout == "[2, 4]\n"
 
 
+def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
+    source = (
+        "import os, sys\n"
+        "child = os.fork()\n"
+        "if not child: sys.exit(7)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    plain, captured = both(tmp_path, source)
+    assert captured.stdout == plain.stdout == "7\n"
+    assert captured.stderr.count("traceadvisor: ") == 1
+    assert [one.ending for one in manifest(tmp_path / "bundle").endings] == [Ending.COMPLETED]
+
+
 def test_a_script_that_is_missing_is_wrong_usage(tmp_path: Path) -> None:
     missing = capture("--", "missing.py", cwd=tmp_path)
     assert missing.returncode == 2

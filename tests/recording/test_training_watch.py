@@ -222,6 +222,14 @@ def test_a_profiler_of_the_script_is_left_alone(tmp_path: Path) -> None:
     assert not traces(bundle)
 
 
+def test_a_profiler_that_a_compiler_makes_is_none_of_the_script(tmp_path: Path) -> None:
+    with captured(tmp_path):
+        exec("profiler = torch.profiler.profile()", {"__name__": "torch._inductor.runtime", "torch": torch})  # noqa: S102  # a frame of that module
+        Training().epoch()
+    assert manifest(tmp_path / "bundle").notes == ()
+    assert traces(tmp_path / "bundle")
+
+
 def test_a_profiler_made_within_the_window_is_left_alone(tmp_path: Path) -> None:
     training = Training()
     with captured(tmp_path):

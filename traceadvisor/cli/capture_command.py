@@ -31,7 +31,7 @@ def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], C
 @_steps("skip_first", "Steps to leave alone at the start.", 0)
 @_steps("wait", "Steps to leave alone before each recording.", 0)
 @_steps("warmup", "Steps for the profiler to warm up; never fewer than the batches a loader can have ready.", 1)
-@_steps("active", "Steps to record; never fewer than 8, nor than the loader has workers.", 1)
+@_steps("active", "Steps to record; at least 8, rounded up to whole turns of the loader's workers.", 1)
 @_steps("repeat", "Recordings to make.", 1)
 @click.option("--no-stacks", is_flag=True, help="Record no Python call stacks.")
 @click.option("--no-memory", is_flag=True, help="Record no memory allocations.")

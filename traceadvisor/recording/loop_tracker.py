@@ -174,7 +174,7 @@ class LoopTracker:
             self._trained_by(next(iter(period.seen), None))
         self._training.update(period.seen if trained else ())
         self._log.add((self._number, period.wall_ns, duration, period.loader_ns, period.batches), state)
-        self._window.ended(duration, state)
+        self._window.ended(duration, period.loader_ns, state)
         self._number += 1
 
     def _ends_at(self, period: _Period, loader: Hashable, *, grad: bool) -> bool:

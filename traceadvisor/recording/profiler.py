@@ -54,8 +54,9 @@ class TorchRecorder:
         self.making = False
         """Whether a profiler that comes to be right now is this one's."""
 
-    def prepare(self) -> None:
-        """Get the profiler ready: where there are devices, this is what takes long."""
+    def prepare(self) -> int:
+        """Get the profiler ready: where there are devices, this is what takes long. Returns nanoseconds."""
+        begin_ns = time.perf_counter_ns()
         self.making = True
         try:
             self._profiler = _KinetoProfile(
@@ -67,6 +68,7 @@ class TorchRecorder:
                 self._profiler.prepare_trace()
         finally:
             self.making = False
+        return time.perf_counter_ns() - begin_ns
 
     def start(self) -> int:
         """Begin to record; returns how long that took, in nanoseconds."""

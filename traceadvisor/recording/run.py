@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,7 +56,10 @@ def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Capt
     guard = TerminationGuard(lambda: _terminated(session))
     guard.install()
     after_torch_import(session.attach)
+    process = os.getpid()
     ended = _ended(run)
+    if os.getpid() != process:  # a child that the script forked, at its end: it has no part in the capture
+        raise SystemExit(ended.status)
     captured = session.finish(ended.ending, ended.exit_code, ended.message)
     guard.remove()
     return ended, captured, launch

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum, auto
-from statistics import median
+from math import ceil
+from statistics import fmean
 from typing import Protocol
 
 from traceadvisor.bundle import Note, Schedule
@@ -19,7 +20,10 @@ SHORTEST_WINDOW = 8
 """Fewer steps say nothing of their spread."""
 
 NOTICEABLE_STALL_SHARE = 0.1
-"""A start of the trace that takes more than this share of a step counts as a stall."""
+"""What takes more than this share of a step counts as a stall."""
+
+SLOWEST_DRAIN = 4
+"""A queue that takes more than so many times its length to drain feeds a loop that hardly waits for it."""
 
 EXTRA_ATTEMPTS = 2
 """How often a window that validation cut short is tried anew."""
@@ -28,8 +32,8 @@ EXTRA_ATTEMPTS = 2
 class Recorder(Protocol):
     """What makes recordings; see :mod:`traceadvisor.recording.profiler`."""
 
-    def prepare(self) -> None:
-        """Get ready to record."""
+    def prepare(self) -> int:
+        """Get ready to record; returns how long that took, in nanoseconds."""
 
     def start(self) -> int:
         """Begin to record; returns how long that took, in nanoseconds."""
@@ -65,13 +69,18 @@ class Plan:
             wait=schedule.wait,
             settle=settle,
             warmup=max(schedule.warmup, settle, 1),
-            active=max(schedule.active, SHORTEST_WINDOW, workers),
+            active=_whole_bursts(max(schedule.active, SHORTEST_WINDOW), workers),
         )
 
     @property
     def shortest(self) -> int:
         """Steps a window takes when nothing passes before it: warm-up, one step to settle, the window, its end."""
         return self.warmup + 1 + self.active + 1
+
+
+def _whole_bursts(steps: int, workers: int) -> int:
+    """Workers deliver a batch each at about the same time, so part of a burst would misstate the wait."""
+    return ceil(steps / workers) * workers if workers else steps
 
 
 class _Phase(Enum):
@@ -106,7 +115,8 @@ class Window:
         self._attempts_left = schedule.repeat + EXTRA_ATTEMPTS
         self._recorded = 0
         self._just_saved = False
-        self._durations_ns: deque[int] = deque(maxlen=32)
+        self._times_ns: deque[tuple[int, int]] = deque(maxlen=32)
+        """Of recent steps: duration and time in the loader."""
         self.plan: Plan | None = None
         self.training_steps = 0
         self.notes: list[Note] = []
@@ -136,12 +146,12 @@ class Window:
             return StepState.STALLED
         return _STATES[self._phase]
 
-    def ended(self, duration_ns: int, state: StepState) -> None:
+    def ended(self, duration_ns: int, loader_ns: int, state: StepState) -> None:
         """A step ended; its state is final."""
         if state is StepState.OTHER:
             return
         self.training_steps += 1
-        self._durations_ns.append(duration_ns)
+        self._times_ns.append((duration_ns, loader_ns))
         self._left -= 1
         self._recorded += state is StepState.RECORDED
 
@@ -185,12 +195,12 @@ class Window:
         assert self.plan  # noqa: S101  # _may_advance has seen to it
         match self._phase:
             case _Phase.WAITING:
-                self._recorder.prepare()
-                self._enter(_Phase.WARMUP, self.plan.warmup)
+                drain = self._drain_after(self._recorder.prepare())
+                self._enter(_Phase.WARMUP, max(self.plan.warmup, drain))
             case _Phase.WARMUP:
-                stalled = self._is_noticeable(self._recorder.start())
+                drain = self._drain_after(self._recorder.start())
                 self._recorded = 0
-                self._enter(_Phase.SETTLING, 1 + (self.plan.settle if stalled else 0))
+                self._enter(_Phase.SETTLING, 1 + drain)
             case _Phase.SETTLING:
                 self._enter(_Phase.RECORDING, self.plan.active)
             case _Phase.RECORDING:
@@ -213,10 +223,23 @@ class Window:
             self._recorder.discard()
         self._attempts_left -= 1
         self._just_saved = True
-        self._enter(_Phase.RECOVERING, 1 + (self.plan.settle if self.plan else 0))
+        self._enter(_Phase.RECOVERING, 1 + self._drain())
 
-    def _is_noticeable(self, stall_ns: int) -> bool:
-        return stall_ns > NOTICEABLE_STALL_SHARE * median(self._durations_ns or [0])
+    def _drain_after(self, stall_ns: int) -> int:
+        noticeable = NOTICEABLE_STALL_SHARE * fmean(duration for duration, _ in self._times_ns)
+        return self._drain() if stall_ns > noticeable else 0
+
+    def _drain(self) -> int:
+        """Steps until a queue that a stall has filled is as it was.
+
+        While the loop takes a batch at once, its workers make another in the time they always take, so the queue only
+        shrinks by the share of a step that the loop used to wait.
+        """
+        settle = self.plan.settle if self.plan else 0
+        whole = sum(duration for duration, _ in self._times_ns)
+        waited = sum(loader for _, loader in self._times_ns)
+        slowest = settle * SLOWEST_DRAIN
+        return min(slowest, ceil(settle * whole / waited)) if waited else slowest
 
     def _note(self, code: str, message: str) -> None:
         self.notes.append(Note(code, message))
