@@ -10,8 +10,8 @@ from dataclasses import fields
 import pytest
 
 from traceadvisor import rules
-from traceadvisor.cli.rule_page import field_docs
 from traceadvisor.engine import all_rules
+from traceadvisor.rendering.field_docs import field_docs
 from traceadvisor.rules.base import Rule
 
 SECTIONS = (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import textwrap
 from collections.abc import Iterator
 from dataclasses import fields
 
+from traceadvisor.rendering.field_docs import field_docs
 from traceadvisor.rules.base import Rule
 
 
@@ -28,15 +28,3 @@ def _thresholds(rule: Rule) -> Iterator[str]:
     for field in fields(rule):  # type: ignore[arg-type]  # every rule is a dataclass, which the base class cannot say
         text = f"{field.name} = {getattr(rule, field.name)}: {reasons.get(field.name, '')}"
         yield textwrap.fill(text, 100, initial_indent="    ", subsequent_indent="        ")
-
-
-def field_docs(owner: type) -> dict[str, str]:
-    """The string below each annotated field of a class, by the field's name."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
-    assert isinstance(body, ast.ClassDef)  # noqa: S101  # the source of a class
-    docs: dict[str, str] = {}
-    for field, below in zip(body.body, body.body[1:], strict=False):
-        match field, below:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                docs[name] = inspect.cleandoc(text)
-    return docs
