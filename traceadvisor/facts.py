@@ -18,13 +18,14 @@ from traceadvisor.analysis.operator_tree import OperatorTree, operator_tree
 from traceadvisor.analysis.overlap import overlaps
 from traceadvisor.analysis.recording_health import recording_notes, timing_notes
 from traceadvisor.analysis.run_timing import DISTURBED_SHARE, NOT_COUNTED, RunTiming, run_timing
+from traceadvisor.analysis.source_lines import first_location
 from traceadvisor.analysis.step_breakdown import Partition, break_down, partition_recording
 from traceadvisor.analysis.step_timeline import representative_step, step_timeline
 from traceadvisor.analysis.step_windows import step_windows
 from traceadvisor.analysis.telemetry_figures import telemetry_window
 from traceadvisor.hardware.tensor_cores import has_tensor_cores
 from traceadvisor.model.breakdown import Category, MeanBreakdown
-from traceadvisor.model.findings import Confidence, Estimate, Input, Method
+from traceadvisor.model.findings import Confidence, Estimate, Input, Location, Method
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import Overlap, Recording, StepRow, Work
 from traceadvisor.model.run import Run, RunSettings, StepState
@@ -83,7 +84,8 @@ class Facts:
     @cached_property
     def timing(self) -> RunTiming:
         """The steps of the whole run, recorded or not."""
-        return run_timing(self.run.steps if self.run else ())
+        loader = self.settings.loader
+        return run_timing(self.run.steps if self.run else (), burst=max((loader and loader.worker_count) or 1, 1))
 
     @cached_property
     def partition(self) -> Partition:
@@ -191,6 +193,14 @@ class Facts:
     def settings(self) -> RunSettings:
         """What a capture recorded of the run's settings; all unknown without one."""
         return self.run.settings if self.run else RunSettings()
+
+    @property
+    def loader_location(self) -> Location | None:
+        """The line of the training loader's loop, as captured or as far as stacks tell."""
+        if self.settings.loader and self.settings.loader.location:
+            return self.settings.loader.location
+        loader = self.observation.loader
+        return first_location(self.trace, self.tree, loader.rows) if loader else None
 
     @cached_property
     def device_telemetry(self) -> DeviceWindow | None:

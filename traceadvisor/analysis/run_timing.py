@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
 from traceadvisor.model.run import StepState, TimedStep
 
@@ -40,19 +40,28 @@ class RunTiming:
         return self.recorded_ns / self.undisturbed_ns - 1
 
 
-def run_timing(steps: Iterable[TimedStep]) -> RunTiming:
-    """The medians of a run; the first step, which starts everything up, counts nowhere."""
+def run_timing(steps: Sequence[TimedStep], burst: int) -> RunTiming:
+    """The medians of a run; the first step, which starts everything up, counts nowhere.
+
+    Args:
+        steps: every step of the run.
+        burst: how many batches the loader delivers together, at least 1: one from each worker. A single step then
+            waits for all of them or for none, so the medians are taken over means of so many successive steps.
+    """
     later = [step for step in steps if step.index > 0]
     plain = [step for step in later if step.state is StepState.PLAIN]
     recorded = [step for step in later if step.state is StepState.RECORDED]
     return RunTiming(
-        _median(step.duration_ns for step in plain),
-        _median(step.loader_ns for step in plain),
-        _median(step.duration_ns for step in recorded),
-        _median(step.fetches for step in plain or recorded),
+        _median([step.duration_ns for step in plain], burst),
+        _median([step.loader_ns for step in plain], burst),
+        _median([step.duration_ns for step in recorded], burst),
+        _median([step.fetches for step in plain or recorded], 1),
     )
 
 
-def _median(values: Iterable[int]) -> float | None:
-    found = list(values)
-    return float(median(found)) if found else None
+def _median(values: Sequence[int], burst: int) -> float | None:
+    """Median of the means of ``burst`` successive values; their mean where there are no more than that."""
+    if not values:
+        return None
+    starts = range(max(len(values) - burst + 1, 1))
+    return median(fmean(values[start : start + burst]) for start in starts)

@@ -78,7 +78,7 @@ def evidence_value(evidence: Evidence) -> str:
     return value if isinstance(value, str) else figure(value, evidence.unit)
 
 
-def figure(value: float, unit: Unit) -> str:  # noqa: PLR0911  # one return per unit
+def figure(value: float, unit: Unit) -> str:  # noqa: C901, PLR0911  # one case per unit
     """A number with its unit."""
     match unit:
         case Unit.SHARE:

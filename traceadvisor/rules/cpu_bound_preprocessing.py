@@ -63,7 +63,6 @@ class CpuBoundPreprocessing(Rule):
             return Clear("exposed data wait", facts.share(wait), self.min_share, Unit.SHARE)
         if max(busy) < self.busy_share:
             return Clear("CPU time in use", max(busy), self.busy_share, Unit.SHARE, "cores are free for loading")
-        loader = facts.settings.loader
         return Finding(
             rule=self.meta,
             claims=wait,
@@ -75,6 +74,6 @@ class CpuBoundPreprocessing(Rule):
                 Evidence("CPU time in use, of what is granted", max(busy), Unit.SHARE),
             ),
             fix=Fix("Do less on the CPU for each sample: smaller images, faster decoding, transforms on the device"),
-            locations=(loader.location,) if loader and loader.location else (),
+            locations=(location,) if (location := facts.loader_location) else (),
             caveats=("Other programs on the host may be what keeps the cores busy.",),
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from traceadvisor.analysis.source_lines import first_location
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
@@ -54,9 +53,9 @@ class DataLoaderWait(Rule):
         share = facts.share(wait)
         if share < self.min_share:
             return Clear("exposed data wait", share, self.min_share, Unit.SHARE)
-        loader, loading = facts.observation.loader, facts.overlaps[Work.DATA_LOADING]
-        assert loader is not None and loading is not None  # noqa: S101, PT018  # Input.LOADER
-        location = first_location(facts.trace, facts.tree, loader.rows)
+        loading = facts.overlaps[Work.DATA_LOADING]
+        assert loading is not None  # noqa: S101  # Input.LOADER
+        location = facts.loader_location
         return Finding(
             rule=self.meta,
             claims=wait,

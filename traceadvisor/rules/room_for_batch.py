@@ -87,7 +87,7 @@ class RoomForBatch(Rule):
                 "Raise the batch size, step by step, until throughput stops growing",
                 change=f"DataLoader(..., batch_size={batch}) -> DataLoader(..., batch_size={min(2 * batch, fits)})",
             ),
-            locations=(loader.location,) if loader and loader.location else (),
+            locations=(location,) if (location := facts.loader_location) else (),
             caveats=(
                 "Batch size changes convergence: look at the learning rate again.",
                 "The time saved is per sample: a step with a larger batch takes longer.",

@@ -60,7 +60,6 @@ class StorageBound(Rule):
         if io_share < self.min_io_share:
             return Clear("I/O wait for each loading process", io_share, self.min_io_share, Unit.SHARE)
         read = telemetry.processes.mean_read_bytes_per_s
-        loader = facts.settings.loader
         return Finding(
             rule=self.meta,
             claims=wait,
@@ -73,7 +72,7 @@ class StorageBound(Rule):
                 *((Evidence("read from storage", read, Unit.BYTES_PER_S),) if read is not None else ()),
             ),
             fix=Fix("Bring the data closer: local storage, fewer and larger files, or memory"),
-            locations=(loader.location,) if loader and loader.location else (),
+            locations=(location,) if (location := facts.loader_location) else (),
             caveats=("I/O wait is counted for the whole host, whoever reads.",),
         )
 

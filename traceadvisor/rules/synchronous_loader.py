@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
 
-from traceadvisor.analysis.source_lines import first_location
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
@@ -61,7 +60,7 @@ class SynchronousLoader(Rule):
             return Clear("exposed data wait", share, self.min_share, Unit.SHARE)
         rest_ns = max(facts.per_step_ns(facts.steps.kept_windows) - facts.per_step_ns(wait), 1.0)
         workers = ceil(loading.total_ns / rest_ns) + 1
-        location = first_location(facts.trace, facts.tree, loader.rows)
+        location = facts.loader_location
         return Finding(
             rule=self.meta,
             claims=wait,

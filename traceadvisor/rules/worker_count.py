@@ -129,7 +129,7 @@ class WorkerCount(Rule):
         )
 
     def _finding(self, facts: Facts, need: _Need, claims: SpanSet, saving: Estimate, fix: Fix) -> Finding:
-        location = facts.settings.loader.location if facts.settings.loader else None
+        location = facts.loader_location
         return Finding(
             rule=self.meta,
             claims=claims,
