@@ -2,7 +2,7 @@
 
 torch's C++ export comes first: it is five times faster than the Python one, which also leaves out what distinguishes
 memory events and the length of the recording. It does not escape names, though, and where that makes its JSON invalid
-the Python export takes its place. See docs/decisions/0010-trace-export.md.
+the Python export takes its place. See docs/decisions/0006-trace-export.md.
 """
 
 from __future__ import annotations
