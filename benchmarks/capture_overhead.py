@@ -12,6 +12,7 @@ from __future__ import annotations
 import platform
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -59,7 +60,12 @@ def hooked(steps: int) -> float:
     log = StepLog()
     with tempfile.TemporaryDirectory() as folder:
         watch = TrainingWatch(
-            CaptureOptions(never), log, "host", stage=lambda name: Path(folder, name), saved=never_saved
+            CaptureOptions(never),
+            log,
+            "host",
+            thread=threading.get_ident(),
+            stage=lambda name: Path(folder, name),
+            saved=never_saved,
         )
         try:
             taken = loop(steps)

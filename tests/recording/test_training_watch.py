@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -287,3 +288,12 @@ def test_a_folder_of_another_capture_is_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"started_ns": 1', '"started_ns": 2'))
     with pytest.raises(UsageError, match="already holds a capture"), captured(tmp_path):
         pass
+
+
+def test_loops_of_other_threads_are_not_the_training_loop(tmp_path: Path) -> None:
+    background = threading.Thread(target=Training().epoch)
+    with captured(tmp_path):
+        background.start()
+        background.join()
+        Training(batches=3).epoch()
+    assert sum(row.fetches for row in steps(tmp_path / "bundle")) == 3

@@ -26,6 +26,7 @@ class LoopWatch:
         tracker: LoopTracker,
         loaders: Loaders,
         *,
+        thread: int,
         stepped: Callable[[Any], None],
         failed: Callable[[Exception], None],
     ) -> None:
@@ -34,7 +35,7 @@ class LoopWatch:
         self._stepped = stepped
         """Told of each optimizer that steps."""
         self._failed = failed
-        self._thread = threading.get_ident()
+        self._thread = thread
         self._depth = 0
         """Fetches and optimizer steps within one another: only the outermost counts."""
         self.active = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +50,7 @@ class CaptureSession:
         header = Manifest(FORMAT, __version__, launch.started_ns, command, options.schedule, launch.world_size)
         staging = self.folder.with_name(f".{self.folder.name}.{launch.host}.{os.getpid()}")
         self._writer = BundleWriter(self.folder, header, launch.rank, staging)
+        self._thread = threading.get_ident()  # torch may be imported in another
         self._log = StepLog()
         self._watch: TrainingWatch | None = None
         self._sampler: TelemetrySampler | None = None
@@ -82,7 +84,12 @@ class CaptureSession:
             from traceadvisor.recording.training_watch import TrainingWatch  # noqa: PLC0415  # it imports torch
 
             self._watch = TrainingWatch(
-                self._options, self._log, self._launch.host, stage=self._writer.stage, saved=self._recording_saved
+                self._options,
+                self._log,
+                self._launch.host,
+                thread=self._thread,
+                stage=self._writer.stage,
+                saved=self._recording_saved,
             )
         except Exception as error:  # noqa: BLE001  # a torch unlike those known must not keep the script from running
             self._why_unwatched = Note("torch-unknown", f"This torch cannot be listened to: {error!r}")

@@ -20,14 +20,15 @@ from traceadvisor.recording.window import Window
 
 
 class TrainingWatch:
-    """Listens to a training loop in the thread that creates it, until it is closed."""
+    """Listens to a training loop in one thread, until it is closed."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # it puts together what each of them is for
         self,
         options: CaptureOptions,
         log: StepLog,
         host: str,
         *,
+        thread: int,
         stage: Callable[[str], Path],
         saved: Callable[[str, int], None],
     ) -> None:
@@ -39,7 +40,7 @@ class TrainingWatch:
         self._window = Window(options.schedule, self._recorder)
         self._tracker = LoopTracker(self._window, log, trained_by=self._first_step_ended)
         loaders = LoaderRegistry()
-        self._watch = LoopWatch(self._tracker, loaders, stepped=self._seen.stepped, failed=self._failed)
+        self._watch = LoopWatch(self._tracker, loaders, thread=thread, stepped=self._seen.stepped, failed=self._failed)
         if is_profiling():
             self.profiler_made()
         self._hooks = Hooks(self._watch, loaders, self)
