@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from traceadvisor.parsing.event_json import Event, Lenient, LooseEvent
+from traceadvisor.parsing.event_decoder import MALFORMED, EventDecoder
+from traceadvisor.parsing.event_json import Event
 from traceadvisor.parsing.input_bytes import ByteStream
-from traceadvisor.parsing.repair import repaired
 
 WINDOW_BYTES = 1 << 20
 LARGEST_WINDOW_BYTES = 1 << 28
@@ -34,13 +34,9 @@ _NEXT_EVENT_IN_BYTES, _NEXT_EVENT_IN_TEXT = re.compile(_NEXT_EVENT), re.compile(
 _LAST_EVENT_END = re.compile(r"\}\s*(\])")
 _NEAR_END_BYTES = 1 << 15
 
-_TYPED = msgspec.json.Decoder(list[Event])
-_UNTYPED = msgspec.json.Decoder(list[LooseEvent])
 _JSON = json.JSONDecoder(strict=False, parse_int=lambda digits: int(digits) if len(digits) < _MOST_DIGITS else None)
 _MOST_DIGITS = 400
 """Of an integer in a member; longer ones are an attack on the time that reading them takes."""
-
-_MALFORMED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
 @dataclass(slots=True)
@@ -71,7 +67,7 @@ class WindowReader:
         self._end = 0
         self._at_end = False
         self._is_bare_array = False
-        self._lenient = Lenient()
+        self._decoder = EventDecoder()
         self.members = Members()
 
     def windows(self) -> Iterator[list[Event]]:
@@ -87,7 +83,7 @@ class WindowReader:
         while events := self._decode_window():
             yield events
         yield self._read_tail()
-        self.members.repaired += self._lenient.repaired
+        self.members.dropped, self.members.repaired = self._decoder.dropped, self._decoder.repaired
 
     # -- buffer -------------------------------------------------------------------------------------------------
 
@@ -164,7 +160,7 @@ class WindowReader:
                 return self._decode_until(comma)
             except _Unfinished:
                 comma = self._last_boundary(comma)
-            except _MALFORMED:
+            except MALFORMED:
                 return self._decode_one_by_one(comma)
         return []
 
@@ -178,11 +174,11 @@ class WindowReader:
             except _Unfinished:
                 match = _BOUNDARY.search(self._buffer, match.end(1), self._end)
                 continue
-            except _MALFORMED:
+            except MALFORMED:
                 match = _NEXT_EVENT_IN_BYTES.search(self._buffer, self._start, self._end)
                 if not match:
                     break
-                events += self._mended(bytes(self._buffer[self._start : match.start(1)]))
+                events += self._decoder.mended(bytes(self._buffer[self._start : match.start(1)]))
                 self._start = match.start(1) + 1
             match = _BOUNDARY.search(self._buffer, self._start, self._end)
         return events
@@ -203,29 +199,14 @@ class WindowReader:
         self._buffer[self._start - 1 : self._start] = b"["
         self._buffer[comma : comma + 1] = b"]"
         try:
-            events = self._decode_events(memoryview(self._buffer)[self._start - 1 : comma + 1])
-        except _MALFORMED as error:
+            events = self._decoder.events(memoryview(self._buffer)[self._start - 1 : comma + 1])
+        except MALFORMED as error:
             self._buffer[comma : comma + 1] = b","
             if _goes_on(error):
                 raise _Unfinished from error
             raise
         self._start = comma + 1
         return events
-
-    def _decode_events(self, array: memoryview) -> list[Event]:
-        try:
-            return _TYPED.decode(array)
-        except msgspec.ValidationError:
-            return [self._lenient.event(loose) for loose in _UNTYPED.decode(array)]
-
-    def _mended(self, raw: bytes) -> list[Event]:
-        """A malformed event, where it can be repaired; none where it cannot. Either is counted."""
-        with suppress(*_MALFORMED):
-            events = self._decode_events(memoryview(b"[" + repaired(raw) + b"]"))
-            self.members.repaired += 1
-            return events
-        self.members.dropped += 1
-        return []
 
     # -- after the events ---------------------------------------------------------------------------------------
 
@@ -258,15 +239,15 @@ class WindowReader:
         except _Unfinished:
             end = self._end_of_malformed(text, at)
         raw = text[at:end].encode("latin-1")
-        with suppress(*_MALFORMED):
-            return self._decode_events(memoryview(b"[" + raw + b"]")), end
-        return self._mended(raw), end
+        with suppress(*MALFORMED):
+            return self._decoder.events(b"[" + raw + b"]"), end
+        return self._decoder.mended(raw), end
 
     def _end_of_malformed(self, text: str, at: int) -> int:
         """Where the next event or the end of the events follows."""
         try:
             msgspec.json.decode(text[at:].encode("latin-1"))
-        except _MALFORMED as error:
+        except MALFORMED as error:
             if _goes_on(error):
                 raise _Unfinished from error
         following = _NEXT_EVENT_IN_TEXT.search(text, at)
