@@ -134,8 +134,6 @@ def three_recordings() -> Report:
             distributed=Distributed(0, 2, "nccl"),
             loader_kinds=(),
             dropped_steps=((7, "the recording ends inside it"),),
-            samples_per_s=None,
-            undisturbed_median_step_ns=None,
         ),
     )
     first, second, third = recordings
@@ -150,7 +148,7 @@ def three_recordings() -> Report:
     )
     return replace(
         one_recording(),
-        health=Health(events_read=402_117, events_dropped=3, events_repaired=1).with_notes(row.note for row in notes),
+        health=Health(events_read=402_117, events_dropped=3, events_repaired=1, notes=tuple(row.note for row in notes)),
         health_notes=notes,
         recordings=recordings,
         findings=(
@@ -254,8 +252,8 @@ def device_recording(id_: str, shares: Mapping[Category, float | None], *, step_
         dropped_steps=(),
         mean_step_ns=mean.duration_ns,
         median_step_ns=float(np.median([row.step.duration_ns for row in kept])),
-        undisturbed_median_step_ns=step_ms * MS * 0.96,
-        samples_per_s=32 / (step_ms / 1e3),
+        undisturbed_median_step_ns=None,
+        samples_per_s=None,
         mean_breakdown=mean,
         overlaps=overlaps(step_ms),
         figures=DeviceFigures(mean.share(Category.KERNEL), 0.412, 0.387),

@@ -7,8 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from statistics import median
 
 from traceadvisor import __version__, rules
+from traceadvisor.analysis.device_figures import device_figures
+from traceadvisor.analysis.kernel_table import kernel_table
+from traceadvisor.analysis.operator_table import operator_table
+from traceadvisor.analysis.step_timeline import representative_step, step_timeline
 from traceadvisor.facts import Facts
 from traceadvisor.model.findings import (
     Clear,
@@ -23,7 +28,15 @@ from traceadvisor.model.findings import (
     Unit,
 )
 from traceadvisor.model.health import Health, HealthNote
-from traceadvisor.model.report import NotWorthDoing, OutcomeRow, RankedFinding, RecordingNote, Report, Source
+from traceadvisor.model.report import (
+    NotWorthDoing,
+    OutcomeRow,
+    RankedFinding,
+    Recording,
+    RecordingNote,
+    Report,
+    Source,
+)
 from traceadvisor.rules.base import Rule
 
 HIGH_SHARE, MEDIUM_SHARE = 0.10, 0.03
@@ -34,6 +47,10 @@ FOLDING_SHARE = 0.8
 
 WORTH_DOING_SHARE = 0.02
 """A fix that can gain less than this at most is said not to be worth doing."""
+
+
+MOST_TABLE_ROWS = 40
+"""Kernels and operators beyond these take next to no time."""
 
 
 @cache
@@ -70,7 +87,7 @@ def assess(facts: Sequence[Facts], source: Source, health: Health, catalogue: It
             *(RecordingNote(note, None) for note in health.notes),
             *(RecordingNote(note, one.recording_id) for one in facts for note in one.notes),
         ),
-        recordings=tuple(one.recording for one in facts),
+        recordings=tuple(recording_of(one) for one in facts),
         findings=_ranked([finding for one in facts for finding in _folded(one, outcomes)]),
         not_worth_doing=_not_worth_doing(chosen, outcomes),
         outcomes=tuple(outcomes),
@@ -79,14 +96,46 @@ def assess(facts: Sequence[Facts], source: Source, health: Health, catalogue: It
 
 def run_rule(rule: Rule, facts: Facts) -> RuleOutcome:
     """The outcome of one rule on one recording; whatever goes wrong in the rule stays in its outcome."""
-    missing = facts.missing(rule.meta.needs)
-    if missing:
-        return Skipped(missing)
     try:
-        outcome = rule.check(facts)
+        missing = facts.missing(rule.meta.needs)
+        outcome = Skipped(missing) if missing else rule.check(facts)
     except Exception as error:  # noqa: BLE001  # a rule's failure must not take the report with it
         return Failed(f"{type(error).__name__}: {error}")
     return Found(outcome) if isinstance(outcome, Finding) else outcome
+
+
+def recording_of(facts: Facts) -> Recording:
+    """A recording as the report shows it."""
+    origin = facts.trace.origin
+    durations = [step.duration_ns for step in facts.steps.kept]
+    step = representative_step(facts.steps)
+    return Recording(
+        id=facts.recording_id,
+        run=origin.run,
+        worker=origin.worker,
+        span=origin.span,
+        cycle=origin.cycle,
+        path=origin.path,
+        distributed=facts.trace.distributed,
+        device=facts.device,
+        step_source=facts.steps.source,
+        steps=facts.step_rows,
+        dropped_steps=facts.steps.dropped,
+        mean_step_ns=facts.mean.duration_ns if facts.mean else None,
+        median_step_ns=float(median(durations)) if durations else None,
+        undisturbed_median_step_ns=facts.timing.undisturbed_ns,
+        samples_per_s=facts.samples_per_s,
+        mean_breakdown=facts.mean,
+        overlaps=facts.overlaps,
+        figures=device_figures(facts.trace, facts.launches, facts.steps.kept_windows),
+        timeline=step_timeline(facts.observation, facts.partition, step) if step else None,
+        kernels=kernel_table(facts.trace, facts.launches, facts.steps)[:MOST_TABLE_ROWS],
+        operators=operator_table(facts.trace, facts.launches, facts.tree, facts.steps)[:MOST_TABLE_ROWS],
+        loader_kinds=facts.observation.loader.kinds if facts.observation.loader else (),
+        captured=facts.run,
+        recorded_wall_ns=facts.recorded_wall_ns,
+        telemetry=facts.telemetry,
+    )
 
 
 def _is_rule(member: object) -> bool:
@@ -158,7 +207,7 @@ def _not_worth_doing(catalogue: Iterable[Rule], outcomes: Iterable[OutcomeRow]) 
         NotWorthDoing(
             popular[rule_id],
             max(outcome.value for outcome, _ in found),
-            f"it could save the {found[0][0].label} at most",
+            f"all of the {found[0][0].label} together is what it could save",
             tuple(recording for _, recording in found),
         )
         for rule_id, found in small.items()
@@ -175,5 +224,5 @@ def _whole_health(facts: Iterable[Facts], health: Health) -> Health:
         sum(part.events_dropped for part in parts),
         sum(part.events_repaired for part in parts),
         tuple(dict.fromkeys(notes)),
-        unusable=any(part.unusable for part in parts),
+        unusable=all(not one.steps.kept and one.timing.undisturbed_ns is None for one in facts),
     )

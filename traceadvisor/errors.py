@@ -31,10 +31,6 @@ class UsageError(TraceAdvisorError):
     """A wrong combination of options or an unknown name; the message suggests the nearest right one."""
 
 
-class SettingsError(UsageError):
-    """``[tool.traceadvisor]`` holds an unknown key or a value of the wrong type."""
-
-
 class PdfUnavailableError(TraceAdvisorError):
     """A PDF was asked for but WeasyPrint or one of its system libraries is missing."""
 

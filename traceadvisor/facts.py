@@ -5,29 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
 
-from traceadvisor.analysis.device_figures import device_figures
 from traceadvisor.analysis.device_memory import DeviceMemory, device_memory
-from traceadvisor.analysis.kernel_table import kernel_table
 from traceadvisor.analysis.launches import Launches, link_launches
 from traceadvisor.analysis.marks import recording_extent
 from traceadvisor.analysis.observation import Observation, observe
-from traceadvisor.analysis.operator_table import operator_table
 from traceadvisor.analysis.operator_tree import OperatorTree, operator_tree
 from traceadvisor.analysis.overlap import overlaps
 from traceadvisor.analysis.recording_health import recording_notes, timing_notes
 from traceadvisor.analysis.run_timing import DISTURBED_SHARE, NOT_COUNTED, RunTiming, run_timing
 from traceadvisor.analysis.source_lines import first_location
 from traceadvisor.analysis.step_breakdown import Partition, break_down, partition_recording
-from traceadvisor.analysis.step_timeline import representative_step, step_timeline
 from traceadvisor.analysis.step_windows import step_windows
 from traceadvisor.analysis.telemetry_figures import telemetry_window
 from traceadvisor.hardware.tensor_cores import has_tensor_cores
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.findings import Confidence, Estimate, Input, Location, Method
 from traceadvisor.model.health import HealthNote
-from traceadvisor.model.report import Overlap, Recording, StepRow, Work
+from traceadvisor.model.report import Overlap, StepRow, Work
 from traceadvisor.model.run import Run, RunSettings, StepState
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepSource, StepTable
@@ -36,9 +31,6 @@ from traceadvisor.model.trace import Device, Trace
 
 FEWEST_STEPS = 3
 """Below this a mean says little of the run."""
-
-MOST_TABLE_ROWS = 40
-"""Kernels and operators beyond these take next to no time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +150,7 @@ class Facts:
         device = self.device
         present = {
             Input.STEPS: bool(self.steps.kept),
-            Input.DEVICE: self.observation.has_device,
+            Input.DEVICE: bool(self.partition.get(Category.KERNEL)),
             Input.LOADER: self.observation.loader is not None,
             Input.LAUNCHES: bool((self.launches.call_rows >= 0).any()),
             Input.STACKS: self.trace.with_stacks,
@@ -202,6 +194,12 @@ class Facts:
         loader = self.observation.loader
         return first_location(self.trace, self.tree, loader.rows) if loader else None
 
+    @property
+    def spare_cores(self) -> int | None:
+        """Cores that loader workers may use beside the training thread, at least one; None where not known."""
+        limits = [limit for limit in (self.settings.cpu_quota, self.settings.cpu_count) if limit is not None]
+        return max(int(min(limits)) - 1, 1) if limits else None
+
     @cached_property
     def device_telemetry(self) -> DeviceWindow | None:
         """This device's samples over the undisturbed steps; None where it cannot be told which device they are of."""
@@ -237,53 +235,20 @@ class Facts:
         )
 
     @property
-    def _recorded_wall_ns(self) -> tuple[int, int] | None:
+    def recorded_wall_ns(self) -> tuple[int, int] | None:
+        """When the recording began and ended, wall clock; None where it does not say."""
         start = self.trace.wall_clock_start_ns
         return None if start is None else (start, start + recording_extent(self.trace)[1])
-
-    @cached_property
-    def recording(self) -> Recording:
-        """The recording as the report shows it."""
-        origin, observation = self.trace.origin, self.observation
-        durations = [step.duration_ns for step in self.steps.kept]
-        step = representative_step(self.steps)
-        return Recording(
-            id=self.recording_id,
-            run=origin.run,
-            worker=origin.worker,
-            span=origin.span,
-            cycle=origin.cycle,
-            path=origin.path,
-            distributed=self.trace.distributed,
-            device=self.device,
-            step_source=self.steps.source,
-            steps=self.step_rows,
-            dropped_steps=self.steps.dropped,
-            mean_step_ns=self.mean.duration_ns if self.mean else None,
-            median_step_ns=float(median(durations)) if durations else None,
-            undisturbed_median_step_ns=self.timing.undisturbed_ns,
-            samples_per_s=self.samples_per_s,
-            mean_breakdown=self.mean,
-            overlaps=self.overlaps,
-            figures=device_figures(self.trace, self.launches, self.steps.kept_windows),
-            timeline=step_timeline(observation, self.partition, step) if step else None,
-            kernels=kernel_table(self.trace, self.launches, self.steps)[:MOST_TABLE_ROWS],
-            operators=operator_table(self.trace, self.launches, self.tree, self.steps)[:MOST_TABLE_ROWS],
-            loader_kinds=observation.loader.kinds if observation.loader else (),
-            captured=self.run,
-            recorded_wall_ns=self._recorded_wall_ns,
-            telemetry=self.telemetry,
-        )
 
 
 _HOW_TO_GET = {
     Input.STEPS: "No complete step was recorded: let the profiler's active window hold several steps.",
-    Input.DEVICE: "No device activity was recorded: record with ProfilerActivity.CUDA on a machine with a GPU.",
+    Input.DEVICE: "No kernels were recorded: record with ProfilerActivity.CUDA on a machine with a GPU.",
     Input.LOADER: "No data loader events were recorded: let the profiled loop iterate over its DataLoader.",
     Input.LAUNCHES: "No launch calls were recorded: record with ProfilerActivity.CPU beside the device's.",
     Input.STACKS: "No call stacks were recorded: record with with_stack=True.",
     Input.DTYPES: "No operator input types were recorded: record with record_shapes=True.",
-    Input.DEVICE_MODEL: "The recording does not say what the device is capable of.",
+    Input.DEVICE_MODEL: "What the device is capable of is not known: it is not said, or not NVIDIA's.",
     Input.SETTINGS: "The loader's settings are not known: record with `traceadvisor capture`.",
     Input.HOST_TELEMETRY: "The host was not sampled: record with `traceadvisor capture`.",
     Input.DEVICE_TELEMETRY: "The device was not sampled: record with `traceadvisor capture` where NVML works.",

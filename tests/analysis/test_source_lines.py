@@ -34,8 +34,8 @@ def test_the_innermost_frame_of_the_user_is_named_and_never_torchs(generation: G
 @pytest.mark.parametrize(("generation", "is_call"), [(Generation.Y2021, True), (Generation.CURRENT, False)])
 def test_only_the_stacks_of_2021_hold_the_line_of_the_call(
     generation: Generation,
-    is_call: bool,
-    tmp_path: Path,  # noqa: FBT001  # a parameter of the test
+    is_call: bool,  # noqa: FBT001  # a parameter of the test
+    tmp_path: Path,
 ) -> None:
     trace = TraceBuilder(generation).op("aten::linear", 10, 50, stack=USER).launch(20, 30).trace(tmp_path)
     (call,) = trace.events.rows(Kind.RUNTIME)

@@ -6,6 +6,10 @@ import pytest
 
 from tests.analysis.analysing import facts_of, windows_us
 from tests.build import TraceBuilder
+from traceadvisor.analysis.launches import link_launches
+from traceadvisor.analysis.step_windows import step_windows
+from traceadvisor.model.trace import Origin, Trace
+from traceadvisor.parsing.trace_file import read_trace
 
 
 def dropped(builder: TraceBuilder, folder: Path) -> list[int]:
@@ -84,7 +88,38 @@ def test_a_step_left_out_is_shown_with_the_reason(tmp_path: Path) -> None:
         TraceBuilder().launch(0, 5, kernel=(500, 600), stream=8).step(0, 10, 1010).launch(10, 15, kernel=(15, 900))
     )
     (step,) = facts_of(builder, tmp_path).steps.steps
-    assert step.left_out == "device work from before the first step takes 10% of it"
+    assert step.left_out == "device work that no step launched takes 10% of it"
+
+
+def _cut(builder: TraceBuilder, folder: Path, behind: str) -> Trace:
+    """The trace of a file that breaks off behind the last event of a name."""
+    path = builder.write(folder / "worker0.1.pt.trace.json")
+    text = path.read_text()
+    path.write_text(text[: text.rindex(behind) + len(behind)])
+    return read_trace(Origin(path, "", "", ""))
+
+
+def test_the_last_step_of_a_file_that_breaks_off_is_dropped(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number, start in enumerate((0, 100, 200)):
+        builder.step(number, start, start + 100).launch(start, start + 5, kernel=(start + 5, start + 90))
+    trace = _cut(builder.op("aten::mm", 290, 295), tmp_path, '"aten::mm"')
+    table = step_windows(trace, link_launches(trace.events))
+    assert table.dropped == ((2, "the file breaks off"),)
+    assert [step.index for step in table.kept] == [0, 1]
+
+
+def test_steps_whose_kernels_lie_behind_the_break_are_left_out(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        builder.step(number, 100 * number, 100 * number + 100)
+    for number in range(4):
+        start = 100 * number
+        builder.launch(start, start + 5, kernel=None if number else (5, 90))
+    trace = _cut(builder.op("aten::mm", 390, 395), tmp_path, '"aten::mm"')
+    table = step_windows(trace, link_launches(trace.events))
+    assert [step.index for step in table.kept] == [0]
+    assert table.steps[1].left_out == "the file breaks off, and 100% of its kernel launches have no device record"
 
 
 def test_what_carry_in_cuts_off_the_head_counts_as_taken(tmp_path: Path) -> None:

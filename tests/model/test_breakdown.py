@@ -78,5 +78,5 @@ def test_idle_is_everything_idle_but_data_wait() -> None:
 def test_without_a_device_the_device_totals_are_not_measured() -> None:
     host = MeanBreakdown.over([StepBreakdown(6, dict.fromkeys(HOST_CATEGORIES, 1))])
     assert host.totals == Totals(
-        data_wait_ns=1, h2d_copy_ns=None, kernel_ns=None, communication_ns=1, other_copy_ns=None, idle_ns=None
+        data_wait_ns=1, h2d_copy_ns=None, kernel_ns=None, communication_ns=None, other_copy_ns=None, idle_ns=None
     )

@@ -39,14 +39,6 @@ def test_spans_are_the_union_of_rows(tmp_path: Path) -> None:
     assert events.spans(events.rows(Kind.KERNEL)) == SpanSet.of((0, 30_000), (40_000, 50_000))
 
 
-def test_taking_rows_keeps_all_columns(tmp_path: Path) -> None:
-    events = TraceBuilder().launch(0, 5, kernel=(10, 20)).trace(tmp_path).events
-    kernel = events.take(events.rows(Kind.KERNEL))
-    assert len(kernel) == 1
-    assert kernel.end_ns.tolist() == [20_000]
-    assert kernel.correlation.tolist() == [1]
-
-
 @pytest.mark.parametrize("kind", list(Kind))
 def test_every_kind_fits_the_column_it_is_stored_in(kind: Kind) -> None:
     assert int(np.int8(kind)) == kind

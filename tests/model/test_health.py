@@ -21,8 +21,3 @@ FAULT = HealthNote("truncated", "The file ends in the middle of the recording.")
 )
 def test_the_status_is_the_worst_that_any_note_or_count_implies(health: Health, status: HealthStatus) -> None:
     assert health.status is status
-
-
-def test_more_notes_come_behind_the_ones_there_are_and_change_nothing_else() -> None:
-    health = Health(10, 1, 2, (REMARK,), unusable=True).with_notes([FAULT])
-    assert health == Health(10, 1, 2, (REMARK, FAULT), unusable=True)

@@ -95,7 +95,7 @@ def test_a_folder_is_a_tensorboard_log_and_a_file_a_trace(tmp_path: Path) -> Non
         ("plugins/profile/2024_01_01/host.xplane.pb", "TensorFlow or JAX"),
         ("plugins/profile/2024_01_01/host.trace.json.gz", "TensorFlow or JAX"),
         ("events.out.tfevents.1700000000.host", "scalars"),
-        ("notes.txt", "1 files, none of them a recording"),
+        ("notes.txt", r"no recording among its files \(1\)"),
     ],
 )
 def test_a_folder_without_recordings_is_refused_with_what_it_holds(name: str, found: str, tmp_path: Path) -> None:

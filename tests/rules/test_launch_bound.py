@@ -18,7 +18,7 @@ def _short_kernels() -> TraceBuilder:
 def test_kernels_shorter_than_their_launches_are_found(tmp_path: Path) -> None:
     found = finding(LaunchBound(), _short_kernels(), tmp_path)
     assert found.claims.total_ns == 80_000
-    assert evidence(found, "kernels shorter than 10 us") == 1.0
+    assert evidence(found, "kernels shorter than 10 µs") == 1.0
     assert evidence(found, "median kernel") == 2_000
 
 

@@ -67,4 +67,4 @@ def test_without_input_types_the_rule_cannot_look(tmp_path: Path) -> None:
 
 
 def test_of_an_unknown_device_nothing_is_claimed(tmp_path: Path) -> None:
-    assert "what the device is capable of" in skipped(NoMixedPrecision(), _matmul(("float",), {}), tmp_path)
+    assert "What the device is capable of" in skipped(NoMixedPrecision(), _matmul(("float",), {}), tmp_path)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.launches import Launches
@@ -56,19 +54,8 @@ _FLOAT32 = frozenset({"float", "c10::Float", "Float"})
 _FLOATING = _FLOAT32 | {"double", "c10::Half", "c10::BFloat16", "half", "Half", "BFloat16", "bfloat16"}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MatrixWork:
-    """Rows of the event table."""
-
-    float32: Int64
-    """Kernels of matrix operators whose floating-point inputs are all float32."""
-
-    every: Int64
-    """Kernels of matrix operators of any type."""
-
-
-def matrix_work(trace: Trace, launches: Launches, tree: OperatorTree) -> MatrixWork:
-    """Kernels launched within matrix operators."""
+def float32_matrix_kernels(trace: Trace, launches: Launches, tree: OperatorTree) -> Int64:
+    """Rows of the kernels launched within matrix operators whose floating-point inputs are all float32."""
     events = trace.events
     is_kernel = events.kind[launches.work_rows] == Kind.KERNEL
     launched = is_kernel & (launches.call_rows != NONE)
@@ -77,7 +64,8 @@ def matrix_work(trace: Trace, launches: Launches, tree: OperatorTree) -> MatrixW
     owner = tree.enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])
     nearest = np.append(tree.nearest(is_matrix), NONE)[owner]
     float32 = np.append(_is_float32(trace, tree), False)[nearest]  # a value, not a flag
-    return MatrixWork(kernels[(nearest != NONE) & float32], kernels[nearest != NONE])
+    rows: Int64 = kernels[(nearest != NONE) & float32]
+    return rows
 
 
 def _is_float32(trace: Trace, tree: OperatorTree) -> Mask:

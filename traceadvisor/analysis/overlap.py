@@ -33,7 +33,7 @@ def overlaps(observation: Observation, partition: Partition, table: StepTable) -
     steps, windows = len(table.kept), table.kept_windows
     if steps and observation.loader is not None:
         waited = partition[Category.DATA_WAIT] & windows
-        result[Work.DATA_LOADING] = _overlap(observation.loading & windows, waited, steps)
+        result[Work.DATA_LOADING] = _overlap(observation.loading & table.kept_marks, waited, steps)
     if not steps or not observation.has_device:
         return result
     events, rows = observation.trace.events, observation.launches.work_rows

@@ -29,7 +29,13 @@ def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
 
 
 def _missing_parts(observation: Observation) -> Iterator[HealthNote]:
-    if not observation.has_device:
+    if not observation.has_device and observation.trace.is_truncated:
+        yield HealthNote(
+            "cut-before-device",
+            "The file breaks off before any device activity: whether there was any is not known, "
+            "and nothing is said about the device.",
+        )
+    elif not observation.has_device:
         launched = kernel_launch_rows(observation.trace).size
         if launched:
             yield HealthNote(

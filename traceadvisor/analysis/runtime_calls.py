@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from traceadvisor.analysis.launches import Launches
-from traceadvisor.analysis.names import name_mask, rows_named
+from traceadvisor.analysis.names import name_mask, rows_named, rows_with_prefix
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.trace import Trace
@@ -37,12 +37,19 @@ def enqueue_rows(trace: Trace) -> Int64:
 
 
 def profiler_stop_rows(trace: Trace) -> Int64:
-    """The profiler's own synchronise when it stops: the last call that concerns the device, if it is one."""
+    """The profiler's own synchronise when it stops: the last call that concerns the device, if it is one.
+
+    Where the run synchronises the device as often as it marks steps, the last is taken to be the run's own too.
+    """
     concerning = rows_named(
         trace, Kind.RUNTIME, lambda name: bool(_ENQUEUE.search(name) or _DEVICE_SYNCHRONISE.match(name))
     )
     last = concerning[-1:]
     is_synchronise = [_DEVICE_SYNCHRONISE.match(trace.names[trace.events.name_id[row]]) is not None for row in last]
+    own = rows_named(trace, Kind.RUNTIME, lambda name: _DEVICE_SYNCHRONISE.match(name) is not None)
+    marks = rows_with_prefix(trace, Kind.ANNOTATION, "ProfilerStep#")
+    if 1 < marks.size == own.size:
+        return last[:0]
     return last[np.array(is_synchronise, dtype=np.bool_)]
 
 

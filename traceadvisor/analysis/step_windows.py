@@ -10,7 +10,7 @@ import numpy as np
 from traceadvisor.analysis.launches import Launches
 from traceadvisor.analysis.marks import Mark, find_marks
 from traceadvisor.analysis.runtime_calls import enqueue_rows, kernel_launch_rows
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Float64, Int64
 from traceadvisor.model.events import DEVICE_WORK, NONE
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepSource, StepTable
@@ -50,12 +50,13 @@ def step_windows(trace: Trace, launches: Launches, not_counted: Mapping[int, str
     steps: list[Step] = []
     for position, mark in enumerate(marks):
         step = _window(mark, work, position, steps[-1].end_ns if steps else None)
-        reason = (not_counted or {}).get(step.index)
-        steps.append(replace(step, left_out=reason) if reason else step)
-    reason = _incomplete_last(trace, marks)
-    if reason is None:
+        steps.append(step)
+    for position, reason in _reasons(trace, marks, not_counted or {}).items():
+        steps[position] = replace(steps[position], left_out=reason)
+    incomplete = _incomplete_last(trace, marks)
+    if incomplete is None:
         return StepTable(source, tuple(steps))
-    return StepTable(source, tuple(steps[:-1]), ((steps[-1].index, reason),))
+    return StepTable(source, tuple(steps[:-1]), ((steps[-1].index, incomplete),))
 
 
 def _assign(trace: Trace, launches: Launches, marks: tuple[Mark, ...], *, can_carry_in: bool) -> _Work:
@@ -90,7 +91,7 @@ def _window(mark: Mark, work: _Work, position: int, previous_end_ns: int | None)
     share = _carry_in_share(step, work, is_first=position == 0)
     if share <= CARRY_IN_SHARE:
         return step
-    return replace(step, left_out=f"device work from before the first step takes {share:.0%} of it")
+    return replace(step, left_out=f"device work that no step launched takes {share:.0%} of it")
 
 
 def _carry_in_share(step: Step, work: _Work, *, is_first: bool) -> float:
@@ -105,24 +106,41 @@ def _carry_in_share(step: Step, work: _Work, *, is_first: bool) -> float:
     return (inside + cut) / whole if whole else 0.0
 
 
+def _reasons(trace: Trace, marks: tuple[Mark, ...], not_counted: Mapping[int, str]) -> dict[int, str]:
+    """Why steps do not count, by their position: known beforehand, or their device records lie behind a break."""
+    reasons = {at: not_counted[mark.index] for at, mark in enumerate(marks) if mark.index in not_counted}
+    if trace.is_truncated:
+        lost = _lost_shares(trace, marks)
+        for at in np.flatnonzero(lost > lost.min() + LOST_RECORDS_SHARE).tolist():
+            reasons[at] = f"the file breaks off, and {lost[at]:.0%} of its kernel launches have no device record"
+    return reasons
+
+
+def _lost_shares(trace: Trace, marks: tuple[Mark, ...]) -> Float64:
+    """For each mark, the share of its kernel launches without a device record; the devices are taken together."""
+    events = trace.events
+    calls = kernel_launch_rows(trace)
+    step = _step_at(marks, events.start_ns[calls])
+    lost = ~np.isin(events.correlation[calls], events.correlation[events.rows(*DEVICE_WORK)])
+    launched = np.bincount(step[step != NONE], minlength=len(marks))
+    missing = np.bincount(step[(step != NONE) & lost], minlength=len(marks))
+    return missing / np.maximum(launched, 1)
+
+
 def _incomplete_last(trace: Trace, marks: tuple[Mark, ...]) -> str | None:
     """Why the last step is incomplete; None where it is not, or is the only one. The devices are taken together."""
     if len(marks) < 2:
         return None
+    if trace.is_truncated:
+        return "the file breaks off"
     events = trace.events
     given = _step_at(marks, events.start_ns[enqueue_rows(trace)])
     counts = np.bincount(given[given != NONE], minlength=len(marks))
     if counts[-1] == 0 and counts.any():
         return "nothing was launched in it: the recording stopped there"
-    work = events.rows(*DEVICE_WORK)
-    if not work.size:
+    if not events.rows(*DEVICE_WORK).size:
         return None
-    calls = kernel_launch_rows(trace)
-    step = _step_at(marks, events.start_ns[calls])
-    lost = ~np.isin(events.correlation[calls], events.correlation[work])
-    launched = np.bincount(step[step != NONE], minlength=len(marks))
-    missing = np.bincount(step[(step != NONE) & lost], minlength=len(marks))
-    shares = missing / np.maximum(launched, 1)
+    shares = _lost_shares(trace, marks)
     if shares[-1] > shares[:-1].max() + LOST_RECORDS_SHARE:
         return f"{shares[-1]:.0%} of its kernel launches have no device record: the recording stopped there"
     return None

@@ -21,10 +21,12 @@ def parse_conditions(texts: Iterable[str]) -> tuple[str, ...]:
         UsageError: a condition is neither a severity, nor a rule's id, nor ``degraded``.
     """
     ids = [rule.meta.id for rule in all_rules()]
-    conditions = tuple(word.strip() for text in texts for word in text.split(",") if word.strip())
+    known = [*_SEVERITIES, DEGRADED, *ids]
+    spelled = {name.lower(): name for name in known}
+    words = [word.strip() for text in texts for word in text.split(",") if word.strip()]
+    conditions = tuple(spelled.get(word.lower(), word) for word in words)
     for condition in conditions:
-        if condition not in _SEVERITIES and condition not in ids and condition != DEGRADED:
-            known = [*_SEVERITIES, DEGRADED, *ids]
+        if condition not in known:
             raise UsageError(f"Unknown --fail-on condition {condition!r}. Known are: {', '.join(known)}.")
     return conditions
 

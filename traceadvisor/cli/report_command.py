@@ -82,7 +82,7 @@ def command(
 
 
 def _format_names(formats: str, output: str) -> list[str]:
-    names = [name.strip().lower() for name in formats.split(",") if name.strip()]
+    names = list(dict.fromkeys(name.strip().lower() for name in formats.split(",") if name.strip()))
     unknown = [name for name in names if name not in FORMATS]
     if unknown or not names:
         raise UsageError(f"Unknown format {', '.join(unknown) or formats!r}. Known are: {', '.join(FORMATS)}.")

@@ -137,7 +137,7 @@ class MeanBreakdown:
             get(Category.DATA_WAIT),
             get(Category.H2D_COPY),
             get(Category.KERNEL),
-            get(Category.COMMUNICATION),
+            get(Category.COMMUNICATION) if on_device else None,
             get(Category.OTHER_COPY),
             idle,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import Generic, TypeVar
@@ -104,10 +104,6 @@ class EventTable:
         wanted = np.zeros(len(Kind), dtype=np.bool_)
         wanted[list(kinds)] = True
         return wanted[self.kind]
-
-    def take(self, rows: Int64 | Mask) -> EventTable:
-        """The same columns for some rows, in the order given."""
-        return EventTable(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
     def spans(self, rows: Int64 | Mask) -> SpanSet:
         """The union of the times of some rows."""

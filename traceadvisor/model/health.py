@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -47,7 +46,3 @@ class Health:
         if self.events_dropped or self.events_repaired or any(note.degrades for note in self.notes):
             return HealthStatus.DEGRADED
         return HealthStatus.OK
-
-    def with_notes(self, notes: Iterable[HealthNote]) -> Health:
-        """The same health with more notes."""
-        return Health(self.events_read, self.events_dropped, self.events_repaired, (*self.notes, *notes), self.unusable)

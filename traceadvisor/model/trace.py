@@ -136,6 +136,9 @@ class Trace:
     wall_clock_start_ns: int | None
     """Nanoseconds since the epoch of the first event; None where the trace does not say."""
 
+    is_truncated: bool
+    """Whether the file breaks off: what stands behind the break is missing, device records first of all."""
+
     with_stacks: bool
     with_shapes: bool
     health: Health

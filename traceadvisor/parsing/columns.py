@@ -27,6 +27,9 @@ MOST_RATIO = 1e9
 
 ColumnDict = dict[str, NDArray[Any]]
 
+FIRST_DEVICE = 0
+"""Where device work goes that does not say which device it ran on."""
+
 HOST_DEVICE_TYPE = 0
 """Torch numbers its kinds of device; the host is the first."""
 
@@ -127,7 +130,8 @@ class Columns:
         columns["external_id"] = np.maximum(_int64(external), _int64(external_2021))
         columns["byte_count"] = _int64(byte_count)
         on_device = columns["kind"] >= Kind.KERNEL
-        columns["device"] = np.where(on_device, _int64(device, most=np.iinfo(np.int32).max), NONE).astype(np.int32)
+        numbered = np.maximum(_int64(device, most=np.iinfo(np.int32).max), FIRST_DEVICE)
+        columns["device"] = np.where(on_device, numbered, NONE).astype(np.int32)
         columns["stream"] = np.where(on_device, [self._stream(key) for key in stream], NONE).astype(np.int32)
         columns["thread"] = np.where(on_device, NONE, columns["thread"])
         self._add_details(args)

@@ -14,9 +14,9 @@ from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.bundle_folder import find_in_bundle, is_bundle
 from traceadvisor.parsing.input_bytes import open_bytes
 
-_TRACE_NAME = re.compile(r"^(?P<stem>.+?)\.pt\.trace\.json(?:\.gz)?$")
-_JSON_NAME = re.compile(r"^(?P<stem>.+?)(?:\.trace)?\.json(?:\.gz)?$")
-_SPAN = re.compile(r"^(?P<worker>.+)\.(?P<span>\d+)$")
+_TRACE_NAME = re.compile(r"(?P<stem>.+?)\.pt\.trace\.json(?:\.gz)?\Z", re.DOTALL)
+_JSON_NAME = re.compile(r"(?P<stem>.+?)(?:\.trace)?\.json(?:\.gz)?\Z", re.DOTALL)
+_SPAN = re.compile(r"(?P<worker>.+)\.(?P<span>\d+)\Z", re.DOTALL)
 _SNIFFED_BYTES = 1 << 16
 
 _EXPECTED = "a recording by torch.profiler (*.pt.trace.json or *.pt.trace.json.gz) or a folder that holds some"
@@ -112,6 +112,6 @@ def _no_recording(root: Path, files: Sequence[Path]) -> InputError:
     elif not files:
         found, remedy = "is an empty folder", "Give the folder that tensorboard_trace_handler wrote to."
     else:
-        found = f"holds {len(files)} files, none of them a recording"
+        found = f"holds no recording among its files ({len(files)})"
         remedy = "Give the folder that tensorboard_trace_handler wrote to, or the file itself."
     return InputError(root, found, expected=_EXPECTED, remedy=remedy)

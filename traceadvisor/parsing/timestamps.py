@@ -18,8 +18,8 @@ INVALID_NS = np.iinfo(np.int64).min
 """What stands for a text that is no usable number."""
 
 _COMMA, _DOT, _ZERO = ord(","), ord("."), ord("0")
-_MOST_DIGITS = 15
-"""Whole digits that cannot overflow 64 bits of nanoseconds."""
+_MOST_DIGITS = 16
+"""Whole digits, as today's absolute times have them; what overflows 64 bits of nanoseconds turns negative."""
 
 _PLAIN = np.zeros(256, dtype=np.bool_)
 _PLAIN[[*b"0123456789.,"]] = True
@@ -50,7 +50,7 @@ def _from_digits(joined: np.typing.NDArray[np.uint8], count: int) -> Int64 | Non
     whole_ends = ends.copy()
     whole_ends[dotted] = dots
     widths = whole_ends - starts
-    if widths.min() < 1 or widths.max() > _MOST_DIGITS + 1:
+    if widths.min() < 1 or widths.max() > _MOST_DIGITS:
         return None
     digits = joined.astype(np.int64) - _ZERO
     result = np.zeros(count, dtype=np.int64)

@@ -48,6 +48,7 @@ def read_trace(origin: Origin) -> Trace:
         devices=devices(members.values),
         distributed=distributed(members.values),
         wall_clock_start_ns=wall_clock_ns if wall_clock_ns >= EARLIEST_WALL_CLOCK_NS else None,
+        is_truncated=members.truncated or damaged,
         with_stacks=bool(details.stack_id.rows.size or python_calls.start_ns.size),
         with_shapes=bool(details.dtypes_id.rows.size),
         health=_health(columns, members, read=len(events) + python_calls.start_ns.size, damaged=damaged),
@@ -71,6 +72,7 @@ def nothing_recorded(origin: Origin) -> Trace:
         devices=(),
         distributed=None,
         wall_clock_start_ns=None,
+        is_truncated=False,
         with_stacks=False,
         with_shapes=False,
         health=Health(),
@@ -102,7 +104,9 @@ def _nothing_to_read(origin: Origin, members: Members, *, damaged: bool) -> Inpu
     values: Mapping[str, Any] = members.values
     return InputError(
         origin.path,
-        describe(values, has_events=members.has_events, damaged=damaged or members.truncated),
+        describe(values, has_events=members.has_events, damaged=damaged or members.truncated)
+        if members.is_json
+        else "it is neither JSON nor gzipped JSON",
         expected="a recording by torch.profiler (*.pt.trace.json or *.pt.trace.json.gz)",
         remedy="Give the file or folder that tensorboard_trace_handler or export_chrome_trace wrote.",
     )

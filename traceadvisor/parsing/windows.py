@@ -45,6 +45,9 @@ class Members:
 
     values: dict[str, Any] = field(default_factory=dict)
     has_events: bool = False
+    is_json: bool = True
+    """Whether the file begins as JSON does."""
+
     truncated: bool = False
     dropped: int = 0
     """Events that did not decode."""
@@ -124,6 +127,7 @@ class WindowReader:
             self._start += at + 1
             return True
         if not text.startswith("{", at):
+            self.members.is_json = False
             return False
         return self._scan_members(text, at + 1)
 

@@ -20,6 +20,8 @@ def write_report(path: Path, content: bytes) -> None:
     Raises:
         OutputError: a file that is not a report is in the way, or the system refused to write.
     """
+    if path.parent.exists() and not path.parent.is_dir():
+        raise OutputError(path.parent, "is a file, not a folder", remedy="Name a folder with -o.")
     _check_replaceable(path)
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:

@@ -56,7 +56,7 @@ class HostSync(Rule):
         drained = SpanSet.union_all(site.drained for site in sites)
         share = facts.share(drained)
         if share < self.min_share:
-            return Clear("idle after the host waited for the device", share, self.min_share, Unit.SHARE)
+            return Clear("idle after waits other than those of copies to the device", share, self.min_share, Unit.SHARE)
         costly = [site for site in sites if site.drained][:MOST_SITES]
         locations = tuple(dict.fromkeys(site.location for site in costly if site.location))
         return Finding(

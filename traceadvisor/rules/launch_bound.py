@@ -88,7 +88,7 @@ class LaunchBound(Rule):
             Evidence("kernels", kernels.size / len(facts.steps.kept), Unit.PER_STEP),
             Evidence("median kernel", float(np.median(durations)), Unit.NS),
             Evidence(
-                f"kernels shorter than {self.short_kernel_us:g} us, about the cost of a launch",
+                f"kernels shorter than {self.short_kernel_us:g} µs, about the cost of a launch",
                 float((durations < self.short_kernel_us * 1000).mean()),
                 Unit.SHARE,
             ),

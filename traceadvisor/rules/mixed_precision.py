@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from traceadvisor.analysis.matrix_work import matrix_work
+from traceadvisor.analysis.matrix_work import float32_matrix_kernels
 from traceadvisor.facts import Facts
 from traceadvisor.hardware.tensor_cores import has_bfloat16, has_tensor_cores, most_speedup
 from traceadvisor.model.breakdown import Category
@@ -54,8 +54,8 @@ class NoMixedPrecision(Rule):
         """Compare the eligible kernel time with the step."""
         device = facts.device
         assert device is not None  # noqa: S101  # Input.DEVICE_MODEL
-        work = matrix_work(facts.trace, facts.launches, facts.tree)
-        eligible = facts.trace.events.spans(work.float32) & facts.claim(Category.KERNEL)
+        kernels = float32_matrix_kernels(facts.trace, facts.launches, facts.tree)
+        eligible = facts.trace.events.spans(kernels) & facts.claim(Category.KERNEL)
         share = facts.share(eligible)
         if not has_tensor_cores(device):
             return Clear("float32 matrix work", share, 1.0, Unit.SHARE, "the device has no tensor cores")

@@ -27,7 +27,8 @@ class SynchronousLoader(Rule):
 
     How to fix it
         Set ``num_workers`` above 0, so that batches are made while the device computes. The number proposed is the
-        time to load a batch over the rest of the step, rounded up, and one to spare because workers deliver unevenly.
+        time to load a batch over the rest of the step, rounded up, and one to spare because workers deliver unevenly;
+        no more than the cores that the run may use beside the training thread, where a capture knows them.
 
     How the saving is estimated
         As a bound: between nothing and the whole exposed wait, the middle being the expected value.
@@ -59,7 +60,8 @@ class SynchronousLoader(Rule):
         if share < self.min_share:
             return Clear("exposed data wait", share, self.min_share, Unit.SHARE)
         rest_ns = max(facts.per_step_ns(facts.steps.kept_windows) - facts.per_step_ns(wait), 1.0)
-        workers = ceil(loading.total_ns / rest_ns) + 1
+        needed = ceil(loading.total_ns / rest_ns) + 1
+        workers = needed if facts.spare_cores is None else min(needed, facts.spare_cores)
         location = facts.loader_location
         return Finding(
             rule=self.meta,

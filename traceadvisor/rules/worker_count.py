@@ -161,7 +161,7 @@ def _need(facts: Facts, workers: int, *, waiting: bool) -> _Need | None:
         if busy_cores is None:
             return None
         load_ns = busy_cores * step_ns
-    return _Need(workers, ceil(load_ns / rest_ns) + 1, _allowed(facts), load_ns)
+    return _Need(workers, ceil(load_ns / rest_ns) + 1, facts.spare_cores, load_ns)
 
 
 def _busy_cores(facts: Facts) -> float | None:
@@ -169,11 +169,6 @@ def _busy_cores(facts: Facts) -> float | None:
     sampled = [] if facts.telemetry is None else facts.telemetry.processes.workers
     busy = [worker.mean_cpu_cores for worker in sampled if worker.mean_cpu_cores is not None]
     return sum(busy) if busy else None
-
-
-def _allowed(facts: Facts) -> int | None:
-    limits = [limit for limit in (facts.settings.cpu_quota, facts.settings.cpu_count) if limit is not None]
-    return max(int(min(limits)) - 1, 1) if limits else None
 
 
 def _remark(need: _Need, waiting: bool) -> str:  # noqa: FBT001  # two sentences of one thought
