@@ -9,8 +9,10 @@ import click
 from traceadvisor import __version__
 
 _VERBS = {
+    "demo": ("demo_command", "Record and report a small training with planted faults."),
     "capture": ("capture_command", "Run a training script and record where its time goes."),
     "report": ("report_command", "Say where the step time of a recording goes."),
+    "doctor": ("doctor_command", "Say what is installed here, and what is missing costs."),
     "rules": ("rules_command", "List the rules, or explain one."),
 }
 """Each verb's module and what the overview says of it."""
@@ -38,5 +40,6 @@ class _LazyGroup(click.Group):
 def main() -> None:
     """Find out where training time goes, and what to change first.
 
-    Give `traceadvisor report` a recording by torch.profiler or a TensorBoard log dir.
+    Begin with `traceadvisor demo`; put `traceadvisor capture --` before a training script of your own; give
+    `traceadvisor report` what that wrote, a recording by torch.profiler, or a TensorBoard log dir.
     """

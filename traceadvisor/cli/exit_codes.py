@@ -17,7 +17,7 @@ class ExitCode(IntEnum):
 
     OK = 0
     CONDITION_MET = 1
-    """A ``--fail-on`` condition holds."""
+    """A ``--fail-on`` condition holds; or ``doctor`` found that no report can be made."""
 
     USAGE = 2
     UNREADABLE = 3

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from traceadvisor.cli import main
+from traceadvisor.demo.run import TRAINING, Demo, Fault, record
+from traceadvisor.errors import UsageError
+
+DEMO = (sys.executable, "-m", "traceadvisor", "demo", "--device", "cpu")
+
+SHORTEST = "23"
+"""Steps that pass before a window, the window, and one more."""
+
+
+def _run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*DEMO, *arguments], cwd=cwd, capture_output=True, text=True, timeout=180, check=False)
+
+
+def _report(folder: Path) -> dict[str, Any]:
+    """The JSON report of the only run in a folder."""
+    result = CliRunner().invoke(main, ["report", str(folder / "runs"), "--format", "json", "-o", "-"])
+    assert result.exit_code == 0, result.output
+    report: dict[str, Any] = json.loads(result.stdout)
+    return report
+
+
+def _without_measurement(report: dict[str, Any]) -> set[str]:
+    return {outcome["rule_id"] for outcome in report["outcomes"] if outcome["status"] == "skipped"}
+
+
+def test_the_loader_comes_first_and_checks_of_the_device_are_not_measured(tmp_path: Path) -> None:
+    ended = _run("--steps", SHORTEST, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    folder = tmp_path / "traceadvisor-demo"
+    assert (folder / "reports" / "as-it-is" / "report.html").is_file()
+    assert "1. Batches are loaded in the training process" in ended.stdout
+    assert "not measured: pinned, sync, precision" in ended.stdout
+    assert "traceadvisor demo --fix workers" in ended.stdout
+
+    report = _report(folder)
+    first = report["findings"][0]
+    line = next(n for n, text in enumerate(TRAINING.read_text().splitlines(), 1) if "in enumerate(loader" in text)
+    assert first["rule_id"] == "DATA002"
+    assert (first["locations"][0]["file"], first["locations"][0]["line"]) == ("train.py", line)
+    assert {"GPU001", "H2D001", "IDLE001"} <= _without_measurement(report)
+
+
+@pytest.mark.slow
+def test_a_full_run_waits_for_its_loader_as_it_is_and_not_when_fixed(tmp_path: Path) -> None:
+    assert _run("-o", "bad", cwd=tmp_path).returncode == 0
+    fixed = _run("-o", "good", "--fixed", cwd=tmp_path)
+    assert fixed.returncode == 0, fixed.stderr
+    assert "not measured" not in fixed.stdout.splitlines()[-1]
+    bad, good = _report(tmp_path / "bad"), _report(tmp_path / "good")
+    assert bad["findings"][0]["rule_id"] == "DATA002"
+    assert not [finding["rule_id"] for finding in good["findings"] if finding["rule_id"].startswith("DATA")]
+
+
+@pytest.mark.parametrize(
+    ("fixed", "name", "options"),
+    [
+        (set(), "as-it-is", []),
+        ({Fault.PINNED}, "pinned", ["--pin-memory"]),
+        ({Fault.SYNC}, "sync", ["--log-every", "10"]),
+        ({Fault.PRECISION}, "precision", ["--mixed-precision"]),
+        ({Fault.PRECISION, Fault.PINNED}, "pinned-precision", ["--pin-memory", "--mixed-precision"]),
+    ],
+)
+def test_each_fault_is_mended_by_an_option_of_the_script(fixed: set[Fault], name: str, options: list[str]) -> None:
+    demo = Demo(Path("here"), fixed=frozenset(fixed))
+    assert demo.name == name
+    assert demo.arguments == ("--steps", "40", *options)
+
+
+def test_workers_are_two_or_more_and_lengthen_the_run() -> None:
+    steps, count, option, workers = Demo(Path("here"), fixed=frozenset({Fault.WORKERS})).arguments
+    assert (steps, option) == ("--steps", "--workers")
+    assert 2 <= int(workers) <= 15
+    assert int(count) == 40 + 5 * int(workers)
+
+
+def test_all_four_fixes_are_called_fixed() -> None:
+    assert Demo(Path("here"), fixed=frozenset(Fault)).name == "fixed"
+
+
+def test_what_somebody_changed_in_the_script_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('mine')")
+    result = CliRunner().invoke(main, ["demo", "-o", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "is not the demo's own" in result.output
+    assert (tmp_path / "train.py").read_text() == "print('mine')"
+
+
+def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("traceadvisor.demo.run.find_spec", lambda name: None if name == "torch" else object())
+    result = CliRunner().invoke(main, ["demo", "-o", str(tmp_path / "demo")])
+    assert result.exit_code == 2
+    assert "needs torch: pip install 'traceadvisor[capture]'" in result.output
+    assert not (tmp_path / "demo").exists()
+
+
+def test_a_training_that_fails_says_with_which_exit_code(tmp_path: Path) -> None:
+    import torch  # noqa: PLC0415  # whether there is a GPU
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU to train on")
+    ended = subprocess.run([*DEMO[:-1], "cuda"], cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False)
+    assert ended.returncode == 2
+    assert "this torch sees no GPU" in ended.stderr
+    assert "exit code 2" in ended.stderr
+
+
+def test_fix_and_fixed_exclude_each_other() -> None:
+    result = CliRunner().invoke(main, ["demo", "--fixed", "--fix", "sync"])
+    assert result.exit_code == 2
+
+
+def test_an_image_is_what_was_encoded() -> None:
+    np, train = pytest.importorskip("numpy"), pytest.importorskip("traceadvisor.demo.train")
+    pixels = np.random.default_rng(1).integers(0, 256, size=(train.SIDE, train.SIDE, 3), dtype=np.uint8)
+    assert (train.decode(train.encode(pixels)) == pixels).all()
+
+
+def test_the_report_of_a_run_too_short_for_a_window_says_so(tmp_path: Path) -> None:
+    ended = _run("--steps", "5", cwd=tmp_path)
+    assert "train for longer" in ended.stderr
+
+
+def test_a_folder_that_cannot_be_made_is_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="Give a folder"):
+        record(Demo(tmp_path / "file" / "demo"))

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from traceadvisor.cli import main, report_checks
+from traceadvisor.model.check import Check, CheckState
+from traceadvisor.recording import doctor
+
+WITHOUT = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+import importlib.util
+there = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name in {absent!r} else there(name, *rest)
+from traceadvisor.cli import main
+main(["doctor"])
+"""
+
+
+def _doctor_without(*absent: str) -> subprocess.CompletedProcess[str]:
+    code = WITHOUT.format(absent=set(absent))
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def _doctor() -> Result:
+    return CliRunner().invoke(main, ["doctor"], catch_exceptions=False)
+
+
+def _states(output: str) -> dict[str, str]:
+    """The state of each subject."""
+    return {line.split()[0]: line.split()[1] for line in output.splitlines() if not line.startswith(" ")}
+
+
+def test_each_subject_has_one_line_and_a_state() -> None:
+    result = _doctor()
+    assert result.exit_code == 0
+    states = _states(result.output)
+    assert list(states) == ["report", "isal", "PDF", "torch", "CUDA", "CUPTI", "NVML", "psutil", "CPU", "disk"]
+    assert set(states.values()) <= {state.value for state in CheckState}
+    assert states["report"] == "ok"
+
+
+def test_without_what_captures_need_reports_still_can_be_made() -> None:
+    result = _doctor_without("torch", "psutil", "pynvml", "isal")
+    assert result.returncode == 0, result.stderr
+    states = _states(result.stdout)
+    assert (states["report"], states["isal"]) == ("ok", "limited")
+    assert (states["torch"], states["psutil"]) == ("missing", "missing")
+    assert "CUDA" not in states
+    assert "pip install 'traceadvisor[capture]'" in result.stdout
+
+
+def test_without_what_reports_need_the_exit_code_is_1() -> None:
+    result = _doctor_without("jinja2", "torch")
+    assert result.returncode == 1, result.stderr
+    assert _states(result.stdout)["report"] == "broken"
+    assert "jinja2" in result.stdout
+
+
+def _pdf_check(monkeypatch: pytest.MonkeyPatch, code: int, stderr: str = "") -> Check:
+    ended = subprocess.CompletedProcess[str]([], code, "", stderr)
+    monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: ended)
+    (check,) = [check for check in report_checks.report_checks() if check.subject == "PDF"]
+    return check
+
+
+def test_a_pdf_that_takes_its_process_down_lacks_a_font(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = _pdf_check(monkeypatch, -11)
+    assert (check.state, check.remedy) == (CheckState.MISSING, "apt-get install fonts-dejavu-core")
+
+
+def test_a_pdf_that_cannot_be_made_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = _pdf_check(monkeypatch, 1, "OSError: cannot load library 'libpango-1.0-0'")
+    assert check.state is CheckState.MISSING
+    assert "libpango-1.0-0" in (check.remedy or "")
+
+
+def _check(subject: str, folder: Path = Path()) -> Check:
+    (found,) = [check for check in doctor.capture_checks(folder) if check.subject == subject]
+    return found
+
+
+def test_a_quota_below_the_number_of_cores_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    monkeypatch.setattr("traceadvisor.recording.telemetry.cgroup.cpu_quota", lambda: 2.5)
+    check = _check("CPU")
+    assert (check.state, check.found) == (CheckState.LIMITED, "2.5 of 8 cores granted by the cgroup's quota")
+
+
+def test_little_space_is_a_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage(1 << 34, 1 << 34, 1 << 30))
+    check = _check("disk", tmp_path)
+    assert (check.state, check.found) == (CheckState.LIMITED, f"1.0 GiB free in {tmp_path}")
+
+
+def test_what_a_library_raises_while_it_is_looked_at_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> Check:
+        raise RuntimeError("driver too old")
+
+    monkeypatch.setattr(doctor, "_nvml", refuse)
+    check = _check("NVML")
+    assert (check.state, check.found) == (CheckState.MISSING, "cannot be used: RuntimeError: driver too old")

@@ -1,0 +1,76 @@
+"""Looks for what a report makes use of."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+
+from traceadvisor import __version__
+from traceadvisor.model.check import Check, CheckState
+
+_PDF_COST = "no PDF; HTML, Markdown and JSON need none of it"
+_FONTS = "apt-get install fonts-dejavu-core"
+_PDF_TRIAL = "from traceadvisor.rendering.pdf import from_html; from_html('<p>a</p>')"
+
+
+def report_checks() -> Iterator[Check]:
+    """Checks of what reports need, one after another."""
+    yield _report()
+    yield _inflating()
+    yield _pdf()
+
+
+def _report() -> Check:
+    """Whether all that turns a recording into a page can be imported and found."""
+    try:
+        rules = import_module("traceadvisor.engine").all_rules()
+        import_module("traceadvisor.api")
+        environment = import_module("traceadvisor.rendering.templates").html_environment()
+        environment.get_template("report.html.j2")
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is what keeps reports from being made
+        return Check(
+            "report",
+            CheckState.BROKEN,
+            f"{type(error).__name__}: {error}",
+            "no report at all",
+            "pip install --force-reinstall traceadvisor",
+        )
+    return Check(
+        "report", CheckState.OK, f"traceadvisor {__version__}, {len(rules)} rules, Python {platform.python_version()}"
+    )
+
+
+def _inflating() -> Check:
+    try:
+        import_module("isal.igzip")
+    except ImportError as error:
+        return Check(
+            "isal",
+            CheckState.LIMITED,
+            f"cannot be imported ({error}): zlib takes its place",
+            "compressed recordings take longer to read and to write",
+            "pip install isal, where there is a wheel for this machine",
+        )
+    return Check("isal", CheckState.OK, "compressed recordings are read at full speed")
+
+
+def _pdf() -> Check:
+    """Make one, in a process of its own: without any font Pango takes the process down with it."""
+    trial = subprocess.run(  # noqa: S603  # this interpreter, with a line of our own
+        [sys.executable, "-c", _PDF_TRIAL], capture_output=True, text=True, errors="replace", check=False
+    )
+    if trial.returncode < 0 or "No fonts configured" in trial.stderr:
+        return Check("PDF", CheckState.MISSING, "no font is installed", _PDF_COST, _FONTS)
+    if trial.returncode:
+        return Check(
+            "PDF",
+            CheckState.MISSING,
+            "WeasyPrint or Pango cannot be loaded",
+            _PDF_COST,
+            "pip install weasyprint; apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 "
+            "fonts-dejavu-core (macOS: brew install pango)",
+        )
+    return Check("PDF", CheckState.OK, "WeasyPrint, Pango and a font are there")
