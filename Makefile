@@ -16,7 +16,7 @@ install: ## make a virtual environment (.venv) with the tool and all that its te
 test: ## run the tests
 	pytest
 
-slow: ## run the tests that take minutes: browser, fuzzing
+slow: ## run the tests that take minutes: browser, launchers, the demo
 	pytest -m slow
 
 lint: ## look for mistakes and for style
@@ -41,10 +41,9 @@ golden: ## write golden files anew (schema and README included): read the differ
 schema: ## write docs/report.schema.json from the types of the JSON report
 	pytest -q tests/rendering/test_report_json.py -k committed_schema --golden
 
-sample-traces: ## record sample_traces/ anew, on an otherwise idle machine
-	set -e; folder=$$(mktemp -d); cp sample_traces/make_loader_bound.py $$folder; \
-	(cd $$folder && python make_loader_bound.py); \
-	rm -rf sample_traces/loader-bound; mv $$folder/loader-bound sample_traces/; rm -r $$folder
+sample-traces: ## capture sample_traces/ anew, on an otherwise idle machine
+	python sample_traces/record.py
+	pytest -q tests/test_sample_traces.py --golden
 
 report-picture: ## draw docs/images/report-desktop.png, the picture in the README (needs Chromium)
 	set -e; folder=$$(mktemp -d); traceadvisor report sample_traces/loader-bound -o $$folder; mkdir -p docs/images; \

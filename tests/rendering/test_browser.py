@@ -1,0 +1,83 @@
+"""The page as a real browser sees it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.build_report import harmless, hostile, three_recordings
+from tests.rendering.reading import Page
+from traceadvisor.rendering.html import render
+
+pytestmark = pytest.mark.slow
+
+SWITCHES = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        reason = "needs Chromium"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found
+
+
+def _run(chromium: str, page: Path, *switches: str) -> str:
+    profile = page.parent / "profile"
+    command = [chromium, *SWITCHES, f"--user-data-dir={profile}", *switches, page.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+
+
+def _dom(chromium: str, content: bytes, folder: Path) -> Page:
+    folder.mkdir()
+    (folder / "report.html").write_bytes(content)
+    return Page(_run(chromium, folder / "report.html", "--dump-dom"))
+
+
+def test_hostile_names_make_no_element_and_run_nothing(chromium: str, tmp_path: Path) -> None:
+    report = three_recordings()
+    clean = _dom(chromium, render(harmless(report)), tmp_path / "clean")
+    canary = _dom(chromium, render(hostile(report)), tmp_path / "canary")
+    assert canary.elements == clean.elements
+    assert canary.elements["script"] == canary.elements["img"] == 0
+    assert not [name for name in canary.attributes if name.startswith("on")]
+
+
+def test_no_link_leaves_the_page(chromium: str, tmp_path: Path) -> None:
+    page = _dom(chromium, render(hostile(three_recordings())), tmp_path / "page")
+    assert [link for link in page.links if not link.startswith("#")] == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_does_not_scroll_sideways(chromium: str, width: int, tmp_path: Path) -> None:
+    # A frame of the width in question around the page tells, by a script of its own, how wide the page becomes.
+    (tmp_path / "report.html").write_bytes(render(three_recordings()))
+    (tmp_path / "frame.html").write_text(
+        f"<iframe id=f src=report.html style='width:{width}px;height:900px;border:0'></iframe><p id=w></p><script>"
+        "f.onload = () => { w.textContent = f.contentDocument.documentElement.scrollWidth }</script>"
+    )
+    dom = _run(
+        chromium,
+        tmp_path / "frame.html",
+        "--allow-file-access-from-files",
+        "--window-size=1400,1000",
+        "--virtual-time-budget=5000",
+        "--dump-dom",
+    )
+    assert int(dom.split('<p id="w">')[1].split("<")[0]) <= width
