@@ -1,0 +1,70 @@
+"""The captures in ``sample_traces/`` and what their reports say, which changes by ``make golden`` only."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from traceadvisor import __version__
+from traceadvisor.api import load
+from traceadvisor.model.report import Report
+from traceadvisor.rendering.formats import FORMATS
+
+CHECKOUT = Path(__file__).parents[1]
+SAMPLES = CHECKOUT / "sample_traces"
+GOLDEN = CHECKOUT / "tests" / "golden"
+NAMES = ("loader-bound", "well-fed")
+
+MOST_BYTES = 600_000
+
+_ELSEWHERE = re.compile(rb'"(?:/[^"]*|[^"]*/(?:home|root|work|tmp|venv|site-packages)/[^"]*)"')
+"""A path from the root of some machine, or one that names a folder of its user."""
+
+
+def _report(name: str) -> Report:
+    return load(SAMPLES / name)
+
+
+def test_each_sample_has_its_line_and_there_are_no_others() -> None:
+    assert sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()) == sorted(NAMES)
+    listed = re.findall(r"^\| `([a-z-]+)` \|", (SAMPLES / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_report_of_a_sample_is_as_it_was(
+    name: str, golden: Callable[[Path, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(SAMPLES)
+    rendered = FORMATS["md"].render(load(name)).decode()
+    golden(GOLDEN / f"{name}.md", rendered.replace(f"TraceAdvisor {__version__}", "TraceAdvisor"))
+
+
+def test_the_loader_comes_first_where_it_is_the_limit() -> None:
+    report = _report("loader-bound")
+    first = report.findings[0].finding
+    assert first.rule.id == "DATA002"
+    assert [(location.file, location.function) for location in first.locations] == [("train.py", "train")]
+
+
+def test_nothing_is_said_of_the_loader_where_it_keeps_up() -> None:
+    assert not [row for row in _report("well-fed").findings if row.finding.rule.id.startswith("DATA")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sample_is_small(name: str) -> None:
+    assert sum(path.stat().st_size for path in (SAMPLES / name).iterdir()) < MOST_BYTES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sample_does_not_tell_where_it_was_made(name: str) -> None:
+    for path in (SAMPLES / name).iterdir():
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
+        found = [text for text in _ELSEWHERE.findall(content) if not text.startswith(b'"/worker.py')]
+        assert not found, path
