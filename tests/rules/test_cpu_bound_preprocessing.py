@@ -7,6 +7,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import evidence, skipped
+from traceadvisor.model.findings import Skipped
 from traceadvisor.rules.cpu_bound_preprocessing import CpuBoundPreprocessing
 
 
@@ -33,3 +34,10 @@ def test_busy_cores_without_a_wait_are_clear(tmp_path: Path) -> None:
 
 def test_without_samples_of_the_host_the_rule_cannot_look(tmp_path: Path) -> None:
     assert "The host was not sampled" in skipped(CpuBoundPreprocessing(), _waiting(), tmp_path)
+
+
+def test_loading_in_the_training_process_is_another_rules(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).loader(0, 60, kind="_SingleProcessDataLoaderIter").op("aten::mm", 60, 100)
+    outcome = Captured(builder, tmp_path).sampled(cpu=0.95).outcome(CpuBoundPreprocessing())
+    assert isinstance(outcome, Skipped)
+    assert "DATA002" in outcome.reason

@@ -49,6 +49,8 @@ class CpuBoundPreprocessing(Rule):
 
     def check(self, facts: Facts) -> Finding | Clear | Skipped:
         """Look for a wait and saturated cores together."""
+        if facts.observation.loader and facts.observation.loader.in_training_process:
+            return Skipped("Batches are loaded in the training process, on one core at a time; DATA002 comes first.")
         telemetry = facts.telemetry
         assert telemetry is not None  # noqa: S101  # Input.HOST_TELEMETRY
         busy = [
