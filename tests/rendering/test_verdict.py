@@ -12,6 +12,7 @@ from tests.build_report import (
     v100,
 )
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.verdict import recording_verdict, verdict, verdict_scope
 
 NOTHING = dict.fromkeys(SHARES_NO_WORKERS, 0.0)
@@ -72,3 +73,17 @@ def test_a_recording_without_steps_is_said_to_have_none() -> None:
 
 def test_an_unreadable_input_has_a_sentence_too() -> None:
     assert verdict(nothing_readable()).startswith("Nothing could be measured")
+
+
+@pytest.mark.parametrize(
+    ("shares", "sentence"),
+    [
+        ({Category.KERNEL: 0.5, Category.DATA_WAIT: 0.5}, "Half of the recording the GPU waits for the data loader."),
+        ({Category.KERNEL: 0.96}, "The GPU computes for 96% of the recording: what there is to gain"),
+    ],
+)
+def test_a_recording_without_steps_told_apart_is_not_called_every_step(
+    shares: dict[Category, float], sentence: str
+) -> None:
+    recording = device_recording("x", NOTHING | {Category.IDLE_HOST: 0.04} | shares, step_ms=100, device=v100())
+    assert recording_verdict(replace(recording, step_source=StepSource.WINDOW)).startswith(sentence)

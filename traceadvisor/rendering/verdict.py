@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category, MeanBreakdown
 from traceadvisor.model.report import Recording, Report
+from traceadvisor.model.steps import StepSource
 
 LOST_ON_DEVICE = {
     Category.DATA_WAIT: "the GPU waits for the data loader",
@@ -72,10 +73,11 @@ def recording_verdict(recording: Recording) -> str:
     mean = recording.mean_breakdown
     if mean is None or not mean.duration_ns:
         return "No complete training step was recorded, so there is no step time to explain."
+    whole = "the recording" if recording.step_source is StepSource.WINDOW else "every step"
     if Category.KERNEL not in mean.parts_ns:
         largest = _largest(mean, tuple(SPENT_ON_HOST))
-        return f"{NO_DEVICE}; on the host, {_lower(_of_every_step(mean, largest))} {SPENT_ON_HOST[largest]}."
-    return _device_verdict(mean)
+        return f"{NO_DEVICE}; on the host, {_lower(_part_of(whole, mean, largest))} {SPENT_ON_HOST[largest]}."
+    return _device_verdict(mean, whole)
 
 
 def lost_share(recording: Recording) -> float:
@@ -85,17 +87,17 @@ def lost_share(recording: Recording) -> float:
     return 0.0 if kernel is None else 1 - kernel
 
 
-def _device_verdict(mean: MeanBreakdown) -> str:
+def _device_verdict(mean: MeanBreakdown, whole: str) -> str:
     kernel = mean.share(Category.KERNEL) or 0.0
     largest = _largest(mean, tuple(LOST_ON_DEVICE))
     share = mean.share(largest) or 0.0
     if kernel >= WELL_USED_SHARE:
-        return f"The GPU computes for {kernel * 100:.0f}% of every step: what there is to gain lies in the kernels."
+        return f"The GPU computes for {kernel * 100:.0f}% of {whole}: what there is to gain lies in the kernels."
     if share >= WORTH_NAMING_SHARE:
-        return f"{_of_every_step(mean, largest)} {LOST_ON_DEVICE[largest]}."
+        return f"{_part_of(whole, mean, largest)} {LOST_ON_DEVICE[largest]}."
     idle = sum(mean.share(category) or 0.0 for category in IDLE_CATEGORIES)
     return (
-        f"The GPU computes for {kernel * 100:.0f}% of every step; the rest has no single cause "
+        f"The GPU computes for {kernel * 100:.0f}% of {whole}; the rest has no single cause "
         f"({idle * 100:.0f}% is idle time of several kinds)."
     )
 
@@ -104,12 +106,12 @@ def _largest(mean: MeanBreakdown, among: tuple[Category, ...]) -> Category:
     return max(among, key=lambda category: mean.share(category) or 0.0)
 
 
-def _of_every_step(mean: MeanBreakdown, category: Category) -> str:
+def _part_of(whole: str, mean: MeanBreakdown, category: Category) -> str:
     share = mean.share(category) or 0.0
     if share >= 0.985:
-        return "The whole of every step"
+        return f"The whole of {whole}"
     near = (name for value, name in _FRACTIONS if abs(share - value) <= _FRACTION_WITHIN)
-    return f"{next(near, f'{share * 100:.0f}%')} of every step"
+    return f"{next(near, f'{share * 100:.0f}%')} of {whole}"
 
 
 def _lower(text: str) -> str:
