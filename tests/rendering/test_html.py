@@ -16,20 +16,23 @@ from tests.build_report import (
     ranked,
     three_recordings,
 )
+from tests.rendering.captures import captured, captured_on_host, captured_ranks
 from tests.rendering.reading import Page
 from traceadvisor.model.findings import Confidence, Severity
 from traceadvisor.model.report import KernelRow, Report
 from traceadvisor.rendering import html
 
-ALL = (one_recording, three_recordings, on_the_cpu, nothing_readable)
+CAPTURES = (captured, captured_on_host, captured_ranks)
+ALL = (one_recording, three_recordings, on_the_cpu, nothing_readable, *CAPTURES)
 
 
 def read(report: Report) -> Page:
     return Page(html.render(report).decode())
 
 
-def test_a_hostile_report_has_the_same_elements_and_attributes_as_a_harmless_one() -> None:
-    wild, tame = read(hostile(three_recordings())), read(harmless(three_recordings()))
+@pytest.mark.parametrize("build", [three_recordings, captured_on_host, captured_ranks])
+def test_a_hostile_report_has_the_same_elements_and_attributes_as_a_harmless_one(build: Callable[[], Report]) -> None:
+    wild, tame = read(hostile(build())), read(harmless(build()))
 
     assert wild.elements == tame.elements
     assert wild.attributes == tame.attributes
@@ -39,8 +42,9 @@ def test_text_from_the_trace_is_shown_as_text() -> None:
     assert "<img src=x onerror=alert(1)>|`[x](http://e)@team #1" in read(hostile(one_recording())).text
 
 
-def test_escape_codes_overrides_and_tokens_do_not_reach_the_page() -> None:
-    page = html.render(hostile(three_recordings())).decode()
+@pytest.mark.parametrize("build", [three_recordings, captured_on_host, captured_ranks])
+def test_escape_codes_overrides_and_tokens_do_not_reach_the_page(build: Callable[[], Report]) -> None:
+    page = html.render(hostile(build())).decode()
 
     assert "\x1b" in CANARY and "\u202e" in CANARY and "ghp_" in CANARY  # noqa: PT018  # what is looked for below
     assert not re.search("\x1b|\u202e|ghp_", page)
@@ -73,8 +77,9 @@ def test_the_only_style_that_the_policy_lets_through_is_the_page_s_own() -> None
     assert page.count("<style") == 1
 
 
-def test_three_recordings_make_a_page_under_300_kilobytes() -> None:
-    assert len(html.render(three_recordings())) < 300_000
+@pytest.mark.parametrize("build", [three_recordings, captured, captured_ranks])
+def test_a_typical_page_is_under_300_kilobytes(build: Callable[[], Report]) -> None:
+    assert len(html.render(build())) < 300_000
 
 
 def test_giant_names_do_not_make_a_giant_page() -> None:
@@ -147,15 +152,16 @@ def test_a_bound_is_not_sold_as_a_prediction() -> None:
     assert "what was hidden behind this time is not known" in text
 
 
-def test_each_chart_has_a_title_a_description_and_its_data() -> None:
-    page = html.render(one_recording()).decode()
+@pytest.mark.parametrize(("build", "drawn"), [(one_recording, 3), (captured, 3 + 1 + 5), (captured_on_host, 3 + 1 + 3)])
+def test_each_chart_has_a_title_a_description_and_its_data(build: Callable[[], Report], drawn: int) -> None:
+    page = html.render(build()).decode()
     charts = re.findall(r'<svg class="chart" role="img" aria-labelledby="(\S+) (\S+)"', page)
 
-    assert len(charts) == 3
+    assert len(charts) == drawn
     for title, description in charts:
         assert re.search(rf'<title id="{title}">[^<]+</title>', page)
         assert re.search(rf'<desc id="{description}">[^<]+</desc>', page)
-    assert page.count('<details class="chart-data">') == 3
+    assert page.count('<details class="chart-data">') == drawn
 
 
 def test_findings_beyond_the_first_dozen_are_folded() -> None:

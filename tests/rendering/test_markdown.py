@@ -13,6 +13,7 @@ from tests.build_report import (
     ranked,
     three_recordings,
 )
+from tests.rendering.captures import captured, captured_on_host, captured_ranks
 from tests.rendering.reading import markdown_page
 from traceadvisor.model.findings import Fix, Severity
 from traceadvisor.model.health import HealthNote
@@ -20,16 +21,16 @@ from traceadvisor.model.report import RecordingNote, Report
 from traceadvisor.rendering import markdown
 from traceadvisor.rendering.markdown_text import escaped, fenced
 
+ALL = (one_recording, three_recordings, on_the_cpu, nothing_readable, captured, captured_on_host, captured_ranks)
+
 
 def text_of(report: Report) -> str:
     return markdown.render(report).decode()
 
 
-def test_a_hostile_comment_has_the_same_elements_as_a_harmless_one() -> None:
-    wild, tame = (
-        markdown_page(text_of(hostile(three_recordings()))),
-        markdown_page(text_of(harmless(three_recordings()))),
-    )
+@pytest.mark.parametrize("build", [three_recordings, captured_ranks])
+def test_a_hostile_comment_has_the_same_elements_as_a_harmless_one(build: Callable[[], Report]) -> None:
+    wild, tame = markdown_page(text_of(hostile(build()))), markdown_page(text_of(harmless(build())))
 
     assert wild.elements == tame.elements
     assert wild.links == []
@@ -84,7 +85,9 @@ def test_the_top_three_findings_are_in_the_open_and_all_of_them_folded() -> None
     assert "Batches are copied from pageable memory" in folded
 
 
-@pytest.mark.parametrize("build", [one_recording, three_recordings, on_the_cpu, nothing_readable])
+@pytest.mark.parametrize(
+    "build", [one_recording, three_recordings, on_the_cpu, nothing_readable, captured, captured_on_host, captured_ranks]
+)
 def test_a_comment_is_never_too_long_for_a_forge(build: Callable[[], Report]) -> None:
     assert len(text_of(hostile(build()))) < markdown.MOST_CHARACTERS
 
@@ -113,3 +116,10 @@ def test_a_giant_report_is_cut_and_says_so() -> None:
 
 def test_what_was_not_measured_is_called_so() -> None:
     assert "| gpt2-ddp/rank0 | 222.4 ms | 17.3% | not measured |" in text_of(three_recordings())
+
+
+def test_the_step_time_of_a_capture_is_that_of_its_undisturbed_steps() -> None:
+    text = text_of(captured())
+
+    assert "| Recording | Step | Recorded step | Samples per s |" in text
+    assert "| train/rank0/cycle0 | 168.0 ms, undisturbed median of 270 steps | 177.6 ms | 190 |" in text

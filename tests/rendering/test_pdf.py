@@ -10,11 +10,15 @@ import pypdf
 import pytest
 
 from tests.build_report import hostile, nothing_readable, on_the_cpu, one_recording, three_recordings
+from tests.rendering.captures import captured, captured_on_host, captured_ranks
 from traceadvisor.errors import PdfUnavailableError, RefusedFetchError
 from traceadvisor.model.report import Report
 from traceadvisor.rendering import pdf
 
 pytest.importorskip("weasyprint")
+
+
+ALL = (three_recordings, on_the_cpu, nothing_readable, captured, captured_on_host, captured_ranks)
 
 
 def text_of(report: Report) -> str:
@@ -78,7 +82,7 @@ def test_whatever_a_page_asks_for_is_refused(markup: str, scheme: str, tmp_path:
         pdf.from_html(markup.format(url=url))
 
 
-@pytest.mark.parametrize("build", [three_recordings, on_the_cpu, nothing_readable])
+@pytest.mark.parametrize("build", ALL)
 def test_weasyprint_finds_nothing_to_complain_of(
     build: Callable[[], Report], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,6 @@
 import time
+from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -6,6 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.build_report import hostile, three_recordings
+from tests.rendering.captures import captured, captured_on_host, captured_ranks
+from traceadvisor.model.report import Report
+from traceadvisor.model.run import TimedStep
 from traceadvisor.rendering.redaction import clean, clipped, clipped_inside, redacted
 
 SECRETS = (
@@ -110,8 +115,9 @@ def test_a_megabyte_of_anything_is_cleaned_in_time(pattern: str) -> None:
     assert time.process_time() - started < 10
 
 
-def test_no_string_of_a_report_is_forgotten() -> None:
-    report = redacted(hostile(three_recordings()))
+@pytest.mark.parametrize("build", [three_recordings, captured, captured_on_host, captured_ranks])
+def test_no_string_of_a_report_is_forgotten(build: Callable[[], Report]) -> None:
+    report = redacted(hostile(build()))
 
     assert "\x1b" not in repr(report)
     assert "ghp_" not in repr(report)
@@ -125,3 +131,36 @@ def test_long_text_is_cut_at_its_end_or_in_its_middle() -> None:
     assert clipped("abcdefghij", 6) == "abcde…"
     assert clipped_inside("abcdefghij", 6) == "ab…hij"
     assert clipped("abc", 6) == clipped_inside("abc", 6) == "abc"
+
+
+def test_a_timed_step_holds_no_text_to_be_redacted() -> None:
+    assert {field.type for field in fields(TimedStep)} == {"int", "StepState"}
+
+
+def command(*words: str) -> tuple[str, ...]:
+    """A command line as it is shown."""
+    report = captured()
+    run = report.recordings[0].captured
+    assert run is not None
+    recording = replace(report.recordings[0], captured=replace(run, command=words))
+    shown = redacted(replace(report, recordings=(recording,))).recordings[0].captured
+    assert shown is not None
+    return shown.command
+
+
+@pytest.mark.parametrize("option", ["--api-key", "--token", "--hf_token", "-password", "--aws-secret", "--API_KEY"])
+def test_a_secret_that_is_an_argument_of_its_own_is_not_shown(option: str) -> None:
+    assert command("train.py", option, "correct-horse", "--epochs", "1") == (
+        "train.py",
+        option,
+        "[redacted]",
+        "--epochs",
+        "1",
+    )
+
+
+@pytest.mark.parametrize(
+    "words", [("--max-tokens", "40960000"), ("--tokenizer", "bert-base"), ("--token", "--verbose")]
+)
+def test_other_arguments_stay_as_they_are(words: tuple[str, str]) -> None:
+    assert command(*words) == words

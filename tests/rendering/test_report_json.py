@@ -1,7 +1,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,17 +20,20 @@ from tests.build_report import (
     rule,
     three_recordings,
 )
+from tests.rendering.captures import captured, captured_on_host, captured_ranks
 from traceadvisor.model.breakdown import Category, StepBreakdown
 from traceadvisor.model.findings import Clear, Failed, Found, RuleOutcome, Severity, Skipped, Unit
 from traceadvisor.model.report import OutcomeRow, Recording, Report, StepRow
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
+from traceadvisor.model.telemetry_window import DeviceWindow, NodeWindow, ProcessWindow
 from traceadvisor.rendering.marker import MARKER
 from traceadvisor.rendering.report_json import render
 from traceadvisor.rendering.report_schema import schema, schema_text
 
 COMMITTED_SCHEMA = Path(__file__).parents[2] / "docs" / "report.schema.json"
-ALL_REPORTS = (one_recording, three_recordings, on_the_cpu, nothing_readable)
+CAPTURES = (captured, captured_on_host, captured_ranks)
+ALL_REPORTS = (one_recording, three_recordings, on_the_cpu, nothing_readable, *CAPTURES)
 
 
 def _rendered(report: Report) -> Any:
@@ -228,3 +231,44 @@ def _texts(value: object) -> Iterator[str]:
         case list():
             for part in value:
                 yield from _texts(part)
+
+
+def test_a_capture_says_what_is_known_of_its_run() -> None:
+    recording = _rendered(captured())["recordings"][0]
+    run = recording["captured_run"]
+    assert run["ending"] == "ran to its end"
+    assert run["step_count"] == 309
+    assert {state: row["count"] for state, row in run["steps_by_state"].items()} == {
+        "plain": 270,
+        "warmup": 6,
+        "settling": 2,
+        "recorded": 8,
+        "stalled": 2,
+        "other": 20,
+    }
+    assert run["settings"]["loader"]["num_workers"] == 4
+    assert (run["settings"]["loader"]["file"], run["settings"]["loader"]["line"]) == ("~/src/train.py", 41)
+    assert recording["undisturbed_median_step_us"] == 168_000.0
+    assert recording["recorded_unix_us"]["end"] > recording["recorded_unix_us"]["start"] > 1.79e15
+
+
+def test_a_capture_says_what_was_sampled_of_its_machine() -> None:
+    telemetry = _rendered(captured())["recordings"][0]["telemetry"]
+    (device,) = telemetry["devices"]
+    assert (device["mean_utilization_share"], device["mean_power_watts"]) == (0.66, 529.0)
+    assert device["peak_foreign_memory_bytes"] is None
+    assert device["clock_event_shares"] == {"gpu_idle": 0.01, "sw_power_cap": 0.31}
+    assert telemetry["host"]["mean_cpu_share"] == 0.31
+    assert telemetry["processes"]["workers"] == [{"pid": 4242, "name": "pt_data_worker", "mean_cpu_cores": 0.97}]
+
+
+def test_a_recording_made_otherwise_knows_nothing_of_a_run() -> None:
+    recording = _rendered(one_recording())["recordings"][0]
+    assert (recording["captured_run"], recording["telemetry"], recording["recorded_unix_us"]) == (None, None, None)
+
+
+def test_every_figure_of_telemetry_has_its_key() -> None:
+    recording = _rendered(captured())["recordings"][0]
+    known = recording["telemetry"]["devices"][0] | recording["telemetry"]["host"] | recording["telemetry"]["processes"]
+    figures = {field.name for window in (DeviceWindow, NodeWindow, ProcessWindow) for field in fields(window)}
+    assert figures - set(known) == {"best_link"}

@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tests.build_report import hostile, nothing_readable, on_the_cpu, one_recording, three_recordings
+from tests.rendering.captures import captured, captured_ranks
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.summary import Style, summary
 
@@ -36,6 +37,19 @@ def test_only_the_top_three_findings_are_told() -> None:
 
 def test_each_recording_is_named_where_there_are_several() -> None:
     assert any(line.startswith("gpt2-ddp/rank0: step 222.4 ms") for line in lines_of(three_recordings()))
+
+
+def test_the_step_time_of_a_capture_is_that_of_its_undisturbed_steps() -> None:
+    assert lines_of(captured())[2] == (
+        "step 168.0 ms (undisturbed median of 270 steps; recorded 177.6 ms), 190 samples per s, "
+        "GPU busy 55.5%, largest part Kernels 55.5%"
+    )
+
+
+def test_a_rank_of_which_nothing_was_recorded_has_a_step_time_too() -> None:
+    assert "ddp/rank1: step 168.0 ms (undisturbed median of 39 steps), GPU busy not measured" in lines_of(
+        captured_ranks()
+    )
 
 
 def test_without_a_device_the_busy_share_is_not_measured() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from traceadvisor.model.breakdown import Totals
 from traceadvisor.model.report import Recording, Report
+from traceadvisor.rendering.step_time import step_time
 from traceadvisor.rendering.table import Cell, Column, Table
 from traceadvisor.rendering.units import duration, percent
 
@@ -52,15 +53,17 @@ def total_shares(recording: Recording) -> tuple[float | None, ...]:
 def _row(report: Report, recording: Recording, place: int) -> tuple[Cell, ...]:
     return (
         Cell(recording.id, href=f"#recording-{place}" if place <= MOST_DRAWN else None),
-        Cell(duration(recording.median_step_ns), remark=_mean(recording)),
+        _step(recording),
         Cell(percent(recording.figures.busy_share)),
         *(Cell(percent(share)) for share in total_shares(recording)),
         _first_finding(report, recording),
     )
 
 
-def _mean(recording: Recording) -> str | None:
-    return None if recording.mean_step_ns is None else f"mean {duration(recording.mean_step_ns)}"
+def _step(recording: Recording) -> Cell:
+    time = step_time(recording)
+    undisturbed = None if recording.undisturbed_median_step_ns is None else "undisturbed"
+    return Cell(duration(time.ns), remark=time.beside or undisturbed)
 
 
 def _first_finding(report: Report, recording: Recording) -> Cell:

@@ -11,8 +11,9 @@ from traceadvisor.rendering.finding_view import FindingView, finding_views
 from traceadvisor.rendering.health_view import HealthView, health_view
 from traceadvisor.rendering.outcome_view import outcomes_view
 from traceadvisor.rendering.redaction import shortened
+from traceadvisor.rendering.step_time import step_time
 from traceadvisor.rendering.table import Cell, Column, Table
-from traceadvisor.rendering.units import duration, milliseconds, percent
+from traceadvisor.rendering.units import count, duration, milliseconds, percent
 from traceadvisor.rendering.verdict import verdict, verdict_scope
 from traceadvisor.rendering.words import CATEGORY
 
@@ -109,9 +110,12 @@ def _short(finding: FindingView, room: Room) -> FindingView:
 
 
 def _totals(report: Report) -> Table:
+    timed = any(recording.undisturbed_median_step_ns is not None for recording in report.recordings)
+    counted = any(recording.samples_per_s is not None for recording in report.recordings)
     columns = (
         Column("Recording", numeric=False),
-        Column("Median step"),
+        *((Column("Step", numeric=False), Column("Recorded step")) if timed else (Column("Median step"),)),
+        *((Column("Samples per s"),) if counted else ()),
         Column("GPU busy"),
         Column("Data wait"),
         Column("Copy to device"),
@@ -120,16 +124,24 @@ def _totals(report: Report) -> Table:
         Column("Other copies"),
         Column("Idle"),
     )
-    return Table("Recordings", columns, tuple(map(_totals_row, report.recordings)))
+    rows = (_totals_row(recording, timed=timed, counted=counted) for recording in report.recordings)
+    return Table("Recordings", columns, tuple(rows))
 
 
-def _totals_row(recording: Recording) -> tuple[Cell, ...]:
+def _totals_row(recording: Recording, *, timed: bool, counted: bool) -> tuple[Cell, ...]:
     return (
         Cell(recording.id),
+        *((Cell(_step(recording)),) if timed else ()),
         Cell(duration(recording.median_step_ns)),
+        *((Cell(count(recording.samples_per_s)),) if counted else ()),
         Cell(percent(recording.figures.busy_share)),
         *(Cell(percent(share)) for share in total_shares(recording)),
     )
+
+
+def _step(recording: Recording) -> str:
+    time = step_time(recording)
+    return duration(None) if time.ns is None else f"{duration(time.ns)}, {time.kind}"
 
 
 def _all_findings(findings: tuple[FindingView, ...]) -> Table:

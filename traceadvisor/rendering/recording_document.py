@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.steps import StepSource
+from traceadvisor.rendering.run_document import RunDocument, TelemetryDocument, WallClockRangeDocument
 
 TimePerCategory = Annotated[
     dict[Category, float | None],
@@ -193,3 +194,12 @@ class RecordingDocument:
     operators: list[OperatorDocument]
     loader_kinds: list[str]
     """Names of the data loader iterators seen."""
+
+    captured_run: RunDocument | None
+    """What a capture knows beside the recording; null for a recording made otherwise."""
+
+    recorded_unix_us: WallClockRangeDocument | None
+    """When the recording began and ended, since the epoch; null where it does not say."""
+
+    telemetry: TelemetryDocument | None
+    """The machine while the run's undisturbed steps went on; null without samples."""

@@ -19,6 +19,7 @@ from traceadvisor.rendering.recording_document import (
     StepDocument,
     TotalsDocument,
 )
+from traceadvisor.rendering.run_json import run_document, telemetry_document, wall_clock_range
 
 _NS_PER_US = 1000
 
@@ -72,6 +73,9 @@ def recording_document(recording: Recording) -> RecordingDocument:
         kernels=[_kernel(row) for row in recording.kernels],
         operators=[_operator(row) for row in recording.operators],
         loader_kinds=list(recording.loader_kinds),
+        captured_run=run_document(recording.captured),
+        recorded_unix_us=wall_clock_range(recording.recorded_wall_ns),
+        telemetry=telemetry_document(recording),
     )
 
 

@@ -12,6 +12,7 @@ from traceadvisor.rendering.charts.per_step import per_step
 from traceadvisor.rendering.charts.step_bar import step_bar
 from traceadvisor.rendering.charts.timeline import timeline
 from traceadvisor.rendering.recording_tables import kernel_table, operator_table, overlap_table
+from traceadvisor.rendering.step_time import step_time
 from traceadvisor.rendering.table import Table
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, percent, size
 from traceadvisor.rendering.verdict import recording_verdict
@@ -48,6 +49,9 @@ class RecordingView:
     id: str
     verdict: str
     no_device: bool
+    silent: bool
+    """No step was recorded, although the run is known."""
+
     figures: tuple[Figure, ...]
     step_notes: tuple[str, ...]
     """Steps that do not count, and why."""
@@ -72,6 +76,7 @@ def recording_view(recording: Recording, number: int) -> RecordingView:
         id=recording.id,
         verdict=recording_verdict(recording),
         no_device=is_without_device(recording),
+        silent=is_silent(recording),
         figures=tuple(figures(recording)),
         step_notes=tuple(_step_notes(recording)),
         charts=tuple(chart for chart in charts if chart is not None),
@@ -83,21 +88,31 @@ def recording_view(recording: Recording, number: int) -> RecordingView:
 
 
 def is_without_device(recording: Recording) -> bool:
-    """Whether the recording holds no device activity."""
+    """Whether what was recorded holds no device activity."""
     mean = recording.mean_breakdown
-    return recording.device is None and (mean is None or Category.KERNEL not in mean.parts_ns)
+    recorded = mean is not None or recording.captured is None
+    return recorded and recording.device is None and (mean is None or Category.KERNEL not in mean.parts_ns)
+
+
+def is_silent(recording: Recording) -> bool:
+    """Whether a run is known of which no step was recorded."""
+    return recording.captured is not None and not recording.steps
 
 
 def figures(recording: Recording) -> Iterator[Figure]:
-    """The headline numbers, the median step first."""
+    """The headline numbers, the step time first."""
+    time = step_time(recording)
     mean = None if recording.mean_step_ns is None else f"mean {duration(recording.mean_step_ns)}"
-    yield Figure("Median step", duration(recording.median_step_ns), mean)
+    if recording.undisturbed_median_step_ns is None:
+        yield Figure("Median step", duration(time.ns), mean)
+    else:
+        yield Figure("Step", duration(time.ns), time.kind)
+        yield Figure("Recorded step", duration(recording.median_step_ns), f"median; {mean}" if mean else None)
+    if recording.samples_per_s is not None:
+        of_rank = "of this rank" if recording.distributed else None
+        yield Figure("Samples per s", count(recording.samples_per_s), of_rank)
     without = "no device was recorded" if is_without_device(recording) else None
     yield Figure("GPU busy", percent(recording.figures.busy_share), without)
-    if recording.samples_per_s is not None:
-        yield Figure("Samples per s", count(recording.samples_per_s))
-    if recording.undisturbed_median_step_ns is not None:
-        yield Figure("Undisturbed median", duration(recording.undisturbed_median_step_ns), "without the profiler")
     if recording.figures.sm_efficiency_share is not None:
         yield Figure("SM efficiency", percent(recording.figures.sm_efficiency_share))
     if recording.figures.achieved_occupancy_share is not None:

@@ -12,7 +12,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import cast
 
-from traceadvisor.model.report import Report
+from traceadvisor.model.report import Recording, Report
+from traceadvisor.model.run import TimedStep
 
 REDACTED = "[redacted]"
 
@@ -62,6 +63,10 @@ _SECRET_SETTINGS = re.compile(
     r"(?=[^\s\"',;&]{0,200}[A-Za-z])"  # a plain number is a setting (`max_tokens=4096`)
     r"[^\s\"',;&()<>\[\]{}]{6,}"
 )
+_SECRET_OPTIONS = re.compile(
+    r"(?i)--?[\w-]{0,60}(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)"
+)
+_SECRET_VALUES = re.compile(r"(?=.*[A-Za-z])[^-].{5,}", re.DOTALL)
 _LONG_VALUES = re.compile(
     r"(\b[A-Za-z_][\w.-]{0,60}[\"']?\s{0,4}=\s{0,4}[\"']?)"
     r"([A-Za-z0-9][A-Za-z0-9+/_-]{31,}={0,2})(?![A-Za-z0-9+/_-])"
@@ -102,7 +107,8 @@ def redacted(report: Report) -> Report:
 
     Done once on the whole, so that no field can be forgotten.
     """
-    return cast("Report", _mapped(report, clean))
+    recordings = tuple(map(_without_secret_arguments, report.recordings))
+    return cast("Report", _mapped(replace(report, recordings=recordings), clean))
 
 
 def shortened(report: Report, longest: int) -> Report:
@@ -110,8 +116,21 @@ def shortened(report: Report, longest: int) -> Report:
     return cast("Report", _mapped(report, partial(clipped, longest=longest)))
 
 
+def _without_secret_arguments(recording: Recording) -> Recording:
+    """On a command line the name of a secret and its value may be two arguments (`--api-key abcdef`)."""
+    run = recording.captured
+    if run is None:
+        return recording
+    pairs = zip(("", *run.command), run.command, strict=False)
+    command = tuple(
+        REDACTED if _SECRET_OPTIONS.fullmatch(before) and _SECRET_VALUES.fullmatch(word) else word
+        for before, word in pairs
+    )
+    return replace(recording, captured=replace(run, command=command))
+
+
 def _mapped(value: object, changed: Callable[[str], str]) -> object:
-    """The same structure with every string in it changed; keys, arrays and choices stay as they are."""
+    """The same structure with every string in it changed; keys, arrays, choices and timed steps stay as they are."""
     inner = partial(_mapped, changed=changed)
     if isinstance(value, str):
         return changed(value)
@@ -121,7 +140,7 @@ def _mapped(value: object, changed: Callable[[str], str]) -> object:
         return tuple(map(inner, value))
     if isinstance(value, Mapping):
         return {key: inner(item) for key, item in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
+    if is_dataclass(value) and not isinstance(value, (type, TimedStep)):  # of those a run has a hundred thousand
         return replace(value, **{field.name: inner(getattr(value, field.name)) for field in fields(value)})
     return value
 

@@ -1,9 +1,9 @@
 """The document that the JSON report is: its types are its schema.
 
-``docs/report.schema.json`` is generated from this module and ``recording_document.py``; the texts under the fields
-are its descriptions. Within version 1 keys are added, never renamed or removed. Every time is in microseconds
-(``_us``) and rounded to the nanosecond, every share is 0..1, and what is not known is null. Times of a recording
-count from its first event.
+``docs/report.schema.json`` is generated from this module, ``recording_document.py`` and ``run_document.py``; the
+texts under the fields are its descriptions. Within version 1 keys are added, never renamed or removed. Every time is
+in microseconds (``_us``) and rounded to the nanosecond, every share is 0..1, and what is not known is null. Times of
+a recording count from its first event.
 """
 
 from __future__ import annotations

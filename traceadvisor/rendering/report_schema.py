@@ -6,12 +6,12 @@ from types import ModuleType
 
 import msgspec
 
-from traceadvisor.rendering import recording_document, report_document
+from traceadvisor.rendering import recording_document, report_document, run_document
 from traceadvisor.rendering.field_docs import field_docs
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-_MODULES = (report_document, recording_document)
+_MODULES = (report_document, recording_document, run_document)
 """Where the document's types are."""
 
 

@@ -9,7 +9,8 @@ from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.finding_view import FindingView, finding_views
 from traceadvisor.rendering.health_view import NoteView, health_view
 from traceadvisor.rendering.redaction import one_line, redacted, shortened
-from traceadvisor.rendering.units import duration, number_of, percent
+from traceadvisor.rendering.step_time import step_time
+from traceadvisor.rendering.units import count, duration, number_of, percent
 from traceadvisor.rendering.verdict import recording_verdict, verdict, verdict_scope
 from traceadvisor.rendering.words import CATEGORY
 
@@ -95,13 +96,16 @@ def _recordings(report: Report) -> list[SummaryLine]:
 
 
 def _recording(recording: Recording, report: Report) -> SummaryLine:
-    if recording.mean_breakdown is None:
+    time = step_time(recording)
+    if time.ns is None:
         return _line(Piece(f"{recording.id}: "), Piece(recording_verdict(recording), Style.QUIET))
     named = (Piece(f"{recording.id}: "),) if len(report.recordings) > 1 else ()
+    samples = recording.samples_per_s
     return _line(
         *named,
-        Piece(f"step {duration(recording.median_step_ns)}", Style.STRONG),
-        Piece(f" (median; mean {duration(recording.mean_step_ns)})", Style.QUIET),
+        Piece(f"step {duration(time.ns)}", Style.STRONG),
+        Piece(f" ({'; '.join(filter(None, (time.kind, time.beside)))})", Style.QUIET),
+        Piece(f", {count(samples)} samples per s" if samples is not None else ""),
         Piece(f", GPU busy {percent(recording.figures.busy_share)}"),
         Piece(_largest(recording)),
     )

@@ -72,6 +72,21 @@ def rate(bytes_per_s: float | None) -> str:
     return _scaled(bytes_per_s, 1000, ("B/s", "kB/s", "MB/s", "GB/s", "TB/s"))
 
 
+def watts(value: float | None) -> str:
+    """Power."""
+    return _with_unit(value, "W")
+
+
+def celsius(value: float | None) -> str:
+    """Temperature."""
+    return _with_unit(value, "°C")
+
+
+def megahertz(value: float | None) -> str:
+    """A clock's frequency."""
+    return _with_unit(value, "MHz")
+
+
 def evidence_value(evidence: Evidence) -> str:
     """A measured figure with its unit."""
     value = evidence.value
@@ -112,6 +127,10 @@ def _digits(value: float) -> str:
 
 def _three_digits(value: float) -> str:
     return f"{value:.0f}" if round(value, 1) >= 100 else _digits(value)
+
+
+def _with_unit(value: float | None, unit: str) -> str:
+    return NOT_MEASURED if value is None or not isfinite(value) else f"{value:,.0f} {unit}"
 
 
 def _scaled(value: float | None, base: int, units: tuple[str, ...]) -> str:

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Skipped
 from traceadvisor.model.report import Report
+from traceadvisor.rendering.captured import by_machine, by_run
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.palette import PAINTS, Paint
 from traceadvisor.rendering.charts.step_bar import comparison_bars
 from traceadvisor.rendering.comparison import MOST_DRAWN, comparison_table
 from traceadvisor.rendering.finding_view import FindingView, finding_views
 from traceadvisor.rendering.health_view import HealthView, health_view
+from traceadvisor.rendering.machine_view import MachineView, machine_view
 from traceadvisor.rendering.outcome_view import OutcomesView, outcomes_view
 from traceadvisor.rendering.recording_view import Fact, RecordingView, is_without_device, recording_view
 from traceadvisor.rendering.redaction import redacted, shortened
+from traceadvisor.rendering.run_view import RunView, run_view
 from traceadvisor.rendering.table import Table
 from traceadvisor.rendering.units import count, number_of
 from traceadvisor.rendering.verdict import verdict, verdict_scope
@@ -52,6 +55,10 @@ class ReportView:
     comparison_chart: Chart | None
     health: HealthView
     recordings: tuple[RecordingView, ...]
+    runs: tuple[RunView, ...]
+    """Of a capture; empty for recordings made otherwise."""
+
+    machines: tuple[MachineView, ...]
     findings: tuple[FindingView, ...]
     outcomes: OutcomesView
     definitions: tuple[DefinitionView, ...]
@@ -79,6 +86,8 @@ def report_view(report: Report) -> ReportView:
         comparison_chart=comparison_bars(report.recordings, "comparison"),
         health=health_view(report),
         recordings=tuple(recording_view(recording, place) for place, recording in enumerate(drawn, start=1)),
+        runs=tuple(run_view(shared, place) for place, shared in enumerate(by_run(drawn), start=1)),
+        machines=tuple(machine_view(shared, place) for place, shared in enumerate(by_machine(drawn), start=1)),
         not_drawn=_not_drawn(len(report.recordings) - len(drawn)),
         several=len(report.recordings) > 1,
         findings=findings,

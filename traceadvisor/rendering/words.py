@@ -5,7 +5,9 @@ from __future__ import annotations
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Confidence, Effort, Method, Severity
 from traceadvisor.model.report import SourceKind, Work
+from traceadvisor.model.run import StepState
 from traceadvisor.model.steps import StepSource
+from traceadvisor.model.telemetry import ClockEventReason
 from traceadvisor.model.timeline import Activity
 
 CATEGORY = {
@@ -110,3 +112,24 @@ SOURCE_KIND = {
     SourceKind.TENSORBOARD: "TensorBoard profiler log",
     SourceKind.TRACE: "profiler trace",
 }
+
+STEP_STATE = {
+    StepState.PLAIN: "Undisturbed",
+    StepState.WARMUP: "Profiler warming up",
+    StepState.SETTLING: "Recorded too soon after a stall",
+    StepState.RECORDED: "Recorded",
+    StepState.STALLED: "Profiler starting or exporting",
+    StepState.OTHER: "Not a training step",
+}
+
+CLOCKS_HELD_BACK = {
+    ClockEventReason.APPLICATION_CLOCKS: "whoever set them",
+    ClockEventReason.SW_POWER_CAP: "the power limit",
+    ClockEventReason.HW_SLOWDOWN: "a slowdown by the hardware",
+    ClockEventReason.SYNC_BOOST: "another device of the group",
+    ClockEventReason.SW_THERMAL: "heat, seen by the driver",
+    ClockEventReason.HW_THERMAL: "heat, seen by the hardware",
+    ClockEventReason.HW_POWER_BRAKE: "the power supply",
+    ClockEventReason.DISPLAY_CLOCKS: "the display",
+}
+"""In words that follow `Clocks held back by`; that an idle device lowers them is nobody's concern."""

@@ -59,6 +59,16 @@ class Strip:
 
 
 @dataclass(frozen=True, slots=True)
+class Curve:
+    """A line through points, or the points alone, as thick on a phone as on a desktop."""
+
+    path: str
+    paint: Paint
+    thickness: float
+    faint: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """A thin rule; positions across are percentages, positions down are units."""
 
@@ -110,6 +120,7 @@ class Chart:
     data: Table
     shapes: tuple[Shape, ...] = ()
     strips: tuple[Strip, ...] = ()
+    curves: tuple[Curve, ...] = ()
 
     @property
     def view_box(self) -> str:
@@ -131,6 +142,18 @@ def runs_path(runs: Iterable[tuple[int, int]], y: float) -> str:
         parts.append(f"h{end - start}")
         at = end
     return "".join(parts)
+
+
+def points_path(points: Iterable[tuple[float, float]]) -> str:
+    """One line from point to point; a single point becomes a dot where ends are round."""
+    parts: list[str] = []
+    at_x = at_y = 0.0
+    for x, y in points:
+        to_x, to_y = round(x, 1), round(y, 1)
+        step = f"{number(to_x - at_x)} {number(to_y - at_y)}"
+        parts.append(f"l{step}" if parts else f"M{step}")
+        at_x, at_y = to_x, to_y
+    return "".join(parts) + ("h0" if len(parts) == 1 else "")
 
 
 def number(value: float) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.run import StepState
 from traceadvisor.model.timeline import Activity
 
 
@@ -58,4 +59,33 @@ SAVING = Paint("saving", "#0d6b58", "#5fd0b4")
 SAVING_RANGE = Paint("saving-range", "#a9d8cc", "#2a6357", _DARK_INK, "#ffffff")
 TRACK = Paint("track", "#e9ebef", "#2a2f38", _DARK_INK, "#ffffff")
 
-ALL_PAINTS = (*PAINTS.values(), SAVING, SAVING_RANGE, TRACK)
+STEP_PAINTS = {
+    StepState.PLAIN: Paint("step-plain", "#1f5fa8", "#4c8fe6"),
+    StepState.WARMUP: Paint("step-warmup", "#a678e2", "#c7a6f5", _DARK_INK),
+    StepState.SETTLING: Paint("step-settling", "#d99a0b", "#f8cb57", _DARK_INK),
+    StepState.RECORDED: Paint("step-recorded", "#0f8a68", "#3fc79b"),
+    StepState.STALLED: Paint("step-stalled", "#5e2c04", "#b8691a", ink_dark="#ffffff"),
+    StepState.OTHER: Paint("step-other", "#9aa3b0", "#848d9b", _DARK_INK),
+}
+LOADER_TIME = Paint("loader-time", "#d2481a", "#ee6a3c")
+
+DEVICE_PAINTS = (
+    Paint("device-1", "#1f5fa8", "#4c8fe6"),
+    Paint("device-2", "#a678e2", "#c7a6f5", _DARK_INK),
+    Paint("device-3", "#5e2c04", "#9a5410", ink_dark="#ffffff"),
+    Paint("device-4", "#59aee0", "#a5e6fb", _DARK_INK),
+)
+"""Lines of devices, in their order."""
+
+HOST_PAINT = Paint("host-line", "#d2481a", "#ee6a3c")
+PROCESSES_PAINT = Paint("processes-line", "#0f8a68", "#3fc79b")
+WAITING_PAINT = Paint("waiting-line", "#c9699f", "#d67fb0", _DARK_INK)
+RECORDED_WINDOW = Paint("recorded-window", "#e1eaf6", "#23324a", _DARK_INK, "#ffffff")
+
+ALL_PAINTS = (
+    *PAINTS.values(),
+    *(SAVING, SAVING_RANGE, TRACK, LOADER_TIME, RECORDED_WINDOW),
+    *STEP_PAINTS.values(),
+    *DEVICE_PAINTS,
+    *(HOST_PAINT, PROCESSES_PAINT, WAITING_PAINT),
+)

@@ -1,0 +1,212 @@
+"""Every step of a run, recorded or not, by its length and what the profiler was doing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from statistics import median
+
+from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.rendering.charts.clock import RunClock, shading, shading_label
+from traceadvisor.rendering.charts.drawing import (
+    Anchor,
+    Chart,
+    Curve,
+    Label,
+    LegendEntry,
+    Line,
+    Shape,
+    Tone,
+    number,
+    points_path,
+    rectangle,
+)
+from traceadvisor.rendering.charts.palette import LOADER_TIME, STEP_PAINTS
+from traceadvisor.rendering.charts.step_bar import time_axis
+from traceadvisor.rendering.charts.thinning import MOST_POINTS
+from traceadvisor.rendering.table import Cell, Column, Table
+from traceadvisor.rendering.units import count, duration, number_of
+from traceadvisor.rendering.words import STEP_STATE
+
+TOP = 32
+PLOT_HEIGHT = 140
+BOTTOM = TOP + PLOT_HEIGHT
+AXIS_HEIGHT = 20
+DOT = 5.0
+LONG_IN_MEDIANS = 2.0
+"""Where some steps take more than so many medians, the picture ends there, so that the others can be told apart."""
+
+LONG_SHARE = 0.05
+"""Unless more of the steps do."""
+
+NARROWEST = 0.6
+"""Units of width for a step's loader time."""
+
+MOST_ROWS = 40
+"""Of the table behind the picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bunch:
+    """Neighbouring steps that share a place in the picture."""
+
+    start_ns: int
+    end_ns: int
+    median_ns: float
+    least_ns: int
+    longest_ns: int
+    loader_ns: float
+
+
+def run_steps_chart(
+    steps: Sequence[TimedStep], undisturbed_ns: float | None, clock: RunClock, chart_id: str
+) -> Chart | None:
+    """The steps as dots over the time of the run, their time in the loader below; None without any."""
+    if not steps:
+        return None
+    top_ns = _top(steps)
+    return Chart(
+        id=chart_id,
+        title="Step time over the run",
+        caption=_sentence(steps, top_ns),
+        description=_sentence(steps, top_ns),
+        height=BOTTOM + AXIS_HEIGHT,
+        shapes=(*shading(clock, TOP, PLOT_HEIGHT), *_loading(steps, clock, top_ns)),
+        lines=tuple(_lines(undisturbed_ns, top_ns)),
+        labels=(
+            *_labels(undisturbed_ns, top_ns),
+            *shading_label(clock, 25),
+            *time_axis(clock.length_ns, BOTTOM + 15),
+        ),
+        legend=tuple(_legend(steps)),
+        curves=tuple(_dots(steps, clock, top_ns)),
+        data=_table(steps),
+    )
+
+
+def _top(steps: Sequence[TimedStep]) -> float:
+    """The length at the picture's upper end; never 0."""
+    ordered = sorted(step.duration_ns for step in steps)
+    usual_ns = LONG_IN_MEDIANS * float(median(ordered))
+    common_ns = ordered[int((len(ordered) - 1) * (1 - LONG_SHARE))] if len(ordered) > 1 else ordered[-1]
+    return float(min(ordered[-1], max(usual_ns, common_ns))) or 1.0
+
+
+def _y(ns: float, top_ns: float) -> float:
+    return BOTTOM - PLOT_HEIGHT * min(max(ns / top_ns, 0.0), 1.0)
+
+
+def _bunches(steps: Sequence[TimedStep]) -> Iterator[_Bunch]:
+    """Neighbours together, the run's first step apart; in a run whose states alternate all along, near ones."""
+    runs = [[step for _, step in run] for _, run in groupby(enumerate(steps), key=lambda one: one[1].index - one[0])]
+    first = [steps[:1]] if steps and steps[0].index == 0 else []
+    later = [runs[0][1:], *runs[1:]] if first else runs
+    if len(later) > MOST_POINTS:
+        later = [[step for run in later for step in run]]
+    size = -(-len(steps) // MOST_POINTS)
+    for run in (*first, *later):
+        for at in range(0, len(run), size):
+            yield _bunch(run[at : at + size])
+
+
+def _bunch(alike: Sequence[TimedStep]) -> _Bunch:
+    return _Bunch(
+        start_ns=alike[0].start_ns,
+        end_ns=max(step.start_ns + step.duration_ns for step in alike),
+        median_ns=float(median(step.duration_ns for step in alike)),
+        least_ns=min(step.duration_ns for step in alike),
+        longest_ns=max(step.duration_ns for step in alike),
+        loader_ns=float(median(step.loader_ns for step in alike)),
+    )
+
+
+def _loading(steps: Sequence[TimedStep], clock: RunClock, top_ns: float) -> Iterator[Shape]:
+    """Time in the loader, as long as the steps it is of."""
+    training = [step for step in steps if step.state is not StepState.OTHER]
+    parts: list[str] = []
+    for bunch in _bunches(training):
+        left = clock.across(bunch.start_ns)
+        y = _y(bunch.loader_ns, top_ns)
+        if bunch.loader_ns > 0:
+            parts.append(rectangle(left, y, max(NARROWEST, clock.across(bunch.end_ns) - left), BOTTOM - y))
+    if parts:
+        yield Shape("".join(parts), LOADER_TIME, faint=True)
+
+
+def _dots(steps: Sequence[TimedStep], clock: RunClock, top_ns: float) -> Iterator[Curve]:
+    """A dot per step; in long runs one per bunch, at its median, on a thin line from the shortest to the longest."""
+    for state, paint in STEP_PAINTS.items():
+        bunches = list(_bunches([step for step in steps if step.state is state]))
+        dots: list[str] = []
+        ranges: list[str] = []
+        for bunch in bunches:
+            x = clock.across((bunch.start_ns + bunch.end_ns) / 2)
+            dots.append(points_path([(x, _y(bunch.median_ns, top_ns))]))
+            if bunch.longest_ns > bunch.least_ns:
+                ranges.append(points_path([(x, _y(bunch.longest_ns, top_ns)), (x, _y(bunch.least_ns, top_ns))]))
+        if ranges:
+            yield Curve("".join(ranges), paint, 1.0)
+        if dots:
+            yield Curve("".join(dots), paint, DOT)
+
+
+def _lines(undisturbed_ns: float | None, top_ns: float) -> Iterator[Line]:
+    for y in (number(TOP), number(BOTTOM)):
+        yield Line("0%", y, "100%", y)
+    if undisturbed_ns:
+        y = number(_y(undisturbed_ns, top_ns))
+        yield Line("0%", y, "100%", y, dashed=True)
+
+
+def _labels(undisturbed_ns: float | None, top_ns: float) -> Iterator[Label]:
+    yield Label("0%", "11", f"up to {duration(top_ns)}", Anchor.START, Tone.QUIET)
+    if undisturbed_ns:
+        yield Label("100%", "11", f"- - undisturbed median {duration(undisturbed_ns)}", Anchor.END, Tone.QUIET)
+
+
+def _legend(steps: Sequence[TimedStep]) -> Iterator[LegendEntry]:
+    for state, paint in STEP_PAINTS.items():
+        if found := sum(step.state is state and step.index > 0 for step in steps):
+            yield LegendEntry(paint, STEP_STATE[state], count(found))
+    if any(step.loader_ns for step in steps):
+        yield LegendEntry(LOADER_TIME, "Of it in the data loader", "")
+
+
+def _sentence(steps: Sequence[TimedStep], top_ns: float) -> str:
+    few = len(steps) > MOST_POINTS
+    dot = "A dot per few steps, on a line from the shortest to the longest" if few else "A dot per step"
+    longer = [step.duration_ns for step in steps if step.duration_ns > top_ns]
+    beyond = (
+        f" {number_of(len(longer), 'step')} longer than {duration(top_ns)} at the upper edge: "
+        f"the longest took {duration(max(longer))}."
+        if longer
+        else ""
+    )
+    return f"{number_of(len(steps), 'step')} since the first one began. {dot}.{beyond}"
+
+
+def _table(steps: Sequence[TimedStep]) -> Table:
+    """The run as stretches of steps of the same state."""
+    columns = (
+        Column("Steps", numeric=False),
+        Column("Profiler", numeric=False),
+        Column("Median"),
+        Column("Longest"),
+        Column("Median in the loader"),
+    )
+    stretches = [list(alike) for _, alike in groupby(steps, key=lambda step: step.state)]
+    rows = tuple(_row(alike) for alike in stretches[:MOST_ROWS])
+    more = f", the first {MOST_ROWS} of {len(stretches)} stretches" if len(stretches) > MOST_ROWS else ""
+    return Table(f"Steps in order{more}", columns, rows)
+
+
+def _row(alike: Sequence[TimedStep]) -> tuple[Cell, ...]:
+    first, last = alike[0].index, alike[-1].index
+    return (
+        Cell(f"{first}" if len(alike) == 1 else f"{first} to {last}"),
+        Cell(STEP_STATE[alike[0].state]),
+        Cell(duration(float(median(step.duration_ns for step in alike)))),
+        Cell(duration(max(step.duration_ns for step in alike))),
+        Cell(duration(float(median(step.loader_ns for step in alike)))),
+    )

@@ -1,0 +1,175 @@
+"""Figures over the time of a run, as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.model.arrays import Float64, Int64, Mask
+from traceadvisor.rendering.charts.clock import RunClock, shading, shading_label
+from traceadvisor.rendering.charts.drawing import (
+    Anchor,
+    Chart,
+    Curve,
+    Label,
+    LegendEntry,
+    Line,
+    Tone,
+    number,
+    points_path,
+)
+from traceadvisor.rendering.charts.step_bar import time_axis
+from traceadvisor.rendering.charts.thinning import thinned
+from traceadvisor.rendering.table import Cell, Column, Table
+from traceadvisor.rendering.units import NOT_MEASURED, duration
+
+TOP = 32
+PLOT_HEIGHT = 92
+BOTTOM = TOP + PLOT_HEIGHT
+AXIS_HEIGHT = 20
+THICKNESS = 1.75
+DOT = 4.0
+"""A reading with none beside it would not be seen as a line."""
+
+TABLE_ROWS = 12
+"""Slots of time in the table behind the picture."""
+
+ROOM_ABOVE = 1.05
+"""The highest reading is this much below the plot's upper end where there is no limit to draw."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trend:
+    """One line."""
+
+    name: LegendEntry
+    time_ns: Int64
+    values: Float64
+    broken_off: Mask
+    """Rows at which the sampling as a whole broke off."""
+
+    @property
+    def has_readings(self) -> bool:
+        """Whether there is anything to draw."""
+        return bool(np.isfinite(self.values).any())
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A figure that the lines are held against."""
+
+    value: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a picture shows."""
+
+    title: str
+    words: Callable[[float], str]
+    """A figure with its unit."""
+
+    limit: Limit | None = None
+    least_top: float = 0.0
+    """The plot reaches at least this high."""
+
+
+def trend_chart(subject: Subject, trends: Sequence[Trend], clock: RunClock, chart_id: str) -> Chart | None:
+    """The lines that have readings, on one scale from 0; None where none has."""
+    drawn = [trend for trend in trends if trend.has_readings]
+    if not drawn:
+        return None
+    top = _top(subject, drawn)
+    return Chart(
+        id=chart_id,
+        title=subject.title,
+        caption=None,
+        description=_sentence(subject, drawn),
+        height=BOTTOM + AXIS_HEIGHT,
+        shapes=tuple(shading(clock, TOP, PLOT_HEIGHT)),
+        lines=tuple(_lines(subject, top)),
+        labels=(*_labels(subject, top), *shading_label(clock, 25), *time_axis(clock.length_ns, BOTTOM + 15)),
+        legend=tuple(trend.name for trend in drawn),
+        curves=tuple(curve for trend in drawn for curve in _curves(trend, clock, top)),
+        data=_table(subject, drawn, clock),
+    )
+
+
+def _top(subject: Subject, drawn: Sequence[Trend]) -> float:
+    """The figure at the plot's upper end; never 0."""
+    highest = max(float(np.nanmax(trend.values)) for trend in drawn)
+    limit = subject.limit.value if subject.limit else 0.0
+    return max(highest if highest <= limit else highest * ROOM_ABOVE, limit, subject.least_top) or 1.0
+
+
+def _y(value: float, top: float) -> float:
+    return BOTTOM - PLOT_HEIGHT * min(max(value / top, 0.0), 1.0)
+
+
+def _lines(subject: Subject, top: float) -> Iterator[Line]:
+    for share in (0.0, 0.5, 1.0):
+        y = number(_y(top * share, top))
+        yield Line("0%", y, "100%", y)
+    if subject.limit:
+        y = number(_y(subject.limit.value, top))
+        yield Line("0%", y, "100%", y, dashed=True)
+
+
+def _labels(subject: Subject, top: float) -> Iterator[Label]:
+    yield Label("0%", "11", f"up to {subject.words(top)}", Anchor.START, Tone.QUIET)
+    if subject.limit:
+        yield Label("100%", "11", f"- - {subject.limit.words}", Anchor.END, Tone.QUIET)
+
+
+def _curves(trend: Trend, clock: RunClock, top: float) -> Iterator[Curve]:
+    """Unbroken stretches as lines; readings that stand alone as dots."""
+    stretches = thinned(trend.time_ns, trend.values, trend.broken_off)
+    paths = [
+        (
+            rows.size,
+            points_path((clock.across(int(trend.time_ns[row])), _y(float(trend.values[row]), top)) for row in rows),
+        )
+        for rows in stretches
+    ]
+    for thickness, alone in ((THICKNESS, False), (DOT, True)):
+        path = "".join(path for size, path in paths if (size == 1) is alone)
+        if path:
+            yield Curve(path, trend.name.paint, thickness)
+
+
+def _sentence(subject: Subject, drawn: Sequence[Trend]) -> str:
+    parts = "; ".join(
+        f"{trend.name.label} from {subject.words(float(np.nanmin(trend.values)))} "
+        f"to {subject.words(float(np.nanmax(trend.values)))}"
+        for trend in drawn
+    )
+    limit = f" The dashed line is {subject.limit.words}." if subject.limit else ""
+    return f"{subject.title} over the run: {parts}.{limit}"
+
+
+def _table(subject: Subject, drawn: Sequence[Trend], clock: RunClock) -> Table:
+    columns = (
+        Column("From"),
+        *(Column(f"{trend.name.label}, {kind}") for trend in drawn for kind in ("mean", "peak")),
+    )
+    edges_ns = np.linspace(clock.start_ns, clock.end_ns, TABLE_ROWS + 1)
+    edges_ns[-1] += 1
+    rows = tuple(
+        (
+            Cell(duration(start - clock.start_ns) if start > clock.start_ns else "0"),
+            *(cell for trend in drawn for cell in _within(subject, trend, start, end)),
+        )
+        for start, end in zip(edges_ns[:-1].tolist(), edges_ns[1:].tolist(), strict=True)
+    )
+    return Table(f"{subject.title} over time", columns, rows)
+
+
+def _within(subject: Subject, trend: Trend, start_ns: float, end_ns: float) -> tuple[Cell, Cell]:
+    here = trend.values[slice(*np.searchsorted(trend.time_ns, (start_ns, end_ns)))]
+    read = here[np.isfinite(here)]
+    if not read.size:
+        return Cell(NOT_MEASURED), Cell(NOT_MEASURED)
+    return Cell(subject.words(float(read.mean()))), Cell(subject.words(float(read.max())))

@@ -1,0 +1,110 @@
+"""The figures of a machine over the undisturbed steps as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from traceadvisor.model.telemetry import Telemetry
+from traceadvisor.model.telemetry_window import NodeWindow, ProcessWindow, TelemetryWindow
+from traceadvisor.rendering.machine_devices import ShownDevice, granted_cores
+from traceadvisor.rendering.table import Cell, Column, Table, cells
+from traceadvisor.rendering.units import (
+    NOT_MEASURED,
+    celsius,
+    count,
+    megahertz,
+    number_of,
+    percent,
+    rate,
+    ratio,
+    size,
+    watts,
+)
+from traceadvisor.rendering.words import CLOCKS_HELD_BACK
+
+MOST_WORKERS = 8
+"""The busiest; a run may have hundreds of children."""
+
+NOT_APPLICABLE = ""
+"""A figure that has no such side: a mean of a capacity, a peak of a share of samples."""
+
+_COLUMNS = (Column("Figure", numeric=False), Column("Mean"), Column("Peak"), Column("Of"))
+
+Row = tuple[Cell, ...]
+
+
+def device_table(device: ShownDevice) -> Table | None:
+    """One device; None where nothing is known of it over the undisturbed steps."""
+    if device.window is None:
+        return None
+    name = f"{device.name}: {device.telemetry.name}" if device.telemetry.name else device.name
+    return Table(name, _COLUMNS, tuple(_device_rows(device)))
+
+
+def host_table(telemetry: Telemetry, window: TelemetryWindow | None) -> Table | None:
+    """The host and the training processes; None where nothing is known of them over the undisturbed steps."""
+    if window is None:
+        return None
+    rows = (*_node_rows(telemetry, window.node), *_process_rows(telemetry, window.processes))
+    return Table(f"Host {telemetry.host}", _COLUMNS, rows)
+
+
+def _device_rows(device: ShownDevice) -> Iterator[Row]:
+    window, telemetry = device.window, device.telemetry
+    if window is None:
+        return
+    limits = device.power_limits_watts
+    yield _row("Utilisation", mean=percent(window.mean_utilization_share), peak=percent(window.peak_utilization_share))
+    yield _row("Memory in use", peak=size(window.peak_memory_bytes), of=size(telemetry.memory_bytes))
+    yield _row("Memory of other processes", peak=size(window.peak_foreign_memory_bytes))
+    yield _row("Memory being read or written", mean=percent(window.mean_memory_utilization_share))
+    yield _row("Power", mean=watts(window.mean_power_watts), of=watts(limits[1] if limits else None))
+    yield _row(
+        "Temperature",
+        mean=celsius(window.mean_temperature_celsius),
+        peak=celsius(window.peak_temperature_celsius),
+        of=celsius(telemetry.slowdown_celsius),
+    )
+    yield _row("SM clock", mean=megahertz(window.mean_sm_clock_mhz), of=megahertz(telemetry.max_sm_clock_mhz))
+    yield _row("Memory clock", mean=megahertz(window.mean_memory_clock_mhz))
+    yield _row("Slowed down by heat, share of samples", mean=percent(window.thermal_share))
+    yield _row("Slowed down by power, share of samples", mean=percent(window.power_share))
+    for reason, share in (window.clock_event_shares or {}).items():
+        if reason in CLOCKS_HELD_BACK:
+            yield _row(f"Clocks held back by {CLOCKS_HELD_BACK[reason]}, share of samples", mean=percent(share))
+    yield _row("PCIe, host to device", mean=rate(window.mean_pcie_rx_bytes_per_s))
+    yield _row("PCIe, device to host", mean=rate(window.mean_pcie_tx_bytes_per_s))
+    yield _row("PCIe link", peak=_link(window.best_link), of=_link(telemetry.max_link))
+
+
+def _node_rows(telemetry: Telemetry, window: NodeWindow) -> Iterator[Row]:
+    cpus = "" if telemetry.cpu_count is None else number_of(telemetry.cpu_count, "CPU")
+    yield _row("CPU", mean=percent(window.mean_cpu_share), peak=percent(window.peak_cpu_share), of=cpus)
+    yield _row("Waiting for I/O", mean=percent(window.mean_iowait_share))
+    yield _row("Load", mean=ratio(window.mean_load), of=cpus)
+    least, whole = window.least_available_memory_bytes, telemetry.memory_bytes
+    taken = None if least is None or whole is None else whole - least
+    yield _row("Memory in use", peak=size(taken), of=size(whole))
+    yield _row("Swap in use", peak=size(window.peak_swap_bytes))
+    yield _row("Disk, read", mean=rate(window.mean_disk_read_bytes_per_s))
+    yield _row("Disk, written", mean=rate(window.mean_disk_write_bytes_per_s))
+
+
+def _process_rows(telemetry: Telemetry, window: ProcessWindow) -> Iterator[Row]:
+    cores = granted_cores(telemetry)
+    yield _row("Training processes", peak=count(window.peak_process_count))
+    yield _row("Their cores in use", mean=ratio(window.mean_cpu_cores), of="" if cores is None else f"{cores:g}")
+    yield _row("Their memory, shared pages counted each time", peak=size(window.peak_rss_bytes))
+    yield _row("Their reads from storage", mean=rate(window.mean_read_bytes_per_s))
+    yield _row("Their writes to storage", mean=rate(window.mean_write_bytes_per_s))
+    for worker in window.workers[:MOST_WORKERS]:
+        name = f"{worker.name} ({worker.pid})" if worker.name else f"process {worker.pid}"
+        yield _row(f"Cores in use by {name}", mean=ratio(worker.mean_cpu_cores))
+
+
+def _row(figure: str, *, mean: str = NOT_APPLICABLE, peak: str = NOT_APPLICABLE, of: str = NOT_APPLICABLE) -> Row:
+    return cells(figure, mean, peak, of)
+
+
+def _link(link: tuple[int, int] | None) -> str:
+    return NOT_MEASURED if link is None else f"gen {link[0]} x{link[1]}"

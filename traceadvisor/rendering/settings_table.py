@@ -1,0 +1,66 @@
+"""What a capture knows of a run's settings, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from traceadvisor.model.run import LoaderSettings, Run, RunSettings
+from traceadvisor.rendering.finding_view import location_words
+from traceadvisor.rendering.table import Cell, Column, Table
+from traceadvisor.rendering.units import NOT_MEASURED, count
+
+_COLUMNS = (Column("Setting", numeric=False), Column("Value", numeric=False))
+
+
+def settings_table(run: Run) -> Table:
+    """A row per setting, whatever is known of it."""
+    settings = run.settings
+    rows = (
+        ("Command", " ".join(run.command) or NOT_MEASURED),
+        ("How the script ended", f"It {run.ending}"),
+        *_loader(settings.loader),
+        *_torch(settings),
+        *_host(settings),
+    )
+    return Table("Settings of the run", _COLUMNS, tuple((Cell(name), Cell(value)) for name, value in rows))
+
+
+def _loader(loader: LoaderSettings | None) -> Iterator[tuple[str, str]]:
+    if loader is None:
+        yield "Data loader", NOT_MEASURED
+        return
+    yield "Its loop", location_words(loader.location) if loader.location else NOT_MEASURED
+    yield "batch_size", _number(loader.batch_size)
+    yield "num_workers", _number(loader.worker_count)
+    yield "prefetch_factor", "does not apply" if loader.worker_count == 0 else _number(loader.prefetch_factor)
+    yield "pin_memory", _flag(loader.pin_memory)
+    yield "persistent_workers", _flag(loader.persistent_workers)
+    yield "drop_last", _flag(loader.drop_last)
+    yield "Samples in the data set", _number(loader.dataset_length)
+
+
+def _torch(settings: RunSettings) -> Iterator[tuple[str, str]]:
+    seen = settings.torch_version is not None  # else nothing of torch is known, and absence says nothing
+    yield "Optimizer", settings.optimizer or NOT_MEASURED
+    yield "Autocast", settings.autocast_dtype or ("not used" if seen else NOT_MEASURED)
+    yield "GradScaler", _flag(settings.grad_scaler)
+    yield "TF32 in matrix products", _flag(settings.matmul_tf32)
+    yield "TF32 in cuDNN", _flag(settings.cudnn_tf32)
+    yield "cudnn.benchmark", _flag(settings.cudnn_benchmark)
+    yield "PyTorch", settings.torch_version or NOT_MEASURED
+    yield "CUDA", settings.cuda_version or ("none in this build" if seen else NOT_MEASURED)
+    yield "Python", settings.python_version or NOT_MEASURED
+
+
+def _host(settings: RunSettings) -> Iterator[tuple[str, str]]:
+    yield "CPUs", _number(settings.cpu_count)
+    unlimited = NOT_MEASURED if settings.cpu_count is None else "all"
+    yield "Cores it may use", unlimited if settings.cpu_quota is None else f"{settings.cpu_quota:g}"
+
+
+def _number(value: int | None) -> str:
+    return NOT_MEASURED if value is None else count(value)
+
+
+def _flag(value: bool | None) -> str:  # noqa: FBT001  # a setting that is one
+    return NOT_MEASURED if value is None else "on" if value else "off"
