@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
 
 from traceadvisor.cli.exit_codes import errors_as_exit_codes
 from traceadvisor.demo.run import Demo, Fault, record
+
+DEFAULT_FOLDER = Path("traceadvisor-demo")
 
 OF_THE_DEVICE = (Fault.PINNED, Fault.SYNC, Fault.PRECISION)
 
@@ -17,7 +20,7 @@ OF_THE_DEVICE = (Fault.PINNED, Fault.SYNC, Fault.PRECISION)
     "-o",
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
-    default=Path("traceadvisor-demo"),
+    default=DEFAULT_FOLDER,
     show_default=True,
     metavar="DIR",
     help="Folder for the script, its recordings and reports.",
@@ -72,9 +75,11 @@ def _report(bundle: Path, folder: Path, fixed: frozenset[Fault]) -> None:
 
 
 def _next(output: Path) -> str:
-    given = "" if output == Path("traceadvisor-demo") else f" -o {output}"
-    return (
-        f"\nNext: traceadvisor demo{given} --fix workers    # the same script with one fault less\n"
-        f"      traceadvisor demo{given} --fixed          # with none\n"
-        f"      traceadvisor report {output / 'runs'}     # all runs side by side"
+    given = "" if output == DEFAULT_FOLDER else f" -o {shlex.quote(str(output))}"
+    commands = (
+        (f"demo{given} --fix workers", "the same script with one fault less"),
+        (f"demo{given} --fixed", "with none"),
+        (f"report {shlex.quote(str(output / 'runs'))}", "all runs side by side"),
     )
+    width = max(len(command) for command, _ in commands)
+    return "\n".join(["\nNext:", *(f"  traceadvisor {command:<{width}}  # {what}" for command, what in commands)])
