@@ -98,14 +98,16 @@ def test_without_a_device_the_host_is_drawn_and_the_reason_said() -> None:
     assert [entry.label for entry in view.charts[0].legend][-1] == "Waiting for I/O"
     assert view.notices == (
         "No GPU telemetry: no NVIDIA driver answers: NVML Shared Library Not Found. "
-        "`traceadvisor doctor` says what can be sampled on a machine.",
+        "The command traceadvisor doctor says what can be sampled on a machine.",
     )
 
 
 def test_without_samples_it_is_said_how_to_get_them() -> None:
     view = view_of(with_telemetry(None))
     assert (view.charts, view.tables) == ((), ())
-    assert "No telemetry: the capture holds no samples of the machine. `traceadvisor doctor`" in view.notices[0]
+    assert (
+        "No telemetry: the capture holds no samples of the machine. The command traceadvisor doctor" in view.notices[0]
+    )
 
 
 def test_without_undisturbed_steps_lines_are_drawn_and_figures_are_not_measured() -> None:

@@ -6,11 +6,13 @@ from tests.build_report import MS
 from tests.rendering.captures import captured, run
 from tests.rendering.samples import START_NS
 from traceadvisor.model.run import Run, RunSettings, StepState, TimedStep
+from traceadvisor.rendering.captured import by_run
 from traceadvisor.rendering.charts.clock import RunClock
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.palette import STEP_PAINTS
 from traceadvisor.rendering.charts.run_steps import run_steps_chart
 from traceadvisor.rendering.run_steps import steps_by_state, undisturbed_count
+from traceadvisor.rendering.run_view import run_view
 from traceadvisor.rendering.step_time import step_time
 
 
@@ -42,7 +44,7 @@ def of(timed: list[TimedStep]) -> Run:
 
 def test_the_first_step_counts_nowhere() -> None:
     (plain,) = steps_by_state(of(steps(900, 10, 12, first=0)))
-    assert (plain.count, plain.median_ns, plain.longest_ns, plain.median_loader_ns) == (2, 11 * MS, 12 * MS, 5.5 * MS)
+    assert (plain.count, plain.median_ns, plain.longest_ns, plain.mean_loader_ns) == (2, 11 * MS, 12 * MS, 5.5 * MS)
 
 
 def test_only_plain_steps_are_undisturbed() -> None:
@@ -97,8 +99,8 @@ def test_without_steps_there_is_no_picture() -> None:
     ("undisturbed", "ran", "kind", "beside"),
     [
         (None, None, "median", "mean 177.6 ms"),
-        (168.0 * MS, None, "undisturbed median", "recorded 177.6 ms"),
-        (168.0 * MS, run(None), "undisturbed median of 270 steps", "recorded 177.6 ms"),
+        (168.0 * MS, None, "undisturbed median", "recorded median 177.6 ms, mean 177.6 ms"),
+        (168.0 * MS, run(None), "undisturbed median of 270 steps", "recorded median 177.6 ms, mean 177.6 ms"),
     ],
 )
 def test_the_headline_is_the_undisturbed_median_where_it_is_known(
@@ -107,3 +109,8 @@ def test_the_headline_is_the_undisturbed_median_where_it_is_known(
     recording = replace(captured().recordings[0], undisturbed_median_step_ns=undisturbed, captured=ran)
     time = step_time(recording)
     assert (time.kind, time.beside) == (kind, beside)
+
+
+def test_a_loader_that_delivers_in_bursts_is_said_to() -> None:
+    (shared,) = by_run(captured().recordings)
+    assert "over means of 4 successive steps" in (run_view(shared, 1).remark or "")

@@ -41,7 +41,7 @@ def test_each_recording_is_named_where_there_are_several() -> None:
 
 def test_the_step_time_of_a_capture_is_that_of_its_undisturbed_steps() -> None:
     assert lines_of(captured())[2] == (
-        "step 168.0 ms (undisturbed median of 270 steps; recorded 177.6 ms), 190 samples per s, "
+        "step 168.0 ms (undisturbed median of 270 steps; recorded median 177.6 ms, mean 177.6 ms), 190 samples per s, "
         "GPU busy 55.5%, largest part Kernels 55.5%"
     )
 

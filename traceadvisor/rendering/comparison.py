@@ -62,8 +62,10 @@ def _row(report: Report, recording: Recording, place: int) -> tuple[Cell, ...]:
 
 def _step(recording: Recording) -> Cell:
     time = step_time(recording)
-    undisturbed = None if recording.undisturbed_median_step_ns is None else "undisturbed"
-    return Cell(duration(time.ns), remark=time.beside or undisturbed)
+    if recording.undisturbed_median_step_ns is None:
+        return Cell(duration(time.ns), remark=time.beside)
+    recorded = recording.median_step_ns
+    return Cell(duration(time.ns), remark="undisturbed" if recorded is None else f"recorded {duration(recorded)}")
 
 
 def _first_finding(report: Report, recording: Recording) -> Cell:

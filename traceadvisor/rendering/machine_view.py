@@ -16,7 +16,7 @@ from traceadvisor.rendering.machine_tables import device_table, host_table
 from traceadvisor.rendering.table import Table
 from traceadvisor.rendering.units import number_of
 
-HINT = "`traceadvisor doctor` says what can be sampled on a machine."
+HINT = "The command traceadvisor doctor says what can be sampled on a machine."
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,10 @@ class RunStepsDocument:
 
     count: int
     median_us: float
+    mean_us: float
     longest_us: float
-    median_loader_us: float
-    """Time in the training loader's ``__next__``."""
+    mean_loader_us: float
+    """Time in the training loader's ``__next__``; a loader with several workers delivers in bursts."""
 
 
 StepsPerState = Annotated[

@@ -38,8 +38,9 @@ def run_document(run: Run | None) -> RunDocument | None:
             row.state: RunStepsDocument(
                 count=row.count,
                 median_us=row.median_ns / _NS_PER_US,
+                mean_us=row.mean_ns / _NS_PER_US,
                 longest_us=row.longest_ns / _NS_PER_US,
-                median_loader_us=row.median_loader_ns / _NS_PER_US,
+                mean_loader_us=row.mean_loader_ns / _NS_PER_US,
             )
             for row in steps_by_state(run)
         },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
 from traceadvisor.model.run import Run, StepState, TimedStep
 
@@ -16,8 +16,10 @@ class StateSteps:
     state: StepState
     count: int
     median_ns: float
+    mean_ns: float
     longest_ns: int
-    median_loader_ns: float
+    mean_loader_ns: float
+    """Not the median: a loader with several workers delivers in bursts, and most steps wait for none."""
 
 
 def steps_by_state(run: Run) -> tuple[StateSteps, ...]:
@@ -37,6 +39,7 @@ def _counted(state: StepState, steps: Sequence[TimedStep]) -> StateSteps:
         state=state,
         count=len(steps),
         median_ns=float(median(step.duration_ns for step in steps)),
+        mean_ns=fmean(step.duration_ns for step in steps),
         longest_ns=max(step.duration_ns for step in steps),
-        median_loader_ns=float(median(step.loader_ns for step in steps)),
+        mean_loader_ns=fmean(step.loader_ns for step in steps),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from traceadvisor.model.run import RunSettings
 from traceadvisor.rendering.captured import CapturedRecordings
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.run_steps import run_steps_chart
@@ -19,6 +20,9 @@ class RunView:
     """One rank's run: all its steps, and its settings."""
 
     recordings: tuple[str, ...]
+    remark: str | None
+    """What the undisturbed median is over, where not over single steps."""
+
     chart: Chart | None
     states: Table | None
     settings: Table
@@ -31,9 +35,20 @@ def run_view(shared: CapturedRecordings, number: int) -> RunView:
     states = steps_by_state(run)
     return RunView(
         recordings=shared.ids,
+        remark=_remark(run.settings),
         chart=run_steps_chart(run.steps, undisturbed, clock, f"run-{number}-steps") if clock else None,
         states=_table(states) if states else None,
         settings=settings_table(run),
+    )
+
+
+def _remark(settings: RunSettings) -> str | None:
+    workers = settings.loader.worker_count if settings.loader else None
+    if workers is None or workers < 2:
+        return None
+    return (
+        f"The loader's {workers} workers deliver in bursts: one step waits for all of them, the next ones for none. "
+        f"So the undisturbed median is over means of {workers} successive steps."
     )
 
 
@@ -42,8 +57,9 @@ def _table(states: tuple[StateSteps, ...]) -> Table:
         Column("Profiler", numeric=False),
         Column("Steps"),
         Column("Median step"),
+        Column("Mean step"),
         Column("Longest"),
-        Column("Median in the loader"),
+        Column("Mean in the loader"),
         Column("Of the step"),
     )
     rows = tuple(
@@ -51,9 +67,10 @@ def _table(states: tuple[StateSteps, ...]) -> Table:
             STEP_STATE[row.state],
             count(row.count),
             duration(row.median_ns),
+            duration(row.mean_ns),
             duration(row.longest_ns),
-            duration(row.median_loader_ns),
-            percent(row.median_loader_ns / row.median_ns if row.median_ns else None),
+            duration(row.mean_loader_ns),
+            percent(row.mean_loader_ns / row.mean_ns if row.mean_ns else None),
         )
         for row in states
     )
