@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.build import Framing, Generation, TraceBuilder
+from traceadvisor.engine import recording_of
 from traceadvisor.errors import InputError
 from traceadvisor.facts import Facts
 from traceadvisor.model.events import DEVICE_WORK
@@ -72,7 +73,7 @@ def test_a_damaged_recording_gives_a_result_or_a_clear_error(
         assert str(path) in outcome
     else:
         device = 0 if outcome.events.rows(*DEVICE_WORK).size else None
-        rows = Facts(outcome, device, "recording").recording.steps
+        rows = recording_of(Facts(outcome, device, "recording")).steps
         assert all(row.breakdown.duration_ns == row.step.duration_ns for row in rows)
 
 

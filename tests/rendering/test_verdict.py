@@ -12,8 +12,11 @@ from tests.build_report import (
     v100,
 )
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.health import HealthNote
+from traceadvisor.model.report import RecordingNote
 from traceadvisor.model.steps import StepSource
-from traceadvisor.rendering.verdict import recording_verdict, verdict, verdict_scope
+from traceadvisor.rendering.verdict import recording_of_verdict, recording_verdict, verdict, verdict_scope
+from traceadvisor.rendering.view import report_view
 
 NOTHING = dict.fromkeys(SHARES_NO_WORKERS, 0.0)
 
@@ -87,3 +90,18 @@ def test_a_recording_without_steps_told_apart_is_not_called_every_step(
 ) -> None:
     recording = device_recording("x", NOTHING | {Category.IDLE_HOST: 0.04} | shares, step_ms=100, device=v100())
     assert recording_verdict(replace(recording, step_source=StepSource.WINDOW)).startswith(sentence)
+
+
+def test_a_damaged_recording_does_not_make_the_headline_while_there_is_a_sound_one() -> None:
+    report = three_recordings()
+    worst = recording_of_verdict(report)
+    note = RecordingNote(HealthNote("truncated", "The file breaks off."), worst.id)
+    assert recording_of_verdict(replace(report, health_notes=(note,))).id != worst.id
+
+
+def test_what_to_change_first_is_about_the_recording_of_the_headline() -> None:
+    report = three_recordings()
+    others = sorted(report.findings, key=lambda row: recording_of_verdict(report).id in row.recording_ids)
+    first = report_view(replace(report, findings=tuple(others))).first_action
+    assert first is not None
+    assert recording_of_verdict(report).id in first.recordings

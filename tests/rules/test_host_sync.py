@@ -65,4 +65,5 @@ def test_the_profilers_own_wait_at_the_end_is_not_the_users(tmp_path: Path) -> N
 
 
 def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
-    assert "No kernels were recorded" in skipped(HostSync(), TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5), tmp_path)
+    builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
+    assert "No kernels were recorded" in skipped(HostSync(), builder, tmp_path)

@@ -8,7 +8,7 @@ from traceadvisor.rendering.step_time import step_time
 from traceadvisor.rendering.table import Cell, Column, Table
 from traceadvisor.rendering.units import duration, percent
 
-MOST_DRAWN = 8
+MOST_DRAWN = 4
 """Recordings that are drawn out one by one; of a run with more, the rest is in this table and the JSON report."""
 
 _COLUMNS = (

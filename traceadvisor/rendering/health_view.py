@@ -46,7 +46,7 @@ def _title(status: HealthStatus) -> str | None:
         case HealthStatus.OK:
             return None
         case HealthStatus.DEGRADED:
-            return "Read this first: the recording is not complete"
+            return "Read this first: what was recorded limits what can be said"
         case HealthStatus.UNUSABLE:
             return "Read this first: the recording could not be used"
         case _:

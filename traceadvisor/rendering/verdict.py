@@ -38,6 +38,9 @@ WELL_USED_SHARE = 0.9
 WORTH_NAMING_SHARE = 0.05
 """A loss below this is not called a bottleneck."""
 
+DAMAGED = frozenset({"truncated", "cut-before-device", "no-kernels", "no-launches"})
+"""Health notes that cast doubt on what a recording seems to lose."""
+
 _FRACTIONS = (
     (1 / 10, "A tenth"),
     (1 / 5, "A fifth"),
@@ -58,14 +61,15 @@ def verdict(report: Report) -> str:
     """The sentence for the report as a whole: that of the recording that loses most."""
     if not report.recordings:
         return "Nothing could be measured: no recording could be read."
-    return recording_verdict(_worst(report))
+    return recording_verdict(recording_of_verdict(report))
 
 
 def verdict_scope(report: Report) -> str | None:
     """Which recording the sentence is about; None where there is only one."""
     if len(report.recordings) < 2:
         return None
-    return f"This is {_worst(report).id}, which of {len(report.recordings)} recordings loses the most of its step."
+    told = recording_of_verdict(report).id
+    return f"This is {told}, which of {len(report.recordings)} recordings loses the most of its step."
 
 
 def recording_verdict(recording: Recording) -> str:
@@ -118,5 +122,12 @@ def _lower(text: str) -> str:
     return text[0].lower() + text[1:]
 
 
-def _worst(report: Report) -> Recording:
-    return max(report.recordings, key=lost_share)
+def recording_of_verdict(report: Report) -> Recording:
+    """The recording that loses most; a damaged one, or one without kernels, only where there is no other.
+
+    Raises:
+        ValueError: there are no recordings.
+    """
+    damaged = {row.recording_id for row in report.health_notes if row.note.code in DAMAGED}
+    sound = [one for one in report.recordings if one.id not in damaged and lost_share(one) < 1]
+    return max(sound or report.recordings, key=lost_share)

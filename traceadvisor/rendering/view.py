@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.breakdown import DEVICE_CATEGORIES, HOST_CATEGORIES
 from traceadvisor.model.findings import Skipped
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.captured import by_machine, by_run
@@ -22,7 +22,7 @@ from traceadvisor.rendering.redaction import redacted, shortened
 from traceadvisor.rendering.run_view import RunView, run_view
 from traceadvisor.rendering.table import Table
 from traceadvisor.rendering.units import count, number_of
-from traceadvisor.rendering.verdict import verdict, verdict_scope
+from traceadvisor.rendering.verdict import recording_of_verdict, verdict, verdict_scope
 from traceadvisor.rendering.words import CATEGORY, DEFINITION, DEFINITION_ON_HOST, SOURCE_KIND
 
 LONGEST_TEXT = 600
@@ -80,7 +80,7 @@ def report_view(report: Report) -> ReportView:
         title=_title(report),
         verdict=verdict(report),
         verdict_scope=verdict_scope(report),
-        first_action=findings[0] if findings else None,
+        first_action=_first_action(report, findings),
         no_action=_no_action(report),
         comparison=comparison_table(report),
         comparison_chart=comparison_bars(report.recordings, "comparison"),
@@ -105,6 +105,14 @@ def _title(report: Report) -> str:
     return report.source.paths[0].name if report.source.paths else "Training performance"
 
 
+def _first_action(report: Report, findings: tuple[FindingView, ...]) -> FindingView | None:
+    """The first finding of the recording that the verdict is about; any recording's where that one has none."""
+    if not findings:
+        return None
+    told = recording_of_verdict(report).id
+    return next((finding for finding in findings if told in finding.recordings), findings[0])
+
+
 def _no_action(report: Report) -> str:
     skipped = sum(isinstance(row.outcome, Skipped) for row in report.outcomes)
     unmade = f", but {number_of(skipped, 'check')} could not be made" if skipped else ""
@@ -124,7 +132,7 @@ def _definitions(report: Report) -> Iterator[DefinitionView]:
         for category in recording.mean_breakdown.parts_ns
     }
     on_host = bool(report.recordings) and all(map(is_without_device, report.recordings))
-    for category in Category:
+    for category in dict.fromkeys((*(() if on_host else DEVICE_CATEGORIES), *HOST_CATEGORIES)):
         if category in used:
             meaning = DEFINITION_ON_HOST.get(category) if on_host else None
             yield DefinitionView(PAINTS[category], CATEGORY[category], meaning or DEFINITION[category])
