@@ -183,5 +183,5 @@ def test_of_many_recordings_some_are_drawn_and_all_are_compared() -> None:
 
     assert "16 more recordings: in the table above and in the JSON report only." in page.text
     assert "rank19" in page.text
-    assert "recording-8" in page.ids
-    assert "recording-9" not in page.ids
+    assert "recording-4" in page.ids
+    assert "recording-5" not in page.ids
