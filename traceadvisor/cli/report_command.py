@@ -64,7 +64,8 @@ def command(
 ) -> None:
     """Say where the step time of a recording goes, and what to change first.
 
-    PATHS are trace files by torch.profiler (*.pt.trace.json, gzipped or not) or TensorBoard log dirs that hold some.
+    PATHS are folders that `traceadvisor capture` wrote, trace files by torch.profiler (*.pt.trace.json, gzipped or
+    not) or TensorBoard log dirs that hold some.
 
     Exit codes: 0 fine, 1 a --fail-on condition holds, 2 wrong usage, 3 input unreadable, 4 a PDF was asked for but
     cannot be made here (the other formats are written).

@@ -22,9 +22,9 @@ def command(context: click.Context) -> None:
 def list_rules() -> None:
     """List every rule: id, name, title."""
     metas = [rule.meta for rule in all_rules()]
-    width = max(len(meta.name) for meta in metas)
+    id_width, name_width = (max(map(len, column)) for column in zip(*((one.id, one.name) for one in metas), strict=True))
     for meta in metas:
-        click.echo(f"{meta.id}  {meta.name:<{width}}  {meta.title}")
+        click.echo(f"{meta.id:<{id_width}}  {meta.name:<{name_width}}  {meta.title}")
 
 
 @command.command("explain")
