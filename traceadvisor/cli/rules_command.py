@@ -22,7 +22,7 @@ def command(context: click.Context) -> None:
 def list_rules() -> None:
     """List every rule: id, name, title."""
     metas = [rule.meta for rule in all_rules()]
-    id_width, name_width = (max(map(len, column)) for column in zip(*((one.id, one.name) for one in metas), strict=True))
+    id_width, name_width = max(len(meta.id) for meta in metas), max(len(meta.name) for meta in metas)
     for meta in metas:
         click.echo(f"{meta.id:<{id_width}}  {meta.name:<{name_width}}  {meta.title}")
 
