@@ -15,7 +15,7 @@ from traceadvisor.bundle import MANIFEST
 from traceadvisor.engine import assess
 from traceadvisor.errors import InputError, PdfUnavailableError, UsageError
 from traceadvisor.facts import Facts
-from traceadvisor.model.events import DEVICE_WORK
+from traceadvisor.model.events import DEVICE_WORK, NONE
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin, Trace
@@ -207,7 +207,7 @@ def _by_device(traces: Iterable[Trace]) -> list[tuple[Trace, int | None]]:
 
 def _devices(trace: Trace) -> list[int | None]:
     rows = trace.events.rows(*DEVICE_WORK)
-    return sorted(set(trace.events.device[rows].tolist())) or [None]
+    return sorted(set(trace.events.device[rows].tolist()) - {NONE}) or [None]
 
 
 def _ids(traces: Iterable[Trace]) -> list[str]:

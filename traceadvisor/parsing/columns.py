@@ -130,7 +130,8 @@ class Columns:
         columns["external_id"] = np.maximum(_int64(external), _int64(external_2021))
         columns["byte_count"] = _int64(byte_count)
         on_device = columns["kind"] >= Kind.KERNEL
-        numbered = np.maximum(_int64(device, most=np.iinfo(np.int32).max), FIRST_DEVICE)
+        said = _int64(device, most=np.iinfo(np.int32).max)
+        numbered = np.where(_int64(device) == NONE, FIRST_DEVICE, said)
         columns["device"] = np.where(on_device, numbered, NONE).astype(np.int32)
         columns["stream"] = np.where(on_device, [self._stream(key) for key in stream], NONE).astype(np.int32)
         columns["thread"] = np.where(on_device, NONE, columns["thread"])

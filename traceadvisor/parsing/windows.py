@@ -127,7 +127,7 @@ class WindowReader:
             self._start += at + 1
             return True
         if not text.startswith("{", at):
-            self.members.is_json = False
+            self.members.is_json = at >= len(text)
             return False
         return self._scan_members(text, at + 1)
 
