@@ -167,3 +167,11 @@ def test_a_script_that_succeeded_but_left_nothing_ends_with_3(tmp_path: Path) ->
     assert (succeeded.returncode, succeeded.stdout) == (3, "ran\n")
     assert "nothing could be written" in succeeded.stderr
     assert capture("-o", "file/bundle", "script.py", "5", cwd=tmp_path).returncode == 5
+
+
+def test_a_strangers_manifest_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("print('ran')")
+    (tmp_path / "manifest.json").write_text('{"name": "my web app"}')
+    refused = capture("-o", ".", "script.py", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert (tmp_path / "manifest.json").read_text() == '{"name": "my web app"}'

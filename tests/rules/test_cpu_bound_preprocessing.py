@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.captured import Captured
+from tests.rules.captured import Captured, workers
 from tests.rules.judging import evidence, skipped
 from traceadvisor.model.findings import Skipped
 from traceadvisor.rules.cpu_bound_preprocessing import CpuBoundPreprocessing
@@ -41,3 +41,8 @@ def test_loading_in_the_training_process_is_another_rules(tmp_path: Path) -> Non
     outcome = Captured(builder, tmp_path).sampled(cpu=0.95).outcome(CpuBoundPreprocessing())
     assert isinstance(outcome, Skipped)
     assert "DATA002" in outcome.reason
+
+
+def test_a_host_kept_busy_by_others_is_not_blamed_on_loading(tmp_path: Path) -> None:
+    captured = Captured(_waiting(), tmp_path).sampled(cpu=0.99, busy_workers=workers(0.05, 0.05))
+    assert captured.clear(CpuBoundPreprocessing()).remark == "the loader's workers hardly compute"

@@ -37,8 +37,8 @@ def test_where_no_core_is_free_more_workers_are_not_proposed(tmp_path: Path) -> 
 
 
 def test_many_idle_workers_are_found_to_be_too_many(tmp_path: Path) -> None:
-    # Half a core's work in all: one worker, and one to spare.
-    captured = Captured(_step(0), tmp_path).loader(workers=8).sampled(busy_workers=workers(0.25, 0.25))
+    # Nine tenths of a core's work in all: one worker, and one to spare.
+    captured = Captured(_step(0), tmp_path).loader(workers=8).sampled(busy_workers=workers(0.45, 0.45))
     found = captured.finding(WorkerCount())
     assert evidence(found, "workers needed") == 2
     assert found.saving.high_ns == 0
@@ -57,3 +57,9 @@ def test_a_loader_without_workers_is_another_rules(tmp_path: Path) -> None:
 
 def test_without_settings_the_rule_cannot_look(tmp_path: Path) -> None:
     assert "traceadvisor capture" in skipped(WorkerCount(), _step(50), tmp_path)
+
+
+def test_workers_that_mostly_sleep_are_not_called_too_many(tmp_path: Path) -> None:
+    # They may wait for a network, and each of them is needed for that.
+    captured = Captured(_step(0), tmp_path).loader(workers=8).sampled(busy_workers=workers(0.02, 0.02))
+    assert captured.clear(WorkerCount()).remark == "8 workers hide the loading"

@@ -13,6 +13,8 @@ from traceadvisor.model.steps import StepSource, StepTable
 
 def recording_notes(observation: Observation, table: StepTable) -> tuple[HealthNote, ...]:
     """Everything a reader must know before believing the figures."""
+    if observation.trace.is_empty:
+        return (HealthNote("nothing-recorded", "Nothing was recorded: only the steps' times are known."),)
     return (*_missing_parts(observation), *_step_notes(table))
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
+from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
@@ -28,9 +28,13 @@ from traceadvisor.model.telemetry import Telemetry
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.telemetry_file import read_telemetry
 
-T = TypeVar("T")
-
 LARGEST_MANIFEST_BYTES = 1 << 24
+MOST_STEPS = 10_000_000
+LONGEST_STEP_NS = 10**15
+"""Eleven days."""
+
+UNREADABLE = (OSError, ValueError, RuntimeError, csv.Error)
+"""What reading a file of somebody else's bundle can raise; what msgspec raises and too deep nesting are among them."""
 
 _ENDINGS = {
     Ending.COMPLETED: "ran to its end",
@@ -44,7 +48,10 @@ _ENDINGS = {
 def is_bundle(folder: Path) -> bool:
     """Whether a folder is a capture."""
     path = folder / MANIFEST
-    return path.is_file() and FORMAT.partition("/")[0].encode() in path.read_bytes()[:LARGEST_MANIFEST_BYTES]
+    try:
+        return path.is_file() and FORMAT.partition("/")[0].encode() in _beginning(path)
+    except OSError:
+        return False
 
 
 def find_in_bundle(folder: Path) -> list[Origin]:
@@ -90,8 +97,8 @@ def read_run(folder: Path, rank: int | None) -> tuple[model.Run, tuple[HealthNot
 def _read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
-        manifest = msgspec.json.decode(path.read_bytes()[:LARGEST_MANIFEST_BYTES], type=Manifest)
-    except (OSError, msgspec.DecodeError) as error:
+        manifest = msgspec.json.decode(_beginning(path), type=Manifest)
+    except UNREADABLE as error:
         raise InputError(
             path, f"is no readable manifest ({error})", expected=FORMAT, remedy="Capture the run again."
         ) from error
@@ -107,8 +114,17 @@ def _read_manifest(folder: Path) -> Manifest:
 
 def _inside(folder: Path, file: BundleFile) -> bool:
     """Whether a file named by the manifest is a file of the folder: a manifest may be anybody's."""
-    path = (folder / file.path).resolve()
-    return path.is_relative_to(folder.resolve()) and path.is_file()
+    try:
+        path = (folder / file.path).resolve()
+        return path.is_relative_to(folder.resolve()) and path.is_file()
+    except UNREADABLE:
+        return False
+
+
+def _beginning(path: Path) -> bytes:
+    """A file's bytes, no more of them than any manifest has."""
+    with path.open("rb") as file:
+        return file.read(LARGEST_MANIFEST_BYTES)
 
 
 def _read_part(
@@ -116,7 +132,7 @@ def _read_part(
 ) -> Path | None:
     found = [file for file in manifest.files if file.kind is kind and file.rank in {None, rank}]
     if found and not _inside(folder, found[0]):
-        notes.append(HealthNote(f"no-{kind.value}", f"The capture lacks its file {found[0].path}."))
+        notes.append(HealthNote(f"missing-{kind.value}", f"The capture lacks its file {found[0].path}."))
         return None
     return folder / found[0].path if found else None
 
@@ -140,31 +156,37 @@ def _steps(path: Path, notes: list[HealthNote]) -> tuple[model.TimedStep, ...]:
     """The rows that can be read; the others are counted."""
     steps: list[model.TimedStep] = []
     broken = 0
-    with path.open(newline="", encoding="utf-8", errors="replace") as lines:
-        for row in csv.DictReader(lines):
-            try:
-                step = msgspec.convert(row, StepTime, strict=False)
-                steps.append(
-                    model.TimedStep(
-                        step.step,
-                        step.start_ns,
-                        step.duration_ns,
-                        step.loader_ns,
-                        step.fetches,
-                        model.StepState(step.state),
-                    )
-                )
-            except (msgspec.ValidationError, ValueError):
-                broken += 1
+    try:
+        with path.open(newline="", encoding="utf-8", errors="replace") as lines:
+            for row in islice(csv.DictReader(lines), MOST_STEPS):
+                step = _step(row)
+                if step is None:
+                    broken += 1
+                else:
+                    steps.append(step)
+    except UNREADABLE:
+        broken += 1
     if broken:
         notes.append(HealthNote("steps-dropped", f"{broken} rows of {path.name} could not be read."))
     return tuple(steps)
 
 
+def _step(row: dict[str, str]) -> model.TimedStep | None:
+    """One row; None where it is no step that can have been."""
+    try:
+        step = msgspec.convert(row, StepTime, strict=False)
+        state = model.StepState(step.state)
+    except (msgspec.ValidationError, ValueError):
+        return None
+    if not 0 < step.duration_ns < LONGEST_STEP_NS or step.loader_ns < 0 or step.fetches < 0:
+        return None
+    return model.TimedStep(step.step, step.start_ns, step.duration_ns, step.loader_ns, step.fetches, state)
+
+
 def _settings(path: Path, notes: list[HealthNote]) -> model.RunSettings:
     try:
-        settings = msgspec.json.decode(path.read_bytes()[:LARGEST_MANIFEST_BYTES], type=Settings)
-    except (OSError, msgspec.DecodeError):
+        settings = msgspec.json.decode(_beginning(path), type=Settings)
+    except UNREADABLE:
         notes.append(HealthNote("no-settings", f"{path.name} could not be read."))
         return model.RunSettings()
     limits = [limit for limit in (settings.cpu_quota, settings.cpu_affinity) if limit is not None]
@@ -186,8 +208,8 @@ def _settings(path: Path, notes: list[HealthNote]) -> model.RunSettings:
 
 def _loader(loader: LoaderSettings) -> model.LoaderSettings:
     return model.LoaderSettings(
-        batch_size=loader.batch_size,
-        worker_count=loader.num_workers,
+        batch_size=loader.batch_size if loader.batch_size and loader.batch_size > 0 else None,
+        worker_count=loader.num_workers if loader.num_workers is None else max(loader.num_workers, 0),
         prefetch_factor=loader.prefetch_factor,
         pin_memory=loader.pin_memory,
         persistent_workers=loader.persistent_workers,
@@ -198,6 +220,10 @@ def _loader(loader: LoaderSettings) -> model.LoaderSettings:
 
 
 def _telemetry(path: Path, notes: list[HealthNote]) -> Telemetry | None:
-    telemetry, found = read_telemetry(path)
+    try:
+        telemetry, found = read_telemetry(path)
+    except InputError as error:
+        notes.append(HealthNote("no-telemetry", str(error)))
+        return None
     notes += found
     return telemetry

@@ -36,8 +36,10 @@ class BundleWriter:
     _files: dict[str, BundleFile] = field(default_factory=dict)
 
     def refuse_foreign(self) -> None:
-        """Raises UsageError where the folder holds the bundle of another run."""
+        """Raises UsageError where the folder holds the bundle of another run, or anybody's file of its name."""
         found = _read(self.folder / MANIFEST)
+        if found is None and (self.folder / MANIFEST).exists():
+            raise UsageError(f"{self.folder / MANIFEST} is not this capture's. Give another folder with -o.")
         if found and found.started_ns != self.header.started_ns:
             raise UsageError(f"{self.folder} already holds a capture. Give another folder with -o, or remove it.")
 

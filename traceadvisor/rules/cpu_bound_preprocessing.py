@@ -47,6 +47,9 @@ class CpuBoundPreprocessing(Rule):
     busy_share: float = 0.9
     """Share of the granted CPU time from which there is no room for more; the usual mark of a saturated host."""
 
+    min_loading_cores: float = 0.8
+    """Cores that the loader's workers keep busy together; with less, others keep the host busy, not loading."""
+
     def check(self, facts: Facts) -> Finding | Clear | Skipped:
         """Look for a wait and saturated cores together."""
         if facts.observation.loader and facts.observation.loader.in_training_process:
@@ -63,6 +66,10 @@ class CpuBoundPreprocessing(Rule):
         wait = facts.claim(Category.DATA_WAIT)
         if facts.share(wait) < self.min_share:
             return Clear("exposed data wait", facts.share(wait), self.min_share, Unit.SHARE)
+        loading = _loading_cores(facts)
+        if loading is not None and loading < self.min_loading_cores:
+            remark = "the loader's workers hardly compute"
+            return Clear("cores busy with loading", loading, self.min_loading_cores, Unit.COUNT, remark)
         if max(busy) < self.busy_share:
             return Clear("CPU time in use", max(busy), self.busy_share, Unit.SHARE, "cores are free for loading")
         return Finding(
@@ -79,3 +86,10 @@ class CpuBoundPreprocessing(Rule):
             locations=(location,) if (location := facts.loader_location) else (),
             caveats=("Other programs on the host may be what keeps the cores busy.",),
         )
+
+
+def _loading_cores(facts: Facts) -> float | None:
+    """Cores that the loader's workers keep busy together; None where they were not sampled."""
+    sampled = facts.telemetry.processes.workers if facts.telemetry else ()
+    busy = [worker.mean_cpu_cores for worker in sampled if worker.mean_cpu_cores is not None]
+    return sum(busy) if busy else None

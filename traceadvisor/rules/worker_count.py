@@ -79,6 +79,10 @@ class WorkerCount(Rule):
     min_share: float = 0.05
     """Share of the step spent waiting, as for DATA001."""
 
+    busy_cores: float = 0.8
+    """Cores the workers keep busy together from which their CPU time tells how long loading takes; workers that mostly
+    sleep wait for storage or a network, and how many of them are needed cannot be told from outside."""
+
     spare_factor: float = 2.0
     """How many times the needed number counts as too many; less is a fair reserve."""
 
@@ -99,7 +103,8 @@ class WorkerCount(Rule):
             )
         if share >= self.min_share and need.enough > workers and (need.allowed is None or need.allowed > workers):
             return self._too_few(facts, need, wait)
-        if share < self.min_share and workers > self.spare_factor * need.enough:
+        busy = _busy_cores(facts)
+        if share < self.min_share and busy and busy >= self.busy_cores and workers > self.spare_factor * need.enough:
             return self._too_many(facts, need)
         return Clear("exposed data wait", share, self.min_share, Unit.SHARE, _remark(need, share >= self.min_share))
 
@@ -139,7 +144,7 @@ class WorkerCount(Rule):
             evidence=(
                 Evidence("workers set", need.workers, Unit.COUNT),
                 Evidence("workers needed, one to spare", need.enough, Unit.COUNT),
-                Evidence("one worker's time for the batches of a step", need.load_ns, Unit.NS_PER_STEP),
+                Evidence("worker time for the batches of a step", need.load_ns, Unit.NS_PER_STEP),
                 *((Evidence("cores free for workers", need.allowed, Unit.COUNT),) if need.allowed is not None else ()),
             ),
             fix=fix,

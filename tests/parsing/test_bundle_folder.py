@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import TraceBuilder
+from traceadvisor.api import load
+from traceadvisor.bundle import FORMAT
+from traceadvisor.errors import InputError
+from traceadvisor.model.report import Report, SourceKind
+
+SETTINGS = {"loader": {"batch_size": 8, "num_workers": 2, "file": "train.py", "line": 41}, "cpu_count": 4}
+STEPS = "step,start_ns,duration_ns,loader_ns,fetches,state\n" + "".join(
+    f"{number},{10**18 + number * 100_000},100000,40000,1,{'recorded' if number > 5 else 'plain'}\n"
+    for number in range(9)
+)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """A capture of one rank: nine steps of 100 us, the last three of them recorded."""
+    folder = tmp_path / "2026-11-20-train"
+    folder.mkdir()
+    builder = TraceBuilder()
+    for number in (6, 7, 8):
+        start = (number - 6) * 100
+        builder.step(number, start, start + 100).loader(start, start + 40).op("aten::mm", start + 40, start + 100)
+    builder.write(folder / "host_1.100.pt.trace.json")
+    (folder / "steps.0.csv").write_text(STEPS)
+    (folder / "settings.0.json").write_text(json.dumps(SETTINGS))
+    (folder / "telemetry.host.jsonl").write_text("")
+    _manifest(folder)
+    return folder
+
+
+def _manifest(folder: Path, **changes: Any) -> None:
+    kinds = {
+        "host_1.100.pt.trace.json": "trace",
+        "steps.0.csv": "steps",
+        "settings.0.json": "settings",
+        "telemetry.host.jsonl": "telemetry",
+    }
+    files = [
+        {
+            "path": path,
+            "kind": kind,
+            "rank": None if kind == "telemetry" else 0,
+            "cycle": 0 if kind == "trace" else None,
+        }
+        for path, kind in kinds.items()
+    ]
+    content = {
+        "format": FORMAT,
+        "tool_version": "0.1.0",
+        "started_ns": 10**18,
+        "command": ["train.py"],
+        "schedule": {"skip_first": 5, "wait": 5, "warmup": 3, "active": 8, "repeat": 1},
+        "world_size": 1,
+        "endings": [{"rank": 0, "ending": "completed", "exit_code": 0, "steps": 9, "recorded_steps": 3}],
+        "files": files,
+    }
+    (folder / "manifest.json").write_text(json.dumps({**content, **changes}))
+
+
+def _codes(report: Report) -> set[str]:
+    return {row.note.code for row in report.health_notes}
+
+
+def test_a_capture_is_read_with_its_step_times_and_settings(bundle: Path) -> None:
+    report = load(bundle)
+    (recording,) = report.recordings
+    assert report.source.kind is SourceKind.CAPTURE
+    assert (recording.worker, recording.undisturbed_median_step_ns) == ("rank0", 100_000)
+    assert recording.samples_per_s == pytest.approx(8 / 100e-6)
+
+
+def test_a_folder_of_captures_holds_a_run_each(bundle: Path) -> None:
+    assert [one.run for one in load(bundle.parent).recordings] == [bundle.name]
+
+
+def test_unusable_telemetry_is_a_note_and_not_the_end(bundle: Path) -> None:
+    (bundle / "telemetry.host.jsonl").write_bytes(b"\xff\x00garbage" * 1000)
+    assert len(load(bundle).recordings) == 1
+
+
+def test_a_rank_that_recorded_nothing_still_shows_its_step_times(bundle: Path) -> None:
+    (bundle / "host_1.100.pt.trace.json").unlink()
+    report = load(bundle)
+    assert report.recordings[0].undisturbed_median_step_ns == 100_000
+    assert "nothing-recorded" in _codes(report)
+    assert "no-steps" not in _codes(report)
+
+
+@pytest.mark.parametrize("path", ["../outside.json", "/etc/passwd", "a\0b", "x" * 5000])
+def test_a_manifest_that_points_elsewhere_is_not_followed(path: str, bundle: Path) -> None:
+    _manifest(bundle, files=[{"path": path, "kind": "trace", "rank": 0, "cycle": 0}])
+    assert "nothing-recorded" in _codes(load(bundle))
+
+
+def test_a_file_that_links_to_itself_is_left_out(bundle: Path) -> None:
+    (bundle / "steps.0.csv").unlink()
+    (bundle / "steps.0.csv").symlink_to(bundle / "steps.0.csv")
+    assert "missing-steps" in _codes(load(bundle))
+
+
+@pytest.mark.parametrize(
+    "row", ["x" * 200_000, "9,1,-5,0,1,plain", "9,1,9000000000000000000,0,1,plain", "9,1,5,0,1,odd"]
+)
+def test_a_row_that_is_no_step_is_counted(row: str, bundle: Path) -> None:
+    with (bundle / "steps.0.csv").open("a") as file:
+        file.write(row + "\n")
+    report = load(bundle)
+    assert "steps-dropped" in _codes(report)
+    assert report.recordings[0].undisturbed_median_step_ns == 100_000
+
+
+@pytest.mark.parametrize("content", [b"[" * 200_000, b'{"loader": "\xff"}', b'{"loader": {"batch_size": "many"}}'])
+def test_settings_that_cannot_be_read_are_a_note(content: bytes, bundle: Path) -> None:
+    (bundle / "settings.0.json").write_bytes(content)
+    assert "no-settings" in _codes(load(bundle))
+
+
+def test_an_impossible_batch_size_gives_no_samples_per_second(bundle: Path) -> None:
+    (bundle / "settings.0.json").write_text('{"loader": {"batch_size": -1}}')
+    assert load(bundle).recordings[0].samples_per_s is None
+
+
+@pytest.mark.parametrize(
+    "content", [b'"traceadvisor.bundle' + b"[" * 200_000, b'{"format": "traceadvisor.bundle/1", "x": "\xff"}']
+)
+def test_a_manifest_that_cannot_be_read_is_refused_with_its_name(content: bytes, bundle: Path) -> None:
+    (bundle / "manifest.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"manifest\.json: is no readable manifest"):
+        load(bundle)
+
+
+def test_a_later_format_is_refused(bundle: Path) -> None:
+    _manifest(bundle, format="traceadvisor.bundle/2")
+    with pytest.raises(InputError, match="Use the version of TraceAdvisor that captured it"):
+        load(bundle)
