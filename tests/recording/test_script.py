@@ -175,3 +175,16 @@ def test_a_strangers_manifest_is_never_overwritten(tmp_path: Path) -> None:
     refused = capture("-o", ".", "script.py", cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert (tmp_path / "manifest.json").read_text() == '{"name": "my web app"}'
+
+
+def test_two_captured_blocks_of_a_program_are_two_runs(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import traceadvisor\n"
+        "for name in ('first', 'second'):\n"
+        "    with traceadvisor.capture() as run:\n"
+        "        run.step()\n"
+        "    print(run.captured.folder)\n"
+    )
+    done = subprocess.run([*PYTHON, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert len(set(done.stdout.split())) == 2
+    assert len(list((tmp_path / "runs").iterdir())) == 2

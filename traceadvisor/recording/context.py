@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from types import TracebackType
 from typing import Self
@@ -12,6 +13,9 @@ from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script import Script
 from traceadvisor.recording.session import Captured, CaptureSession
 from traceadvisor.recording.torch_import import after_torch_import
+
+_BLOCKS = itertools.count()
+"""Of this process; each is a run of its own."""
 
 
 class Capture:
@@ -30,7 +34,8 @@ class Capture:
     def __enter__(self) -> Self:
         """Begin; raises UsageError where the folder holds another capture."""
         script = Script(sys.argv[0] or "python", tuple(sys.argv[1:]))
-        session = CaptureSession(self._options, Launch.of_this_process(), script.command, script.name)
+        launch = Launch.of_this_process().of_block(next(_BLOCKS))
+        session = CaptureSession(self._options, launch, script.command, script.name)
         session.start()
         after_torch_import(session.attach)
         self._session = session

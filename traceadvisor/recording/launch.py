@@ -6,7 +6,7 @@ import os
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -29,6 +29,9 @@ class Launch:
     restart: int
     """How often the launcher has started the job anew."""
 
+    block: int = 0
+    """Which of the process's captured blocks, from 0."""
+
     @classmethod
     def of_this_process(cls, environment: Mapping[str, str] = os.environ) -> Launch:
         """Read the variables that torchrun sets; a process without them is a job of its own."""
@@ -46,11 +49,16 @@ class Launch:
     def folder(self, script: str) -> Path:
         """Where the bundle goes when no folder is named."""
         time = datetime.fromtimestamp(self.started_ns / 1e9).astimezone().strftime("%Y-%m-%dT%H-%M-%S")
-        return RUNS / f"{time}-{_safe(script)}{self._suffix}"
+        block = f"-{self.block + 1}" if self.block else ""
+        return RUNS / f"{time}-{_safe(script)}{self._suffix}{block}"
 
     def given(self, folder: Path) -> Path:
         """Where the bundle goes when a folder is named: a job started anew does not overwrite its first try."""
         return folder.with_name(f"{folder.name}{self._suffix}") if self._suffix else folder
+
+    def of_block(self, number: int) -> Launch:
+        """The same for a later captured block of the process, from 0: a run of its own."""
+        return replace(self, started_ns=self.started_ns + number, block=number)
 
     @property
     def _suffix(self) -> str:
