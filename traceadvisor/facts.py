@@ -176,10 +176,12 @@ class Facts:
     def telemetry(self) -> TelemetryWindow | None:
         """The machine over the steps of the run that no profiler touched; None without samples or such steps."""
         samples = self.run.telemetry if self.run else None
-        plain = [step for step in self.run.steps if step.state is StepState.PLAIN] if self.run else []
-        if samples is None or not plain:
+        steps = [step for step in self.run.steps if step.state is StepState.PLAIN and step.index] if self.run else []
+        if samples is None or not steps:
             return None
-        return telemetry_window(samples, plain[0].start_ns, max(step.start_ns + step.duration_ns for step in plain))
+        return telemetry_window(
+            samples, SpanSet.of(*((step.start_ns, step.start_ns + step.duration_ns) for step in steps))
+        )
 
     @property
     def settings(self) -> RunSettings:

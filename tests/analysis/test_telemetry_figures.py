@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from traceadvisor.analysis.telemetry_figures import device_window, telemetry_window
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.telemetry import ClockEventReason, DeviceTelemetry, Series, Telemetry, WorkerTelemetry
 from traceadvisor.model.telemetry_window import DeviceWindow, TelemetryWindow
 
@@ -26,12 +27,12 @@ def device(**figures: list[float]) -> DeviceTelemetry:
 
 
 def over(start_s: float, end_s: float, **figures: list[float]) -> DeviceWindow:
-    return device_window(device(**figures), round(start_s * S), round(end_s * S))
+    return device_window(device(**figures), SpanSet.of((round(start_s * S), round(end_s * S))))
 
 
 def host(node: Series, processes: Series | None = None, *workers: WorkerTelemetry) -> TelemetryWindow:
     telemetry = Telemetry("node7", (device(),), node, processes or series(), 8, 2.0, 4, 1000, workers)
-    return telemetry_window(telemetry, 0, 100 * S)
+    return telemetry_window(telemetry, SpanSet.of((0, 100 * S)))
 
 
 def test_a_stretch_holds_its_start_and_not_its_end() -> None:

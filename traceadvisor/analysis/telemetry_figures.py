@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.model.arrays import Float64
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.telemetry import (
     ClockEventReason,
     DeviceColumn,
@@ -24,18 +25,18 @@ POWER = ClockEventReason.SW_POWER_CAP | ClockEventReason.HW_POWER_BRAKE
 ALL_CPUS_PERCENT = 100.0
 
 
-def telemetry_window(telemetry: Telemetry, start_ns: int, end_ns: int) -> TelemetryWindow:
-    """The figures of ``[start_ns, end_ns)``, wall clock, nanoseconds since the epoch."""
+def telemetry_window(telemetry: Telemetry, when: SpanSet) -> TelemetryWindow:
+    """The figures of a set of instants, wall clock, nanoseconds since the epoch."""
     return TelemetryWindow(
-        devices=tuple(device_window(device, start_ns, end_ns) for device in telemetry.devices),
-        node=_node(telemetry, start_ns, end_ns),
-        processes=_processes(telemetry, start_ns, end_ns),
+        devices=tuple(device_window(device, when) for device in telemetry.devices),
+        node=_node(telemetry, when),
+        processes=_processes(telemetry, when),
     )
 
 
-def device_window(device: DeviceTelemetry, start_ns: int, end_ns: int) -> DeviceWindow:
-    """One device's figures of ``[start_ns, end_ns)``, wall clock, nanoseconds since the epoch."""
-    within = _Within(device.series, start_ns, end_ns)
+def device_window(device: DeviceTelemetry, when: SpanSet) -> DeviceWindow:
+    """One device's figures of a set of instants, wall clock, nanoseconds since the epoch."""
+    within = _Within(device.series, when)
     reasons = within.known(DeviceColumn.CLOCK_EVENT_REASONS).astype(np.int64)
     return DeviceWindow(
         uuid=device.uuid,
@@ -47,7 +48,7 @@ def device_window(device: DeviceTelemetry, start_ns: int, end_ns: int) -> Device
         peak_memory_share=_over(within.peak(DeviceColumn.MEMORY_USED_BYTES), device.memory_bytes),
         peak_foreign_memory_bytes=within.peak(DeviceColumn.FOREIGN_MEMORY_BYTES),
         mean_power_watts=within.mean(DeviceColumn.POWER_WATTS),
-        mean_power_share=_mean(_power_shares(device, start_ns, end_ns)),
+        mean_power_share=_mean(_power_shares(device, when)),
         mean_temperature_celsius=within.mean(DeviceColumn.TEMPERATURE_CELSIUS),
         peak_temperature_celsius=within.peak(DeviceColumn.TEMPERATURE_CELSIUS),
         mean_sm_clock_mhz=within.mean(DeviceColumn.SM_CLOCK_MHZ),
@@ -62,8 +63,8 @@ def device_window(device: DeviceTelemetry, start_ns: int, end_ns: int) -> Device
     )
 
 
-def _node(telemetry: Telemetry, start_ns: int, end_ns: int) -> NodeWindow:
-    within = _Within(telemetry.node, start_ns, end_ns)
+def _node(telemetry: Telemetry, when: SpanSet) -> NodeWindow:
+    within = _Within(telemetry.node, when)
     available_bytes = _least(within.known(NodeColumn.MEMORY_AVAILABLE_BYTES))
     return NodeWindow(
         sample_count=within.sample_count,
@@ -79,11 +80,11 @@ def _node(telemetry: Telemetry, start_ns: int, end_ns: int) -> NodeWindow:
     )
 
 
-def _processes(telemetry: Telemetry, start_ns: int, end_ns: int) -> ProcessWindow:
-    within = _Within(telemetry.processes, start_ns, end_ns)
+def _processes(telemetry: Telemetry, when: SpanSet) -> ProcessWindow:
+    within = _Within(telemetry.processes, when)
     cores = _over(within.mean(ProcessColumn.CPU_PERCENT), 100)
     limits = [telemetry.cpu_count, telemetry.cpu_affinity, telemetry.cpu_quota]
-    workers = [_worker(worker, start_ns, end_ns) for worker in telemetry.workers]
+    workers = [_worker(worker, when) for worker in telemetry.workers]
     sampled = [worker for worker in workers if worker.mean_cpu_cores is not None]
     return ProcessWindow(
         sample_count=within.sample_count,
@@ -97,19 +98,18 @@ def _processes(telemetry: Telemetry, start_ns: int, end_ns: int) -> ProcessWindo
     )
 
 
-def _worker(worker: WorkerTelemetry, start_ns: int, end_ns: int) -> WorkerWindow:
-    within = _Within(worker.series, start_ns, end_ns)
+def _worker(worker: WorkerTelemetry, when: SpanSet) -> WorkerWindow:
+    within = _Within(worker.series, when)
     return WorkerWindow(worker.pid, worker.name, _over(within.mean(WorkerColumn.CPU_PERCENT), 100))
 
 
 class _Within:
     """The samples of a series in a stretch of time."""
 
-    def __init__(self, series: Series, start_ns: int, end_ns: int) -> None:
-        first, last = np.searchsorted(series.time_ns, (start_ns, max(start_ns, end_ns)))
+    def __init__(self, series: Series, when: SpanSet) -> None:
         self._series = series
-        self._rows = slice(int(first), int(last))
-        known = np.zeros(int(last - first), dtype=np.bool_)
+        self._rows = np.flatnonzero(when.contains(series.time_ns))
+        known = np.zeros(self._rows.size, dtype=np.bool_)
         for figures in series.figures.values():
             known |= np.isfinite(figures[self._rows])
         self.sample_count = int(known.sum())
@@ -129,7 +129,7 @@ class _Within:
         return float(known.max()) if known.size else None
 
 
-def _power_shares(device: DeviceTelemetry, start_ns: int, end_ns: int) -> Float64:
+def _power_shares(device: DeviceTelemetry, when: SpanSet) -> Float64:
     """Power over the limit in force, which is read less often than the power and carries on until read again."""
     series = device.series
     limits = series.figures.get(DeviceColumn.POWER_LIMIT_WATTS, np.full(series.time_ns.size, np.nan))
@@ -137,7 +137,7 @@ def _power_shares(device: DeviceTelemetry, start_ns: int, end_ns: int) -> Float6
     limits = np.concatenate(([initial], limits))
     latest = np.maximum.accumulate(np.where(np.isfinite(limits), np.arange(limits.size), 0))
     in_force = limits[latest][1:]
-    within = slice(*np.searchsorted(series.time_ns, (start_ns, max(start_ns, end_ns))))
+    within = when.contains(series.time_ns)
     power_watts = series.figures.get(DeviceColumn.POWER_WATTS, np.full(series.time_ns.size, np.nan))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return _finite(power_watts[within] / in_force[within])
