@@ -174,8 +174,7 @@ def _refines(finding: Finding, other: Finding) -> bool:
 
 
 def _place(facts: Facts, row: _Row) -> RankedFinding:
-    step_ns = facts.mean.duration_ns if facts.mean else 0.0
-    share = row.finding.saving.expected_ns / step_ns if step_ns else 0.0
+    share = row.finding.saving.expected_ns / facts.step_ns if facts.step_ns else 0.0
     severity = Severity.HIGH if share >= HIGH_SHARE else Severity.MEDIUM if share >= MEDIUM_SHARE else Severity.LOW
     return RankedFinding(row.finding, (facts.recording_id,), severity, share, tuple(sorted(row.also)))
 

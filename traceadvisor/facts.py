@@ -127,9 +127,19 @@ class Facts:
         """Share of the kept windows."""
         return spans.total_ns / max(self.steps.kept_windows.total_ns, 1)
 
+    @property
+    def step_ns(self) -> float | None:
+        """The step that savings are of: the undisturbed one where it is known, else the mean recorded one."""
+        return self.timing.undisturbed_ns or (self.mean.duration_ns if self.mean else None)
+
     def bound(self, most_ns: float) -> Estimate:
-        """A saving known only to lie between nothing and ``most_ns``; the middle stands for the expected value."""
-        return Estimate(0.0, most_ns / 2, most_ns, Method.BOUND)
+        """A saving known only to lie between nothing and ``most_ns`` of the recorded step.
+
+        It is brought to the scale of the undisturbed step; the middle stands for the expected value.
+        """
+        recorded_ns = self.mean.duration_ns if self.mean else 0.0
+        scale = self.step_ns / recorded_ns if self.step_ns and recorded_ns else 1.0
+        return Estimate(0.0, most_ns * scale / 2, most_ns * scale, Method.BOUND)
 
     def confidence(self) -> Confidence:
         """How sure a cause seen in this recording is: less without step marks, with few steps, with a damaged file."""

@@ -77,6 +77,14 @@ def test_a_capture_is_read_with_its_step_times_and_settings(bundle: Path) -> Non
     assert recording.samples_per_s == pytest.approx(8 / 100e-6)
 
 
+def test_savings_are_of_the_undisturbed_step(bundle: Path) -> None:
+    text = STEPS.replace("100000,40000,1,plain", "50000,20000,1,plain")
+    (bundle / "steps.0.csv").write_text(text)
+    (row,) = load(bundle).findings
+    assert row.finding.saving.high_ns == pytest.approx(20_000)
+    assert row.saving_share == pytest.approx(0.2)
+
+
 def test_a_folder_of_captures_holds_a_run_each(bundle: Path) -> None:
     assert [one.run for one in load(bundle.parent).recordings] == [bundle.name]
 

@@ -148,7 +148,7 @@ class RankedFinding:
     recording_ids: tuple[str, ...]
     severity: Severity
     saving_share: float
-    """Expected saving over the mean step, 0..1."""
+    """Expected saving over the step, 0..1: the undisturbed one where it is known, else the mean recorded one."""
 
     also: tuple[str, ...] = ()
     """Ids of rules whose findings claim the same time and were folded into this one."""

@@ -159,5 +159,5 @@ def _between(saving: Estimate) -> str:
 
 
 def _step_ns(ranked: RankedFinding, recordings: dict[str, Recording]) -> float | None:
-    found = (recordings[id_].mean_step_ns for id_ in ranked.recording_ids if id_ in recordings)
-    return next(found, None)
+    found = (recordings[id_] for id_ in ranked.recording_ids if id_ in recordings)
+    return next((one.undisturbed_median_step_ns or one.mean_step_ns for one in found), None)
