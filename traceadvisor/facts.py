@@ -208,9 +208,9 @@ class Facts:
 
     @property
     def spare_cores(self) -> int | None:
-        """Cores that loader workers may use beside the training thread, at least one; None where not known."""
+        """Cores that this rank's workers may use beside its training thread, at least one; None where not known."""
         limits = [limit for limit in (self.settings.cpu_quota, self.settings.cpu_count) if limit is not None]
-        return max(int(min(limits)) - 1, 1) if limits else None
+        return max(int(min(limits) / self.settings.ranks_on_host) - 1, 1) if limits else None
 
     @cached_property
     def device_telemetry(self) -> DeviceWindow | None:

@@ -11,6 +11,7 @@ from traceadvisor.api import load
 from traceadvisor.bundle import FORMAT
 from traceadvisor.errors import InputError
 from traceadvisor.model.report import Report, SourceKind
+from traceadvisor.parsing.bundle_folder import read_run
 
 SETTINGS = {"loader": {"batch_size": 8, "num_workers": 2, "file": "train.py", "line": 41}, "cpu_count": 4}
 STEPS = "step,start_ns,duration_ns,loader_ns,fetches,state\n" + "".join(
@@ -149,3 +150,22 @@ def test_a_later_format_is_refused(bundle: Path) -> None:
     _manifest(bundle, format="traceadvisor.bundle/2")
     with pytest.raises(InputError, match="Use the version of TraceAdvisor that captured it"):
         load(bundle)
+
+
+def test_ranks_of_a_host_share_its_cores_and_a_rank_has_its_own_hosts_telemetry(bundle: Path) -> None:
+    steps = [
+        {"path": "steps.0.csv", "kind": "steps", "rank": rank, "cycle": None, "host": host}
+        for rank, host in enumerate(("a", "a", "b"))
+    ]
+    telemetry = [
+        {"path": f"telemetry.{host}.jsonl", "kind": "telemetry", "rank": None, "cycle": None, "host": host}
+        for host in ("a", "b")
+    ]
+    _manifest(bundle, files=telemetry + steps)
+    (bundle / "telemetry.b.jsonl").write_text(
+        '{"record": "header", "format": "traceadvisor.telemetry/1", "time_ns": 1000000000000000000, "host": "b"}\n'
+    )
+    first, third = read_run(bundle, 0)[0], read_run(bundle, 2)[0]
+    assert (first.settings.ranks_on_host, third.settings.ranks_on_host) == (2, 1)
+    assert third.telemetry is not None
+    assert third.telemetry.host == "b"

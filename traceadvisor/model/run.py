@@ -78,6 +78,9 @@ class RunSettings:
     cpu_quota: float | None = None
     """Cores the process may use: the smaller of affinity and cgroup quota; None where nothing limits it."""
 
+    ranks_on_host: int = 1
+    """Processes of the job that share the host's cores."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -81,14 +82,16 @@ def read_run(folder: Path, rank: int | None) -> tuple[model.Run, tuple[HealthNot
     manifest = _read_manifest(folder)
     notes = [HealthNote(note.code, note.message) for note in manifest.notes if note.rank in {None, rank}]
     ending = next((one for one in manifest.endings if one.rank == rank), None)
-    telemetry = _read_part(folder, manifest, FileKind.TELEMETRY, None, notes)
-    steps = _read_part(folder, manifest, FileKind.STEPS, rank, notes)
-    settings = _read_part(folder, manifest, FileKind.SETTINGS, rank, notes)
+    host, ranks = _neighbours(manifest, rank)
+    telemetry, steps, settings = (
+        _path_of(folder, _find(manifest, kind, rank, host), notes)
+        for kind in (FileKind.TELEMETRY, FileKind.STEPS, FileKind.SETTINGS)
+    )
     run = model.Run(
         command=manifest.command,
         ending=_ending(ending),
         steps=_steps(steps, notes) if steps else (),
-        settings=_settings(settings, notes) if settings else model.RunSettings(),
+        settings=replace(_settings(settings, notes) if settings else model.RunSettings(), ranks_on_host=ranks),
         telemetry=_telemetry(telemetry, notes) if telemetry else None,
     )
     return run, tuple(notes)
@@ -127,14 +130,25 @@ def _beginning(path: Path) -> bytes:
         return file.read(LARGEST_MANIFEST_BYTES)
 
 
-def _read_part(
-    folder: Path, manifest: Manifest, kind: FileKind, rank: int | None, notes: list[HealthNote]
-) -> Path | None:
-    found = [file for file in manifest.files if file.kind is kind and file.rank in {None, rank}]
-    if found and not _inside(folder, found[0]):
-        notes.append(HealthNote(f"missing-{kind.value}", f"The capture lacks its file {found[0].path}."))
+def _neighbours(manifest: Manifest, rank: int | None) -> tuple[str | None, int]:
+    """The rank's host, where it is known, and how many ranks share it."""
+    hosts = {file.rank: file.host for file in manifest.files if file.kind is FileKind.STEPS}
+    host = hosts.get(rank)
+    return host, max(sum(other == host for other in hosts.values()), 1)
+
+
+def _find(manifest: Manifest, kind: FileKind, rank: int | None, host: str | None) -> BundleFile | None:
+    """The file of a rank, or of its host; None where the manifest names none."""
+    of_rank = (file for file in manifest.files if file.kind is kind and file.rank in {None, rank})
+    return next((file for file in of_rank if host is None or file.host in {None, host}), None)
+
+
+def _path_of(folder: Path, file: BundleFile | None, notes: list[HealthNote]) -> Path | None:
+    """Where a file of the bundle lies; None, and a note, where it does not."""
+    if file and not _inside(folder, file):
+        notes.append(HealthNote(f"missing-{file.kind.value}", f"The capture lacks its file {file.path}."))
         return None
-    return folder / found[0].path if found else None
+    return folder / file.path if file else None
 
 
 def _worker(rank: int | None) -> str:

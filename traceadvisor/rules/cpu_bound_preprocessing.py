@@ -92,4 +92,4 @@ def _loading_cores(facts: Facts) -> float | None:
     """Cores that the loader's workers keep busy together; None where they were not sampled."""
     sampled = facts.telemetry.processes.workers if facts.telemetry else ()
     busy = [worker.mean_cpu_cores for worker in sampled if worker.mean_cpu_cores is not None]
-    return sum(busy) if busy else None
+    return sum(busy) / facts.settings.ranks_on_host if busy else None

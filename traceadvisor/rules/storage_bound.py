@@ -84,4 +84,4 @@ def _io_share_of_a_process(facts: Facts) -> float | None:
     if telemetry is None or telemetry.node.mean_iowait_share is None or not cores:
         return None
     processes = max(loader.worker_count or 1, 1) if loader else 1
-    return telemetry.node.mean_iowait_share * cores / processes
+    return telemetry.node.mean_iowait_share * cores / (processes * facts.settings.ranks_on_host)

@@ -170,10 +170,10 @@ def _need(facts: Facts, workers: int, *, waiting: bool) -> _Need | None:
 
 
 def _busy_cores(facts: Facts) -> float | None:
-    """Cores that the workers keep busy together; None where they were not sampled."""
+    """Cores that a rank's workers keep busy together; None where they were not sampled."""
     sampled = [] if facts.telemetry is None else facts.telemetry.processes.workers
     busy = [worker.mean_cpu_cores for worker in sampled if worker.mean_cpu_cores is not None]
-    return sum(busy) if busy else None
+    return sum(busy) / facts.settings.ranks_on_host if busy else None
 
 
 def _remark(need: _Need, waiting: bool) -> str:  # noqa: FBT001  # two sentences of one thought
