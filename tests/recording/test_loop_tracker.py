@@ -65,7 +65,7 @@ def test_batches_of_two_loaders_in_turn_are_one_step() -> None:
     for _ in range(3):
         run.fetch(TRAIN).fetch(EXTRA).optimize()
     rows = run.finish()
-    assert [(row.fetches, row.state) for row in rows] == [(2, "plain")] * 3
+    assert [(row.fetches, row.state) for row in rows] == [(1, "plain")] * 3
 
 
 def test_a_shorter_second_loader_may_begin_anew_within_a_step() -> None:

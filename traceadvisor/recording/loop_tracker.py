@@ -34,8 +34,8 @@ class _Period:
     suspected: bool
     """Likely no training step."""
 
-    seen: dict[Hashable, None] = field(default_factory=dict)
-    """Loaders that gave batches, in this order."""
+    seen: dict[Hashable, int] = field(default_factory=dict)
+    """Loaders that gave batches, in this order, and how many each."""
 
     exhausted: set[Hashable] = field(default_factory=set)
     """Loaders that had none left."""
@@ -50,6 +50,11 @@ class _Period:
 
     done_ns: int | None = None
     """When an optimizer's step last returned."""
+
+    @property
+    def fetches(self) -> int:
+        """Batches of the loader that was asked first; of loaders read side by side, that is the one described."""
+        return next(iter(self.seen.values()), 0)
 
     @property
     def is_fed(self) -> bool:
@@ -110,7 +115,7 @@ class LoopTracker:
         period.loader_ns += self._clock() - self._fetch_ns
         if got_batch:
             period.batches += 1
-            period.seen[loader] = None
+            period.seen[loader] = period.seen.get(loader, 0) + 1
             period.exhausted.discard(loader)
         else:
             period.exhausted.add(loader)
@@ -173,7 +178,7 @@ class LoopTracker:
         if trained and self._window.plan is None:
             self._trained_by(next(iter(period.seen), None))
         self._training.update(period.seen if trained else ())
-        self._log.add((self._number, period.wall_ns, duration, period.loader_ns, period.batches), state)
+        self._log.add((self._number, period.wall_ns, duration, period.loader_ns, period.fetches), state)
         self._window.ended(duration, period.loader_ns, state)
         self._number += 1
 
