@@ -212,6 +212,13 @@ class Facts:
         limits = [limit for limit in (self.settings.cpu_quota, self.settings.cpu_count) if limit is not None]
         return max(int(min(limits) / self.settings.ranks_on_host) - 1, 1) if limits else None
 
+    @property
+    def loading_cores(self) -> float | None:
+        """Cores that this rank's loader workers keep busy together; None where they were not sampled."""
+        sampled = self.telemetry.processes.workers if self.telemetry else ()
+        busy = [worker.mean_cpu_cores for worker in sampled if worker.mean_cpu_cores is not None]
+        return sum(busy) / self.settings.ranks_on_host if busy else None
+
     @cached_property
     def device_telemetry(self) -> DeviceWindow | None:
         """This device's samples over the undisturbed steps; None where it cannot be told which device they are of."""

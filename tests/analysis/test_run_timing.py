@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from traceadvisor.analysis.recording_health import timing_notes
 from traceadvisor.analysis.run_timing import run_timing
 from traceadvisor.model.run import StepState, TimedStep
 
@@ -40,6 +41,13 @@ def test_the_disturbance_is_how_much_longer_recorded_steps_take(recorded: int, s
 
 def test_without_undisturbed_steps_no_disturbance_is_claimed() -> None:
     assert run_timing(_steps(10, state=RECORDED), 1).disturbance_share is None
+
+
+@pytest.mark.parametrize(("loader_ns", "codes"), [(50, []), (41, []), (39, ["loader-disturbed"])])
+def test_a_wait_that_recording_hides_is_said(loader_ns: int, codes: list[str]) -> None:
+    # Undisturbed steps of 100 are 50 in the loader.
+    recorded = [TimedStep(3, 0, 100, loader_ns, 1, RECORDED)]
+    assert [note.code for note in timing_notes(run_timing([*_steps(100, 100), *recorded], 1))] == codes
 
 
 def test_without_steps_nothing_is_known() -> None:

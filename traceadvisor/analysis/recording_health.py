@@ -28,6 +28,13 @@ def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
             f"Recorded steps took {abs(share):.0%} {relation} than the run's other steps: "
             "the profiler changed what it recorded, so findings about the host are less sure.",
         )
+    shares = timing.loader_shares
+    if shares and abs(shares[0] - shares[1]) > DISTURBED_SHARE:
+        yield HealthNote(
+            "loader-disturbed",
+            f"Undisturbed steps spend {shares[0]:.0%} of their time in the data loader, recorded ones {shares[1]:.0%}: "
+            "believe the undisturbed steps about data loading.",
+        )
 
 
 def _missing_parts(observation: Observation) -> Iterator[HealthNote]:

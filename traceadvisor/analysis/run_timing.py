@@ -30,6 +30,7 @@ class RunTiming:
     """Time in the training loader, of the same steps."""
 
     recorded_ns: float | None
+    recorded_loader_ns: float | None
     fetches_per_step: float | None
 
     @property
@@ -38,6 +39,14 @@ class RunTiming:
         if not self.undisturbed_ns or self.recorded_ns is None:
             return None
         return self.recorded_ns / self.undisturbed_ns - 1
+
+    @property
+    def loader_shares(self) -> tuple[float, float] | None:
+        """Share of the step in the loader, of undisturbed and of recorded steps; None where either is not known."""
+        if not self.undisturbed_ns or not self.recorded_ns:
+            return None
+        undisturbed_ns, recorded_ns = self.undisturbed_loader_ns or 0.0, self.recorded_loader_ns or 0.0
+        return undisturbed_ns / self.undisturbed_ns, recorded_ns / self.recorded_ns
 
 
 def run_timing(steps: Sequence[TimedStep], burst: int) -> RunTiming:
@@ -55,6 +64,7 @@ def run_timing(steps: Sequence[TimedStep], burst: int) -> RunTiming:
         _median([step.duration_ns for step in plain], burst),
         _median([step.loader_ns for step in plain], burst),
         _median([step.duration_ns for step in recorded], burst),
+        _median([step.loader_ns for step in recorded], burst),
         _median([step.fetches for step in plain or recorded], 1),
     )
 

@@ -66,7 +66,7 @@ class CpuBoundPreprocessing(Rule):
         wait = facts.claim(Category.DATA_WAIT)
         if facts.share(wait) < self.min_share:
             return Clear("exposed data wait", facts.share(wait), self.min_share, Unit.SHARE)
-        loading = _loading_cores(facts)
+        loading = facts.loading_cores
         if loading is not None and loading < self.min_loading_cores:
             remark = "the loader's workers hardly compute"
             return Clear("cores busy with loading", loading, self.min_loading_cores, Unit.COUNT, remark)
@@ -86,10 +86,3 @@ class CpuBoundPreprocessing(Rule):
             locations=(location,) if (location := facts.loader_location) else (),
             caveats=("Other programs on the host may be what keeps the cores busy.",),
         )
-
-
-def _loading_cores(facts: Facts) -> float | None:
-    """Cores that the loader's workers keep busy together; None where they were not sampled."""
-    sampled = facts.telemetry.processes.workers if facts.telemetry else ()
-    busy = [worker.mean_cpu_cores for worker in sampled if worker.mean_cpu_cores is not None]
-    return sum(busy) / facts.settings.ranks_on_host if busy else None

@@ -103,7 +103,7 @@ class WorkerCount(Rule):
             )
         if share >= self.min_share and need.enough > workers and (need.allowed is None or need.allowed > workers):
             return self._too_few(facts, need, wait)
-        busy = _busy_cores(facts)
+        busy = facts.loading_cores
         if share < self.min_share and busy and busy >= self.busy_cores and workers > self.spare_factor * need.enough:
             return self._too_many(facts, need)
         return Clear("exposed data wait", share, self.min_share, Unit.SHARE, _remark(need, share >= self.min_share))
@@ -162,18 +162,11 @@ def _need(facts: Facts, workers: int, *, waiting: bool) -> _Need | None:
     if waiting:
         load_ns = workers * step_ns
     else:
-        busy_cores = _busy_cores(facts)
+        busy_cores = facts.loading_cores
         if busy_cores is None:
             return None
         load_ns = busy_cores * step_ns
     return _Need(workers, ceil(load_ns / rest_ns) + 1, facts.spare_cores, load_ns)
-
-
-def _busy_cores(facts: Facts) -> float | None:
-    """Cores that a rank's workers keep busy together; None where they were not sampled."""
-    sampled = [] if facts.telemetry is None else facts.telemetry.processes.workers
-    busy = [worker.mean_cpu_cores for worker in sampled if worker.mean_cpu_cores is not None]
-    return sum(busy) / facts.settings.ranks_on_host if busy else None
 
 
 def _remark(need: _Need, waiting: bool) -> str:  # noqa: FBT001  # two sentences of one thought
