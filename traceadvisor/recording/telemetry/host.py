@@ -80,7 +80,9 @@ class Host:
         total_s = (
             sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
         )  # both are in user, nice
-        busy_s = total_s - times.idle - (iowait_s or 0.0)
+        busy_s = round(
+            total_s - times.idle - (iowait_s or 0.0), 2
+        )  # ticks: what a float adds must not look like a fall
         total_rate = self._total_s.per_s(total_s, now_s)
         busy_rate, iowait_rate = self._busy_s.per_s(busy_s, now_s), self._iowait_s.per_s(iowait_s, now_s)
         return _percent(busy_rate, total_rate), _percent(iowait_rate, total_rate)
