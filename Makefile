@@ -4,7 +4,7 @@ VENV ?= $(or $(VIRTUAL_ENV),.venv)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install test slow lint format types layers check golden schema sample-traces report-picture wheel ci
+.PHONY: help install test slow fuzz lint format types layers check golden schema sample-traces report-picture benchmark wheel ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,11 @@ test: ## run the tests
 
 slow: ## run the tests that take minutes: browser, launchers, the demo
 	pytest -m slow
+
+MINUTES ?= 5
+
+fuzz: ## damage recordings at random for 5 minutes (MINUTES=...) and look what comes of them
+	nice -n 19 python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 lint: ## look for mistakes and for style
 	ruff check
@@ -50,6 +55,9 @@ report-picture: ## draw docs/images/report-desktop.png, the picture in the READM
 	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1280,1400 \
 	  --screenshot=docs/images/report-desktop.png file://$$folder/report.html; \
 	rm -r $$folder
+
+benchmark: ## measure how traces are read, on an otherwise idle machine, and write it into docs/performance.md
+	python -m benchmarks.reading --into docs/performance.md
 
 wheel: ## build dist/traceadvisor-*.whl
 	pip wheel --no-deps --wheel-dir dist .

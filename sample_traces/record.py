@@ -1,6 +1,6 @@
-"""Captures the demo's training anew, as it is and with its faults mended, without what tells one machine from another.
+"""Captures the samples anew, without what tells one machine from another.
 
-    python sample_traces/record.py
+    python sample_traces/record.py [NAME]...
 
 Host names, numbers of processes and threads, and addresses of objects are replaced; all else is as the tool wrote it.
 """
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,38 @@ from traceadvisor.demo.run import TRAINING, Demo, Fault
 
 HERE = Path(__file__).resolve().parent
 
-SAMPLES: dict[str, frozenset[Fault]] = {"loader-bound": frozenset(), "well-fed": frozenset(Fault)}
-"""Which of the training's faults are mended in each."""
+UNEVEN = HERE / "uneven.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A script with its arguments, and options of the capture."""
+
+    script: Path
+    arguments: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    ranks: int = 1
+
+    @property
+    def launcher(self) -> tuple[str, ...]:
+        """What starts it once for each rank."""
+        if self.ranks == 1:
+            return ()
+        return (sys.executable, "-m", "torch.distributed.run", "--no-python", "--nproc-per-node", str(self.ranks))
+
+
+def _demo(*mended: Fault) -> Sample:
+    return Sample(TRAINING, tuple(Demo(Path(), "cpu", frozenset(mended)).arguments))
+
+
+SAMPLES = {
+    "loader-bound": _demo(),
+    "well-fed": _demo(*Fault),
+    "stumbling-loader": Sample(UNEVEN, ("--steps=240", "--pause-every=40", "--pause-ms=900")),
+    "one-core": Sample(UNEVEN, ("--steps=120", "--steps-per-epoch=30", "--workers=4", "--sample-ms=1", "--one-core")),
+    "two-ranks": Sample(HERE / "ranks.py", (), ("--no-stacks",), ranks=2),
+    "left-on": Sample(UNEVEN, ("--steps=60", "--detect-anomaly"), ("--no-stacks",)),  # it keeps stacks enough itself
+}
 
 SMALL = ("--no-memory", "--no-shapes")
 """What a capture on a CPU can do without."""
@@ -32,13 +63,13 @@ HOST = "host"
 _ADDRESS = re.compile(r"0x[0-9a-f]{8,16}\b")
 
 
-def record(name: str, fixed: frozenset[Fault]) -> None:
+def record(name: str, sample: Sample) -> None:
     """Capture the training in a folder of its own, and publish the capture."""
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(TRAINING, folder)
-        script = (TRAINING.name, *Demo(Path(), "cpu", fixed).arguments)
-        capture = (sys.executable, "-m", "traceadvisor", "capture", *SMALL, "-o", name, "--", *script)
-        subprocess.run(capture, cwd=folder, check=True)
+        shutil.copy(sample.script, folder)
+        script = (sample.script.name, *sample.arguments)
+        capture = (sys.executable, "-m", "traceadvisor", "capture", *SMALL, *sample.options, "-o", name, "--", *script)
+        subprocess.run((*sample.launcher, *capture), cwd=folder, check=True)
         target = HERE / name
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
@@ -130,5 +161,5 @@ def _telemetry(line: dict[str, Any], numbers: Mapping[int, int]) -> dict[str, An
 
 
 if __name__ == "__main__":
-    for sample, mended in SAMPLES.items():
-        record(sample, mended)
+    for chosen in sys.argv[1:] or SAMPLES:
+        record(chosen, SAMPLES[chosen])

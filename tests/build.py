@@ -129,8 +129,9 @@ class TraceBuilder:
         stack: Sequence[str] = (),
         types: Sequence[str] = (),
         dims: Sequence[Sequence[int]] = (),
+        values: Sequence[str] = (),
     ) -> Self:
-        """An operator, with the Python frames it was called from and its inputs' types and shapes."""
+        """An operator, with the Python frames it was called from and its inputs' types, shapes and values."""
         self._external_id += 1
         self._operators.append((thread, _decimal(start), _decimal(end), self._external_id))
         args: dict[str, Any] = {"External id": self._external_id}
@@ -138,6 +139,8 @@ class TraceBuilder:
             args["Input type"] = list(types)
         if dims:
             args["Input Dims"] = [list(shape) for shape in dims]
+        if values:
+            args["Concrete Inputs"] = list(values)
         if stack and self.generation is Generation.Y2021:
             args["Call stack"] = ";".join(stack)
         elif stack:
@@ -221,8 +224,12 @@ class TraceBuilder:
         thread: int = MAIN,
         stream: int = STREAM + 1,
         device: int = 0,
+        message: tuple[int, str] | None = None,
     ) -> Self:
-        """A communication kernel and its launch."""
+        """A communication kernel and its launch, and the elements and their type that a rank sends."""
+        if message:
+            args = {"In msg nelems": message[0], "dtype": message[1]}
+            self._timed("cpu_op", "record_param_comms", (start, end), thread, args)
         return self.launch(start, end, kernel=kernel, name=name, thread=thread, stream=stream, device=device)
 
     def copy(

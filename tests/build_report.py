@@ -256,7 +256,7 @@ def device_recording(id_: str, shares: Mapping[Category, float | None], *, step_
         samples_per_s=None,
         mean_breakdown=mean,
         overlaps=overlaps(step_ms),
-        figures=DeviceFigures(mean.share(Category.KERNEL), 0.412, 0.387),
+        figures=DeviceFigures(mean.share(Category.KERNEL), 0.412, 0.387, 5.51e12, 0.351),
         timeline=timeline(rows[2]),
         kernels=kernels(),
         operators=operators(),

@@ -11,6 +11,7 @@ from tests.shared import SHARED_TRACES
 
 # A busy machine is no failure.
 settings.register_profile("traceadvisor", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("thorough", settings.get_profile("traceadvisor"), max_examples=5000)
 settings.load_profile("traceadvisor")
 
 

@@ -18,10 +18,10 @@ import json
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,6 +34,7 @@ COPIES = {"Memcpy", "gpu_memcpy", "Memset", "gpu_memset"}
 LOADER = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 COLLECTIVES = ("gloo:", "nccl:", "rccl:", "mpi:", "ucc:", "c10d:")
 NOT_THE_PROFILERS = ("Lazy Function Loading", "Command Buffer Full")
+BACKWARD = "autograd::engine::evaluate_function"
 ALLOCATING = ("Malloc", "Free", "HostAlloc", "HostMalloc", "HostFree")
 SYNCHRONISING = ("StreamSynchronize", "DeviceSynchronize", "EventSynchronize", "CtxSynchronize")
 BLOCKING_COPIES = ("cudaMemcpy", "hipMemcpy", "hipMemcpyWithStream")
@@ -68,6 +69,11 @@ class PlainReading:
     median_step_ns: Fraction | None
     mean_breakdown_ns: Means
     totals_ns: Means | None
+    events: dict[str, int]
+    """How many there are of each kind."""
+
+    durations_ns: dict[str, int]
+    """Their summed durations, however they overlap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +143,37 @@ def nanoseconds(microseconds: int | str) -> int:
     return int((Decimal(microseconds) * 1000).to_integral_value())
 
 
+def without_overruns(events: list[Event]) -> list[Event]:
+    """Device work ends where the next on its stream begins, if it is said to end after one that begins later.
+
+    Not so by less than a microsecond, and not what shares its launch with other work.
+    """
+    work = [e for e in events if e.category in KERNELS | COPIES and e.end > e.start]
+    launched = Counter(e.correlation for e in work)
+    streams = defaultdict(list)
+    for event in work:
+        if event.correlation is None or launched[event.correlation] == 1:
+            streams[event.thread].append(event)
+    cut: dict[int, int] = {}
+    for stream in streams.values():
+        following, earliest_end = 0, None
+        for start, together in groupby(sorted(stream, key=lambda e: -e.start), key=lambda e: e.start):
+            beginning = list(together)
+            for event in beginning:
+                if earliest_end is not None and event.end > earliest_end + 1000:
+                    cut[id(event)] = following
+            ends = [event.end for event in beginning] + ([] if earliest_end is None else [earliest_end])
+            following, earliest_end = start, min(ends)
+    return [replace(event, end=cut.get(id(event), event.end)) for event in events]
+
+
+def is_known(event: Event) -> bool:
+    """Whether it is of a kind that some question is about."""
+    others = {"overhead", "cuda_sync", "gpu_user_annotation", "python_function"}
+    is_span = event.category == "Trace" and event.name.startswith("PyTorch Profiler")
+    return is_span or event.category in OPERATORS | RUNTIME | ANNOTATIONS | KERNELS | COPIES | others
+
+
 def is_annotation(event: Event) -> bool:
     name = event.name
     optimizer = name.startswith("Optimizer.") and "#" in name
@@ -160,7 +197,7 @@ class Recording:
     """The events of one file, sorted into what the definitions talk about."""
 
     def __init__(self, events: list[Event]) -> None:
-        self.events = events
+        self.events = events = [event for event in without_overruns(events) if is_known(event)]
         self.operators = [e for e in events if e.category in OPERATORS and not is_annotation(e)]
         self.runtime = [e for e in events if e.category in RUNTIME]
         self.launches: dict[int | None, Event] = {}
@@ -169,7 +206,7 @@ class Recording:
                 self.launches.setdefault(call.correlation, call)
         self.device = sorted(
             (e for e in events if e.category in KERNELS | COPIES),
-            key=lambda e: (e.start, e.correlation not in self.launches, self.launched_at(e)),
+            key=lambda e: (e.start, e.correlation not in self.launches, self.launched_at(e), e.start - e.end),
         )
         self.annotations = [e for e in events if e.category in ANNOTATIONS]
         self.step_source, self.marks = self.find_marks()
@@ -254,20 +291,41 @@ class Recording:
         cut = max(0, (mark.end - mark.start) - (end - start)) if position == 0 else 0
         return Fraction(inside + cut, max(1, end - start + cut))
 
-    def last_is_dropped(self) -> bool:
-        """A last step the recording was stopped in: no launches, or kernels without a record."""
-        if len(self.marks) == 1:
-            return False
-        recorded = {e.correlation for e in self.device}
+    def launches_by_step(self) -> list[list[Event]]:
+        """What gives the device work, by the mark that it begins in."""
         launches: list[list[Event]] = [[] for _ in self.marks]
         for call in self.runtime:
             position = self.step_at(call.start)
             if position is not None and any(word in call.name for word in LAUNCHING):
                 launches[position].append(call)
+        return launches
+
+    def lost_shares(self) -> list[Fraction]:
+        """Of each mark's kernel launches, the share whose kernel is not in the recording, if any work is."""
+        recorded = {e.correlation for e in self.device}
+        return [lost_share(calls, recorded) if recorded else Fraction(0) for calls in self.launches_by_step()]
+
+    def last_is_dropped(self) -> bool:
+        """A last step the recording was stopped in: no launches, or kernels without a record."""
+        if len(self.marks) == 1:
+            return False
+        launches, lost = self.launches_by_step(), self.lost_shares()
         if not launches[-1]:
             return any(launches)
-        lost = [lost_share(calls, recorded) for calls in launches]
-        return bool(recorded) and lost[-1] > max(lost[:-1]) + Fraction(2, 100)
+        return lost[-1] > max(lost[:-1]) + Fraction(2, 100)
+
+    def is_complete(self, position: int) -> bool:
+        """Whether no other step that launched some lost a smaller share of its kernels, by more than two points."""
+        lost = self.lost_shares()
+        with_launches = [any("Launch" in call.name for call in calls) for calls in self.launches_by_step()]
+        least = min((share for share, launched in zip(lost, with_launches, strict=True) if launched), default=0)
+        return lost[position] <= least + Fraction(2, 100)
+
+    def is_training(self, position: int) -> bool:
+        """Whether a step has a backward pass, or as many have none as have one."""
+        holders = {self.step_at(e.start) for e in self.operators if e.name.startswith(BACKWARD)}
+        without = set(range(len(self.marks))) - holders
+        return position not in without or 2 * len(without) >= len(self.marks)
 
     # Instants
 
@@ -289,11 +347,10 @@ class Recording:
 
     def host_segments(self) -> Iterator[tuple[int, int, str]]:
         """The same for a recording without device activity."""
-        backward = "autograd::engine::evaluate_function"
         spans = {
             "data_wait": self.loader,
             "optimizer": Flat(e for e in self.annotations if e.name.startswith("Optimizer.step#")),
-            "backward": Flat(e for e in self.operators if e.name.startswith(backward)),
+            "backward": Flat(e for e in self.operators if e.name.startswith(BACKWARD)),
             "forward": Flat(e for e in self.operators if e.thread == self.training_thread),
             "communication": Flat(e for e in self.annotations if e.name.startswith(COLLECTIVES)),
         }
@@ -324,6 +381,7 @@ class Recording:
         steps = []
         for position, ((start, end), times) in enumerate(zip(windows, self.breakdowns(windows), strict=True)):
             kept = self.taken_by_carry_in(position, start, end) <= Fraction(2, 100)
+            kept = kept and self.is_complete(position) and self.is_training(position)
             steps.append(PlainStep(self.marks[position].index, start, end, kept, times))
         dropped = (steps.pop().index,) if self.last_is_dropped() else ()
         kept_steps = [step for step in steps if step.kept]
@@ -337,7 +395,27 @@ class Recording:
             median_step_ns=median(lengths) if lengths else None,
             mean_breakdown_ns=means,
             totals_ns=totals(means) if self.device and means else None,
+            events={kind: len(members) for kind, members in self.kinds().items()},
+            durations_ns={
+                kind: sum(event.end - event.start for event in members)
+                for kind, members in self.kinds().items()
+                if kind != "python_calls"
+            },
         )
+
+    def kinds(self) -> dict[str, list[Event]]:
+        copies = [event for event in self.device if event.category in COPIES and "set" not in event.category.lower()]
+        return {
+            "operators": self.operators,
+            "annotations": [event for event in self.annotations if is_annotation(event)],
+            "runtime_calls": self.runtime,
+            "kernels": [event for event in self.device if device_class(event) == "kernel"],
+            "collectives": [event for event in self.device if device_class(event) == "communication"],
+            "copies_to_device": [event for event in copies if device_class(event) == "h2d_copy"],
+            "other_copies": [event for event in copies if device_class(event) == "other_copy"],
+            "memsets": [event for event in self.device if "set" in event.category.lower()],
+            "python_calls": [event for event in self.events if event.category == "python_function"],
+        }
 
 
 class IdleCauses:

@@ -7,7 +7,11 @@ import pytest
 import traceadvisor
 from tests.build import TraceBuilder
 from traceadvisor import api
+from traceadvisor.config import Settings
 from traceadvisor.errors import InputError, PdfUnavailableError, UsageError
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.cost import Price
+from traceadvisor.model.findings import Failed
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import FORMATS, Format
 
@@ -16,10 +20,10 @@ def _record(path: Path, devices: int = 1) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     builder = TraceBuilder()
     for number in range(3):
-        start = 100 * number
-        builder.step(number, start, start + 100).loader(start, start + 40).op("aten::mm", start + 40, start + 50)
+        start, ready, end = 100_000 * number, 100_000 * number + 40_000, 100_000 * (number + 1)
+        builder.step(number, start, end).loader(start, ready).op("aten::mm", ready, ready + 10)
         for device in range(devices):
-            builder.launch(start + 41, start + 43, kernel=(start + 44, start + 100), device=device)
+            builder.launch(ready + 1, ready + 3, kernel=(ready + 4, end), device=device)
     return builder.write(path)
 
 
@@ -38,6 +42,15 @@ def test_each_device_of_a_trace_is_a_recording(tmp_path: Path) -> None:
     report = api.load(_record(tmp_path / "w.1.pt.trace.json", devices=2))
     assert [one.id for one in report.recordings] == ["w/1/device0", "w/1/device1"]
     assert [one.device.index for one in report.recordings if one.device] == [0, 1]
+
+
+def test_work_of_a_device_whose_number_none_can_have_is_no_devices(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 60).launch(10, 20, kernel=(20, 50), device=10**10)
+    report = api.load(builder.write(tmp_path / "w.1.pt.trace.json"))
+    (recording,) = report.recordings
+    assert recording.device is None
+    assert not any(isinstance(row.outcome, Failed) for row in report.outcomes)
+    assert recording.steps[0].breakdown.parts_ns[Category.FORWARD] == 60_000
 
 
 def test_events_are_counted_once_however_many_devices(tmp_path: Path) -> None:
@@ -73,6 +86,48 @@ def test_a_selection_that_leaves_nothing_names_what_there_is(tmp_path: Path) -> 
         api.load(tmp_path, selection=api.Selection(worker="other"))
 
 
+def test_settings_choose_the_rules_that_run(tmp_path: Path) -> None:
+    report = api.load(_record(tmp_path / "w.1.pt.trace.json"), settings=Settings(select=("DATA",), ignore=("DATA003",)))
+    ran = {row.rule.id for row in report.outcomes}
+    assert "DATA001" in ran
+    assert not [rule for rule in ran if not rule.startswith("DATA") or rule == "DATA003"]
+
+
+def test_settings_change_a_threshold(tmp_path: Path) -> None:
+    path = _record(tmp_path / "w.1.pt.trace.json")  # two fifths of each step is data wait
+    found = [api.load(path, settings=Settings(rules={"DATA001": {"min_share": limit}})) for limit in (0.3, 0.5)]
+    assert [{row.finding.rule.id for row in one.findings} for one in found] == [{"DATA001"}, set()]
+
+
+def test_no_settings_are_looked_for_beside_the_recordings(tmp_path: Path) -> None:
+    path = _record(tmp_path / "w.1.pt.trace.json")
+    (tmp_path / "pyproject.toml").write_text("[tool.traceadvisor]\nselect = ['GPU']", encoding="utf-8")
+    assert "DATA001" in {row.rule.id for row in api.load(path).outcomes}
+
+
+def test_a_report_says_what_was_set(tmp_path: Path) -> None:
+    thresholds = {"DATA001": {"min_share": 0.3}}
+    settings = Settings(ignore=("GPU",), rules=thresholds, gpu_price_per_hour=2, file=tmp_path / "pyproject.toml")
+    used = api.load(_record(tmp_path / "w.1.pt.trace.json"), settings=settings).settings
+    assert (used.file, used.ignore, used.thresholds) == (tmp_path / "pyproject.toml", ("GPU",), thresholds)
+    assert used.price == Price(2.0, "USD")
+
+
+def test_with_a_price_each_recording_has_a_cost_and_each_finding_its_worth(tmp_path: Path) -> None:
+    path = _record(tmp_path / "w.1.pt.trace.json", devices=2)
+    report = api.load(path, settings=Settings(gpu_price_per_hour=2, currency="EUR"))
+    assert [one.cost.per_hour for one in report.recordings if one.cost] == [4.0, 4.0]
+    row = next(row for row in report.findings if row.finding.rule.id == "DATA001")
+    assert row.worth is not None
+    assert row.worth.per_hour.high == pytest.approx(4.0 * 0.4, rel=0.01)  # two fifths of each step is data wait
+
+
+def test_without_a_price_nothing_has_a_cost(tmp_path: Path) -> None:
+    report = api.load(_record(tmp_path / "w.1.pt.trace.json"))
+    assert [one.cost for one in report.recordings] == [None]
+    assert all(row.worth is None for row in report.findings)
+
+
 def test_a_report_is_written_in_each_format_asked_for(tmp_path: Path) -> None:
     _, written = api.report(_record(tmp_path / "w.1.pt.trace.json"), out=tmp_path / "out", formats=["md", "json"])
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.json", "report.md"]
@@ -92,8 +147,8 @@ def test_without_a_pdf_the_other_formats_are_still_written(tmp_path: Path, monke
 
 def test_steps_can_be_had_as_a_table(tmp_path: Path) -> None:
     frame = api.to_frame(api.load(_record(tmp_path / "w.1.pt.trace.json")))
-    assert list(frame["duration_ns"]) == [100_000] * 3
-    assert list(frame["data_wait"]) == [40_000] * 3
+    assert list(frame["duration_ns"]) == [100_000_000] * 3
+    assert list(frame["data_wait"]) == [40_000_000] * 3
 
 
 def test_the_public_names_are_all_there() -> None:

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 from tests.build import TraceBuilder
-from traceadvisor.engine import all_rules, assess
+from traceadvisor.catalogue import all_rules
+from traceadvisor.engine import assess, judge
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import (
@@ -24,7 +26,6 @@ from traceadvisor.model.findings import (
     Skipped,
     Unit,
 )
-from traceadvisor.model.health import Health
 from traceadvisor.model.report import Report, Source, SourceKind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
@@ -86,14 +87,56 @@ def _report(folder: Path, *rules: Rule, names: tuple[str, ...] = ("run/a",)) -> 
         start = 100 * number
         builder.step(number, start, start + 100).op("aten::mm", start, start + 100)
     trace = builder.trace(folder)
-    facts = [Facts(trace, None, name) for name in names]
-    return assess(facts, Source((folder,), SourceKind.TRACE), Health(), rules)
+    judgements = [judge(Facts(trace, None, name), rules) for name in names]
+    return assess(judgements, Source((folder,), SourceKind.TRACE), trace.health, rules)
 
 
 def test_a_broken_rule_becomes_a_row_and_the_report_survives(tmp_path: Path) -> None:
     report = _report(tmp_path, Broken(), Stub(SpanSet.of((0, 50))))
     assert report.outcomes[0].outcome == Failed("ZeroDivisionError: on purpose")
     assert len(report.findings) == 1
+
+
+@pytest.mark.parametrize("given", [None, "found", Skipped(3), RuleMeta("A001", "a", "A", frozenset())])  # type: ignore[arg-type]  # the point
+def test_a_rule_that_gives_what_is_no_outcome_has_failed(given: object, tmp_path: Path) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Odd(Rule):
+        meta: ClassVar = RuleMeta("DATA904", "odd", "Odd", frozenset())
+
+        def check(self, facts: Facts) -> Finding | Clear | Skipped:
+            return given  # type: ignore[return-value]  # the point
+
+    (row,) = _report(tmp_path, Odd()).outcomes
+    assert isinstance(row.outcome, Failed)
+    assert type(given).__name__ in row.outcome.error
+
+
+def test_a_finding_of_another_rule_is_not_taken_as_ones_own(tmp_path: Path) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Borrowing(Rule):
+        meta: ClassVar = RuleMeta("DATA905", "borrowing", "Borrowing", frozenset({Input.STEPS}))
+
+        def check(self, facts: Facts) -> Finding | Clear | Skipped:
+            return Stub(SpanSet.of((0, 50))).check(facts)
+
+    assert isinstance(_report(tmp_path, Borrowing()).outcomes[0].outcome, Failed)
+
+
+def test_claims_that_are_no_set_of_spans_are_refused(tmp_path: Path) -> None:
+    reversed_span = SpanSet(np.array([50]), np.array([0]))
+    report = _report(tmp_path, Stub(reversed_span))
+    assert isinstance(report.outcomes[0].outcome, Failed)
+
+
+def test_a_rule_that_would_end_the_program_does_not(tmp_path: Path) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Leaving(Rule):
+        meta: ClassVar = RuleMeta("DATA906", "leaving", "Leaving", frozenset())
+
+        def check(self, facts: Facts) -> Finding | Clear | Skipped:
+            raise SystemExit(3)
+
+    assert _report(tmp_path, Leaving()).outcomes[0].outcome == Failed("SystemExit: 3")
 
 
 def test_a_rule_that_lacks_an_input_is_skipped_with_the_way_to_get_it(tmp_path: Path) -> None:

@@ -11,7 +11,17 @@ from traceadvisor.cli import main
 
 CHECKOUT = Path(__file__).parents[1]
 README = CHECKOUT / "README.md"
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md", "sample_traces/README.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/architecture.md",
+    "docs/settings.md",
+    "docs/writing-a-rule.md",
+    "docs/rules/README.md",
+    "docs/validation.md",
+    "sample_traces/README.md",
+)
 
 _HELP_BLOCK = re.compile(r"(<!-- help: traceadvisor([a-z ]*?) -->\n```text\n)(.*?)(```\n)", re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")

@@ -17,11 +17,11 @@ from traceadvisor.rendering.formats import FORMATS
 CHECKOUT = Path(__file__).parents[1]
 SAMPLES = CHECKOUT / "sample_traces"
 GOLDEN = CHECKOUT / "tests" / "golden"
-NAMES = ("loader-bound", "well-fed")
+NAMES = ("loader-bound", "well-fed", "stumbling-loader", "one-core", "left-on", "two-ranks")
 
 MOST_BYTES = 600_000
 
-_ELSEWHERE = re.compile(rb'"(?:/[^"]*|[^"]*/(?:home|root|work|tmp|venv|site-packages)/[^"]*)"')
+ELSEWHERE = re.compile(rb'"(?:/[^"]*|[^"]*/(?:home|root|work|tmp|venv|site-packages)/[^"]*)"')
 """A path from the root of some machine, or one that names a folder of its user."""
 
 
@@ -55,6 +55,23 @@ def test_nothing_is_said_of_the_loader_where_it_keeps_up() -> None:
     assert not [row for row in _report("well-fed").findings if row.finding.rule.id.startswith("DATA")]
 
 
+def test_a_loader_that_stumbles_now_and_then_comes_first_where_it_does() -> None:
+    assert _report("stumbling-loader").findings[0].finding.rule.id == "DATA006"
+
+
+def test_a_crowd_of_workers_on_one_core_is_found_and_that_they_start_anew() -> None:
+    assert {"DATA007", "DATA009"} <= {row.finding.rule.id for row in _report("one-core").findings}
+
+
+def test_ranks_that_draw_different_numbers_of_batches_are_found_once() -> None:
+    found = [row for row in _report("two-ranks").findings if row.finding.rule.id == "DIST007"]
+    assert [row.recording_ids for row in found] == [("two-ranks/rank0/cycle0", "two-ranks/rank1/cycle0")]
+
+
+def test_what_was_left_on_for_debugging_comes_first() -> None:
+    assert _report("left-on").findings[0].finding.rule.id == "IDLE007"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_sample_is_small(name: str) -> None:
     assert sum(path.stat().st_size for path in (SAMPLES / name).iterdir()) < MOST_BYTES
@@ -66,5 +83,5 @@ def test_a_sample_does_not_tell_where_it_was_made(name: str) -> None:
         content = path.read_bytes()
         if path.suffix == ".gz":
             content = gzip.decompress(content)
-        found = [text for text in _ELSEWHERE.findall(content) if not text.startswith(b'"/worker.py')]
+        found = [text for text in ELSEWHERE.findall(content) if not text.startswith(b'"/worker.py')]
         assert not found, path

@@ -10,19 +10,35 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from traceadvisor.api import capture, load, report, to_frame
+    from traceadvisor.config import Settings, find_settings
     from traceadvisor.errors import TraceAdvisorError
+    from traceadvisor.model.limits import Limits
     from traceadvisor.model.report import Report
 
 __version__ = "0.1.0"
 
-__all__ = ["Report", "TraceAdvisorError", "__version__", "capture", "load", "report", "to_frame"]
+__all__ = [
+    "Limits",
+    "Report",
+    "Settings",
+    "TraceAdvisorError",
+    "__version__",
+    "capture",
+    "find_settings",
+    "load",
+    "report",
+    "to_frame",
+]
 
 _HOME = {
     "capture": "traceadvisor.api",
     "load": "traceadvisor.api",
     "report": "traceadvisor.api",
     "to_frame": "traceadvisor.api",
+    "Settings": "traceadvisor.config",
+    "find_settings": "traceadvisor.config",
     "TraceAdvisorError": "traceadvisor.errors",
+    "Limits": "traceadvisor.model.limits",
     "Report": "traceadvisor.model.report",
 }
 

@@ -5,23 +5,24 @@ Only here do reading, rules and rendering meet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traceadvisor.bundle import MANIFEST
+from traceadvisor.analysis.rank_health import rank_notes
+from traceadvisor.catalogue import read_catalogue
+from traceadvisor.config import Settings
 from traceadvisor.engine import assess
 from traceadvisor.errors import InputError, PdfUnavailableError, UsageError
-from traceadvisor.facts import Facts
-from traceadvisor.model.events import DEVICE_WORK, NONE
+from traceadvisor.judging import JudgedFile, NamedFile, Progress, judge_files, paying_processes
 from traceadvisor.model.health import Health, HealthNote
+from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Report
-from traceadvisor.model.trace import Origin, Trace
-from traceadvisor.parsing.bundle_folder import read_run
+from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.discovery import find_recordings
-from traceadvisor.parsing.trace_file import nothing_recorded, read_trace
+from traceadvisor.processes import Outcome
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.write import write_report
 
@@ -30,11 +31,8 @@ if TYPE_CHECKING:
 
     from traceadvisor.recording.context import Capture
 
-Progress = Callable[[Origin, int, int], None]
-"""Called before each file is read: which, its position from 0, and how many there are."""
 
-
-def silent(origin: Origin, position: int, count: int) -> None:
+def silent(origin: Origin, read_bytes: int, size_bytes: int) -> None:
     """No progress."""
 
 
@@ -55,6 +53,7 @@ class Selection:
 
 
 EVERYTHING = Selection()
+DEFAULTS = Settings()
 
 
 def capture(  # noqa: PLR0913  # as many as the verb has options
@@ -95,39 +94,71 @@ def capture(  # noqa: PLR0913  # as many as the verb has options
     return Capture(CaptureOptions(asked, stacks=stacks, memory=memory, shapes=shapes, folder=where))
 
 
-def load(*paths: Path | str, selection: Selection = EVERYTHING, progress: Progress = silent) -> Report:
+def load(
+    *paths: Path | str,
+    selection: Selection = EVERYTHING,
+    settings: Settings = DEFAULTS,
+    progress: Progress = silent,
+    processes: int | None = None,
+    limits: Limits = LIMITS,
+) -> Report:
     """Read and judge the recordings under some paths: a trace file, several, or a TensorBoard log dir.
 
+    Args:
+        paths: what to read.
+        selection: which recordings of it.
+        settings: which rules run, with which thresholds, and what a GPU costs; :func:`find_settings` finds a project's.
+        progress: told of each file as it is read; see :data:`Progress`.
+        processes: how many files to read at the same time, each in a process of its own and with the memory that its
+            trace takes; by default as many as there are usable cores, where there is enough to read. One file, or 1,
+            is read in this process. The report is the same.
+        limits: how much of a file to read before it is taken for an attack.
+
     Raises:
-        InputError: nothing could be read. A file among several that cannot be read is a note in the report's health.
+        ConfigError: the settings name an unknown rule or threshold.
+        InputError: nothing could be read. What cannot be read among other files is a note in the report's health.
         UsageError: no path was given, or the selection leaves nothing.
     """
     if not paths:
         raise UsageError("No path given. Name a trace file or a TensorBoard log dir.")
-    source, found = find_recordings([Path(path) for path in paths])
-    origins = [origin for origin in found if selection.takes(origin)]
+    found = find_recordings([Path(path) for path in paths])
+    origins = [origin for origin in found.origins if selection.takes(origin)]
     if not origins:
-        raise UsageError(f"The selection leaves none of {len(found)} recordings: {_listed(found)}.")
-    traces, notes = _read(origins, progress)
-    runs = {key: read_run(*key) for trace in traces if (key := _run_key(trace))}
-    facts = [
-        Facts(trace, device, recording_id, *(runs[key] if (key := _run_key(trace)) else (None, ())))
-        for (trace, device), recording_id in zip(_by_device(traces), _ids(traces), strict=True)
-    ]
-    return assess(facts, source, Health(notes=tuple(notes)))
+        raise UsageError(f"The selection leaves none of {len(found.origins)} recordings: {_listed(found.origins)}.")
+    catalogue = read_catalogue(settings)
+    chosen = catalogue.chosen(settings)
+    files = _named(origins)
+    outcomes = judge_files(files, chosen, progress, paying_processes(files) if processes is None else processes, limits)
+    judged = [outcome for outcome in outcomes if isinstance(outcome, JudgedFile)]
+    failures = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+    if not judged:
+        raise failures[0]
+    judgements = [judgement for file in judged for judgement in file.judgements]
+    failed = (*map(_unreadable, found.refused), *_notes(files, outcomes))
+    compared = rank_notes(judgement.recording for judgement in judgements)
+    health = _health(judged, (*catalogue.notes, *failed, *compared))
+    return assess(judgements, found.source, health, chosen, catalogue.used(settings))
 
 
 def report(
-    *paths: Path | str, out: Path | str = "traceadvisor-report", formats: Iterable[str] = ("html",)
+    *paths: Path | str,
+    out: Path | str = "traceadvisor-report",
+    formats: Iterable[str] = ("html",),
+    settings: Settings = DEFAULTS,
+    processes: int | None = None,
+    limits: Limits = LIMITS,
 ) -> tuple[Report, dict[str, Path]]:
     """Read, judge and write; returns the report and the path of each format written.
 
+    The arguments beside paths, folder and formats are those of :func:`load`.
+
     Raises:
+        ConfigError: the settings name an unknown rule or threshold.
         InputError: nothing could be read.
         UsageError: a format is not known.
         PdfUnavailableError: a PDF was asked for but cannot be made here; the other formats are written.
     """
-    result = load(*paths)
+    result = load(*paths, settings=settings, processes=processes, limits=limits)
     return result, write(result, Path(out), formats)
 
 
@@ -180,47 +211,42 @@ def to_frame(result: Report) -> pd.DataFrame:
     )
 
 
-def _read(origins: Sequence[Origin], progress: Progress) -> tuple[list[Trace], list[HealthNote]]:
-    """The traces that could be read and a note for each that could not; raises InputError where none could."""
-    traces: list[Trace] = []
-    failures: list[InputError] = []
-    for position, origin in enumerate(origins):
-        progress(origin, position, len(origins))
-        try:
-            traces.append(nothing_recorded(origin) if origin.path.name == MANIFEST else read_trace(origin))
-        except InputError as error:
-            failures.append(error)
-    if not traces:
-        raise failures[0]
-    return traces, [HealthNote("unreadable", str(error)) for error in failures]
+def _named(origins: Iterable[Origin]) -> list[NamedFile]:
+    """An id for each file: run, worker and span as far as they tell; unique."""
+    files: dict[str, NamedFile] = {}
+    for origin in origins:
+        name = base = "/".join(part for part in (origin.run, origin.worker, origin.span) if part)
+        copies = 1
+        while name in files:
+            copies += 1
+            name = f"{base}#{copies}"
+        files[name] = NamedFile(origin, name)
+    return list(files.values())
 
 
-def _run_key(trace: Trace) -> tuple[Path, int | None] | None:
-    """The capture folder and rank of a trace; None where it was not captured by this tool."""
-    return (trace.origin.bundle, trace.origin.rank) if trace.origin.bundle else None
+def _notes(files: Iterable[NamedFile], outcomes: Iterable[Outcome[JudgedFile]]) -> Iterator[HealthNote]:
+    """What a reader must know of the files that are not in the report."""
+    for file, outcome in zip(files, outcomes, strict=True):
+        if isinstance(outcome, InputError):
+            yield _unreadable(outcome)
+        elif isinstance(outcome, Exception):
+            fault = f"{file.origin.path} could not be judged: {outcome}. This is a fault of TraceAdvisor"
+            yield HealthNote("fault", f"{fault}: please report it, with what is printed for this file alone.")
 
 
-def _by_device(traces: Iterable[Trace]) -> list[tuple[Trace, int | None]]:
-    """A recording is one trace and one device; a trace without device activity is one recording."""
-    return [(trace, device) for trace in traces for device in _devices(trace)]
+def _unreadable(error: InputError) -> HealthNote:
+    return HealthNote("unreadable", str(error.args[0]))  # as it is: reports clean what they show
 
 
-def _devices(trace: Trace) -> list[int | None]:
-    rows = trace.events.rows(*DEVICE_WORK)
-    return sorted(set(trace.events.device[rows].tolist()) - {NONE}) or [None]
-
-
-def _ids(traces: Iterable[Trace]) -> list[str]:
-    """An id for each trace and device: run, worker, span and device as far as they tell; always unique."""
-    ids: list[str] = []
-    for trace in traces:
-        origin, devices = trace.origin, _devices(trace)
-        base = "/".join(part for part in (origin.run, origin.worker, origin.span) if part)
-        for device in devices:
-            name = base if len(devices) == 1 else f"{base}/device{device}"
-            copies = sum(other == name or other.startswith(f"{name}#") for other in ids)
-            ids.append(f"{name}#{copies + 1}" if copies else name)
-    return ids
+def _health(files: Iterable[JudgedFile], notes: Iterable[HealthNote]) -> Health:
+    """Of the input as a whole."""
+    parts = [file.health for file in files]
+    return Health(
+        sum(part.events_read for part in parts),
+        sum(part.events_dropped for part in parts),
+        sum(part.events_repaired for part in parts),
+        tuple(notes),
+    )
 
 
 def _listed(origins: Sequence[Origin]) -> str:

@@ -128,6 +128,21 @@ class StepTime(msgspec.Struct, frozen=True):
     whether it was recorded or not), ``recorded``, ``stalled`` (the profiler exported right before it, or stopped before
     its end), or ``other`` (validation and whatever else is no training step)."""
 
+    loader_start_ns: int | None = None
+    """Time it took to begin an iteration over the training loader (its ``__iter__``), right before the step or within
+    it: 0 in all steps but the first of each epoch. None where not recorded."""
+
+
+TOLD_VARIABLES = (
+    "CUDA_LAUNCH_BLOCKING",
+    "OMP_NUM_THREADS",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "TORCH_DISTRIBUTED_DEBUG",
+)
+"""Environment variables that change how training runs; no other is ever read, as some hold secrets."""
+
 
 class LoaderSettings(msgspec.Struct, frozen=True):
     """The training ``DataLoader``'s arguments, and where its loop stands."""
@@ -140,6 +155,15 @@ class LoaderSettings(msgspec.Struct, frozen=True):
     drop_last: bool | None = None
     shuffled: bool | None = None
     dataset_length: int | None = None
+    sample_count: int | None = None
+    """Samples that this rank draws in an epoch, as its sampler has it."""
+
+    batch_count: int | None = None
+    """Batches in an epoch of this rank."""
+
+    sampler: str | None = None
+    """The sampler's class."""
+
     file: str | None = None
     line: int | None = None
     function: str | None = None
@@ -175,3 +199,24 @@ class Settings(msgspec.Struct, frozen=True):
     cpu_affinity: int | None = None
     cpu_quota: float | None = None
     """Cores that the cgroup grants; None where it sets no limit."""
+
+    torch_threads: int | None = None
+    """Threads of an operator on the CPU."""
+
+    detect_anomaly: bool | None = None
+    """Whether autograd looked for its own errors at any time."""
+
+    cuda_sync_debug_mode: int | None = None
+    """``torch.cuda.get_sync_debug_mode()``: 0, 1 (warn) or 2 (error)."""
+
+    gc_share: float | None = None
+    """Share of the time since the first step, 0..1, in which Python's garbage collector held the run up."""
+
+    gc_longest_ns: int | None = None
+    """Its longest pause since then."""
+
+    own_profiler_share: float | None = None
+    """Share of optimizer steps, 0..1, during which a profiler of the script's own was at work."""
+
+    environment: dict[str, str] = {}
+    """Of the process; those of :data:`TOLD_VARIABLES` that are set."""

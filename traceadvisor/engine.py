@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
-from traceadvisor import __version__, rules
+from traceadvisor import __version__
+from traceadvisor.across_ranks import RankRecording, compare, rank_recording, side_by_side
+from traceadvisor.analysis.cost import run_cost, worth
 from traceadvisor.analysis.device_figures import device_figures
 from traceadvisor.analysis.kernel_table import kernel_table
 from traceadvisor.analysis.operator_table import operator_table
 from traceadvisor.analysis.step_timeline import representative_step, step_timeline
+from traceadvisor.catalogue import all_rules
 from traceadvisor.facts import Facts
+from traceadvisor.model.conformity import conforms
+from traceadvisor.model.cost import Price, RunCost
 from traceadvisor.model.findings import (
     Clear,
-    Confidence,
-    Effort,
     Failed,
     Finding,
     Found,
+    Method,
     RuleOutcome,
-    Severity,
     Skipped,
     Unit,
 )
 from traceadvisor.model.health import Health, HealthNote
+from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import (
+    DeviceFigures,
     NotWorthDoing,
     OutcomeRow,
     RankedFinding,
@@ -36,62 +38,133 @@ from traceadvisor.model.report import (
     RecordingNote,
     Report,
     Source,
+    UsedSettings,
 )
+from traceadvisor.ranking import folded, placed, ranked
 from traceadvisor.rules.base import Rule
-
-HIGH_SHARE, MEDIUM_SHARE = 0.10, 0.03
-"""Severity is the expected saving's share of the step."""
-
-FOLDING_SHARE = 0.8
-"""Two findings are one when their claims share more than this of the larger."""
 
 WORTH_DOING_SHARE = 0.02
 """A fix that can gain less than this at most is said not to be worth doing."""
 
+REPLAYED_SAVING = "saving of the fix, replayed"
+
+_NOTHING_SET = UsedSettings()
 
 MOST_TABLE_ROWS = 40
 """Kernels and operators beyond these take next to no time."""
 
 
-@cache
-def all_rules() -> tuple[Rule, ...]:
-    """Every rule of the package with its default thresholds, by id."""
-    found: list[Rule] = []
-    for module in pkgutil.iter_modules(rules.__path__):
-        if module.name != "base":
-            members = vars(import_module(f"{rules.__name__}.{module.name}")).values()
-            found += [member() for member in members if _is_rule(member)]
-    return tuple(sorted(found, key=lambda rule: rule.meta.id))
+@dataclass(frozen=True, slots=True, eq=False)
+class Judgement:
+    """All that a report says of one recording: a few megabytes at most, whatever the size of its trace."""
+
+    recording: Recording
+    notes: tuple[HealthNote, ...]
+    outcomes: tuple[OutcomeRow, ...]
+    """One a rule, in the order of the catalogue."""
+
+    findings: tuple[RankedFinding, ...]
+    """Folded, not yet ranked."""
+
+    rank: RankRecording | None = None
+    """For the comparison with other ranks; None where the recording does not say of which it is."""
 
 
-def assess(facts: Sequence[Facts], source: Source, health: Health, catalogue: Iterable[Rule] | None = None) -> Report:
-    """Everything the rules have to say of some recordings.
+def judge(facts: Facts, catalogue: Iterable[Rule] | None = None) -> Judgement:
+    """Everything the rules have to say of one recording; the trace is not needed any more.
 
     Args:
-        facts: one a recording.
-        source: what they were read from.
-        health: of the input as a whole, the recordings' own apart.
+        facts: of the recording.
         catalogue: the rules to run; all of them by default.
     """
-    chosen = tuple(catalogue) if catalogue is not None else all_rules()
-    outcomes = [
-        OutcomeRow(rule.meta, (recording.recording_id,), run_rule(rule, recording))
-        for rule in chosen
-        for recording in facts
-    ]
+    outcomes = tuple(
+        OutcomeRow(rule.meta, (facts.recording_id,), _if_worth_doing(rule, facts, run_rule(rule, facts)))
+        for rule in (catalogue if catalogue is not None else all_rules())
+    )
+    findings = tuple(folded(facts, outcomes))
+    found = (row.outcome.finding for row in outcomes if isinstance(row.outcome, Found) and row.rule.umbrella)
+    recording = replace(recording_of(facts), replay=_replay_figures(facts, findings), umbrellas=tuple(found))
+    return Judgement(recording, facts.notes, outcomes, findings, rank_recording(facts))
+
+
+def _if_worth_doing(rule: Rule, facts: Facts, outcome: RuleOutcome) -> RuleOutcome:
+    """The outcome, or that all is well where the replay shows that a popular fix would gain next to nothing."""
+    if not isinstance(outcome, Found) or not rule.popular_fix or not facts.step_ns:
+        return outcome
+    saving = outcome.finding.saving
+    share = saving.high_ns / facts.step_ns
+    if saving.method is not Method.REPLAY or share >= WORTH_DOING_SHARE:
+        return outcome
+    return Clear(
+        REPLAYED_SAVING,
+        share,
+        WORTH_DOING_SHARE,
+        Unit.SHARE,
+        "by itself; other work takes the place of what it removes",
+    )
+
+
+def _replay_figures(facts: Facts, findings: Iterable[RankedFinding]) -> ReplayFigures | None:
+    """None where there is nothing to replay, or the replay fails: the rules that ask for it then say why."""
+    what_ifs = [one for row in findings for one in row.finding.what_ifs]
+    try:
+        if facts.replay is None or facts.step_ns is None:
+            return None
+        return facts.replay.figures(facts.replay.joint_step_ns(what_ifs, facts.step_ns))
+    except Exception:  # noqa: BLE001  # as for a rule
+        return None
+
+
+def assess(
+    judgements: Sequence[Judgement],
+    source: Source,
+    health: Health,
+    catalogue: Iterable[Rule] | None = None,
+    settings: UsedSettings = _NOTHING_SET,
+) -> Report:
+    """The report on some recordings: their judgements side by side, what they found in one ranking.
+
+    Args:
+        judgements: one a recording.
+        source: what they were read from.
+        health: of the input: the events of all files, and notes on the input as a whole.
+        catalogue: the rules that were run; all of them by default.
+        settings: what the user set.
+    """
+    rules = tuple(catalogue if catalogue is not None else all_rules())
+    compared = compare((one.rank for one in judgements if one.rank), rules)
+    outcomes = side_by_side(zip(*(one.outcomes for one in judgements), strict=True), compared)
+    recordings = {one.recording.id: one.recording for one in judgements}
     return Report(
         tool_version=__version__,
         source=source,
-        health=_whole_health(facts, health),
+        health=_whole_health(judgements, health),
         health_notes=(
             *(RecordingNote(note, None) for note in health.notes),
-            *(RecordingNote(note, one.recording_id) for one in facts for note in one.notes),
+            *(RecordingNote(note, one.recording.id) for one in judgements for note in one.notes),
         ),
-        recordings=tuple(recording_of(one) for one in facts),
-        findings=_ranked([finding for one in facts for finding in _folded(one, outcomes)]),
-        not_worth_doing=_not_worth_doing(chosen, outcomes),
-        outcomes=tuple(outcomes),
+        recordings=tuple(_with_cost(one.recording, settings.price) for one in judgements),
+        findings=ranked(
+            _with_worth(row, recordings[row.recording_ids[0]], settings.price)
+            for row in (*(row for one in judgements for row in one.findings), *_placed(compared, recordings))
+        ),
+        not_worth_doing=_not_worth_doing(rules, outcomes),
+        outcomes=outcomes,
+        settings=settings,
     )
+
+
+def _placed(compared: Iterable[OutcomeRow], recordings: Mapping[str, Recording]) -> Iterator[RankedFinding]:
+    """What was found in several ranks, as findings of all of them."""
+    for row in compared:
+        if isinstance(row.outcome, Found):
+            steps_ns = [_step_ns(recordings[recording_id]) for recording_id in row.recording_ids]
+            step_ns = max((step_ns for step_ns in steps_ns if step_ns), default=None)
+            yield placed(row.outcome.finding, row.recording_ids, step_ns)
+
+
+def _step_ns(recording: Recording) -> float | None:
+    return recording.undisturbed_median_step_ns or recording.median_step_ns
 
 
 def run_rule(rule: Rule, facts: Facts) -> RuleOutcome:
@@ -99,9 +172,29 @@ def run_rule(rule: Rule, facts: Facts) -> RuleOutcome:
     try:
         missing = facts.missing(rule.meta.needs)
         outcome = Skipped(missing) if missing else rule.check(facts)
-    except Exception as error:  # noqa: BLE001  # a rule's failure must not take the report with it
+        wrong = _wrong(rule, outcome)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # a rule's failure must not take the report with it
         return Failed(f"{type(error).__name__}: {error}")
+    if wrong:
+        return Failed(wrong)
     return Found(outcome) if isinstance(outcome, Finding) else outcome
+
+
+def _wrong(rule: Rule, outcome: object) -> str | None:
+    """What keeps an outcome from being folded, ranked and drawn: a rule may be anybody's; None where nothing does."""
+    if not conforms(outcome, Finding | Clear | Skipped):
+        return f"The rule gave a {type(outcome).__name__} that is none, or a part of it is of the wrong type."
+    if isinstance(outcome, Finding) and (outcome.rule != rule.meta or not outcome.claims.is_valid):
+        return "The rule gave a finding of another rule, or one that claims no set of spans."
+    return None
+
+
+def _figures(facts: Facts) -> DeviceFigures:
+    figures = device_figures(facts.trace, facts.launches, facts.steps.kept_windows)
+    rate = facts.device_work.rate
+    if rate is None or not rate.is_whole:
+        return figures
+    return replace(figures, flops_per_s=rate.flops_per_s, peak_rate_share=rate.peak_share)
 
 
 def recording_of(facts: Facts) -> Recording:
@@ -127,7 +220,7 @@ def recording_of(facts: Facts) -> Recording:
         samples_per_s=facts.samples_per_s,
         mean_breakdown=facts.mean,
         overlaps=facts.overlaps,
-        figures=device_figures(facts.trace, facts.launches, facts.steps.kept_windows),
+        figures=_figures(facts),
         timeline=step_timeline(facts.observation, facts.partition, step) if step else None,
         kernels=kernel_table(facts.trace, facts.launches, facts.steps)[:MOST_TABLE_ROWS],
         operators=operator_table(facts.trace, facts.launches, facts.tree, facts.steps)[:MOST_TABLE_ROWS],
@@ -135,63 +228,29 @@ def recording_of(facts: Facts) -> Recording:
         captured=facts.run,
         recorded_wall_ns=facts.recorded_wall_ns,
         telemetry=facts.telemetry,
+        rank_count=facts.rank_count,
+        gpu_count=len(facts.device_indices) * facts.rank_count or None,
+        joules_per_sample=facts.joules_per_sample,
+        memory=facts.memory_figures,
     )
 
 
-def _is_rule(member: object) -> bool:
-    return isinstance(member, type) and issubclass(member, Rule) and member is not Rule
+def _with_cost(recording: Recording, price: Price | None) -> Recording:
+    return replace(recording, cost=_cost(recording, price)) if price else recording
 
 
-@dataclass(slots=True)
-class _Row:
-    """A finding with those folded into it."""
-
-    finding: Finding
-    also: list[str]
-
-
-def _folded(facts: Facts, outcomes: Iterable[OutcomeRow]) -> list[RankedFinding]:
-    """One recording's findings, those that claim the same time folded into the one that knows most."""
-    rows = [
-        _Row(row.outcome.finding, [])
-        for row in outcomes
-        if isinstance(row.outcome, Found) and row.recording_ids == (facts.recording_id,)
-    ]
-    for row in list(rows):
-        refiner = next((other for other in rows if _refines(other.finding, row.finding)), None)
-        if refiner:
-            refiner.also += [row.finding.rule.id, *row.also]
-            rows.remove(row)
-    return [_place(facts, row) for row in rows]
+def _with_worth(row: RankedFinding, recording: Recording, price: Price | None) -> RankedFinding:
+    saving, cost = row.finding.saving, _cost(recording, price) if price else None
+    if cost is None or not saving.expected_ns or not row.saving_share:
+        return row
+    return replace(row, worth=worth(cost, saving, saving.expected_ns / row.saving_share))
 
 
-def _refines(finding: Finding, other: Finding) -> bool:
-    """Whether a finding says more than another of the same time."""
-    if other.rule.id not in finding.rule.refines:
-        return False
-    shared = (finding.claims & other.claims).total_ns
-    return shared > FOLDING_SHARE * max(finding.claims.total_ns, other.claims.total_ns)
-
-
-def _place(facts: Facts, row: _Row) -> RankedFinding:
-    share = row.finding.saving.expected_ns / facts.step_ns if facts.step_ns else 0.0
-    severity = Severity.HIGH if share >= HIGH_SHARE else Severity.MEDIUM if share >= MEDIUM_SHARE else Severity.LOW
-    return RankedFinding(row.finding, (facts.recording_id,), severity, share, tuple(sorted(row.also)))
-
-
-def _ranked(findings: Iterable[RankedFinding]) -> tuple[RankedFinding, ...]:
-    """By expected saving as a share of the step, then confidence, then ease."""
-    confidence, effort = list(Confidence), list(Effort)
-    return tuple(
-        sorted(
-            findings,
-            key=lambda row: (
-                -row.saving_share,
-                confidence.index(row.finding.confidence),
-                effort.index(row.finding.effort),
-            ),
-        )
-    )
+def _cost(recording: Recording, price: Price) -> RunCost | None:
+    """None without a device: the price is of those."""
+    if recording.gpu_count is None:
+        return None
+    return run_cost(price, recording.gpu_count, recording.rank_count, recording.samples_per_s)
 
 
 def _not_worth_doing(catalogue: Iterable[Rule], outcomes: Iterable[OutcomeRow]) -> tuple[NotWorthDoing, ...]:
@@ -200,28 +259,34 @@ def _not_worth_doing(catalogue: Iterable[Rule], outcomes: Iterable[OutcomeRow]) 
     small: dict[str, list[tuple[Clear, str]]] = {}
     for row in outcomes:
         match row.outcome:
-            case Clear(value=value, unit=Unit.SHARE) if 0 < value < WORTH_DOING_SHARE and row.rule.id in popular:
-                small.setdefault(row.rule.id, []).append((row.outcome, row.recording_ids[0]))
+            case Clear(value=value, unit=Unit.SHARE) as clear if row.rule.id in popular:
+                if (value > 0 or clear.label == REPLAYED_SAVING) and value < WORTH_DOING_SHARE:
+                    small.setdefault(row.rule.id, []).append((clear, row.recording_ids[0]))
     return tuple(
         NotWorthDoing(
             popular[rule_id],
             max(outcome.value for outcome, _ in found),
-            f"all of the {found[0][0].label} together is what it could save",
+            _why_small(found[0][0]),
             tuple(recording for _, recording in found),
         )
         for rule_id, found in small.items()
     )
 
 
-def _whole_health(facts: Iterable[Facts], health: Health) -> Health:
-    """The input's health and its recordings' taken together; each trace counts once, however many devices it has."""
-    traces = {id(one.trace): one.trace.health for one in facts}.values()
-    parts = [health, *traces]
-    notes: list[HealthNote] = [*health.notes, *(note for one in facts for note in one.notes)]
-    return Health(
-        sum(part.events_read for part in parts),
-        sum(part.events_dropped for part in parts),
-        sum(part.events_repaired for part in parts),
-        tuple(dict.fromkeys(notes)),
-        unusable=all(not one.steps.kept and one.timing.undisturbed_ns is None for one in facts),
+def _why_small(clear: Clear) -> str:
+    if clear.label == REPLAYED_SAVING:
+        return f"the step was replayed with it: {clear.remark}"
+    return f"all of the {clear.label} together is what it could save"
+
+
+def _whole_health(judgements: Iterable[Judgement], health: Health) -> Health:
+    """The input's health with the notes of its recordings."""
+    notes = (*health.notes, *(note for one in judgements for note in one.notes))
+    return replace(
+        health, notes=tuple(dict.fromkeys(notes)), unusable=all(_is_unusable(one.recording) for one in judgements)
     )
+
+
+def _is_unusable(recording: Recording) -> bool:
+    """Whether nothing can be said of the length of a step."""
+    return recording.mean_step_ns is None and recording.undisturbed_median_step_ns is None

@@ -161,7 +161,9 @@ def actions(kinds: list[Action]) -> st.SearchStrategy[list[tuple[Action, Draw]]]
 def build(
     generation: Generation, origin_us: int, marks: list[int], span_end: int | None, acts: list[tuple[Action, Draw]]
 ) -> TraceBuilder:
-    builder = TraceBuilder(generation, origin_us=origin_us)
+    builder = TraceBuilder(generation, origin_us=origin_us).annotation(
+        "a recording needs something of the host's", 0, 0
+    )
     for number, (start, end) in enumerate(pairwise(marks), 3):
         builder.step(number, start, end)
     if span_end is not None:

@@ -27,8 +27,9 @@ def test_the_mirror_images_of_marks_on_the_device_are_no_marks(tmp_path: Path) -
     assert marks_us(builder, tmp_path) == (StepSource.MARKS, [(7, 0, 100)])
 
 
-def test_a_name_that_merely_begins_like_a_mark_is_none(tmp_path: Path) -> None:
-    builder = TraceBuilder().step(7, 0, 100).annotation("ProfilerStep#seven", 100, 200)
+@pytest.mark.parametrize("name", ["ProfilerStep#seven", "ProfilerStep#", "ProfilerStep#-1", "ProfilerStep#" + "9" * 19])
+def test_a_name_that_merely_begins_like_a_mark_is_none(name: str, tmp_path: Path) -> None:
+    builder = TraceBuilder().step(7, 0, 100).annotation(name, 100, 200)
     assert marks_us(builder, tmp_path) == (StepSource.MARKS, [(7, 0, 100)])
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.analysis.analysing import facts_of, windows_us
-from tests.build import TraceBuilder
+from tests.build import AUTOGRAD, TraceBuilder
 from traceadvisor.analysis.launches import link_launches
 from traceadvisor.analysis.step_windows import step_windows
+from traceadvisor.model.breakdown import Category
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.trace_file import read_trace
 
@@ -50,6 +51,20 @@ def test_a_step_that_launches_nothing_has_a_window_too(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 50).launch(0, 5, kernel=(5, 90)).step(1, 50, 60).step(2, 60, 100)
     builder.launch(60, 65, kernel=(90, 120))
     assert windows_us(facts_of(builder, tmp_path)) == [(0, 90), (90, 90), (90, 120)]
+
+
+def test_marks_that_overlap_share_no_time(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).step(1, 50, 150).step(1, 60, 90).op("aten::mm", 0, 150)
+    windows = windows_us(facts_of(builder, tmp_path))
+    assert windows == [(0, 100), (100, 150), (150, 150)]
+
+
+def test_annotations_that_cross_one_another_and_the_marks_are_tolerated(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).step(1, 100, 200).op("aten::mm", 0, 30).op("aten::mm", 20, 120)
+    builder.loader(90, 110).annotation("crossing", 50, 150).optimizer(95, 130)
+    rows = facts_of(builder.launch(110, 115, kernel=(116, 140)), tmp_path).step_rows
+    assert [sum(part or 0 for part in row.breakdown.parts_ns.values()) for row in rows] == [100_000, 100_000]
+    assert [row.breakdown.parts_ns[Category.DATA_WAIT] for row in rows] == [10_000, 10_000]
 
 
 def test_host_time_between_two_marks_belongs_to_no_step(tmp_path: Path) -> None:
@@ -157,8 +172,46 @@ def test_a_last_step_whose_kernels_were_not_recorded_is_dropped(tmp_path: Path) 
     assert facts.steps.dropped == ((2, reason),)
 
 
-def test_a_last_step_that_lost_no_more_than_another_is_kept(tmp_path: Path) -> None:
+def test_a_last_step_that_lost_no_more_than_another_is_shown(tmp_path: Path) -> None:
     assert dropped(steps_of_ten_launches(TraceBuilder(), [0, 3, 3]), tmp_path) == []
+
+
+def test_a_step_that_lost_more_kernels_than_another_is_shown_but_left_out(tmp_path: Path) -> None:
+    steps = facts_of(steps_of_ten_launches(TraceBuilder(), [4, 0, 0]), tmp_path).steps
+    assert [step.index for step in steps.kept] == [1, 2]
+    assert steps.steps[0].left_out == "40% of its kernel launches have no device record"
+
+
+def test_where_all_steps_lose_kernels_alike_all_of_them_count(tmp_path: Path) -> None:
+    assert kept(steps_of_ten_launches(TraceBuilder(), [3, 3, 3]).step(3, 300, 400), tmp_path) == [0, 1, 2]
+
+
+def test_a_call_for_the_host_loses_no_kernel(tmp_path: Path) -> None:
+    builder = steps_of_ten_launches(TraceBuilder(), [0, 0]).runtime("cudaLaunchHostFunc", 50, 51)
+    assert kept(builder, tmp_path) == [0, 1]
+
+
+def backward_in(builder: TraceBuilder, *steps: int, count: int) -> TraceBuilder:
+    """Steps of 100 us, some of them with a backward pass on its own thread."""
+    for step in range(count):
+        builder.step(step, 100 * step, 100 * step + 100).op("aten::mm", 100 * step + 10, 100 * step + 20)
+        if step in steps:
+            node = "autograd::engine::evaluate_function: MmBackward0"
+            builder.op(node, 100 * step + 30, 100 * step + 40, thread=AUTOGRAD)
+    return builder
+
+
+def test_a_step_without_a_backward_pass_among_training_steps_is_shown_but_left_out(tmp_path: Path) -> None:
+    steps = facts_of(backward_in(TraceBuilder(), 0, 1, 3, count=4), tmp_path).steps
+    assert [step.index for step in steps.kept] == [0, 1, 3]
+    assert steps.steps[2].left_out == "nothing is trained in it: it holds no backward pass"
+
+
+@pytest.mark.parametrize("steps", [(), (0,), (0, 1)])
+def test_where_no_more_steps_have_a_backward_pass_than_have_none_all_count(
+    steps: tuple[int, ...], tmp_path: Path
+) -> None:
+    assert kept(backward_in(TraceBuilder(), *steps, count=4), tmp_path) == [0, 1, 2, 3]
 
 
 def test_a_memset_without_a_record_is_no_lost_kernel(tmp_path: Path) -> None:
@@ -186,6 +239,6 @@ def test_kernels_on_another_device_are_not_lost(tmp_path: Path) -> None:
 
 
 def test_without_step_marks_there_is_one_window_over_everything(tmp_path: Path) -> None:
-    builder = TraceBuilder().op("a", 10, 20).launch(12, 15, kernel=(20, 90)).kernel(30, 40)
+    builder = TraceBuilder().op("a", 10, 20).launch(12, 15, kernel=(20, 90)).kernel(30, 40, stream=8)
     assert windows_us(facts_of(builder, tmp_path)) == [(0, 80)]
     assert kept(builder, tmp_path) == [0]

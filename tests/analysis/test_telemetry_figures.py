@@ -138,6 +138,21 @@ def test_cpu_time_of_the_training_is_in_cores_and_a_share_of_those_granted() -> 
     assert (window.mean_cpu_cores, window.granted_cpu_share) == (1.5, 0.75)
 
 
+def test_swap_that_was_there_before_the_run_does_not_count() -> None:
+    assert host(series(swap_used_bytes=[300, 900, 700])).node.swap_growth_bytes == 600
+
+
+def test_being_held_back_by_the_quota_is_a_share() -> None:
+    assert host(series(), series(throttled_percent=[0, 50])).processes.mean_throttled_share == 0.25
+
+
+def test_memory_of_the_control_group_is_a_share_of_its_limit() -> None:
+    samples = series(group_memory_bytes=[100, 400])
+    telemetry = Telemetry("node7", (), series(), samples, 8, None, group_memory_limit_bytes=500)
+    window = telemetry_window(telemetry, SpanSet.of((0, 100 * S))).processes
+    assert (window.peak_group_memory_bytes, window.peak_group_memory_share) == (400, 0.8)
+
+
 def test_workers_stand_with_the_busiest_first() -> None:
     lazy = WorkerTelemetry(7, "pt_data_worker", series(cpu_percent=[10]))
     busy = WorkerTelemetry(8, "pt_data_worker", series(cpu_percent=[90]))

@@ -38,3 +38,8 @@ def test_without_marks_or_optimizer_the_busiest_operator_thread_trains(tmp_path:
 
 def test_without_marks_and_operators_there_is_no_training_thread(tmp_path: Path) -> None:
     assert thread_of(TraceBuilder().kernel(0, 10), tmp_path) is None
+
+
+def test_a_thread_without_operators_does_not_train_where_operators_take_no_time(tmp_path: Path) -> None:
+    builder = TraceBuilder().python("train.py(1): main", 0, 5, thread=55).annotation("x", 0, 5, thread=56).op("a", 1, 1)
+    assert thread_of(builder, tmp_path) == str(MAIN)

@@ -97,7 +97,7 @@ def _check(subject: str, folder: Path = Path()) -> Check:
 def test_a_quota_below_the_number_of_cores_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
-    monkeypatch.setattr("traceadvisor.recording.telemetry.cgroup.cpu_quota", lambda: 2.5)
+    monkeypatch.setattr("traceadvisor.recording.doctor.cpu_quota", lambda: 2.5)
     check = _check("CPU")
     assert (check.state, check.found) == (CheckState.LIMITED, "2.5 of 8 cores granted by the cgroup's quota")
 

@@ -15,13 +15,12 @@ from traceadvisor.rendering.formats import FORMATS, Format
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    """Three steps of 100 us, 40 of them waiting for a loader without workers."""
+    """Three steps of 100 ms, 40 of them waiting for a loader without workers."""
     builder = TraceBuilder()
     for number in range(3):
-        start = 100 * number
-        builder.step(number, start, start + 100)
-        builder.loader(start, start + 40, kind="_SingleProcessDataLoaderIter").op("aten::mm", start + 40, start + 50)
-        builder.launch(start + 41, start + 43, kernel=(start + 44, start + 100))
+        start, ready, end = 100_000 * number, 100_000 * number + 40_000, 100_000 * (number + 1)
+        builder.step(number, start, end).loader(start, ready, kind="_SingleProcessDataLoaderIter")
+        builder.op("aten::mm", ready, ready + 10).launch(ready + 1, ready + 3, kernel=(ready + 4, end))
     return builder.write(tmp_path / "worker0.1.pt.trace.json")
 
 
@@ -109,3 +108,29 @@ def test_without_a_pdf_html_is_written_and_the_exit_code_is_4(
 
 def test_no_path_at_all_is_wrong_usage() -> None:
     assert _run().exit_code == 2
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_damaged_file_among_good_ones_is_named_in_every_format(
+    processes: str, recording: Path, tmp_path: Path
+) -> None:
+    damaged = tmp_path / "damaged.pt.trace.json"
+    damaged.write_text("{")
+    paths = (recording, damaged, tmp_path / "missing.json")
+    result = _run(*paths, "-o", tmp_path / "out", "--format", "html,md,json", "--processes", processes)
+    assert result.exit_code == 0, result.output
+    notes = json.loads((tmp_path / "out" / "report.json").read_text())["health"]["notes"]
+    assert [note["code"] for note in notes if note["recording"] is None] == ["unreadable"] * 2
+    for name in ("report.html", "report.md", "report.json"):
+        text = (tmp_path / "out" / name).read_text()
+        assert "damaged.pt.trace.json" in text
+        assert "missing.json" in text
+
+
+def test_where_no_file_can_be_read_the_exit_code_is_3_and_nothing_is_written(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.pt.trace.json").write_text("{")
+    result = _run(tmp_path, "-o", tmp_path / "out", "--processes", "2")
+    assert result.exit_code == 3
+    assert "a.pt.trace.json" in result.stderr
+    assert not (tmp_path / "out").exists()

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from click import unstyle
 from click.testing import CliRunner
 
+from tests.distribution import Distributions
+from traceadvisor.catalogue import GROUPS, all_rules, group_of
 from traceadvisor.cli import main
-from traceadvisor.engine import all_rules
+from traceadvisor.rules.base import Rule
 
 
 @pytest.mark.parametrize("arguments", [["rules"], ["rules", "list"]])
@@ -19,9 +24,61 @@ def test_a_rule_is_explained_by_its_id_or_name(name: str) -> None:
     assert output.startswith("IDLE001 host-sync: ")
     assert "When it may be wrong" in output
     assert "min_share = 0.02: Share of the step" in output
+    assert "May be a number from 0 to 1." in output
 
 
-def test_an_unknown_rule_is_wrong_usage_and_names_the_known() -> None:
-    result = CliRunner().invoke(main, ["rules", "explain", "DATA999"])
+def test_a_line_tells_what_a_rule_cannot_do_without() -> None:
+    lines = CliRunner().invoke(main, ["rules", "list"]).output.splitlines()
+    (line,) = [line for line in lines if line.startswith("DATA001 ")]
+    assert line.endswith("The training loop waits for the data loader (needs steps, data loader events)")
+
+
+def test_on_a_terminal_rules_stand_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    lines = [unstyle(line) for line in CliRunner().invoke(main, ["rules", "list"]).output.splitlines()]
+    headings = [line.split(":")[0] for line in lines if line and not line.startswith(" ")]
+    assert headings == list(dict.fromkeys(group for group in GROUPS if any(_in(group, rule) for rule in all_rules())))
+    assert max(map(len, lines)) <= 120
+
+
+def _in(group: str, rule: Rule) -> bool:
+    return group_of(rule.meta.id) == group
+
+
+def test_every_rule_is_of_a_group_that_is_described() -> None:
+    assert {group_of(rule.meta.id) for rule in all_rules()} <= set(GROUPS)
+
+
+def test_an_unknown_rule_is_wrong_usage_and_the_nearest_is_named() -> None:
+    result = CliRunner().invoke(main, ["rules", "explain", "DATA01x"])
     assert result.exit_code == 2
-    assert "DATA001" in result.output
+    assert "Did you mean 'DATA011'?" in result.output
+
+
+def test_rules_of_other_distributions_are_listed_and_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = """
+from dataclasses import dataclass
+from typing import ClassVar
+from traceadvisor.model.findings import Clear, RuleMeta, Unit
+from traceadvisor.rules.base import Rule
+
+@dataclass(frozen=True, slots=True)
+class Fine(Rule):
+    \"\"\"All is well. \\x1b[31m\"\"\"
+    meta: ClassVar = RuleMeta("ACME001", "fine", "All is well \\x1b[31m", frozenset())
+
+    def check(self, facts):
+        return Clear("odds", 0, 1, Unit.SHARE)
+"""
+    site = Distributions(tmp_path / "site-packages", monkeypatch)
+    site.install("acme-rules", "acme_rules", source, {"ACME001": "acme_rules:Fine"})
+    site.install("bad-rules", "bad_rules", "1 / 0", {"BAD001": "bad_rules:Bad"})
+    listed = CliRunner().invoke(main, ["rules", "list"])
+    assert "ACME001" in listed.stdout
+    assert "\x1b" not in listed.output
+    assert "The rule BAD001 of bad-rules 1.0 was left out: ZeroDivisionError" in listed.stderr
+    explained = CliRunner().invoke(main, ["rules", "explain", "ACME001"]).output
+    assert "Comes with acme-rules 1.0." in explained
+    assert "\x1b" not in explained
+    assert "ACME001" not in CliRunner().invoke(main, ["rules", "list", "--no-plugins"]).output

@@ -83,6 +83,11 @@ def test_measure_until_counts_the_instants_before_each(spans: SpanSet, asked: li
     assert found.tolist() == [sum(instant < until for instant in instants(spans)) for until in asked]
 
 
+@given(SETS, st.integers(0, 20))
+def test_lasting_keeps_whole_spans_by_their_length(spans: SpanSet, least: int) -> None:
+    assert list(spans.lasting(least)) == [(start, end) for start, end in spans if end - start >= least]
+
+
 @given(SETS)
 def test_total_and_truth_follow_from_the_instants(spans: SpanSet) -> None:
     assert spans.total_ns == len(instants(spans))

@@ -7,30 +7,32 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from traceadvisor.parsing.event_json import Event
+from traceadvisor.model.limits import LIMITS, Limits
+from traceadvisor.parsing.event_json import TimedEvent
 from traceadvisor.parsing.input_bytes import ByteStream
-from traceadvisor.parsing.windows import Members, WindowReader
+from traceadvisor.parsing.members import Members
+from traceadvisor.parsing.windows import WindowReader
 
 Seen = tuple[object, ...]
-"""What a reader made of an event."""
+"""What a reader made of a timed event."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The events of a file and what stands around them."""
+    """The timed events of a file and what stands around them."""
 
     events: list[Seen]
     members: Members
 
     @property
     def names(self) -> list[object]:
-        return [event[2] for event in self.events]
+        return [event[1] for event in self.events]
 
 
-def read(content: bytes, window_bytes: int = 64) -> Reading:
+def read(content: bytes, window_bytes: int = 64, limits: Limits = LIMITS) -> Reading:
     """With production's reader, through windows that hold less than an event to begin with."""
-    reader = WindowReader(ByteStream(io.BytesIO(content)), window_bytes=window_bytes)
-    events = [_seen(event) for window in reader.windows() for event in window]
+    reader = WindowReader(ByteStream(io.BytesIO(content)), window_bytes=window_bytes, limits=limits)
+    events = [_seen(event) for window in reader.windows() for event in window if isinstance(event, TimedEvent)]
     return Reading(events, reader.members)
 
 
@@ -39,20 +41,19 @@ def expected(content: bytes) -> list[Seen]:
     document, texts = json.loads(content), json.loads(content, parse_float=str, parse_int=str)
     records = document if isinstance(document, list) else document["traceEvents"]
     texts = texts if isinstance(texts, list) else texts["traceEvents"]
-    return [_record(record, text) for record, text in zip(records, texts, strict=True)]
+    return [_record(record, text) for record, text in zip(records, texts, strict=True) if record["ph"] == "X"]
 
 
-def _seen(event: Event) -> Seen:
+def _seen(event: TimedEvent) -> Seen:
     args = event.args
     types = json.loads(bytes(args.input_types)) if bytes(args.input_types) else None
     return (
-        event.ph,
         event.cat,
         event.name,
         event.pid,
         event.tid,
         bytes(event.ts).decode(),
-        bytes(event.dur).decode(),
+        event.dur,
         args.correlation,
         args.stream,
         args.call_stack,
@@ -63,13 +64,12 @@ def _seen(event: Event) -> Seen:
 def _record(record: dict[str, Any], text: dict[str, Any]) -> Seen:
     args = record.get("args", {})
     return (
-        record.get("ph", ""),
         record.get("cat", ""),
         record.get("name", ""),
         record.get("pid"),
         record.get("tid"),
         text.get("ts", ""),
-        text.get("dur", ""),
+        float(text.get("dur", 0)),
         args.get("correlation", -1),
         args.get("stream", -1),
         args.get("Call stack", ""),

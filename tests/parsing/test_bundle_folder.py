@@ -11,7 +11,9 @@ from traceadvisor.api import load
 from traceadvisor.bundle import FORMAT
 from traceadvisor.errors import InputError
 from traceadvisor.model.report import Report, SourceKind
+from traceadvisor.model.run import LoaderSettings
 from traceadvisor.parsing.bundle_folder import read_run
+from traceadvisor.rendering.formats import FORMATS
 
 SETTINGS = {"loader": {"batch_size": 8, "num_workers": 2, "file": "train.py", "line": 41}, "cpu_count": 4}
 STEPS = "step,start_ns,duration_ns,loader_ns,fetches,state\n" + "".join(
@@ -103,6 +105,15 @@ def test_a_rank_that_recorded_nothing_still_shows_its_step_times(bundle: Path) -
     assert "no-steps" not in _codes(report)
 
 
+def test_why_a_capture_recorded_nothing_is_told(bundle: Path) -> None:
+    (bundle / "host_1.100.pt.trace.json").unlink()
+    said = "The script ended after 9 training steps, before any was recorded. A whole window takes 21 steps."
+    _manifest(bundle, notes=[{"code": "window-not-reached", "message": said, "rank": 0}])
+    report = load(bundle)
+    assert said in [row.note.message for row in report.health_notes]
+    assert said in FORMATS["md"].render(report).decode().replace("&#39;", "'")
+
+
 @pytest.mark.parametrize("path", ["../outside.json", "/etc/passwd", "a\0b", "x" * 5000])
 def test_a_manifest_that_points_elsewhere_is_not_followed(path: str, bundle: Path) -> None:
     _manifest(bundle, files=[{"path": path, "kind": "trace", "rank": 0, "cycle": 0}])
@@ -116,7 +127,17 @@ def test_a_file_that_links_to_itself_is_left_out(bundle: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", ["x" * 200_000, "9,1,-5,0,1,plain", "9,1,9000000000000000000,0,1,plain", "9,1,5,0,1,odd"]
+    "row",
+    [
+        "x" * 200_000,
+        "9,1,-5,0,1,plain",
+        "9,1,9000000000000000000,0,1,plain",
+        "9,9223372036854775807,5,0,1,plain",
+        "9,1,5,9223372036854775808,1,plain",
+        "9,1,5,0,9223372036854775808,plain",
+        "9223372036854775808,1,5,0,1,plain",
+        "9,1,5,0,1,odd",
+    ],
 )
 def test_a_row_that_is_no_step_is_counted(row: str, bundle: Path) -> None:
     with (bundle / "steps.0.csv").open("a") as file:
@@ -130,6 +151,43 @@ def test_a_row_that_is_no_step_is_counted(row: str, bundle: Path) -> None:
 def test_settings_that_cannot_be_read_are_a_note(content: bytes, bundle: Path) -> None:
     (bundle / "settings.0.json").write_bytes(content)
     assert "no-settings" in _codes(load(bundle))
+
+
+def test_a_capture_by_an_earlier_version_does_not_tell_when_epochs_begin(bundle: Path) -> None:
+    run, _ = read_run(bundle, 0)
+    assert {step.loader_start_ns for step in run.steps} == {None}
+
+
+def test_the_time_to_begin_an_epoch_is_read(bundle: Path) -> None:
+    lines = STEPS.splitlines()
+    rows = [f"{line},{7 * (number == 4)}" for number, line in enumerate(lines[1:])]
+    (bundle / "steps.0.csv").write_text("\n".join([f"{lines[0]},loader_start_ns", *rows]))
+    run, _ = read_run(bundle, 0)
+    assert [step.index for step in run.steps if step.loader_start_ns] == [4]
+
+
+@pytest.mark.parametrize("key", ["sample_count", "batch_count", "batch_size"])
+@pytest.mark.parametrize("number", [-1, 10**20])
+def test_a_count_that_cannot_be_is_not_known(key: str, number: int, bundle: Path) -> None:
+    (bundle / "settings.0.json").write_text(json.dumps({"loader": {key: number}}))
+    loader = read_run(bundle, 0)[0].settings.loader
+    assert loader is not None
+    assert getattr(loader, key) is None
+
+
+def test_of_the_environment_only_known_variables_are_believed(bundle: Path) -> None:
+    environment = {"CUDA_LAUNCH_BLOCKING": "1", "PATH": "/home/ada/bin"}
+    (bundle / "settings.0.json").write_text(json.dumps({"environment": environment, "own_profiler_share": 7}))
+    found = read_run(bundle, 0)[0].settings
+    assert (found.environment, found.own_profiler_share) == ({"CUDA_LAUNCH_BLOCKING": "1"}, None)
+
+
+@pytest.mark.parametrize(
+    ("samples", "drop_last", "last"),
+    [(64, False, 8), (65, False, 1), (65, True, 8), (7, True, 0), (7, False, 7), (0, False, 0)],
+)
+def test_what_the_last_batch_of_an_epoch_holds(samples: int, drop_last: bool, last: int) -> None:  # noqa: FBT001
+    assert LoaderSettings(batch_size=8, sample_count=samples, drop_last=drop_last).last_batch == last
 
 
 def test_an_impossible_batch_size_gives_no_samples_per_second(bundle: Path) -> None:

@@ -28,6 +28,17 @@ from traceadvisor.parsing.categories import is_known, kind_of
         ("cuda_driver", "cuLaunchKernel", Kind.RUNTIME),
         ("hip_runtime", "hipLaunchKernel", Kind.RUNTIME),
         ("xpu_runtime", "urEnqueueKernelLaunch", Kind.RUNTIME),
+        ("xpu_driver", "zeCommandListAppendLaunchKernel", Kind.RUNTIME),
+        ("mtia_runtime", "runFunction", Kind.RUNTIME),
+        ("privateuse1_runtime", "aclrtLaunchKernel", Kind.RUNTIME),
+        ("privateuse1_driver", "launch", Kind.RUNTIME),
+        ("npu_runtime", "aclrtLaunchKernel", Kind.RUNTIME),
+        ("hpu_op", "launch", Kind.RUNTIME),
+        ("mlu_kernel", "MLUUnion1Kernel", Kind.KERNEL),
+        ("mlu_memcpy", "Memcpy HtoD", Kind.COPY_H2D),
+        ("GCU_MEMSET", "Memset (Device)", Kind.MEMSET),
+        ("mlu_user_annotation", "ProfilerStep#3", Kind.DEVICE_ANNOTATION),
+        ("mtia_ccp_events", "notify", Kind.OTHER),
         ("Kernel", "volta_sgemm_128x64_nn", Kind.KERNEL),
         ("kernel", "Cijk_Ailk_Bljk_HHS_BH_MT128x128x32", Kind.KERNEL),
         ("kernel", "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", Kind.COLLECTIVE),
@@ -54,7 +65,10 @@ def test_an_event_is_what_its_category_and_name_say(category: str, name: str, ki
     assert kind_of(category, name) is kind
 
 
-@pytest.mark.parametrize("category", ["", "Trace", "cpu_instant_event", "GPU_MEMCPY", "hip_driver"])
+@pytest.mark.parametrize(
+    "category",
+    ["Trace", "cpu_instant_event", "GPU_MEMCPY", "hip_driver", "mtia_ccp_events", "npu_driver", "external_correlation"],
+)
 def test_a_category_of_some_generation_is_known(category: str) -> None:
     assert is_known(category)
 
@@ -65,6 +79,28 @@ def test_an_unknown_category_is_named_in_the_health_and_degrades_nothing(tmp_pat
     assert note.code == "unknown-categories"
     assert "quantum_op" in note.message
     assert not note.degrades
+
+
+def test_events_without_a_category_are_told_like_those_of_an_unknown_one(tmp_path: Path) -> None:
+    trace = (
+        TraceBuilder().op("a", 0, 1).event(ph="X", name="AI_CORE", ts=1, dur=1, args={"Task Type": "X"}).trace(tmp_path)
+    )
+    assert [note.message for note in trace.health.notes] == ["Events of unknown categories were ignored: none at all."]
+
+
+@pytest.mark.parametrize("category", ["async", "async_cpu_to_gpu", "ac2g", "fwdbwd", "async_npu"])
+def test_arrows_of_every_generation_are_no_events(category: str, tmp_path: Path) -> None:
+    builder = TraceBuilder().launch(0, 1, kernel=(2, 3))
+    for phase in ("s", "f"):
+        builder.event(ph=phase, id=1, cat=category, name=category, pid=1, tid=1, ts=1, bp="e")
+    trace = builder.trace(tmp_path)
+    assert (len(trace.events), trace.health.notes) == (2, ())
+
+
+@pytest.mark.parametrize("key", ["External id", "external id"])
+def test_both_spellings_of_the_external_id_are_one(key: str, tmp_path: Path) -> None:
+    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 1, "args": {key: 7}}
+    assert TraceBuilder().event(**event).trace(tmp_path).events.external_id.tolist() == [7]
 
 
 def test_both_generations_give_the_same_table(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,9 @@ import pytest
 from tests.build import Framing, TraceBuilder
 from tests.parsing.reading import expected, read
 from traceadvisor.model.health import HealthStatus
+from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import Origin, Trace
+from traceadvisor.parsing.event_decoder import EventDecoder
 from traceadvisor.parsing.trace_file import read_trace
 
 WINDOWS = [64, 100, 128, 256, 511, 4096]
@@ -30,11 +34,14 @@ def trace_of(path: Path) -> Trace:
 
 BEYOND_REPAIR = {
     "a key without quotes": b'{"ph": "X", cat: "cpu_op", "name": "broken", "ts": 5, "dur": 1, "args": {"a": 1}}',
-    "an unescaped quote": b'{"ph": "X", "cat": "cpu_op", "name": "bro"ken", "ts": 5, "dur": 1, "args": {"a": 1}}',
+    "a missing quote": b'{"ph": "X", "cat": "cpu_op", "name": "broken, "ts": 5, "dur": 1, "args": {"a": 1}}',
     "a missing comma": b'{"ph": "X", "cat": "cpu_op" "name": "broken", "ts": 5, "dur": 1, "args": {"a": 1}}',
     "a bare word in a list": b'{"ph": "X", "name": "broken", "args": {"a": [1, {"b": 2}, {"c": x}, {}]}}',
     "a missing brace": b'{"ph": "X", "cat": "cpu_op", "name": "broken", "ts": 5, "dur": 1, "args": {"a": 1}',
 }
+
+LIBRARY = 'Library("_test", "IMPL") (1): <module>'
+FRAME = '{"device": "cpu", "dtype": "f"}(12): run'
 
 REPAIRABLE = {
     "a path of Windows": (rb'{"ph": "X", "name": "C:\put\x"}', "C:\\put\\x"),
@@ -43,6 +50,13 @@ REPAIRABLE = {
     "bytes that are no UTF-8": (b'{"ph": "X", "name": "a \xff b"}', "a \ufffd b"),
     "a lone surrogate": (rb'{"ph": "X", "name": "a \ud800 b", "ts": 5}', "a \ufffd b"),
     "a surrogate at the end": (rb'{"ph": "X", "name": "a \udc00", "ts": 5}', "a \ufffd"),
+    "a quote in a name": (b'{"ph": "X", "name": "bro"ken", "ts": 5, "dur": 1}', 'bro"ken'),
+    "quotes in a name": (b'{"ph": "X", "name": "Library("_test", "IMPL")\n(1): <module>", "pid": 1}', LIBRARY),
+    "a quote at an end": (b'{"ph": "X", "name": "a "b"", "ts": 5, "dur": 1, "args": {"a": [1, "x"]}}', 'a "b"'),
+    "a name like JSON": (b'{"ph": "X", "name": "{"device": "cpu", "dtype": "f"}(12): run", "pid": 7}', FRAME),
+    "quotes in a stack": (b'{"ph": "X", "name": "a", "args": {"Call stack": "f("x", 1);g", "b": 1}}', "a"),
+    "quotes and a backslash": (rb'{"ph": "X", "name": "C:\put "x"", "ts": 5}', 'C:\\put "x"'),
+    "nesting without end": (b'{"ph": "X", "name": "a", "args": {"x": ' + b"[" * 5000 + b"]" * 5000 + b"}}", "a"),
     "a bare nan": (b'{"ph": "X", "name": "a", "args": {"x": nan, "y": [NaN, -inf ,Infinity]}}', "a"),
     "not applicable": (b'{"ph": "X", "name": "a", "args": {"x": N/A}}', "a"),
     "a number too large": (b'{"ph": "X", "name": "a", "args": {"blocks per SM": 1e999}}', "a"),
@@ -84,7 +98,11 @@ def test_an_event_with_a_known_fault_is_repaired_and_counted(
 
 def test_a_repair_leaves_good_escapes_alone() -> None:
     name = 'a "quoted" \\ path\\u0041 \t \u00e9 \U0001f600'
-    content = json.dumps([{"name": name, "x": 0}, {"name": "last"}]).replace('"x": 0', '"x": NaN').encode()
+    content = (
+        json.dumps([{"ph": "X", "name": name, "x": 0}, {"ph": "X", "name": "last"}])
+        .replace('"x": 0', '"x": NaN')
+        .encode()
+    )
     assert read(content).names == [name, "last"]
 
 
@@ -157,21 +175,33 @@ def test_a_gzip_with_garbage_in_the_middle_keeps_what_stands_before_it(tmp_path:
 
 def test_a_malformed_event_degrades_the_file_and_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "broken.pt.trace.json"
-    path.write_bytes(many(40).text().replace(b'"op 20"', b'"op "20"'))
+    path.write_bytes(many(40).text().replace(b'"op 20"', b"op 20"))
     health = trace_of(path).health
     assert (health.events_read, health.events_dropped) == (39, 1)
     assert [note.code for note in health.notes] == ["events-dropped"]
-
-
-def test_nesting_without_end_is_no_crash_and_costs_one_event(tmp_path: Path) -> None:
-    deep = b"[" * 100_000 + b"]" * 100_000
-    path = tmp_path / "deep.pt.trace.json"
-    path.write_bytes(many(40).text().replace(b'"External id":20}', b'"External id":20,"deep":' + deep + b"}"))
-    health = trace_of(path).health
-    assert (health.events_read, health.events_dropped) == (39, 1)
 
 
 def test_a_number_of_five_thousand_digits_is_no_crash(tmp_path: Path) -> None:
     path = tmp_path / "digits.pt.trace.json"
     path.write_bytes(many(40).text().replace(b'"External id":20}', b'"External id":' + b"9" * 5_000 + b"}"))
     assert trace_of(path).health.events_read >= 39
+
+
+@pytest.mark.parametrize(
+    "pattern", ['"name":"', '"name":"a" ', '"name":"\\"', '"', '"s", "', "\\", "[", ",0", '",x:', '"a":nan,', " "]
+)
+def test_a_megabyte_of_anything_is_mended_or_given_up_in_time(pattern: str) -> None:
+    raw = (pattern * (1_000_000 // len(pattern))).encode()
+    started = time.process_time()
+    assert EventDecoder(LIMITS, Counter()).mended(raw) == []
+    assert time.process_time() - started < 15
+
+
+def test_broken_events_before_a_giant_one_do_not_cost_its_length_each() -> None:
+    broken = b'{"ph": "X", "name": "a" "ts": 5}, ' * 20_000
+    giant = b'{"ph": "X", "name": "' + b"x" * 8_000_000 + b'", "ts": 1}'
+    started = time.process_time()
+    result = read(b"[" + broken + giant + b', {"ph": "X", "name": "last", "ts": 2}]', window_bytes=1 << 20)
+    assert result.names[-1] == "last"
+    assert result.members.dropped == 20_000
+    assert time.process_time() - started < 20

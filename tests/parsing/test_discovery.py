@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ def _record(path: Path) -> Path:
 
 
 def _origins(*paths: Path) -> list[Origin]:
-    return list(find_recordings(paths)[1])
+    return list(find_recordings(paths).origins)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,37 @@ def test_a_link_to_a_file_outside_the_folder_is_not_followed(tmp_path: Path) -> 
     assert [origin.span for origin in _origins(tmp_path / "log")] == ["1"]
 
 
+def test_links_that_lead_in_circles_are_not_followed(tmp_path: Path) -> None:
+    _record(tmp_path / "log" / "w.1.pt.trace.json")
+    (tmp_path / "log" / "w.2.pt.trace.json").symlink_to(tmp_path / "log" / "w.2.pt.trace.json")
+    (tmp_path / "log" / "a").symlink_to(tmp_path / "log" / "b")
+    (tmp_path / "log" / "b").symlink_to(tmp_path / "log" / "a")
+    (tmp_path / "log" / "up").symlink_to("..")
+    assert [origin.span for origin in _origins(tmp_path / "log")] == ["1"]
+    with pytest.raises(InputError, match="does not exist"):
+        find_recordings([tmp_path / "log" / "a"])
+
+
+def test_a_path_that_goes_up_and_down_again_is_the_folder_it_leads_to(tmp_path: Path) -> None:
+    _record(tmp_path / "log" / "w.1.pt.trace.json")
+    (tmp_path / "other").mkdir()
+    assert [origin.run for origin in _origins(tmp_path / "other" / ".." / "log")] == ["log"]
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[31mred", "-o", "--format", "a b", "$(touch x)", "\udcff", "..."])
+def test_a_recording_may_be_called_anything(name: str, tmp_path: Path) -> None:
+    _record(tmp_path / f"{name}.1.pt.trace.json")
+    assert [origin.worker for origin in _origins(tmp_path)] == [name]
+
+
+def test_a_socket_and_a_folder_of_a_recordings_name_are_none(tmp_path: Path) -> None:
+    _record(tmp_path / "w.1.pt.trace.json")
+    (tmp_path / "w.2.pt.trace.json").mkdir()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "w.3.pt.trace.json"))
+        assert [origin.span for origin in _origins(tmp_path)] == ["1"]
+
+
 def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path) -> None:
     _record(tmp_path / "w.1.pt.trace.json")
     os.mkfifo(tmp_path / "w.2.pt.trace.json")
@@ -85,8 +117,8 @@ def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_a_folder_is_a_tensorboard_log_and_a_file_a_trace(tmp_path: Path) -> None:
     path = _record(tmp_path / "w.1.pt.trace.json")
-    assert find_recordings([tmp_path])[0].kind is SourceKind.TENSORBOARD
-    assert find_recordings([path])[0].kind is SourceKind.TRACE
+    assert find_recordings([tmp_path]).source.kind is SourceKind.TENSORBOARD
+    assert find_recordings([path]).source.kind is SourceKind.TRACE
 
 
 @pytest.mark.parametrize(
@@ -110,3 +142,24 @@ def test_an_empty_folder_and_a_missing_path_are_refused(tmp_path: Path) -> None:
         find_recordings([tmp_path])
     with pytest.raises(InputError, match="does not exist"):
         find_recordings([tmp_path / "missing"])
+
+
+def test_what_holds_no_recording_is_told_beside_what_does(tmp_path: Path) -> None:
+    _record(tmp_path / "log" / "w.1.pt.trace.json")
+    (tmp_path / "empty").mkdir()
+    found = find_recordings([tmp_path / name for name in ("missing", "log", "empty", "x" * 1000)])
+    assert [origin.span for origin in found.origins] == ["1"]
+    assert [error.found for error in found.refused] == [
+        "does not exist",
+        "is an empty folder",
+        "cannot be read (File name too long)",
+    ]
+
+
+def test_a_capture_that_cannot_be_read_does_not_hide_what_lies_beside_it(tmp_path: Path) -> None:
+    _record(tmp_path / "log" / "w.1.pt.trace.json")
+    (tmp_path / "capture").mkdir()
+    (tmp_path / "capture" / "manifest.json").write_text('{"format": "traceadvisor.bundle/1", ')
+    found = find_recordings([tmp_path])
+    assert [origin.span for origin in found.origins] == ["1"]
+    assert [Path(error.path).name for error in found.refused] == ["manifest.json"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.build import TraceBuilder
+from traceadvisor.analysis.launches import link_launches
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.health import HealthStatus
 from traceadvisor.model.trace import Origin
@@ -27,6 +29,16 @@ def test_a_start_written_as_text_is_a_start(tmp_path: Path) -> None:
     trace = TraceBuilder().op("first", 0, 1).event(**kernel() | {"ts": "5.25", "dur": "10"}).trace(tmp_path)
     assert (trace.events.start_ns[1], trace.events.duration_ns[1]) == (5_250, 10_000)
     assert trace.health.status is HealthStatus.OK
+
+
+def test_a_whole_recording_of_the_wrong_types_is_read_in_time(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.events += [kernel(stream=7, correlation=number) | {"name": 5} for number in range(50_000)]
+    path = builder.write(tmp_path / "w.1.pt.trace.json")
+    started = time.process_time()
+    trace = read_trace(Origin(path, run="", worker="w", span="1"))
+    assert len(trace.events) == 50_000
+    assert time.process_time() - started < 6
 
 
 @pytest.mark.parametrize("start", [None, "soon", True, [], {}, 10**30])
@@ -62,8 +74,27 @@ def test_times_that_would_overflow_never_wrap_around(starts: tuple[int, int], tm
     assert (events.end_ns >= events.start_ns).all()
 
 
+@pytest.mark.parametrize("key", [1, -5, 2**63, 2**63 + 5, 2**64 - 2, 4294967295])
+def test_an_id_is_an_opaque_key_of_64_bits(key: int, tmp_path: Path) -> None:
+    trace = (
+        TraceBuilder()
+        .launch(0, 1, kernel=(2, 3), correlation=key)
+        .launch(5, 6, kernel=(7, 8), correlation=77)
+        .trace(tmp_path)
+    )
+    launches = link_launches(trace.events)
+    assert trace.events.start_ns[launches.call_rows].tolist() == [0, 5_000]
+
+
+@pytest.mark.parametrize("key", ["correlation", "External id", "external id"])
+@pytest.mark.parametrize("value", [-1, 2**64 - 1])
+def test_what_profilers_write_for_no_id_is_none(key: str, value: int, tmp_path: Path) -> None:
+    events = TraceBuilder().event(**kernel(**{key: value})).trace(tmp_path).events
+    assert (events.correlation.tolist(), events.external_id.tolist()) == ([NONE], [NONE])
+
+
 @pytest.mark.parametrize("key", ["correlation", "External id", "bytes"])
-@pytest.mark.parametrize("value", [2**63, 2**64, 10**30, -(2**70)])
+@pytest.mark.parametrize("value", [2**64, 10**30, -(2**63) - 1, -(2**70)])
 def test_an_id_beyond_64_bits_matches_nothing_and_spoils_no_neighbour(key: str, value: int, tmp_path: Path) -> None:
     trace = TraceBuilder().launch(0, 1, kernel=(2, 3)).event(**kernel(**{key: value})).trace(tmp_path)
     column = {"correlation": "correlation", "External id": "external_id", "bytes": "byte_count"}[key]
@@ -113,7 +144,7 @@ def test_a_member_that_makes_no_sense_is_set_aside_and_counted(tmp_path: Path) -
 
 def test_a_null_category_is_no_category(tmp_path: Path) -> None:
     trace = TraceBuilder().event(**kernel() | {"cat": None}).op("a", 0, 1).trace(tmp_path)
-    assert trace.health.notes == ()
+    assert [note.code for note in trace.health.notes] == ["unknown-categories"]
 
 
 def test_one_odd_event_costs_its_neighbours_no_precision(tmp_path: Path) -> None:
@@ -148,10 +179,27 @@ def test_bytes_written_as_text_are_bytes(tmp_path: Path) -> None:
 
 
 def test_input_types_of_any_shape_are_kept_as_text(tmp_path: Path) -> None:
-    builder = TraceBuilder().op("a", 0, 1, types=["float", "c10::Half"])
+    builder = TraceBuilder().op("aten::mm", 0, 1, types=["float", "c10::Half"])
     builder.events[0]["args"]["Input type"].append(None)
     trace = builder.trace(tmp_path)
     assert [trace.texts[number] for number in trace.details.dtypes_id.values] == ["float;c10::Half;None"]
+
+
+def test_shapes_and_values_are_kept_as_written_for_operators_that_may_multiply_matrices(tmp_path: Path) -> None:
+    builder = TraceBuilder().op("aten::relu", 0, 1, dims=[[2, 3]], values=[""])
+    builder.op("aten::addmm", 1, 2, dims=[[4], [2, 3], [3, 4], []], values=["", "", "", "1"])
+    trace = builder.trace(tmp_path)
+    details = trace.details
+    assert details.dims_id.rows.tolist() == details.concrete_id.rows.tolist() == [1]
+    assert [trace.texts[number] for number in details.dims_id.values] == ["[[4],[2,3],[3,4],[]]"]
+    assert [trace.texts[number] for number in details.concrete_id.values] == ['["","","","1"]']
+
+
+def test_shapes_are_kept_beside_members_of_the_wrong_type(tmp_path: Path) -> None:
+    builder = TraceBuilder().op("aten::mm", 0, 1, dims=[[2, 3], [3, 4]])
+    builder.events[0]["args"]["Call stack"] = 7
+    trace = builder.trace(tmp_path)
+    assert [trace.texts[number] for number in trace.details.dims_id.values] == ["[[2,3],[3,4]]"]
 
 
 @pytest.mark.parametrize("types", [b'["a \xff"]', b"[1e999]", b'"float"', b"[[[]]]", b"[" + b"9" * 5000 + b"]"])

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.build import Framing, Generation, TraceBuilder
+from tests.fuzz.case import Group, make_case
+from tests.fuzz.examination import examine
+from tests.fuzz.subjects import built, captures, laid_out, small_recordings
 from traceadvisor.engine import recording_of
 from traceadvisor.errors import InputError
 from traceadvisor.facts import Facts
@@ -75,6 +80,27 @@ def test_a_damaged_recording_gives_a_result_or_a_clear_error(
         device = 0 if outcome.events.rows(*DEVICE_WORK).size else None
         rows = recording_of(Facts(outcome, device, "recording")).steps
         assert all(row.breakdown.duration_ns == row.step.duration_ns for row in rows)
+
+
+@cache
+def own_subjects() -> tuple[Group, ...]:
+    return Group(1, (*built(), *laid_out())), Group(1, tuple(captures()))
+
+
+@cache
+def public_subjects() -> tuple[Group, ...]:
+    return (Group(1, tuple(small_recordings())),)
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_a_report_of_something_damaged_keeps_its_promises(number: int, tmp_path: Path) -> None:
+    examine(make_case(own_subjects(), 0, number).write(tmp_path))
+
+
+@pytest.mark.usefixtures("shared_traces")
+@pytest.mark.parametrize("number", range(20))
+def test_a_report_of_a_damaged_public_recording_keeps_its_promises(number: int, tmp_path: Path) -> None:
+    examine(make_case(public_subjects(), 0, number).write(tmp_path))
 
 
 def trace_or_message(path: Path) -> Trace | str:

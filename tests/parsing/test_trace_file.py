@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -42,39 +40,6 @@ def test_gzip_is_told_by_its_bytes_not_by_the_name(tmp_path: Path) -> None:
     assert len(read(packed.rename(tmp_path / "a.pt.trace.json")).events) == 4
 
 
-NOT_RECORDINGS: dict[str, tuple[Any, str]] = {
-    "an empty object": ({}, "JSON without any members"),
-    "other JSON": ({"name": "report", "results": [1, 2]}, "JSON of another kind (members: name, results)"),
-    "a description alone": ({"schemaVersion": 1, "deviceProperties": []}, "a recording's description but no events"),
-    "no events": ({"schemaVersion": 1, "traceEvents": []}, "a list of events, but none of them has a start"),
-    "an empty list": ([], "a list of events, but none of them has a start"),
-    "instants alone": ([{"ph": "i", "name": "a", "ts": 1}], "a list of events, but none of them has a start"),
-    "a memory snapshot": ({"segments": [], "device_traces": [[]], "allocator_settings": {}}, "CUDA memory snapshot"),
-    "an execution trace": ({"schema": "1.0.1", "pid": 1, "time": "now", "nodes": []}, "PyTorch execution trace"),
-    "a rocprof recording": ({"rocprofiler-sdk-tool": []}, "rocprof recording"),
-    "a notebook": ({"cells": [], "nbformat": 4, "metadata": {}}, "Jupyter notebook"),
-}
-
-
-@pytest.mark.parametrize(("document", "found"), NOT_RECORDINGS.values(), ids=NOT_RECORDINGS.keys())
-def test_what_is_no_recording_is_named_for_what_it_is(document: Any, found: str, tmp_path: Path) -> None:
-    path = tmp_path / "given.json"
-    path.write_text(json.dumps(document))
-    with pytest.raises(InputError) as caught:
-        read(path)
-    assert found in caught.value.found
-    assert str(path) in str(caught.value)
-    assert "tensorboard_trace_handler" in caught.value.remedy
-
-
-@pytest.mark.parametrize("content", [b"\x00\x01\x02", b"not json", b"   ", b"null", b"3", b'"text"', b"\xff\xfe{"])
-def test_what_is_no_json_at_all_is_refused_with_its_name(content: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "given.json"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=r"given\.json: it is"):
-        read(path)
-
-
 def test_a_file_cut_before_its_first_event_is_said_to_break_off(tmp_path: Path) -> None:
     path = tmp_path / "given.json"
     path.write_bytes(builder().text()[:10])
@@ -97,6 +62,21 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a regular file"):
         read(tmp_path)
+
+
+def test_a_file_that_is_still_being_written_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    path = tmp_path / "worker0.1.pt.trace.json"
+    whole = builder().text()
+    path.write_bytes(whole[:-80])
+
+    def write_on(position: int) -> None:
+        with path.open("ab") as file:
+            file.write(b" ")
+
+    trace = read_trace(Origin(path, run="", worker="w", span="1"), write_on)
+    assert trace.health.events_read == 3
+    assert trace.is_truncated
+    assert [note.code for note in trace.health.notes] == ["still-written"]
 
 
 def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
@@ -156,6 +136,12 @@ def test_the_base_time_makes_time_stamps_wall_clock(tmp_path: Path) -> None:
     assert trace.wall_clock_start_ns == 1_711_964_646_000_000_000 + 4_458_676_522_690_655
 
 
+@pytest.mark.parametrize("unit", ["ms", "ns", "furlong", None])
+def test_times_are_microseconds_whatever_unit_they_are_to_be_displayed_in(unit: str | None, tmp_path: Path) -> None:
+    trace = builder().member("displayTimeUnit", unit).trace(tmp_path)
+    assert trace.events.start_ns.tolist() == [0, 10_000, 15_000, 20_000]
+
+
 def test_a_clock_since_boot_is_no_wall_clock(tmp_path: Path) -> None:
     assert TraceBuilder(origin_us=4_458_676_522).op("a", 0, 1).trace(tmp_path).wall_clock_start_ns is None
 
@@ -181,3 +167,16 @@ def test_python_calls_are_kept_apart(tmp_path: Path) -> None:
     assert len(trace.events) == 4
     assert trace.python_calls.end_ns.tolist() == [100_000]
     assert trace.health.events_read == 5
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_the_reading_tells_how_far_into_the_file_it_has_come(suffix: str, tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(30_000):
+        builder.op("aten::mm", 10 * number, 10 * number + 9)
+    path = builder.write(tmp_path / f"w.1.pt.trace{suffix}")
+    positions: list[int] = []
+    read_trace(Origin(path, run="", worker="w", span="1"), positions.append)
+    assert len(positions) > 2
+    assert positions == sorted(positions)
+    assert positions[-1] == path.stat().st_size

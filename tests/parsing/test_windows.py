@@ -86,7 +86,7 @@ def test_trace_events_inside_another_member_are_not_the_events(window_bytes: int
 
 @pytest.mark.parametrize("window_bytes", WINDOWS)
 def test_trace_events_that_are_no_list_are_a_member_like_any_other(window_bytes: int) -> None:
-    result = read(b'{"traceEvents": null, "traceEvents": [{"name": "this"}]}', window_bytes)
+    result = read(b'{"traceEvents": null, "traceEvents": [{"ph": "X", "name": "this"}]}', window_bytes)
     assert result.names == ["this"]
 
 
@@ -96,8 +96,16 @@ def test_of_two_members_with_one_key_the_last_wins(window_bytes: int) -> None:
     assert read(content, window_bytes).members.values == {"schemaVersion": 3}
 
 
+@pytest.mark.parametrize("window_bytes", WINDOWS)
+def test_the_events_of_two_lists_of_them_are_read(window_bytes: int) -> None:
+    content = b'{"traceEvents": [{"ph": "X", "name": "a"}], "b": 1, "traceEvents": [{"ph": "X", "name": "c"}], "d": 2}'
+    result = read(content, window_bytes)
+    assert result.names == ["a", "c"]
+    assert result.members.values == {"b": 1, "d": 2}
+
+
 def test_of_two_members_of_an_event_with_one_key_the_last_wins() -> None:
-    assert read(b'[{"name": "a", "name": "b"}]').names == ["b"]
+    assert read(b'[{"ph": "X", "name": "a", "name": "b"}]').names == ["b"]
 
 
 @pytest.mark.parametrize("content", [b"[]", b'{"traceEvents": []}', b'{"traceEvents": [ ] , "a": 1}'])
@@ -115,7 +123,7 @@ def test_a_byte_order_mark_is_skipped(window_bytes: int) -> None:
 
 @pytest.mark.parametrize("separator", [b",", b" , ", b",\n\n", b"\r\n\t,\r\n"])
 def test_any_white_space_may_stand_between_events(separator: bytes) -> None:
-    events = separator.join(b'{"name": "%d"}' % number for number in range(50))
+    events = separator.join(b'{"ph": "X", "name": "%d"}' % number for number in range(50))
     assert read(b"[" + events + b"]").names == [str(number) for number in range(50)]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.recording.running import manifest, settings, steps, traces
+from traceadvisor import load
 from traceadvisor.bundle import Ending, FileKind
 
 pytestmark = pytest.mark.slow
@@ -30,6 +31,8 @@ model = DistributedDataParallel(torch.nn.Linear(8, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 steps = 0
 for inputs, targets in DataLoader(data, batch_size=2, sampler=DistributedSampler(data)):
+    if rank == 1 and "--late" in sys.argv:
+        time.sleep(0.02)
     torch.nn.functional.mse_loss(model(inputs), targets).backward()
     optimizer.step()
     steps += 1
@@ -78,3 +81,12 @@ def test_a_rank_that_is_killed_leaves_the_part_of_the_other(tmp_path: Path) -> N
     assert [(one.rank, one.ending) for one in found.endings] == [(0, Ending.TERMINATED)]
     assert len(traces(bundle)) == 2, "both were saved when the window was over"
     assert len(steps(bundle, 0)) == 40
+
+
+def test_the_rank_that_is_late_is_named_with_its_cause(tmp_path: Path) -> None:
+    done = torchrun(tmp_path, "--late")
+    assert done.returncode == 0, done.stderr
+    (row,) = [row for row in load(tmp_path / "runs").findings if row.finding.rule.id == "DIST005"]
+    evidence = [(one.label, one.value) for one in row.finding.evidence]
+    assert ("the rank that is late", 1) in evidence
+    assert evidence[3][0] == "other host: longer there by"

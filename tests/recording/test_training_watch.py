@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import traceadvisor
 from tests.recording.running import manifest, settings, steps, traces
-from traceadvisor.bundle import FileKind, Schedule
+from traceadvisor.bundle import TOLD_VARIABLES, FileKind, Schedule
 from traceadvisor.errors import UsageError
 from traceadvisor.recording.context import Capture
 from traceadvisor.recording.options import CaptureOptions
@@ -194,8 +194,95 @@ def test_settings_are_recorded(tmp_path: Path) -> None:
     assert line.strip() == "for batch in self.loader:"
     assert found.optimizer
     assert (found.optimizer.name, found.optimizer.parameter_count, found.optimizer.parameter_bytes) == ("SGD", 9, 36)
+    assert (found.loader.sample_count, found.loader.batch_count, found.loader.sampler) == (64, 16, "RandomSampler")
     assert found.torch_version == torch.__version__
     assert found.cpu_count
+    assert found.torch_threads == torch.get_num_threads()
+
+
+def test_each_rank_tells_what_its_own_sampler_draws(tmp_path: Path) -> None:
+    data = TensorDataset(torch.randn(50, 8), torch.randn(50, 1))
+    sampler: DistributedSampler[Any] = DistributedSampler(data, num_replicas=4, rank=1)
+    training = Training(batches=1)
+    training.loader = DataLoader(data, batch_size=4, sampler=sampler)
+    with captured(tmp_path):
+        training.epoch()
+    found = settings(tmp_path / "bundle").loader
+    assert found
+    assert (found.dataset_length, found.sample_count, found.batch_count) == (50, 13, 4)
+    assert found.sampler == "DistributedSampler"
+
+
+def test_a_data_set_without_length_is_not_asked_for_one(tmp_path: Path) -> None:
+    class Endless(IterableDataset[Any]):
+        def __iter__(self) -> Iterator[list[torch.Tensor]]:
+            yield from ([torch.randn(8), torch.randn(1)] for _ in range(40))
+
+        def __len__(self) -> int:
+            return 3  # wrong, of which torch warns whoever asks for the loader's length
+
+    training = Training(batches=1)
+    training.loader = DataLoader(Endless(), batch_size=4)
+    with captured(tmp_path):
+        training.epoch()
+    found = settings(tmp_path / "bundle").loader
+    assert found
+    assert (found.sample_count, found.batch_count) == (None, None)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_first_step_of_each_epoch_holds_the_time_to_begin_it(workers: int, tmp_path: Path) -> None:
+    training = Training(batches=5, num_workers=workers)
+    with captured(tmp_path):
+        for _ in range(3):
+            training.epoch()
+    begun = [row.step for row in steps(tmp_path / "bundle") if row.loader_start_ns]
+    assert begun == [0, 5, 10]
+
+
+def test_a_loop_over_another_loader_begins_no_epoch_of_the_training(tmp_path: Path) -> None:
+    training, validation = Training(batches=6), Training(batches=2)
+    with captured(tmp_path):
+        training.epoch()
+        with torch.no_grad():
+            for batch in validation.loader:
+                training.loss(batch)
+        training.epoch()
+    rows = steps(tmp_path / "bundle")
+    assert [(row.state == "other", bool(row.loader_start_ns)) for row in rows] == [
+        *[(False, True), *[(False, False)] * 5],
+        (True, True),
+        *[(False, True), *[(False, False)] * 5],
+    ]
+
+
+@pytest.mark.parametrize("mode", [torch.autograd.detect_anomaly, torch.autograd.set_detect_anomaly])
+@pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled")
+def test_anomaly_detection_is_told_though_it_is_off_again(mode: Any, tmp_path: Path) -> None:
+    training = Training()
+    with captured(tmp_path):
+        for batch in training.loader:
+            with mode(True):  # noqa: FBT003  # as people write it
+                training.learn(batch)
+            training.optimizer.step()
+    assert settings(tmp_path / "bundle").detect_anomaly is True
+
+
+def test_without_it_anomaly_detection_is_told_to_be_off(tmp_path: Path) -> None:
+    with captured(tmp_path):
+        Training().epoch()
+    found = settings(tmp_path / "bundle")
+    assert (found.detect_anomaly, found.own_profiler_share, found.cuda_sync_debug_mode) == (False, 0.0, None)
+
+
+def test_of_the_environment_only_a_few_variables_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in TOLD_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    monkeypatch.setenv("API_TOKEN", "secret")
+    with captured(tmp_path):
+        Training().epoch()
+    assert settings(tmp_path / "bundle").environment == {"CUDA_LAUNCH_BLOCKING": "1"}
 
 
 def test_precision_set_in_the_new_way_is_read(tmp_path: Path) -> None:
@@ -219,6 +306,7 @@ def test_a_profiler_of_the_script_is_left_alone(tmp_path: Path) -> None:
     assert any(event.key.startswith("Optimizer.step") for event in own.key_averages())
     bundle = tmp_path / "bundle"
     assert [note.code for note in manifest(bundle).notes] == ["own-profiler"]
+    assert settings(bundle).own_profiler_share == 1.0
     assert states(bundle) == ["plain"] * TRAIN_STEPS
     assert not traces(bundle)
 

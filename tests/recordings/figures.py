@@ -8,11 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from tests.plain_reading import PlainReading
-from traceadvisor.model.report import Recording
+from traceadvisor.engine import recording_of
+from traceadvisor.facts import Facts
+from traceadvisor.model.events import Kind
+from traceadvisor.model.trace import Trace
 
 TABLE = Path(__file__).with_name("table.json")
 
 Figures = dict[str, Any]
+
+_KINDS = {
+    "operators": (Kind.OPERATOR,),
+    "annotations": (Kind.ANNOTATION,),
+    "runtime_calls": (Kind.RUNTIME,),
+    "kernels": (Kind.KERNEL,),
+    "collectives": (Kind.COLLECTIVE,),
+    "copies_to_device": (Kind.COPY_H2D,),
+    "other_copies": (Kind.COPY_D2H, Kind.COPY_OTHER),
+    "memsets": (Kind.MEMSET,),
+}
 
 _TOTALS = ("data_wait", "h2d_copy", "kernel", "communication", "other_copy", "idle")
 
@@ -23,7 +37,8 @@ def table() -> dict[str, Figures]:
     return written
 
 
-def of_production(recording: Recording) -> Figures:
+def of_production(facts: Facts) -> Figures:
+    recording = recording_of(facts)
     totals = recording.mean_breakdown.totals if recording.mean_breakdown else None
     return {
         "step_source": recording.step_source.value,
@@ -35,6 +50,8 @@ def of_production(recording: Recording) -> Figures:
         "totals_ns": {name: _whole(getattr(totals, f"{name}_ns")) for name in _TOTALS}
         if recording.device is not None
         else None,
+        "events": _counts(facts.trace),
+        "durations_ns": _durations(facts.trace),
     }
 
 
@@ -47,7 +64,20 @@ def of_plain_reading(reading: PlainReading) -> Figures:
         "mean_step_ns": _whole(reading.mean_step_ns),
         "median_step_ns": _whole(reading.median_step_ns),
         "totals_ns": {name: _whole(reading.totals_ns[name]) for name in _TOTALS} if reading.totals_ns else None,
+        "events": reading.events,
+        "durations_ns": reading.durations_ns,
     }
+
+
+def _counts(trace: Trace) -> dict[str, int]:
+    counts = {name: int(trace.events.rows(*kinds).size) for name, kinds in _KINDS.items()}
+    return {**counts, "python_calls": int(trace.python_calls.start_ns.size)}
+
+
+def _durations(trace: Trace) -> dict[str, int]:
+    """Summed, however events overlap."""
+    events = trace.events
+    return {name: int(events.duration_ns[events.rows(*kinds)].sum()) for name, kinds in _KINDS.items()}
 
 
 def _whole(figure: float | Fraction | None) -> int | None:

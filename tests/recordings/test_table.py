@@ -11,7 +11,6 @@ from tests.plain_reading import PlainReading, read
 from tests.recordings.figures import of_plain_reading, of_production, table
 from tests.shared import RECORDINGS
 from traceadvisor.analysis.launches import link_launches
-from traceadvisor.engine import recording_of
 from traceadvisor.facts import Facts
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
@@ -32,7 +31,7 @@ def facts_of(path: Path) -> Facts:
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_production_gives_the_figures_of_the_table(name: str, shared_traces: Path) -> None:
-    assert of_production(recording_of(facts_of(shared_traces / name))) == table()[name]
+    assert of_production(facts_of(shared_traces / name)) == table()[name]
 
 
 @pytest.mark.parametrize("name", RECORDINGS)

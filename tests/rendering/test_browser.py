@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.build_report import harmless, hostile, three_recordings
+from tests.hostile_input import HOSTILE, PLAIN, write_hostile_input
 from tests.rendering.reading import Page
+from traceadvisor import load
 from traceadvisor.rendering.html import render
 
 pytestmark = pytest.mark.slow
@@ -57,6 +60,34 @@ def test_hostile_names_make_no_element_and_run_nothing(chromium: str, tmp_path: 
     assert canary.elements == clean.elements
     assert canary.elements["script"] == canary.elements["img"] == 0
     assert not [name for name in canary.attributes if name.startswith("on")]
+
+
+def _requests(chromium: str, content: bytes, folder: Path) -> tuple[Page, set[str]]:
+    """The page, and what was asked of the host that hostile texts name."""
+    folder.mkdir()
+    (folder / "report.html").write_bytes(content)
+    log = folder / "net.json"
+    page = Page(_run(chromium, folder / "report.html", f"--log-net-log={log}", "--dump-dom"))
+    return page, set(re.findall(r'http://canary\.invalid[^"\\]*', log.read_text()))
+
+
+def test_a_hostile_recording_asks_for_nothing_and_runs_nothing(chromium: str, tmp_path: Path) -> None:
+    report = load(write_hostile_input(tmp_path / "input", HOSTILE))
+    page, requests = _requests(chromium, render(report), tmp_path / "page")
+    assert "http://canary.invalid" in page.text
+    assert requests == set()
+    assert "data-pwned" not in page.attributes
+    clean = _dom(chromium, render(load(write_hostile_input(tmp_path / "plain", PLAIN))), tmp_path / "clean")
+    assert page.elements == clean.elements
+
+
+def test_a_page_without_defence_is_seen_to_ask_and_to_run(chromium: str, tmp_path: Path) -> None:
+    script = re.search(r"<script>.*?</script>", HOSTILE)
+    assert script is not None
+    content = f"{script[0]}<img src=http://canary.invalid/y>".encode()
+    page, requests = _requests(chromium, content, tmp_path / "page")
+    assert requests
+    assert "data-pwned" in page.attributes
 
 
 def test_no_link_leaves_the_page(chromium: str, tmp_path: Path) -> None:

@@ -31,6 +31,11 @@ def test_a_token_is_not_shown(secret: str) -> None:
     assert clean(f"call({secret}) done") == "call([redacted]) done"
 
 
+@pytest.mark.parametrize("escape", [r"\u202e", r"\x1b", r"\n"])
+def test_a_token_behind_an_escape_is_not_shown(escape: str) -> None:
+    assert clean(f"{escape}{SECRETS[0]}") == f"{escape}[redacted]"
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -134,7 +139,7 @@ def test_long_text_is_cut_at_its_end_or_in_its_middle() -> None:
 
 
 def test_a_timed_step_holds_no_text_to_be_redacted() -> None:
-    assert {field.type for field in fields(TimedStep)} == {"int", "StepState"}
+    assert {field.type for field in fields(TimedStep)} == {"int", "int | None", "StepState"}
 
 
 def command(*words: str) -> tuple[str, ...]:

@@ -62,6 +62,8 @@ def test_counts_are_whole_where_they_can_be(value: float | None, words: str) -> 
         (1024, Unit.BYTES, "1 KiB"),
         (19_267_584, Unit.BYTES_PER_STEP, "18.4 MiB per step"),
         (4.1e9, Unit.BYTES_PER_S, "4.1 GB/s"),
+        (5.51e12, Unit.FLOPS_PER_S, "5.5 TFLOP/s"),
+        (298.4, Unit.WATTS, "298 W"),
         (1.256, Unit.RATIO, "1.26"),
         ("_SingleProcessDataLoaderIter", Unit.TEXT, "_SingleProcessDataLoaderIter"),
         (7, Unit.TEXT, "7"),

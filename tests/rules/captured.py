@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
 
 from tests.build import TraceBuilder
 from traceadvisor.engine import run_rule
 from traceadvisor.facts import Facts
 from traceadvisor.model.events import DEVICE_WORK
 from traceadvisor.model.findings import Clear, Finding, Found, Location, RuleOutcome
-from traceadvisor.model.run import LoaderSettings, Run, RunSettings
+from traceadvisor.model.run import LoaderSettings, Run, RunSettings, StepState, TimedStep
+from traceadvisor.model.telemetry import DeviceTelemetry, Series
 from traceadvisor.model.telemetry_window import (
     DeviceWindow,
     NodeWindow,
@@ -68,6 +74,17 @@ DEVICE = DeviceWindow(
     best_link=None,
 )
 
+SAMPLED_DEVICE = DeviceTelemetry(
+    uuid="GPU-0",
+    name=None,
+    index=0,
+    memory_bytes=None,
+    power_limit_watts=None,
+    max_link=None,
+    series=Series(np.empty(0, dtype=np.int64), {}),
+    cuda_index=0,
+)
+
 
 def workers(*cores: float) -> tuple[WorkerWindow, ...]:
     """Loader workers by the cores each keeps busy."""
@@ -81,6 +98,8 @@ class Captured:
         self._trace = builder.trace(folder)
         self._settings = RunSettings(cpu_count=8)
         self._node, self._processes, self._device = NODE, PROCESSES, DEVICE
+        self._run = Run(("train.py",), "ran to its end", (), self._settings, None)
+        self._sampled_device: DeviceTelemetry | None = None
 
     def loader(self, *, workers: int | None = None, batch: int | None = None) -> Captured:
         """The loader's settings."""
@@ -114,13 +133,67 @@ class Captured:
         self._device = replace(self._device, thermal_share=thermal, mean_sm_clock_share=clock, peak_memory_bytes=memory)
         return self
 
+    def with_loader(self, **changes: Any) -> Captured:
+        """Changes of the loader's settings."""
+        loader = self._settings.loader or LoaderSettings(location=LOOP)
+        self._settings = replace(self._settings, loader=replace(loader, **changes))
+        return self
+
+    def with_settings(self, **changes: Any) -> Captured:
+        """Changes of the run's settings."""
+        self._settings = replace(self._settings, **changes)
+        return self
+
+    def with_run(self, **changes: Any) -> Captured:
+        """Changes of the run."""
+        self._run = replace(self._run, **changes)
+        return self
+
+    def with_steps(
+        self, loader_us: Sequence[float], *, step_us: float = 100, begun: Mapping[int, float] = MappingProxyType({})
+    ) -> Captured:
+        """Undisturbed steps by their time in the loader, which comes on top of the rest of the step.
+
+        ``begun`` tells which steps are the first of an epoch, and how many microseconds it took to begin it.
+        """
+        steps = []
+        at_ns = 10**18
+        for number, waited_us in enumerate(loader_us):
+            duration_ns = int((step_us + waited_us) * 1000)
+            begun_ns = int(begun.get(number, 0) * 1000)
+            loader_ns = int(waited_us * 1000)
+            steps.append(TimedStep(number, at_ns, duration_ns, loader_ns, 1, StepState.PLAIN, begun_ns))
+            at_ns += duration_ns
+        return self.with_run(steps=tuple(steps))
+
+    def with_node(self, **changes: Any) -> Captured:
+        """Changes of the host's figures."""
+        self._node = replace(self._node, **changes)
+        return self
+
+    def with_processes(self, **changes: Any) -> Captured:
+        """Changes of the training processes' figures."""
+        self._processes = replace(self._processes, **changes)
+        return self
+
+    def with_device(self, **changes: Any) -> Captured:
+        """Changes of the device's figures."""
+        self._device = replace(self._device, **changes)
+        return self
+
+    def with_sampled_device(self, **changes: Any) -> Captured:
+        """What does not change about the device, as it was sampled."""
+        self._sampled_device = replace(SAMPLED_DEVICE, **changes)
+        return self
+
     def facts(self) -> Facts:
         """The facts as a capture would give them."""
         has_device = self._trace.events.rows(*DEVICE_WORK).size > 0
-        run = Run(("train.py",), "ran to its end", (), self._settings, None)
+        run = replace(self._run, settings=self._settings)
         facts = Facts(self._trace, 0 if has_device else None, "run/rank0", run)
         vars(facts)["telemetry"] = TelemetryWindow((self._device,), self._node, self._processes)
         vars(facts)["device_telemetry"] = self._device
+        vars(facts)["sampled_device"] = self._sampled_device
         return facts
 
     def outcome(self, rule: Rule) -> RuleOutcome:

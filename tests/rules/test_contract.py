@@ -6,11 +6,14 @@ import inspect
 import pkgutil
 import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
 from traceadvisor import rules
-from traceadvisor.engine import all_rules
+from traceadvisor.catalogue import all_rules, read_catalogue, threshold_types
+from traceadvisor.cli.rule_page import rule_page
+from traceadvisor.config import Settings
 from traceadvisor.rendering.field_docs import field_docs
 from traceadvisor.rules.base import Rule
 
@@ -21,6 +24,9 @@ SECTIONS = (
     "How the saving is estimated",
     "When it may be wrong",
 )
+
+OUTCOMES = {"found": r"\bfinding\(|\bFound\b", "clear": r"\bclear\(|\bClear\b", "skipped": r"\bskipped\(|\bSkipped\b"}
+"""What a rule's test uses, or asserts, for each of them."""
 
 
 @pytest.fixture(params=all_rules(), ids=lambda rule: rule.meta.id)
@@ -54,6 +60,25 @@ def test_the_docstring_is_a_page_with_all_sections_in_order(rule: Rule) -> None:
 def test_every_threshold_has_its_reason(rule: Rule) -> None:
     reasons = field_docs(type(rule))
     assert [field.name for field in fields(rule) if not reasons.get(field.name)] == []  # type: ignore[arg-type]
+
+
+def test_the_summary_is_a_sentence_and_the_title_is_none(rule: Rule) -> None:
+    page = rule_page(rule)
+    assert page.summary.endswith(".")
+    assert not page.title.endswith(".")
+    assert [section.title for section in page.sections] == list(SECTIONS)
+
+
+def test_every_default_is_a_value_that_may_be_set(rule: Rule) -> None:
+    defaults = {name: getattr(rule, name) for name in threshold_types(rule)}
+    settings = Settings(rules={rule.meta.id: defaults}, plugins=False)
+    assert rule in read_catalogue(settings).known
+
+
+def test_every_rule_is_tested_where_it_finds_where_all_is_well_and_where_it_cannot_look(rule: Rule) -> None:
+    path = Path(__file__).with_name(f"test_{type(rule).__module__.rsplit('.', 1)[1]}.py")
+    text = path.read_text(encoding="utf-8")
+    assert not [outcome for outcome, used in OUTCOMES.items() if not re.search(used, text)]
 
 
 def test_a_rule_refines_only_rules_that_exist(rule: Rule) -> None:

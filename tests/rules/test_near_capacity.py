@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.build import TraceBuilder
+import pytest
+
+from tests.build import AUTOGRAD, TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, skipped
 from traceadvisor.rules.near_capacity import NearCapacity
@@ -32,6 +34,25 @@ def test_memory_reserved_near_the_capacity_is_found(tmp_path: Path) -> None:
 def test_memory_sampled_from_the_driver_comes_before_what_torch_reserved(tmp_path: Path) -> None:
     captured = Captured(_with_reserved(_holding(GB), 2 * GB), tmp_path).device(memory=9.9 * GB)
     assert evidence(captured.finding(NearCapacity()), "device memory held") == 9.9 * GB
+
+
+def test_what_would_be_free_is_told_where_activations_are_known(tmp_path: Path) -> None:
+    # 1 GB outlives the step, the forward pass adds 6 GB.
+    builder = TraceBuilder().device(0, totalGlobalMem=10 * GB).step(0, 0, 100).step(1, 100, 200)
+    builder.op("aten::mm", 0, 115).launch(2, 4, kernel=(5, 95)).launch(110, 112, kernel=(115, 175))
+    builder.op("autograd::engine::evaluate_function: AddmmBackward0", 150, 180, thread=AUTOGRAD)
+    for at, held in ((90, 1), (140, 7), (155, 8), (195, 1)):
+        builder.memory(at, 1, total_allocated=held * GB)
+    captured = Captured(builder, tmp_path).device(memory=9.5 * GB)
+    found = captured.finding(NearCapacity())
+    assert evidence(found, "of it activations") == 6 * GB
+    assert evidence(found, "freed where half") == 3 * GB
+    # Kernels take 90 us of one step and 60 us of the other.
+    assert evidence(found, "for a step that is longer") == pytest.approx(75_000 / 3)
+    assert evidence(found, "freed by mixed precision") == 3 * GB
+    assert evidence(found, "freed by two half batches") == 3 * GB
+    in_half = captured.with_settings(autocast_dtype="bfloat16").finding(NearCapacity())
+    assert not [row for row in in_half.evidence if "mixed precision" in row.label]
 
 
 def test_memory_with_room_is_clear(tmp_path: Path) -> None:

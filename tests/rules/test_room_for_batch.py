@@ -32,6 +32,17 @@ def test_the_largest_batch_is_foreseen_from_what_a_sample_takes(tmp_path: Path) 
     assert evidence(found, "largest batch foreseen") == 240
 
 
+def test_where_activations_are_known_they_are_foreseen_to_grow_alone(tmp_path: Path) -> None:
+    # 1 GB outlives the step, 32 samples add 2 GB of activations and 2 GB beside; 16 GB may be held.
+    builder = _launch_bound().step(1, 100, 200).op("aten::add", 110, 180).launch(111, 114, kernel=(115, 120))
+    builder.op("autograd::engine::evaluate_function: MulBackward0", 150, 160).memory(99, 1024, total_allocated=GB)
+    builder.memory(140, 1024, total_allocated=3 * GB).memory(155, 1024, total_allocated=5 * GB)
+    found = Captured(builder, tmp_path).loader(batch=32).device(memory=5 * GB).finding(RoomForBatch())
+    assert evidence(found, "memory for each sample") == 4 * GB / 32
+    assert evidence(found, "largest batch foreseen") == 15 * 32 // 4
+    assert evidence(found, "the same, if activations alone grow") == 13 * 32 // 2
+
+
 def test_a_busy_device_is_clear_however_much_memory_is_free(tmp_path: Path) -> None:
     builder = TraceBuilder().device(0, totalGlobalMem=20 * GB).step(0, 0, 100).op("aten::mm", 0, 5)
     builder.launch(0, 2, kernel=(2, 100))

@@ -26,6 +26,9 @@ class DeviceMemory:
     held_bytes: float
     """Peak taken from the device: by everyone where it was sampled, else what torch reserved."""
 
+    reserved_bytes: int | None = None
+    """Peak that torch's allocator had taken, in use or not, from the recording."""
+
     @property
     def share(self) -> float:
         """Of the capacity, 0..1."""
@@ -49,4 +52,5 @@ def device_memory(trace: Trace, device: int, windows: SpanSet, sampled: DeviceWi
         int(allocated.max()) if allocated.size else None,
         int(np.min(allocated)) if allocated.size else None,
         held,
+        int(reserved.max()) if reserved.size else None,
     )

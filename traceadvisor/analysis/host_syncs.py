@@ -24,7 +24,9 @@ class SyncSite:
     operator: str
     """The outermost operator that waits (``aten::item``), or the runtime call itself."""
 
-    count: int
+    rows: Int64
+    """The calls that wait."""
+
     drained: SpanSet
     """The device is idle while the host refills its queue after these waits."""
 
@@ -51,7 +53,7 @@ def sync_sites(observation: Observation, tree: OperatorTree, windows: SpanSet, d
         key = (location_of_call(observation.trace, tree, row), _outermost_operator(observation, tree, row))
         groups.setdefault(key, []).append(position)
     sites = [
-        SyncSite(location, operator, len(members), SpanSet.union_all(after[member] for member in members))
+        SyncSite(location, operator, rows[members], SpanSet.union_all(after[member] for member in members))
         for (location, operator), members in groups.items()
     ]
     return sorted(sites, key=lambda site: -site.drained.total_ns)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.model.arrays import Int32, Int64, Mask
+from traceadvisor.model.arrays import Int32, Int64, Mask, distinct, numbers_in
 from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category
 from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
@@ -46,9 +46,10 @@ def find_gaps(observation: Observation, extent: tuple[int, int]) -> Gaps:
     events, launches = observation.trace.events, observation.launches
     starts, ends = events.start_ns[launches.work_rows], events.end_ns[launches.work_rows]
     idle = SpanSet.union_of(starts, ends).gaps(*extent)
-    cuts = np.unique(starts[idle.contains(starts)])
-    gap_starts = np.union1d(idle.starts_ns, cuts)
-    gap_ends = np.union1d(idle.ends_ns, cuts[~np.isin(cuts, idle.starts_ns)])
+    cuts = distinct(starts[idle.contains(starts)])
+    inner = cuts[cuts > idle.starts_ns[np.searchsorted(idle.starts_ns, cuts, side="right") - 1]]
+    gap_starts = np.sort(np.concatenate((idle.starts_ns, inner)))
+    gap_ends = np.sort(np.concatenate((idle.ends_ns, inner)))
     following = np.searchsorted(starts, gap_ends)
     calls = np.append(launches.call_rows, NONE)[np.minimum(following, starts.size)]
     has_call = calls != NONE
@@ -70,7 +71,7 @@ def idle_partition(observation: Observation, extent: tuple[int, int]) -> dict[Ca
     gaps = find_gaps(observation, extent)
     parts: dict[Category, list[SpanSet]] = {category: [] for category in IDLE_CATEGORIES}
     parts[Category.IDLE_DEVICE].append(gaps.spans(gaps.queued))
-    for thread in np.unique(gaps.thread[~gaps.queued]).tolist():
+    for thread in numbers_in(gaps.thread[~gaps.queued]):
         mine = ~gaps.queued & (gaps.thread == thread)
         for found in (_host_causes(gaps, mine, observation, thread), _latency(gaps, mine, observation, thread)):
             for category, spans in found.items():

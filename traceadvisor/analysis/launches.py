@@ -20,9 +20,9 @@ class Launches:
     call_rows: Int64
     """For each, the row of the runtime call; NONE where none was recorded."""
 
-    def of_device(self, events: EventTable, device: int) -> Launches:
-        """Those of one device."""
-        mine = events.device[self.work_rows] == device
+    def of_device(self, events: EventTable, device: int | None) -> Launches:
+        """Those of one device; nothing where there is none: work whose device is no number is nobody's."""
+        mine = events.device[self.work_rows] == device if device is not None else slice(0)
         return Launches(self.work_rows[mine], self.call_rows[mine])
 
 

@@ -9,12 +9,12 @@ from itertools import pairwise
 import numpy as np
 
 from traceadvisor.analysis.names import rows_named, rows_with_prefix
-from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import Kind
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.trace import Trace
 
-_MARK = re.compile(r"^ProfilerStep#(\d+)$")
+_MARK = re.compile(r"^ProfilerStep#(\d{1,18})$")
+"""A number that 64 bits hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,11 @@ class Mark:
     index: int
     start_ns: int
     end_ns: int
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """From its start to its end."""
+        return self.start_ns, self.end_ns
 
 
 def find_marks(trace: Trace) -> tuple[StepSource, tuple[Mark, ...]]:
@@ -65,9 +70,12 @@ def _optimizer_marks(trace: Trace) -> tuple[Mark, ...]:
 
 
 def recording_extent(trace: Trace) -> tuple[int, int]:
-    """From the first to the last instant of the recording."""
+    """From the first to the last instant of the recording, as far as it is known what was recorded."""
     if trace.is_empty:
         return 0, 0
-    starts: list[Int64] = [trace.events.start_ns, trace.python_calls.start_ns]
-    ends: list[Int64] = [trace.events.end_ns, trace.python_calls.end_ns]
-    return int(np.concatenate(starts).min()), int(np.concatenate(ends).max())
+    events, calls = trace.events, trace.python_calls
+    known = events.kind != Kind.OTHER
+    latest = np.iinfo(np.int64).max
+    start = min(np.min(events.start_ns, where=known, initial=latest), np.min(calls.start_ns, initial=latest))
+    end = max(np.max(events.end_ns, where=known, initial=0), np.max(calls.end_ns, initial=0))
+    return int(start), int(end)

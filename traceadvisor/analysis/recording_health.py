@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from traceadvisor.analysis.lost_records import lost_records
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.run_timing import DISTURBED_SHARE, RunTiming
 from traceadvisor.analysis.runtime_calls import kernel_launch_rows
+from traceadvisor.analysis.step_windows import LOST_RECORDS_SHARE
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.steps import StepSource, StepTable
 
@@ -15,7 +17,19 @@ def recording_notes(observation: Observation, table: StepTable) -> tuple[HealthN
     """Everything a reader must know before believing the figures."""
     if observation.trace.is_empty:
         return (HealthNote("nothing-recorded", "Nothing was recorded: only the steps' times are known."),)
-    return (*_missing_parts(observation), *_step_notes(table))
+    return (*missing_parts(observation, table), *_step_notes(table))
+
+
+def missing_parts(observation: Observation, table: StepTable) -> Iterator[HealthNote]:
+    """What is not in the recording though it happened, or may have."""
+    yield from _device_notes(observation)
+    yield from _lost_records(observation, table)
+    if observation.loader is None:
+        yield HealthNote(
+            "no-loader",
+            "No data loader was recorded: how long the run waits for data was not measured.",
+            degrades=False,
+        )
 
 
 def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
@@ -37,7 +51,7 @@ def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
         )
 
 
-def _missing_parts(observation: Observation) -> Iterator[HealthNote]:
+def _device_notes(observation: Observation) -> Iterator[HealthNote]:
     if not observation.has_device and observation.trace.is_truncated:
         yield HealthNote(
             "cut-before-device",
@@ -63,11 +77,16 @@ def _missing_parts(observation: Observation) -> Iterator[HealthNote]:
             "no-launches",
             "The recording holds no launch calls: device work could not be assigned to steps or causes.",
         )
-    if observation.loader is None:
+
+
+def _lost_records(observation: Observation, table: StepTable) -> Iterator[HealthNote]:
+    lost = lost_records(observation.trace, [(step.host_start_ns, step.host_end_ns) for step in table.steps])
+    if lost.share > LOST_RECORDS_SHARE:
         yield HealthNote(
-            "no-loader",
-            "No data loader was recorded: how long the run waits for data was not measured.",
-            degrades=False,
+            "kernels-missing",
+            f"{lost.missing.sum()} of {lost.launched.sum()} kernels that the steps launched are not in the recording: "
+            "the device was busier than is shown. Profilers lose the first kernels after a pause: "
+            "let them warm up for longer.",
         )
 
 

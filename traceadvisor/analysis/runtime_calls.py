@@ -16,7 +16,7 @@ _VENDOR = r"^(?:cuda|cu|hip)"
 _SYNCHRONISE = re.compile(_VENDOR + r"(?:Stream|Device|Event|Ctx)Synchronize")
 _BLOCKING_COPY = re.compile(r"^(?:cudaMemcpy|hipMemcpy|hipMemcpyWithStream)$")
 _ALLOCATE = re.compile(_VENDOR + r"(?:Mem)?(?:Malloc|Free|HostAlloc|HostMalloc|HostFree|MallocHost|FreeHost|Alloc)")
-_LAUNCH = re.compile(r"Launch")
+_LAUNCH = re.compile(r"Launch(?!HostFunc)")
 _ENQUEUE = re.compile(r"Launch|Memcpy|Memset")
 _DEVICE_SYNCHRONISE = re.compile(_VENDOR + r"(?:Device|Ctx)Synchronize")
 

@@ -15,7 +15,9 @@ from traceadvisor.model.findings import Location
 from traceadvisor.model.trace import Trace
 
 _FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$")
-_INSTALLED = re.compile(r"site-packages[/\\]|dist-packages[/\\]|[/\\]lib[/\\]python\d|^[<.]{1,3}|\.pyx$")
+_INSTALLED = re.compile(
+    r"site-packages[/\\]|dist-packages[/\\]|[/\\]lib[/\\]python\d|traceadvisor[/\\]recording[/\\]|^[<.]{1,3}|\.pyx$"
+)
 _LIBRARIES = frozenset(
     {"torch", "torchvision", "torchaudio", "torchdata", "numpy", "pandas", "scipy", "PIL", "cv2", "tqdm", "triton"}
     | {"lightning", "lightning_fabric", "pytorch_lightning", "transformers", "accelerate", "datasets", "deepspeed"}

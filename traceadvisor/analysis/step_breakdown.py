@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from traceadvisor.analysis.collectives import host_collective_rows
 from traceadvisor.analysis.idle_causes import idle_partition
 from traceadvisor.analysis.marks import recording_extent
 from traceadvisor.analysis.names import name_mask, rows_named
 from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.step_kinds import BACKWARD
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import DEVICE_CATEGORIES, Category, StepBreakdown
 from traceadvisor.model.events import Kind
@@ -25,8 +27,6 @@ _DEVICE_PRECEDENCE = (
     (Category.H2D_COPY, (Kind.COPY_H2D,)),
     (Category.OTHER_COPY, (Kind.COPY_D2H, Kind.COPY_OTHER, Kind.MEMSET)),
 )
-
-_HOST_COLLECTIVES = ("gloo:", "nccl:", "rccl:", "mpi:", "ucc:", "c10d:")
 
 
 def partition_recording(observation: Observation) -> Partition:
@@ -63,15 +63,13 @@ def _host_partition(observation: Observation, extent: tuple[int, int]) -> Partit
     """By what the host does."""
     trace, events = observation.trace, observation.trace.events
     operators = events.rows(Kind.OPERATOR)
-    backward = name_mask(trace.names, lambda name: name.startswith("autograd::engine::evaluate_function"))
+    backward = name_mask(trace.names, lambda name: name.startswith(BACKWARD))
     precedence: dict[Category, SpanSet | Int64] = {
         Category.DATA_WAIT: observation.loading,
         Category.OPTIMIZER: rows_named(trace, Kind.ANNOTATION, lambda name: name.startswith("Optimizer.step#")),
         Category.BACKWARD: operators[backward[events.name_id[operators]]],
         Category.FORWARD: operators[events.thread[operators] == observation.thread],
-        Category.COMMUNICATION: rows_named(
-            trace, Kind.ANNOTATION, lambda name: name.lower().startswith(_HOST_COLLECTIVES)
-        ),
+        Category.COMMUNICATION: host_collective_rows(trace),
     }
     result: dict[Category, SpanSet] = {}
     rest = SpanSet.of(extent)

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from traceadvisor.analysis.launches import Launches
+from traceadvisor.analysis.lost_records import lost_records, position_at
 from traceadvisor.analysis.marks import Mark, find_marks
-from traceadvisor.analysis.runtime_calls import enqueue_rows, kernel_launch_rows
-from traceadvisor.model.arrays import Float64, Int64
-from traceadvisor.model.events import DEVICE_WORK, NONE
+from traceadvisor.analysis.runtime_calls import enqueue_rows
+from traceadvisor.analysis.step_kinds import steps_of_another_kind
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepSource, StepTable
 from traceadvisor.model.trace import Trace
@@ -20,7 +22,7 @@ CARRY_IN_SHARE = 0.02
 """Share of a step above which work from before the recording distorts it."""
 
 LOST_RECORDS_SHARE = 0.02
-"""How far a last step's share of launches without a device record may exceed every other step's."""
+"""How far a step's share of launches without a device record may exceed the least of any step's."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,17 +69,9 @@ def _assign(trace: Trace, launches: Launches, marks: tuple[Mark, ...], *, can_ca
     return _Work(
         events.start_ns[launches.work_rows],
         events.end_ns[launches.work_rows],
-        np.where(launches.call_rows == NONE, NONE, _step_at(marks, launched_ns)),
+        np.where(launches.call_rows == NONE, NONE, position_at([mark.span for mark in marks], launched_ns)),
         ((launches.call_rows == NONE) | (launched_ns < marks[0].start_ns)) & can_carry_in,
     )
-
-
-def _step_at(marks: tuple[Mark, ...], instants_ns: Int64) -> Int64:
-    """Position of the mark that holds each instant; NONE outside all marks."""
-    starts = np.array([mark.start_ns for mark in marks])
-    ends = np.array([mark.end_ns for mark in marks])
-    position = np.searchsorted(starts, instants_ns, side="right") - 1
-    return np.where((position >= 0) & (instants_ns < ends[position]), position, NONE)
 
 
 def _window(mark: Mark, work: _Work, position: int, previous_end_ns: int | None) -> Step:
@@ -107,24 +101,14 @@ def _carry_in_share(step: Step, work: _Work, *, is_first: bool) -> float:
 
 
 def _reasons(trace: Trace, marks: tuple[Mark, ...], not_counted: Mapping[int, str]) -> dict[int, str]:
-    """Why steps do not count, by their position: known beforehand, or their device records lie behind a break."""
-    reasons = {at: not_counted[mark.index] for at, mark in enumerate(marks) if mark.index in not_counted}
-    if trace.is_truncated:
-        lost = _lost_shares(trace, marks)
-        for at in np.flatnonzero(lost > lost.min() + LOST_RECORDS_SHARE).tolist():
-            reasons[at] = f"the file breaks off, and {lost[at]:.0%} of its kernel launches have no device record"
+    """Why steps do not count, by their position: known beforehand, of another kind, or short of device records."""
+    reasons = dict.fromkeys(steps_of_another_kind(trace, marks), "nothing is trained in it: it holds no backward pass")
+    reasons |= {at: not_counted[mark.index] for at, mark in enumerate(marks) if mark.index in not_counted}
+    lost = lost_records(trace, [mark.span for mark in marks])
+    cause = "the file breaks off, and " if trace.is_truncated else ""
+    for at in np.flatnonzero(lost.shares > lost.least_share + LOST_RECORDS_SHARE).tolist():
+        reasons[at] = f"{cause}{lost.shares[at]:.0%} of its kernel launches have no device record"
     return reasons
-
-
-def _lost_shares(trace: Trace, marks: tuple[Mark, ...]) -> Float64:
-    """For each mark, the share of its kernel launches without a device record; the devices are taken together."""
-    events = trace.events
-    calls = kernel_launch_rows(trace)
-    step = _step_at(marks, events.start_ns[calls])
-    lost = ~np.isin(events.correlation[calls], events.correlation[events.rows(*DEVICE_WORK)])
-    launched = np.bincount(step[step != NONE], minlength=len(marks))
-    missing = np.bincount(step[(step != NONE) & lost], minlength=len(marks))
-    return missing / np.maximum(launched, 1)
 
 
 def _incomplete_last(trace: Trace, marks: tuple[Mark, ...]) -> str | None:
@@ -133,14 +117,12 @@ def _incomplete_last(trace: Trace, marks: tuple[Mark, ...]) -> str | None:
         return None
     if trace.is_truncated:
         return "the file breaks off"
-    events = trace.events
-    given = _step_at(marks, events.start_ns[enqueue_rows(trace)])
+    events, spans = trace.events, [mark.span for mark in marks]
+    given = position_at(spans, events.start_ns[enqueue_rows(trace)])
     counts = np.bincount(given[given != NONE], minlength=len(marks))
     if counts[-1] == 0 and counts.any():
         return "nothing was launched in it: the recording stopped there"
-    if not events.rows(*DEVICE_WORK).size:
-        return None
-    shares = _lost_shares(trace, marks)
+    shares = lost_records(trace, spans).shares
     if shares[-1] > shares[:-1].max() + LOST_RECORDS_SHARE:
         return f"{shares[-1]:.0%} of its kernel launches have no device record: the recording stopped there"
     return None

@@ -77,12 +77,14 @@ def _node(telemetry: Telemetry, when: SpanSet) -> NodeWindow:
         mean_disk_read_bytes_per_s=within.mean(NodeColumn.DISK_READ_BYTES_PER_S),
         mean_disk_write_bytes_per_s=within.mean(NodeColumn.DISK_WRITE_BYTES_PER_S),
         mean_load=within.mean(NodeColumn.LOAD_1MIN),
+        swap_growth_bytes=_growth(within.known(NodeColumn.SWAP_USED_BYTES)),
     )
 
 
 def _processes(telemetry: Telemetry, when: SpanSet) -> ProcessWindow:
     within = _Within(telemetry.processes, when)
     cores = _over(within.mean(ProcessColumn.CPU_PERCENT), 100)
+    group_bytes = within.peak(ProcessColumn.GROUP_MEMORY_BYTES)
     limits = [telemetry.cpu_count, telemetry.cpu_affinity, telemetry.cpu_quota]
     workers = [_worker(worker, when) for worker in telemetry.workers]
     sampled = [worker for worker in workers if worker.mean_cpu_cores is not None]
@@ -95,6 +97,9 @@ def _processes(telemetry: Telemetry, when: SpanSet) -> ProcessWindow:
         mean_read_bytes_per_s=within.mean(ProcessColumn.READ_BYTES_PER_S),
         mean_write_bytes_per_s=within.mean(ProcessColumn.WRITE_BYTES_PER_S),
         workers=tuple(sorted(sampled, key=lambda worker: -(worker.mean_cpu_cores or 0))),
+        mean_throttled_share=_over(within.mean(ProcessColumn.THROTTLED_PERCENT), 100),
+        peak_group_memory_bytes=group_bytes,
+        peak_group_memory_share=_over(group_bytes, telemetry.group_memory_limit_bytes),
     )
 
 
@@ -167,6 +172,10 @@ def _mean(known: Float64) -> float | None:
 
 def _least(known: Float64) -> float | None:
     return float(known.min()) if known.size else None
+
+
+def _growth(known: Float64) -> float | None:
+    return float(known.max() - known[0]) if known.size else None
 
 
 def _over(part: float | None, whole: float | None) -> float | None:

@@ -26,5 +26,5 @@ def training_thread(trace: Trace) -> int:
             break
     if not operators.size:
         return NONE
-    busy_ns = np.bincount(events.thread[operators], weights=events.duration_ns[operators])
-    return int(busy_ns.argmax())
+    threads, owners = np.unique(events.thread[operators], return_inverse=True)
+    return int(threads[np.bincount(owners, weights=events.duration_ns[operators]).argmax()])

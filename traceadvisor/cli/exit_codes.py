@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from enum import IntEnum
 import click
 
 from traceadvisor.errors import InputError, PdfUnavailableError, TraceAdvisorError, UsageError
+from traceadvisor.recording.termination import end_by
 
 
 class ExitCode(IntEnum):
@@ -35,6 +37,17 @@ def errors_as_exit_codes() -> Iterator[None]:
     except TraceAdvisorError as error:
         click.echo(f"traceadvisor: {click.unstyle(str(error))}", err=True)
         sys.exit(_code_of(error))
+
+
+@contextmanager
+def ended_by_interrupt() -> Iterator[None]:
+    """After Ctrl-C, end by that signal: a shell that runs several commands stops at one that a signal ended."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("traceadvisor: interrupted", err=True)
+        sys.stdout.flush()
+        end_by(signal.SIGINT)
 
 
 def _code_of(error: TraceAdvisorError) -> ExitCode:

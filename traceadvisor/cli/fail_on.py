@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from traceadvisor.engine import all_rules
-from traceadvisor.errors import UsageError
+from traceadvisor.catalogue import Catalogue
+from traceadvisor.cli.settings_options import words
+from traceadvisor.config import TABLE, Settings, nearest
+from traceadvisor.errors import ConfigError, TraceAdvisorError, UsageError
 from traceadvisor.model.findings import Severity
 from traceadvisor.model.health import HealthStatus
 from traceadvisor.model.report import Report
@@ -14,21 +16,30 @@ _SEVERITIES = {severity.value: severity for severity in Severity}
 DEGRADED = "degraded"
 
 
-def parse_conditions(texts: Iterable[str]) -> tuple[str, ...]:
-    """The conditions named in comma-separated texts.
+def parse_conditions(texts: Sequence[str], settings: Settings, catalogue: Catalogue) -> tuple[str, ...]:
+    """The conditions named in the comma-separated texts of ``--fail-on``; where there are none, those of the settings.
 
     Raises:
         UsageError: a condition is neither a severity, nor a rule's id, nor ``degraded``.
+        ConfigError: the same of the settings.
     """
-    ids = [rule.meta.id for rule in all_rules()]
-    known = [*_SEVERITIES, DEGRADED, *ids]
+    ids = (*(rule.meta.id for rule in catalogue.known), *sorted(catalogue.absent))
+    known = (*_SEVERITIES, DEGRADED, *ids)
     spelled = {name.lower(): name for name in known}
-    words = [word.strip() for text in texts for word in text.split(",") if word.strip()]
-    conditions = tuple(spelled.get(word.lower(), word) for word in words)
+    conditions = tuple(spelled.get(word.lower(), word) for word in (words(texts) if texts else settings.fail_on))
     for condition in conditions:
         if condition not in known:
-            raise UsageError(f"Unknown --fail-on condition {condition!r}. Known are: {', '.join(known)}.")
+            raise _unknown(condition, known, None if texts else settings)
     return conditions
+
+
+def _unknown(condition: str, known: Sequence[str], settings: Settings | None) -> TraceAdvisorError:
+    what = f"a severity ({', '.join(_SEVERITIES)}), {DEGRADED!r} or a rule's id"
+    like = nearest(condition, known)
+    if settings is not None:
+        return ConfigError(settings.origin, f"{TABLE}.fail_on names {condition!r}", expected=what, nearest=like)
+    suggestion = f" Did you mean {like!r}?" if like else ""
+    return UsageError(f"Unknown --fail-on condition {condition!r}. Expected {what}.{suggestion}")
 
 
 def first_met(conditions: Sequence[str], report: Report) -> str | None:

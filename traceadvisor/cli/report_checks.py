@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
@@ -26,7 +27,7 @@ def report_checks() -> Iterator[Check]:
 def _report() -> Check:
     """Whether all that turns a recording into a page can be imported and found."""
     try:
-        rules = import_module("traceadvisor.engine").all_rules()
+        rules = import_module("traceadvisor.catalogue").all_rules()
         import_module("traceadvisor.api")
         environment = import_module("traceadvisor.rendering.templates").html_environment()
         environment.get_template("report.html.j2")
@@ -60,7 +61,12 @@ def _inflating() -> Check:
 def _pdf() -> Check:
     """Make one, in a process of its own: without any font Pango takes the process down with it."""
     trial = subprocess.run(  # noqa: S603  # this interpreter, with a line of our own
-        [sys.executable, "-c", _PDF_TRIAL], capture_output=True, text=True, errors="replace", check=False
+        [sys.executable, "-P", "-c", _PDF_TRIAL],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
     )
     if trial.returncode < 0 or "No fonts configured" in trial.stderr:
         return Check("PDF", CheckState.MISSING, "no font is installed", _PDF_COST, _FONTS)

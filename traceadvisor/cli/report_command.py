@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from traceadvisor import api
-from traceadvisor.cli.exit_codes import ExitCode, errors_as_exit_codes
+from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.fail_on import first_met, parse_conditions
+from traceadvisor.cli.limits_options import LimitedCommand, limits_options
+from traceadvisor.cli.reading_progress import reading_progress
+from traceadvisor.cli.settings_options import chosen_settings, settings_options
 from traceadvisor.cli.terminal import print_summary
 from traceadvisor.errors import PdfUnavailableError, UsageError
+from traceadvisor.model.limits import Limits
 from traceadvisor.model.report import Report
-from traceadvisor.model.trace import Origin
 from traceadvisor.rendering.formats import FORMATS
 
 STANDARD_OUTPUT = "-"
 
 
-@click.command("report", context_settings={"max_content_width": 100})
+@click.command("report", cls=LimitedCommand, context_settings={"max_content_width": 100})
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "-o",
@@ -50,8 +49,16 @@ STANDARD_OUTPUT = "-"
     multiple=True,
     metavar="CONDITIONS",
     help="Exit with 1 if one holds; comma-separated: a severity (high, medium, low: that or worse), "
-    "a rule's id, or 'degraded' for damaged input.",
+    "a rule's id, or 'degraded' for damaged input. In place of the settings' fail_on; '' for none.",
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Files to read at the same time, each with the memory it takes; by default as many as there are cores.",
+)
+@settings_options
+@limits_options
 def command(
     *,
     paths: tuple[Path, ...],
@@ -61,6 +68,13 @@ def command(
     worker: str | None,
     span: str | None,
     fail_on: tuple[str, ...],
+    processes: int | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    config: Path | None,
+    no_config: bool,
+    no_plugins: bool,
+    limits: Limits,
 ) -> None:
     """Say where the step time of a recording goes, and what to change first.
 
@@ -70,15 +84,30 @@ def command(
     Exit codes: 0 fine, 1 a --fail-on condition holds, 2 wrong usage, 3 input unreadable, 4 a PDF was asked for but
     cannot be made here (the other formats are written).
     """
-    with errors_as_exit_codes():
-        conditions = parse_conditions(fail_on)
+    with ended_by_interrupt(), errors_as_exit_codes():
+        settings, catalogue = chosen_settings(
+            config=config,
+            no_config=no_config,
+            no_plugins=no_plugins,
+            select=select,
+            ignore=ignore,
+            reviewed=paths,
+        )
+        conditions = parse_conditions(fail_on, settings, catalogue)
         names = _format_names(formats, output)
-        with _progress() as progress:
-            result = api.load(*paths, selection=api.Selection(run, worker, span), progress=progress)
+        with reading_progress() as progress:
+            result = api.load(
+                *paths,
+                selection=api.Selection(run, worker, span),
+                settings=settings,
+                progress=progress,
+                processes=processes,
+                limits=limits,
+            )
         _write(result, output, names)
         met = first_met(conditions, result)
     if met:
-        click.echo(f"traceadvisor: failing as asked by --fail-on: {met}", err=True)
+        click.echo(f"traceadvisor: failing as asked by {'--fail-on' if fail_on else 'fail_on'}: {met}", err=True)
         sys.exit(ExitCode.CONDITION_MET)
 
 
@@ -106,20 +135,3 @@ def _write(result: Report, output: str, names: list[str]) -> None:
     print_summary(result, [path for path in written if not (unavailable and path.suffix == ".pdf")])
     if unavailable:
         raise unavailable
-
-
-@contextmanager
-def _progress() -> Iterator[api.Progress]:
-    """A bar on a terminal, where several files are read; nothing elsewhere."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield api.silent
-        return
-    columns = (TextColumn("Reading"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("")
-
-        def show(origin: Origin, position: int, count: int) -> None:
-            bar.update(task, total=count, completed=position, description=click.unstyle(origin.path.name))
-
-        yield show

@@ -3,28 +3,116 @@
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
-from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import dataclass
 
+from traceadvisor.catalogue import threshold_types
+from traceadvisor.config import type_words
+from traceadvisor.model.findings import Input
 from traceadvisor.rendering.field_docs import field_docs
 from traceadvisor.rules.base import Rule
 
+WIDTH = 100
 
-def rule_page(rule: Rule) -> str:
-    """The page as plain text."""
+_HEADING = re.compile(r"(?m)^(\S.*)\n(?=    \S)")
+"""A line at the margin above an indented one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdRow:
+    """A threshold, as it may be set."""
+
+    name: str
+    value: str
+    """As it is."""
+
+    may_be: str
+    """``a number from 0 and at most 1``."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RulePage:
+    """What there is to say of a rule."""
+
+    id: str
+    name: str
+    title: str
+    summary: str
+    sections: tuple[Section, ...]
+    needs: tuple[str, ...]
+    refines: tuple[str, ...]
+    popular_fix: str | None
+    thresholds: tuple[ThresholdRow, ...]
+
+
+def rule_page(rule: Rule) -> RulePage:
+    """The page of a rule; texts are in one line each."""
     meta = rule.meta
-    heading = f"{meta.id} {meta.name}: {meta.title}"
-    needs = ", ".join(sorted(need.value for need in meta.needs))
-    parts = [heading, "=" * len(heading), "", inspect.getdoc(type(rule)) or "", "", f"Needs\n    {needs}"]
-    thresholds = list(_thresholds(rule))
-    if thresholds:
-        parts += ["", "Thresholds", *thresholds]
+    summary, *parts = _HEADING.split(inspect.getdoc(type(rule)) or "")
+    return RulePage(
+        meta.id,
+        meta.name,
+        meta.title,
+        _one_line(summary),
+        tuple(Section(title, _one_line(text)) for title, text in zip(parts[::2], parts[1::2], strict=True)),
+        needs=tuple(need.value for need in Input if need in meta.needs),
+        refines=tuple(sorted(meta.refines)),
+        popular_fix=rule.popular_fix,
+        thresholds=_thresholds(rule),
+    )
+
+
+def as_text(page: RulePage, provider: str | None = None) -> str:
+    """The page for a terminal."""
+    heading = f"{page.id} {page.name}: {page.title}"
+    parts = [heading, "=" * len(heading), "", *_wrapped(page.summary, 0)]
+    for section in page.sections:
+        parts += ["", section.title, *_wrapped(section.text, 4)]
+    parts += ["", "Needs", *_wrapped(", ".join(page.needs) or "nothing in particular", 4)]
+    if page.refines:
+        parts += ["", "Stands in place of", *_wrapped(", ".join(page.refines), 4)]
+    if page.thresholds:
+        parts += ["", "Thresholds"]
+    for row in page.thresholds:
+        parts += _wrapped(f"{row.name} = {row.value}: {row.reason} May be {row.may_be}.", 4, hanging=4)
+    if provider:
+        parts += ["", f"Comes with {provider}."]
     return "\n".join(parts)
 
 
-def _thresholds(rule: Rule) -> Iterator[str]:
-    reasons = field_docs(type(rule))
-    for field in fields(rule):  # type: ignore[arg-type]  # every rule is a dataclass, which the base class cannot say
-        text = f"{field.name} = {getattr(rule, field.name)}: {reasons.get(field.name, '')}"
-        yield textwrap.fill(text, 100, initial_indent="    ", subsequent_indent="        ")
+def _thresholds(rule: Rule) -> tuple[ThresholdRow, ...]:
+    reasons, types = field_docs(type(rule)), threshold_types(rule)
+    return tuple(
+        ThresholdRow(name, _value(getattr(rule, name)), type_words(types[name]), _one_line(reasons.get(name, "")))
+        for name in types
+    )
+
+
+def _value(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:.12g}"
+        case _:
+            return str(value)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.replace("``", "`").split())
+
+
+def _wrapped(text: str, indent: int, *, hanging: int = 0) -> list[str]:
+    first, later = " " * indent, " " * (indent + hanging)
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=later, break_long_words=False)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-import click
+from collections.abc import Iterable
+from itertools import groupby
 
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from traceadvisor.catalogue import GROUPS, Catalogue, group_of, read_catalogue
 from traceadvisor.cli.exit_codes import errors_as_exit_codes
-from traceadvisor.cli.rule_page import rule_page
-from traceadvisor.engine import all_rules
+from traceadvisor.cli.rule_page import RulePage, as_text, rule_page
+from traceadvisor.config import Settings, nearest
 from traceadvisor.errors import UsageError
+from traceadvisor.rendering.redaction import clean
+
+_NO_PLUGINS = click.option("--no-plugins", is_flag=True, help="Leave out rules of other distributions.")
 
 
 @click.group("rules", invoke_without_command=True)
@@ -19,22 +29,73 @@ def command(context: click.Context) -> None:
 
 
 @command.command("list")
-def list_rules() -> None:
-    """List every rule: id, name, title."""
-    metas = [rule.meta for rule in all_rules()]
-    id_width, name_width = max(len(meta.id) for meta in metas), max(len(meta.name) for meta in metas)
-    for meta in metas:
-        click.echo(f"{meta.id:<{id_width}}  {meta.name:<{name_width}}  {meta.title}")
+@_NO_PLUGINS
+def list_rules(*, no_plugins: bool = False) -> None:
+    """List every rule: id, name, title, and what it cannot do without."""
+    catalogue = _catalogue(no_plugins=no_plugins)
+    pages = [rule_page(rule) for rule in catalogue.known]
+    widths = max(len(page.id) for page in pages), max(len(page.name) for page in pages)
+    console = Console(highlight=False)
+    if console.is_terminal:
+        for group, members in groupby(sorted(pages, key=_place), key=lambda page: group_of(page.id)):
+            console.print(_table(_heading(group, catalogue), members, widths))
+    else:
+        for page in pages:  # a line each, which can be searched
+            click.echo(_plain(f"{page.id:<{widths[0]}}  {page.name:<{widths[1]}}  {page.title}{_needs(page)}"))
+    for note in catalogue.notes:
+        click.echo(f"traceadvisor: {_plain(note.message)}", err=True)
 
 
 @command.command("explain")
 @click.argument("rule_id", metavar="ID")
-def explain(rule_id: str) -> None:
+@_NO_PLUGINS
+def explain(*, rule_id: str, no_plugins: bool) -> None:
     """Print a rule's page: what it finds, why it costs time, how to fix it, when it may be wrong."""
     with errors_as_exit_codes():
-        wanted = rule_id.lower()
-        found = [rule for rule in all_rules() if wanted in {rule.meta.id.lower(), rule.meta.name}]
+        catalogue = _catalogue(no_plugins=no_plugins)
+        found = [rule for rule in catalogue.known if rule_id.lower() in {rule.meta.id.lower(), rule.meta.name}]
         if not found:
-            known = ", ".join(rule.meta.id for rule in all_rules())
-            raise UsageError(f"There is no rule {rule_id!r}. Known are: {known}.")
-        click.echo(rule_page(found[0]))
+            like = nearest(rule_id, (name for rule in catalogue.known for name in (rule.meta.id, rule.meta.name)))
+            suggestion = f"Did you mean {like!r}?" if like else "`traceadvisor rules list` names them."
+            raise UsageError(f"There is no rule {rule_id!r}. {suggestion}")
+        click.echo(clean(as_text(rule_page(found[0]), catalogue.providers.get(found[0].meta.id))))
+
+
+def _catalogue(*, no_plugins: bool) -> Catalogue:
+    """Every rule with its default thresholds, whatever the settings of a project say."""
+    return read_catalogue(Settings(plugins=not no_plugins))
+
+
+def _place(page: RulePage) -> tuple[int, str]:
+    """The package's own groups in their order, then those of others."""
+    own = list(GROUPS)
+    group = group_of(page.id)
+    return (own.index(group) if group in own else len(own), page.id)
+
+
+def _heading(group: str, catalogue: Catalogue) -> str:
+    if group in GROUPS:
+        return f"{group}: {GROUPS[group]}"
+    providers = (provider for rule, provider in catalogue.providers.items() if group_of(rule) == group)
+    return f"{group}: from {', '.join(dict.fromkeys(providers))}"
+
+
+def _table(heading: str, pages: Iterable[RulePage], widths: tuple[int, int]) -> Table:
+    """One group; ids and names are as wide as the longest of all groups."""
+    table = Table(title=f"\n{_plain(heading)}", title_justify="left", title_style="bold", box=None, show_header=False)
+    table.add_column("rule", no_wrap=True, style="cyan", min_width=widths[0])
+    table.add_column("name", no_wrap=True, min_width=widths[1])
+    table.add_column("title")
+    table.add_column("needs", style="dim")
+    for page in pages:
+        table.add_row(*(Text(_plain(text)) for text in (page.id, page.name, page.title, ", ".join(page.needs))))
+    return table
+
+
+def _needs(page: RulePage) -> str:
+    return f" (needs {', '.join(page.needs)})" if page.needs else ""
+
+
+def _plain(text: str) -> str:
+    """Fit for a terminal: a rule may be anybody's."""
+    return clean(text).replace("\n", " ")

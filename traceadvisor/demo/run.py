@@ -13,6 +13,7 @@ from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
 
+from traceadvisor.cores import usable_cores
 from traceadvisor.errors import UsageError
 
 TRAINING = Path(__file__).with_name("train.py")
@@ -114,8 +115,4 @@ def _put(script: Path) -> None:
 
 def _workers() -> int:
     """One for each core but the one that trains; never a single one, which any hiccup leaves behind."""
-    from traceadvisor.recording.telemetry import cpu_quota  # noqa: PLC0415  # it needs what was just looked for
-
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = cpu_quota()
-    return min(max(int(min(cores, quota or cores)) - 1, 2), MOST_WORKERS)
+    return min(max(usable_cores() - 1, 2), MOST_WORKERS)

@@ -1,7 +1,9 @@
-"""Which NVIDIA devices have tensor cores, and how much faster than float32 their 16-bit rate is at most."""
+"""Which devices multiply matrices in units of their own, and in which 16-bit type."""
 
 from __future__ import annotations
 
+from traceadvisor.hardware.devices import device_row
+from traceadvisor.hardware.precision import Precision
 from traceadvisor.model.trace import Device
 
 FIRST_CAPABILITY = (7, 0)
@@ -13,30 +15,29 @@ FIRST_BFLOAT16_CAPABILITY = (8, 0)
 _WITHOUT = ("GTX 16",)
 """Turing parts of capability 7.5 that were built without tensor cores."""
 
-_SPEEDUP = {
-    (7, 0): 125 / 15.7,
-    (8, 0): 312 / 19.5,
-    (9, 0): 989.5 / 67,
-}
-"""Peak 16-bit tensor rate over peak float32 rate, dense, in TFLOP/s, by compute capability.
-
-V100: 125 and 15.7. A100: 312 and 19.5, from its datasheet. H100 SXM: 1,979 with sparsity, half of it without, and 67.
-A capability is listed only where the figures were read.
-"""
-
 
 def has_tensor_cores(device: Device) -> bool | None:
-    """Whether the device has tensor cores; None where its compute capability is not known."""
+    """Whether the device has tensor cores, by whatever name; None where nothing tells."""
+    row = device_row(device)
+    if row is not None:
+        return row.tensor_cores
     if device.compute_capability is None:
         return None
     return device.compute_capability >= FIRST_CAPABILITY and not any(part in (device.name or "") for part in _WITHOUT)
 
 
+def narrow_type(device: Device) -> Precision:
+    """The 16-bit type to train in: bfloat16, which needs no loss scaling, where tensor cores take it."""
+    row, capability = device_row(device), device.compute_capability
+    takes_bfloat16 = Precision.BF16 in row.tflops if row else False
+    if takes_bfloat16 or (capability is not None and capability >= FIRST_BFLOAT16_CAPABILITY):
+        return Precision.BF16
+    return Precision.FP16
+
+
 def most_speedup(device: Device) -> float | None:
-    """The most that 16-bit tensor rates can gain over float32; None where the peak rates were not read."""
-    return _SPEEDUP.get(device.compute_capability) if device.compute_capability else None
-
-
-def has_bfloat16(device: Device) -> bool:
-    """Whether the tensor cores take bfloat16, which needs no loss scaling."""
-    return device.compute_capability is not None and device.compute_capability >= FIRST_BFLOAT16_CAPABILITY
+    """The most that its 16-bit type can gain over float32; None where the rates were not read."""
+    row = device_row(device)
+    narrow = row.flops_per_s(narrow_type(device)) if row else None
+    single = row.flops_per_s(Precision.FP32) if row else None
+    return narrow / single if narrow and single else None

@@ -18,6 +18,9 @@ T = TypeVar("T", bound=np.generic)
 NONE = -1
 """What a key column holds where an event has no such key."""
 
+EXCHANGE = "record_param_comms"
+"""The operator in which torch says what a collective exchanges."""
+
 
 class Kind(IntEnum):
     """What an event is, whatever its generation or vendor calls it."""
@@ -85,7 +88,7 @@ class EventTable:
     """The key that an operator shares with what runs on its behalf; NONE where absent."""
 
     byte_count: Int64
-    """Bytes moved or set; NONE where absent."""
+    """Bytes moved, set or, in ``record_param_comms``, sent by a rank; NONE where absent."""
 
     def __len__(self) -> int:
         return int(self.start_ns.size)
@@ -95,9 +98,15 @@ class EventTable:
         """Start plus duration, shape ``(n,)``."""
         return self.start_ns + self.duration_ns
 
+    @cached_property
+    def _rows_by_kind(self) -> list[Int64]:
+        by_kind = np.argsort(self.kind, kind="stable")
+        return np.split(by_kind, np.cumsum(np.bincount(self.kind, minlength=len(Kind)))[:-1])
+
     def rows(self, *kinds: Kind) -> Int64:
         """The row numbers of the given kinds, ascending (so sorted by start)."""
-        return np.flatnonzero(self.is_kind(*kinds))
+        found = [self._rows_by_kind[kind] for kind in kinds]
+        return found[0] if len(found) == 1 else np.sort(np.concatenate(found), kind="stable")
 
     def is_kind(self, *kinds: Kind) -> Mask:
         """For each row, whether it is of one of the kinds; shape ``(n,)``."""

@@ -7,6 +7,7 @@ from enum import Enum
 from math import inf
 
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.what_if import WhatIf
 
 
 class Input(Enum):
@@ -16,9 +17,12 @@ class Input(Enum):
     DEVICE = "device activity"
     LOADER = "data loader events"
     LAUNCHES = "launch records"
+    COLLECTIVES = "collectives on the device"
     STACKS = "call stacks"
     DTYPES = "operator input types"
-    DEVICE_MODEL = "a device whose peak rates are known"
+    SHAPES = "operator input shapes"
+    DEVICE_MODEL = "a device of which it is known what it can do"
+    PEAK_RATES = "a device whose peak rates are known"
     SETTINGS = "the run's settings"
     HOST_TELEMETRY = "samples of the host"
     DEVICE_TELEMETRY = "samples of the device"
@@ -73,8 +77,10 @@ class Unit(Enum):
     BYTES = "bytes"
     BYTES_PER_STEP = "bytes/step"
     BYTES_PER_S = "bytes/s"
+    FLOPS_PER_S = "flop/s"
     RATIO = "ratio"
     CELSIUS = "celsius"
+    WATTS = "watts"
     TEXT = "text"
 
 
@@ -120,6 +126,8 @@ class Estimate:
     expected_ns: float
     high_ns: float
     method: Method
+    reason: str | None = None
+    """Why it is a bound and not replayed; None where it is no bound, or could not have been replayed."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.low_ns <= self.expected_ns <= self.high_ns < inf:
@@ -137,6 +145,9 @@ class RuleMeta:
     refines: frozenset[str] = frozenset()
     """Ids of rules that find the same time with less insight: their findings fold into this rule's."""
 
+    umbrella: bool = False
+    """Whether what it finds is a verdict on the step as a whole: told with the headline, never ranked beside causes."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Finding:
@@ -153,6 +164,8 @@ class Finding:
     fix: Fix
     locations: tuple[Location, ...] = ()
     caveats: tuple[str, ...] = ()
+    what_ifs: tuple[WhatIf, ...] = ()
+    """The fix, to be replayed together with those of other findings; empty where it cannot be."""
 
 
 @dataclass(frozen=True, slots=True)

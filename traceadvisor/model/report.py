@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
 from traceadvisor.model.breakdown import MeanBreakdown, StepBreakdown
+from traceadvisor.model.cost import Price, RunCost, Worth
 from traceadvisor.model.findings import Finding, RuleMeta, RuleOutcome, Severity
 from traceadvisor.model.health import Health, HealthNote
+from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.run import Run
+from traceadvisor.model.step_memory import MemoryFigures
 from traceadvisor.model.steps import Step, StepSource
 from traceadvisor.model.telemetry_window import TelemetryWindow
 from traceadvisor.model.timeline import Timeline
@@ -63,6 +66,11 @@ class DeviceFigures:
 
     sm_efficiency_share: float | None
     achieved_occupancy_share: float | None
+    flops_per_s: float | None = None
+    """Operations of matrix products, convolutions and attention over the kept windows, as torch counts them."""
+
+    peak_rate_share: float | None = None
+    """Of the rate at which the device can do them: model FLOPs utilisation, where nothing is computed twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +147,27 @@ class Recording:
     telemetry: TelemetryWindow | None = None
     """The machine while the run's undisturbed steps went on; None without samples."""
 
+    rank_count: int = 1
+    """Processes that train together."""
+
+    gpu_count: int | None = None
+    """Of all ranks together; None where no device was recorded."""
+
+    joules_per_sample: float | None = None
+    """Energy that the rank's devices draw for a sample."""
+
+    cost: RunCost | None = None
+    """None where no price is set."""
+
+    replay: ReplayFigures | None = None
+    """None where there was nothing to replay."""
+
+    memory: MemoryFigures | None = None
+    """None where the allocator was not recorded, or too few steps."""
+
+    umbrellas: tuple[Finding, ...] = ()
+    """Verdicts on the step as a whole, which point at causes that findings name."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedFinding:
@@ -153,10 +182,13 @@ class RankedFinding:
     also: tuple[str, ...] = ()
     """Ids of rules whose findings claim the same time and were folded into this one."""
 
+    worth: Worth | None = None
+    """The saving in money; None where no price is set."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OutcomeRow:
-    """What came of one rule on one recording."""
+    """What came of one rule on one recording, or on several ranks side by side."""
 
     rule: RuleMeta
     recording_ids: tuple[str, ...]
@@ -183,6 +215,26 @@ class RecordingNote:
     recording_id: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class UsedSettings:
+    """What a user set, as far as it bears on the report."""
+
+    file: Path | None = None
+    """Where it was read from; None where nothing was, or where it was given in code."""
+
+    select: tuple[str, ...] = ()
+    """Rules asked for; empty for all."""
+
+    ignore: tuple[str, ...] = ()
+    thresholds: Mapping[str, Mapping[str, bool | int | float | str]] = field(default_factory=dict)
+    """By rule, those that were set."""
+
+    providers: Mapping[str, str] = field(default_factory=dict)
+    """Rules that other distributions brought: id, then name and version of the distribution."""
+
+    price: Price | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
     """Everything that is known, in the order people ask for it."""
@@ -197,3 +249,4 @@ class Report:
 
     not_worth_doing: tuple[NotWorthDoing, ...]
     outcomes: tuple[OutcomeRow, ...]
+    settings: UsedSettings = UsedSettings()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from traceadvisor.model.findings import Location
@@ -43,6 +44,9 @@ class TimedStep:
     """Batches taken from the training loader."""
 
     state: StepState
+    loader_start_ns: int | None = None
+    """Time it took to begin a loop over the training loader, right before the step or within it: above 0 in the first
+    step of each epoch. None where not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,25 @@ class LoaderSettings:
     dataset_length: int | None = None
     location: Location | None = None
     """Where its loop stands in the user's code."""
+
+    sample_count: int | None = None
+    """Samples that this rank draws in an epoch."""
+
+    batch_count: int | None = None
+    """Batches in an epoch of this rank."""
+
+    sampler: str | None = None
+    """The sampler's class."""
+
+    @property
+    def last_batch(self) -> int | None:
+        """Samples in the last batch of this rank's epoch, 0 where it has none at all; None where not known."""
+        if not self.batch_size or self.sample_count is None:
+            return None
+        rest = self.sample_count % self.batch_size
+        if rest and not self.drop_last:
+            return rest
+        return self.batch_size if self.sample_count >= self.batch_size else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +104,27 @@ class RunSettings:
     ranks_on_host: int = 1
     """Processes of the job that share the host's cores."""
 
+    torch_threads: int | None = None
+    """Threads of an operator on the CPU."""
+
+    detect_anomaly: bool | None = None
+    """Whether autograd looked for its own errors at any time."""
+
+    cuda_sync_debug_mode: int | None = None
+    """0, 1 (warns of synchronising calls) or 2 (refuses them)."""
+
+    gc_share: float | None = None
+    """Share of the time since the first step in which Python's garbage collector held the run up."""
+
+    gc_longest_ns: int | None = None
+    """Its longest pause since then."""
+
+    own_profiler_share: float | None = None
+    """Share of optimizer steps during which a profiler of the script's own was at work."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that change how training runs, as far as they were set."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
@@ -94,3 +138,6 @@ class Run:
     settings: RunSettings
     telemetry: Telemetry | None
     """Of the rank's node."""
+
+    world_size: int = 1
+    """Ranks of the run, as its launcher said."""

@@ -29,6 +29,13 @@ class SpanSet:
     ends_ns: Int64
     """Shape ``(n,)``; ``starts_ns[i] < ends_ns[i] < starts_ns[i + 1]``."""
 
+    @property
+    def is_valid(self) -> bool:
+        """Whether the arrays are what they should be."""
+        starts, ends = self.starts_ns, self.ends_ns
+        alike = starts.dtype == ends.dtype == np.int64 and starts.ndim == 1 and starts.shape == ends.shape
+        return alike and bool((starts < ends).all() and (ends[:-1] < starts[1:]).all())
+
     @staticmethod
     def empty() -> SpanSet:
         """The set that holds no instant."""
@@ -119,6 +126,11 @@ class SpanSet:
     def gaps(self, start_ns: int, end_ns: int) -> SpanSet:
         """The part of ``[start_ns, end_ns)`` outside the set."""
         return self.clip(start_ns, end_ns)._complement(start_ns, end_ns)
+
+    def lasting(self, least_ns: float) -> SpanSet:
+        """The spans that are at least so long."""
+        chosen = self.ends_ns - self.starts_ns >= least_ns
+        return SpanSet(self.starts_ns[chosen], self.ends_ns[chosen])
 
     def contains(self, instants_ns: Int64) -> Mask:
         """For each instant, whether it lies in the set; same shape as ``instants_ns``."""

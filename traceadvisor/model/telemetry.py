@@ -83,6 +83,12 @@ class ProcessColumn(StrEnum):
     """From storage; what the page cache served is not in it."""
 
     WRITE_BYTES_PER_S = "write_bytes_per_s"
+    THROTTLED_PERCENT = "throttled_percent"
+    """Share of the scheduler's periods (mostly 100 ms) in which the control group used up its CPU quota and was held
+    back; None where there is no quota."""
+
+    GROUP_MEMORY_BYTES = "group_memory_bytes"
+    """Held by the whole control group, without what the kernel drops first; None where nothing limits it."""
 
 
 class WorkerColumn(StrEnum):
@@ -152,6 +158,12 @@ class DeviceTelemetry:
     slowdown_celsius: int | None = None
     """Temperature at which the hardware slows itself down."""
 
+    default_power_limit_watts: float | None = None
+    """As the device comes."""
+
+    max_power_limit_watts: float | None = None
+    """The highest limit that may be set."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorkerTelemetry:
@@ -188,3 +200,6 @@ class Telemetry:
     workers: tuple[WorkerTelemetry, ...] = ()
     devices_missing: str | None = None
     """Why no device was sampled; None where some were, or where not known."""
+
+    group_memory_limit_bytes: int | None = None
+    """What the control group grants; None where it sets no limit."""

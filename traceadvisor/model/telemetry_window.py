@@ -74,6 +74,8 @@ class NodeWindow:
     mean_disk_read_bytes_per_s: float | None
     mean_disk_write_bytes_per_s: float | None
     mean_load: float | None
+    swap_growth_bytes: float | None = None
+    """From the first sample to the fullest: what was in swap before says nothing of this run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,13 @@ class ProcessWindow:
     mean_write_bytes_per_s: float | None
     workers: tuple[WorkerWindow, ...]
     """Those sampled in the stretch, the busiest first."""
+
+    mean_throttled_share: float | None = None
+    """Of the scheduler's periods, those in which the CPU quota was used up; None where there is no quota."""
+
+    peak_group_memory_bytes: float | None = None
+    peak_group_memory_share: float | None = None
+    """Of what the control group grants; None where it sets no limit."""
 
 
 @dataclass(frozen=True, slots=True)

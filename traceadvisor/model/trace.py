@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +97,10 @@ class AllocatorSamples:
     """Taken from the driver, in use or not; NONE where not recorded."""
 
 
+def _nothing() -> Sparse[np.int32]:
+    return Sparse(np.empty(0, np.int64), np.empty(0, np.int32))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Details:
     """Columns that only some events have, by row of the event table."""
@@ -109,7 +113,14 @@ class Details:
     """Row of :attr:`Trace.texts`: Python frames joined by ``;``, innermost first."""
 
     dtypes_id: Sparse[np.int32]
-    """Row of :attr:`Trace.texts`: an operator's input types joined by ``;``."""
+    """Row of :attr:`Trace.texts`: an operator's input types joined by ``;``. This and what follows is kept for
+    operators by whose name they may multiply matrices, convolve or attend."""
+
+    dims_id: Sparse[np.int32] = field(default_factory=_nothing)
+    """Row of :attr:`Trace.texts`: the JSON list of an operator's input shapes."""
+
+    concrete_id: Sparse[np.int32] = field(default_factory=_nothing)
+    """Row of :attr:`Trace.texts`: the JSON list of the values of inputs that are no tensors."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +136,7 @@ class Trace:
     """Each distinct event name once."""
 
     texts: tuple[str, ...]
-    """Each distinct call stack and type list once."""
+    """Each distinct call stack, type list, list of shapes and list of values once."""
 
     threads: tuple[Thread, ...]
     streams: tuple[str, ...]

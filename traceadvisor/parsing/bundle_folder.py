@@ -15,24 +15,25 @@ from traceadvisor.bundle import (
     BundleFile,
     Ending,
     FileKind,
-    LoaderSettings,
     Manifest,
     RankEnding,
-    Settings,
     StepTime,
 )
 from traceadvisor.errors import InputError
 from traceadvisor.model import run as model
-from traceadvisor.model.findings import Location
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.telemetry import Telemetry
 from traceadvisor.model.trace import Origin
+from traceadvisor.parsing.settings_file import read_settings
 from traceadvisor.parsing.telemetry_file import read_telemetry
 
 LARGEST_MANIFEST_BYTES = 1 << 24
 MOST_STEPS = 10_000_000
 LONGEST_STEP_NS = 10**15
 """Eleven days."""
+
+MOST = 1 << 62
+"""Of anything counted, and of nanoseconds since the epoch (the year 2116): sums of two fit 64 bits."""
 
 UNREADABLE = (OSError, ValueError, RuntimeError, csv.Error)
 """What reading a file of somebody else's bundle can raise; what msgspec raises and too deep nesting are among them."""
@@ -93,6 +94,7 @@ def read_run(folder: Path, rank: int | None) -> tuple[model.Run, tuple[HealthNot
         steps=_steps(steps, notes) if steps else (),
         settings=replace(_settings(settings, notes) if settings else model.RunSettings(), ranks_on_host=ranks),
         telemetry=_telemetry(telemetry, notes) if telemetry else None,
+        world_size=max(manifest.world_size, 1),
     )
     return run, tuple(notes)
 
@@ -108,7 +110,7 @@ def _read_manifest(folder: Path) -> Manifest:
     if manifest.format != FORMAT:
         raise InputError(
             path,
-            f"is of format {manifest.format!r}",
+            f"is of format '{manifest.format}'",
             expected=FORMAT,
             remedy="Use the version of TraceAdvisor that captured it.",
         )
@@ -192,45 +194,22 @@ def _step(row: dict[str, str]) -> model.TimedStep | None:
         state = model.StepState(step.state)
     except (msgspec.ValidationError, ValueError):
         return None
-    if not 0 < step.duration_ns < LONGEST_STEP_NS or step.loader_ns < 0 or step.fetches < 0:
+    if not 0 < step.duration_ns < LONGEST_STEP_NS:
         return None
-    return model.TimedStep(step.step, step.start_ns, step.duration_ns, step.loader_ns, step.fetches, state)
+    begun_ns = step.loader_start_ns
+    if not all(
+        0 <= figure < MOST for figure in (step.step, step.start_ns, step.loader_ns, step.fetches, begun_ns or 0)
+    ):
+        return None
+    return model.TimedStep(step.step, step.start_ns, step.duration_ns, step.loader_ns, step.fetches, state, begun_ns)
 
 
 def _settings(path: Path, notes: list[HealthNote]) -> model.RunSettings:
     try:
-        settings = msgspec.json.decode(_beginning(path), type=Settings)
+        return read_settings(_beginning(path))
     except UNREADABLE:
         notes.append(HealthNote("no-settings", f"{path.name} could not be read."))
         return model.RunSettings()
-    limits = [limit for limit in (settings.cpu_quota, settings.cpu_affinity) if limit is not None]
-    return model.RunSettings(
-        loader=_loader(settings.loader) if settings.loader else None,
-        optimizer=settings.optimizer.name if settings.optimizer else None,
-        autocast_dtype=settings.autocast_dtype,
-        grad_scaler=settings.grad_scaler,
-        matmul_tf32=settings.matmul_tf32,
-        cudnn_tf32=settings.cudnn_tf32,
-        cudnn_benchmark=settings.cudnn_benchmark,
-        torch_version=settings.torch_version,
-        cuda_version=settings.cuda_version,
-        python_version=settings.python_version,
-        cpu_count=settings.cpu_count,
-        cpu_quota=min(limits) if limits else None,
-    )
-
-
-def _loader(loader: LoaderSettings) -> model.LoaderSettings:
-    return model.LoaderSettings(
-        batch_size=loader.batch_size if loader.batch_size and loader.batch_size > 0 else None,
-        worker_count=loader.num_workers if loader.num_workers is None else max(loader.num_workers, 0),
-        prefetch_factor=loader.prefetch_factor,
-        pin_memory=loader.pin_memory,
-        persistent_workers=loader.persistent_workers,
-        drop_last=loader.drop_last,
-        dataset_length=loader.dataset_length,
-        location=Location(loader.file, loader.line, loader.function) if loader.file and loader.line else None,
-    )
 
 
 def _telemetry(path: Path, notes: list[HealthNote]) -> Telemetry | None:

@@ -14,27 +14,44 @@ _BY_CATEGORY = {
     "cpu_op": Kind.OPERATOR,
     "user_annotation": Kind.ANNOTATION,
     "runtime": Kind.RUNTIME,
-    "cuda_runtime": Kind.RUNTIME,
-    "cuda_driver": Kind.RUNTIME,
-    "hip_runtime": Kind.RUNTIME,
-    "hip_driver": Kind.RUNTIME,
-    "xpu_runtime": Kind.RUNTIME,
-    "xpu_driver": Kind.RUNTIME,
-    "mtia_runtime": Kind.RUNTIME,
-    "privateuse1_runtime": Kind.RUNTIME,
-    "privateuse1_driver": Kind.RUNTIME,
+    "hpu_op": Kind.RUNTIME,
     "kernel": Kind.KERNEL,
     "memset": Kind.MEMSET,
-    "gpu_memset": Kind.MEMSET,
     "memcpy": Kind.COPY_OTHER,
-    "gpu_memcpy": Kind.COPY_OTHER,
-    "gpu_user_annotation": Kind.DEVICE_ANNOTATION,
     "cuda_sync": Kind.DEVICE_WAIT,
     "overhead": Kind.OVERHEAD,
     "python_function": Kind.PYTHON,
 }
 
-_HARMLESS = frozenset({"trace", "cpu_instant_event", "cuda_profiler_range", "collective_comm", ""})
+_OF_A_VENDOR = re.compile(
+    r"(?:cuda|gpu|hip|xpu|mtia|npu|mlu|gcu|musa|privateuse1)_(kernel|memcpy|memset|runtime|driver|user_annotation)"
+)
+"""What each backend has under a name of its own (``ActivityType.cpp`` of kineto and of its forks)."""
+
+_BY_WHAT = {
+    "kernel": Kind.KERNEL,
+    "memcpy": Kind.COPY_OTHER,
+    "memset": Kind.MEMSET,
+    "runtime": Kind.RUNTIME,
+    "driver": Kind.RUNTIME,
+    "user_annotation": Kind.DEVICE_ANNOTATION,
+}
+
+_HARMLESS = frozenset(
+    {
+        "trace",
+        "cpu_instant_event",
+        "cuda_event",
+        "cuda_profiler_range",
+        "collective_comm",
+        "external_correlation",
+        "glow_runtime",
+        "gpu_pm_counter",
+        "mtia_ccp_events",
+        "mtia_counters",
+        "mtia_insight",
+    }
+)
 """Categories that are known and not needed."""
 
 _COLLECTIVE = re.compile(r"nccl|rccl|msccl|oneccl", re.IGNORECASE)
@@ -42,7 +59,7 @@ _COLLECTIVE = re.compile(r"nccl|rccl|msccl|oneccl", re.IGNORECASE)
 
 def kind_of(category: str, name: str) -> Kind:
     """The kind of an event; OTHER for what no question needs."""
-    kind = _BY_CATEGORY.get(category.lower(), Kind.OTHER)
+    kind = _of_category(category.lower())
     if kind is Kind.OPERATOR and name.startswith(ANNOTATION_PREFIXES):
         return Kind.ANNOTATION
     if kind is Kind.KERNEL and _COLLECTIVE.search(name):
@@ -56,7 +73,13 @@ def kind_of(category: str, name: str) -> Kind:
 
 def is_known(category: str) -> bool:
     """Whether the category is one that some generation is known to write."""
-    return category.lower() in _BY_CATEGORY or category.lower() in _HARMLESS
+    return _of_category(category.lower()) is not Kind.OTHER or category.lower() in _HARMLESS
+
+
+def _of_category(category: str) -> Kind:
+    if of_a_vendor := _OF_A_VENDOR.fullmatch(category):
+        return _BY_WHAT[of_a_vendor[1]]
+    return _BY_CATEGORY.get(category, Kind.OTHER)
 
 
 def _copy_kind(name: str) -> Kind:

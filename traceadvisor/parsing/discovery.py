@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from traceadvisor.bundle import MANIFEST
@@ -22,7 +22,19 @@ _SNIFFED_BYTES = 1 << 16
 _EXPECTED = "a recording by torch.profiler (*.pt.trace.json or *.pt.trace.json.gz) or a folder that holds some"
 
 
-def find_recordings(paths: Sequence[Path]) -> tuple[Source, tuple[Origin, ...]]:
+@dataclass(frozen=True, slots=True)
+class FoundRecordings:
+    """What some paths hold."""
+
+    source: Source
+    origins: tuple[Origin, ...]
+    """By run, worker and time."""
+
+    refused: tuple[InputError, ...]
+    """Why a path or a capture folder among them is left out."""
+
+
+def find_recordings(paths: Sequence[Path]) -> FoundRecordings:
     """The recordings under some paths, by run, worker and time.
 
     A folder is searched at every depth, without following links to other folders; each folder that holds recordings
@@ -30,32 +42,61 @@ def find_recordings(paths: Sequence[Path]) -> tuple[Source, tuple[Origin, ...]]:
     name, by what it begins with.
 
     Raises:
-        InputError: a path does not exist, or holds no recording; the message says what it holds instead.
+        InputError: nothing exists that holds a recording; the message says what the first path holds instead.
     """
     origins: list[Origin] = []
+    refused: list[InputError] = []
     for path in paths:
-        if not path.exists():
-            raise InputError(path, "does not exist", expected=_EXPECTED, remedy="Check the path.")
-        origins += _in_folder(path) if path.is_dir() else [_origin(path, run="")]
+        try:
+            here, damaged = _in_folder(path) if path.is_dir() else ([_file(path)], [])
+        except InputError as error:
+            refused.append(error)
+        except OSError as error:
+            found = f"cannot be read ({error.strerror})"
+            refused.append(InputError(path, found, expected=_EXPECTED, remedy="Check the path and its rights."))
+        else:
+            origins += here
+            refused += damaged
+    if not origins:
+        raise refused[0]
     unique = {(origin.path.resolve(), origin.rank): origin for origin in origins}
     if any(origin.bundle for origin in origins):
         kind = SourceKind.CAPTURE
     else:
         kind = SourceKind.TENSORBOARD if any(path.is_dir() for path in paths) else SourceKind.TRACE
-    return Source(tuple(paths), kind), tuple(_numbered(unique.values()))
+    return FoundRecordings(Source(tuple(paths), kind), tuple(_numbered(unique.values())), tuple(refused))
 
 
-def _in_folder(root: Path) -> list[Origin]:
-    """Raises InputError where the folder holds no recording."""
+def _file(path: Path) -> Origin:
+    """Raises InputError where there is none."""
+    if not path.exists():
+        raise InputError(path, "does not exist", expected=_EXPECTED, remedy="Check the path.")
+    return _origin(path, run="")
+
+
+def _in_folder(root: Path) -> tuple[list[Origin], list[InputError]]:
+    """What a folder holds, and why captures in it are left out.
+
+    Raises:
+        InputError: it holds no recording.
+        OSError: it cannot be looked into; folders within that cannot are passed over.
+    """
+    next(root.iterdir(), None)
     found = [path for path in sorted(root.rglob("*")) if path.is_file() and _inside(path, root)]
     captures = [path.parent for path in found if path.name == MANIFEST and is_bundle(path.parent)]
-    captured = [origin for folder in captures for origin in find_in_bundle(folder)]
+    captured: list[Origin] = []
+    damaged: list[InputError] = []
+    for folder in captures:
+        try:
+            captured += find_in_bundle(folder)
+        except InputError as error:
+            damaged.append(error)
     files = [path for path in found if not any(path.is_relative_to(folder) for folder in captures)]
     named = [path for path in files if _TRACE_NAME.match(path.name)]
     chosen = named or [path for path in files if _JSON_NAME.match(path.name) and _begins_like_a_trace(path)]
-    if not chosen and not captured:
+    if not chosen and not captured and not damaged:
         raise _no_recording(root, files)
-    return captured + [_origin(path, run=_run_name(path.parent, root)) for path in chosen]
+    return captured + [_origin(path, run=_run_name(path.parent, root)) for path in chosen], damaged
 
 
 def _inside(path: Path, root: Path) -> bool:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 
 import msgspec
 
-from traceadvisor.parsing.event_json import Event, Lenient, LooseEvent
-from traceadvisor.parsing.repair import repaired
+from traceadvisor.model.limits import Limits
+from traceadvisor.parsing.decoder_errors import MALFORMED
+from traceadvisor.parsing.event_json import ANY_EVENT, Event, Lenient, LooseEvent
+from traceadvisor.parsing.excess import Excess
+from traceadvisor.parsing.repair import Repair
 
-MALFORMED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
-"""What decoding raises."""
-
-_TYPED = msgspec.json.Decoder(list[Event])
+_TYPED: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[ANY_EVENT])
 _UNTYPED = msgspec.json.Decoder(list[LooseEvent])
+_RAW = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class EventDecoder:
     """Decodes events and counts what was not as it should be."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits, excesses: Counter[Excess]) -> None:
         self._lenient = Lenient()
+        self._repair = Repair(limits, excesses)
         self._mended = 0
         self.dropped = 0
         """Events that were beyond repair."""
@@ -34,14 +37,32 @@ class EventDecoder:
         """The events of a JSON array; raises one of MALFORMED where it is none."""
         try:
             return _TYPED.decode(array)
-        except msgspec.ValidationError:
-            return [self._lenient.event(loose) for loose in _UNTYPED.decode(array)]
+        except (msgspec.ValidationError, UnicodeDecodeError):
+            return self._untyped(array)
+
+    def _untyped(self, array: memoryview | bytes) -> list[Event]:
+        """The events, whatever their members are; those that hold what no decoder takes are mended one by one."""
+        try:
+            events = [self._lenient.event(loose) for loose in _UNTYPED.decode(array)]
+        except (msgspec.ValidationError, UnicodeDecodeError):
+            raws = _RAW.decode(array)
+            if len(raws) == 1:
+                raise
+            return [event for raw in raws for event in self._single(bytes(raw))]
+        return [event for event in events if event]
+
+    def _single(self, raw: bytes) -> list[Event]:
+        try:
+            return self.events(b"[" + raw + b"]")
+        except MALFORMED:
+            return self.mended(raw)
 
     def mended(self, raw: bytes) -> list[Event]:
         """A malformed event, where it can be repaired; none where it cannot."""
-        with suppress(*MALFORMED):
-            events = self.events(b"[" + repaired(raw) + b"]")
-            self._mended += 1
-            return events
+        for attempt in self._repair.attempts(raw):
+            with suppress(*MALFORMED):
+                if events := self.events(b"[" + attempt + b"]"):
+                    self._mended += 1
+                    return events
         self.dropped += 1
         return []

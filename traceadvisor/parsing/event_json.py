@@ -1,8 +1,14 @@
-"""The JSON of one event, typed: only what is needed is decoded, everything else is skipped by the decoder."""
+"""The JSON of one event, typed: only what is needed is decoded, everything else is skipped by the decoder.
+
+What an event is made into depends on its phase (``ph``): a complete event with a duration, an instant, metadata, or
+something that no question needs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache, reduce
+from operator import or_
 from typing import Any
 
 import msgspec
@@ -12,9 +18,11 @@ from traceadvisor.model.events import NONE
 MISSING = msgspec.Raw(b"")
 """A member that the event lacks."""
 
+NAN = float("nan")
+
 
 class EventArgs(msgspec.Struct, frozen=True, gc=False):
-    """The members of ``args`` that some question needs. Ids are opaque keys."""
+    """The members of a timed event's ``args`` that some question needs. Ids are opaque keys."""
 
     correlation: int = NONE
     external_id: int = msgspec.field(default=NONE, name="External id")
@@ -22,34 +30,78 @@ class EventArgs(msgspec.Struct, frozen=True, gc=False):
     device: int = NONE
     stream: int | str = NONE
     byte_count: int | float | str = msgspec.field(default=NONE, name="bytes")
-    blocks_per_sm: float | None = msgspec.field(default=None, name="blocks per SM")
-    occupancy_percent: float | None = msgspec.field(default=None, name="est. achieved occupancy %")
+    blocks_per_sm: float = msgspec.field(default=NAN, name="blocks per SM")
+    occupancy_percent: float = msgspec.field(default=NAN, name="est. achieved occupancy %")
     call_stack: str = msgspec.field(default="", name="Call stack")
+    concrete_inputs: msgspec.Raw = msgspec.field(default=MISSING, name="Concrete Inputs")
     input_types: msgspec.Raw = msgspec.field(default=MISSING, name="Input type")
-    name: str | None = None
-    """Of a thread, in metadata events."""
+    input_dims: msgspec.Raw = msgspec.field(default=MISSING, name="Input Dims")
+    message_elements: int = msgspec.field(default=NONE, name="In msg nelems")
+    message_type: str = msgspec.field(default="", name="dtype")
+    """Of the elements, in collectives."""
+
+
+class InstantArgs(msgspec.Struct, frozen=True, gc=False):
+    """What the caching allocator holds, in memory events; those of 2021 have no totals."""
 
     device_type: int = msgspec.field(default=NONE, name="Device Type")
     device_id: int = msgspec.field(default=NONE, name="Device Id")
     allocated_bytes: int = msgspec.field(default=NONE, name="Total Allocated")
     reserved_bytes: int = msgspec.field(default=NONE, name="Total Reserved")
-    """Of the caching allocator, in memory events; those of 2021 have no totals."""
 
 
-NO_ARGS = EventArgs()
+class MetadataArgs(msgspec.Struct, frozen=True, gc=False):
+    """What a metadata event says."""
+
+    name: str | None = None
+    """Of a thread."""
 
 
-class Event(msgspec.Struct, gc=False):
-    """One member of ``traceEvents``."""
+Key = int | str | float | None
+"""A process or a thread: numbers and texts, whatever the vendor thinks fit."""
 
-    ph: str = ""
+
+class TimedEvent(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """An event with a duration."""
+
     cat: str = ""
     name: str = ""
-    pid: int | str | float | None = None
-    tid: int | str | float | None = None
+    pid: Key = None
+    tid: Key = None
     ts: msgspec.Raw = MISSING
-    dur: msgspec.Raw = MISSING
-    args: EventArgs = NO_ARGS
+    """Microseconds; as text, since a double does not hold those since 1970 to the nanosecond."""
+
+    dur: float = 0.0
+    """Microseconds; a double holds a hundred days of them to the nanosecond."""
+
+    args: EventArgs = EventArgs()
+
+
+class InstantEvent(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
+    """An event without a duration."""
+
+    ts: msgspec.Raw = MISSING
+    args: InstantArgs = InstantArgs()
+
+
+class MetadataEvent(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
+    """What a process or a thread is called."""
+
+    name: str = ""
+    pid: Key = None
+    tid: Key = None
+    args: MetadataArgs = MetadataArgs()
+
+
+_OTHER_PHASES = "BEIbneSTpFsftCPNODVvRc(),"
+_OTHER_EVENTS = tuple(
+    msgspec.defstruct(f"Phase{ord(phase)}", [], tag_field="ph", tag=phase, gc=False) for phase in _OTHER_PHASES
+)
+"""Flows, counters and the like: nothing of them is needed."""
+
+Event = TimedEvent | InstantEvent | MetadataEvent
+ANY_EVENT: Any = reduce(or_, _OTHER_EVENTS, Event)
+"""What the decoder makes of a member of ``traceEvents``, chosen by its phase."""
 
 
 class LooseEvent(msgspec.Struct, gc=False):
@@ -72,37 +124,66 @@ class Lenient:
         self.repaired = 0
         """Members set aside because nothing could be made of them."""
 
-    def event(self, loose: LooseEvent) -> Event:
-        """An event with every member that fits."""
-        args = self._args(loose.args) if isinstance(loose.args, Mapping) else NO_ARGS
-        return Event(
-            _text(loose.ph),
-            _text(loose.cat),
-            _text(loose.name),
-            _key(loose.pid),
-            _key(loose.tid),
-            loose.ts,
-            loose.dur,
-            args,
-        )
+    def event(self, loose: LooseEvent) -> Event | None:
+        """An event with every member that fits; None for a phase that no question needs."""
+        match loose.ph:
+            case "X":
+                return TimedEvent(
+                    _text(loose.cat),
+                    _text(loose.name),
+                    _key(loose.pid),
+                    _key(loose.tid),
+                    loose.ts,
+                    _microseconds(bytes(loose.dur)),
+                    self._timed_args(loose.args),
+                )
+            case "i":
+                return InstantEvent(loose.ts, InstantArgs(**self._fitting(loose.args, InstantArgs)))
+            case "M":
+                args = MetadataArgs(**self._fitting(loose.args, MetadataArgs))
+                return MetadataEvent(_text(loose.name), _key(loose.pid), _key(loose.tid), args)
+        return None
 
-    def _args(self, raw: Mapping[str, Any]) -> EventArgs:
+    def _timed_args(self, raw: object) -> EventArgs:
+        kept = self._fitting(raw, EventArgs)
+        if isinstance(raw, Mapping):
+            for field in _fields(EventArgs):
+                if field.type is msgspec.Raw and field.encode_name in raw:
+                    kept[field.name] = msgspec.Raw(msgspec.json.encode(raw[field.encode_name]))
+        return EventArgs(**kept)
+
+    def _fitting(self, raw: object, kind: type[msgspec.Struct]) -> dict[str, Any]:
+        """The members that are, or can be read as, what they should be."""
         kept: dict[str, Any] = {}
-        for field in msgspec.structs.fields(EventArgs):
-            if raw.get(field.encode_name) is None or field.name == "input_types":
+        if not isinstance(raw, Mapping):
+            return kept
+        for field in _fields(kind):
+            if raw.get(field.encode_name) is None or field.type is msgspec.Raw:
                 continue
             try:
                 kept[field.name] = msgspec.convert(raw[field.encode_name], field.type, strict=False)
             except msgspec.ValidationError:
                 self.repaired += 1
-        if "Input type" in raw:
-            kept["input_types"] = msgspec.Raw(msgspec.json.encode(raw["Input type"]))
-        return EventArgs(**kept)
+        return kept
 
 
-def _key(value: object) -> int | str | float | None:
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Of a type, worked out once: that takes longer than reading an event."""
+    return msgspec.structs.fields(kind)
+
+
+def _key(value: object) -> Key:
     return value if isinstance(value, int | str | float) else None
 
 
 def _text(value: object) -> str:
     return "" if value is None else str(value)
+
+
+def _microseconds(raw: bytes) -> float:
+    """A duration, be it written as text; no number where it cannot be read as one."""
+    try:
+        return float(raw.decode("ascii").strip('" ')) if raw else 0.0
+    except ValueError:
+        return NAN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip as patient_gzip
 import io
+import os
 import stat
 import zlib as patient_zlib
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from importlib import import_module
 from pathlib import Path
 
 from traceadvisor.errors import InputError
+from traceadvisor.model.limits import LIMITS, Limits
+from traceadvisor.parsing.excess import Excess
 
 try:
     gzip, zlib = import_module("isal.igzip"), import_module("isal.isal_zlib")
@@ -20,24 +23,69 @@ except ImportError:  # no wheel for this platform: several times slower, same by
 
 GZIP_MAGIC = b"\x1f\x8b"
 
+HEAD_BYTES = 512
+"""By which files are told that hold no JSON."""
+
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, patient_zlib.error)
 """What a truncated or damaged gzip file raises while it is read."""
 
 
-class ByteStream:
-    """Reads into a buffer; a damaged gzip stream ends early, with all that stands before the damage."""
+RATIO_COUNTS_FROM_BYTES = 16 << 20
+"""Below that, a file that unpacks to many times its size does no harm, and small regular ones do."""
 
-    def __init__(self, raw: io.BufferedIOBase, *, reopen: Callable[[], io.BufferedIOBase] | None = None) -> None:
-        """Read from ``raw``; where that is damaged, from ``reopen()``, which gives every byte before the damage."""
+
+class ByteStream:
+    """Reads into a buffer; ends early where gzip is damaged or a limit reached, with all that stands before."""
+
+    def __init__(
+        self,
+        raw: io.BufferedIOBase,
+        *,
+        packed: io.BufferedIOBase | None = None,
+        reopen: Callable[[], io.BufferedIOBase] | None = None,
+        limits: Limits = LIMITS,
+    ) -> None:
+        """Read from a stream of bytes.
+
+        Args:
+            raw: the stream.
+            packed: the file that ``raw`` unpacks, if it does.
+            reopen: gives the same stream anew, through a reader that delivers every byte before a damage.
+            limits: how much to read.
+        """
         self._raw = raw
+        self._packed = packed
+        self._file = packed or raw
+        self._size = _size_of(self._file)
         self._reopen = reopen
+        self._limits = limits
         self._delivered = 0
+        self.head = b""
+        """The first bytes."""
+
         self.damaged = False
+        self.excess: Excess | None = None
+        """The limit that ended the reading."""
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether bytes are missing."""
+        return self.damaged or self.excess is not None
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether the file changed its size while it was read, as one that is still being written does."""
+        return _size_of(self._file) != self._size
+
+    @property
+    def file_position(self) -> int:
+        """How far into the file itself the reading has come, in bytes."""
+        return self._file.tell()
 
     def readinto(self, buffer: memoryview) -> int:
         """Fill the buffer as far as the stream goes; returns the number of bytes, 0 at the end."""
         filled = 0
-        while filled < len(buffer) and not self.damaged:
+        while filled < len(buffer) and not self.ended_early:
             try:
                 count = self._raw.readinto1(buffer[filled:])
             except DAMAGED:
@@ -45,9 +93,19 @@ class ByteStream:
                 continue
             if not count:
                 break
+            if not self._delivered:
+                self.head = bytes(buffer[: min(count, HEAD_BYTES)])
             filled += count
             self._delivered += count
+            self.excess = self._exceeded()
         return filled
+
+    def _exceeded(self) -> Excess | None:
+        if self._delivered > self._limits.inflated_bytes:
+            return Excess.BYTES
+        if self._packed is None or self._delivered < RATIO_COUNTS_FROM_BYTES:
+            return None
+        return Excess.RATIO if self._delivered > self._limits.inflation_ratio * self._packed.tell() else None
 
     def _start_over(self) -> bool:
         """Go on with the other reader where this one left off; False where there is none or it gets no further."""
@@ -64,7 +122,7 @@ class ByteStream:
 
 
 @contextmanager
-def open_bytes(path: Path) -> Iterator[ByteStream]:
+def open_bytes(path: Path, limits: Limits = LIMITS) -> Iterator[ByteStream]:
     """Open a regular file, through gunzip where its first bytes say so.
 
     Raises:
@@ -82,13 +140,13 @@ def open_bytes(path: Path) -> Iterator[ByteStream]:
                 remedy="The recording was probably killed before it was exported; record again.",
             )
         with path.open("rb") as plain:
-            packed = plain.read(2) == GZIP_MAGIC
+            is_packed = plain.read(2) == GZIP_MAGIC
             plain.seek(0)
-            if packed:
+            if is_packed:
                 with gzip.open(plain, "rb") as unpacked:
-                    yield ByteStream(unpacked, reopen=lambda: _unpacked_patiently(plain))
+                    yield ByteStream(unpacked, packed=plain, reopen=lambda: _unpacked_patiently(plain), limits=limits)
             else:
-                yield ByteStream(plain)
+                yield ByteStream(plain, limits=limits)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(
@@ -97,6 +155,13 @@ def open_bytes(path: Path) -> Iterator[ByteStream]:
             expected="a readable trace file",
             remedy="Check the path and its rights.",
         ) from error
+
+
+def _size_of(file: io.BufferedIOBase) -> int:
+    try:
+        return os.fstat(file.fileno()).st_size
+    except io.UnsupportedOperation:  # no file, but bytes in memory
+        return 0
 
 
 def _unpacked_patiently(plain: io.BufferedIOBase) -> io.BufferedIOBase:

@@ -152,6 +152,7 @@ def _telemetry(path: Path, content: _Content, clock: Clock) -> Telemetry:
         cpu_quota=_finite(header.get("cpu_quota")),
         cpu_affinity=_integer(header.get("cpu_affinity")),
         memory_bytes=_integer(header.get("memory_bytes")),
+        group_memory_limit_bytes=_integer(header.get("group_memory_limit_bytes")),
         workers=tuple(
             WorkerTelemetry(pid, content.worker_names[pid], rows.series(clock)) for pid, rows in content.workers.items()
         ),
@@ -174,6 +175,8 @@ def _device(uuid: str, about: Object, content: _Content, clock: Clock) -> Device
         cuda_index=_integer(about.get("cuda_index")),
         max_sm_clock_mhz=_integer(about.get("max_sm_clock_mhz")),
         slowdown_celsius=_integer(about.get("slowdown_celsius")),
+        default_power_limit_watts=_finite(about.get("default_power_limit_watts")),
+        max_power_limit_watts=_finite(about.get("max_power_limit_watts")),
     )
 
 
@@ -192,7 +195,7 @@ def _notes_of_reading(lines: Lines, content: _Content) -> Iterator[HealthNote]:
         message = "The telemetry lacks its first line: what the devices are called and can do is not known."
         yield HealthNote("telemetry-no-header", message)
     elif (written := content.headers[0].get("format")) != FORMAT:
-        message = f"The telemetry is of format {_text(written)!r}, not {FORMAT!r}; what is known of it was read."
+        message = f"The telemetry is of format '{_text(written)}', not '{FORMAT}'; what is known of it was read."
         yield HealthNote("telemetry-format", message)
     if content.header_count > 1:
         message = f"The telemetry was started {content.header_count} times."

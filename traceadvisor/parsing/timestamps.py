@@ -11,6 +11,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from traceadvisor.model.arrays import Int64
 
@@ -21,8 +22,13 @@ _COMMA, _DOT, _ZERO = ord(","), ord("."), ord("0")
 _MOST_DIGITS = 16
 """Whole digits, as today's absolute times have them; what overflows 64 bits of nanoseconds turns negative."""
 
+_DECIMALS = 3
+"""Behind the dot, as every profiler since 2023 writes them."""
+
 _PLAIN = np.zeros(256, dtype=np.bool_)
 _PLAIN[[*b"0123456789.,"]] = True
+
+Bytes = NDArray[np.uint8]
 
 
 def nanoseconds(texts: Sequence[bytes | msgspec.Raw]) -> Int64:
@@ -32,20 +38,45 @@ def nanoseconds(texts: Sequence[bytes | msgspec.Raw]) -> Int64:
     """
     if not texts:
         return np.empty(0, dtype=np.int64)
-    joined = np.frombuffer(b",".join(texts), dtype=np.uint8)
-    fast = _from_digits(joined, len(texts)) if _PLAIN[joined].all() else None
-    return fast if fast is not None else np.array([_from_text(bytes(text)) for text in texts], dtype=np.int64)
+    joined = np.frombuffer(b",".join(texts) + b",", dtype=np.uint8)
+    for way in (_of_one_shape, _from_digits):
+        found = way(joined, len(texts))
+        if found is not None:
+            return found
+    return np.array([_from_text(bytes(text)) for text in texts], dtype=np.int64)
 
 
-def _from_digits(joined: np.typing.NDArray[np.uint8], count: int) -> Int64 | None:
+def _of_one_shape(joined: Bytes, count: int) -> Int64 | None:
+    """The fastest way: texts of one width, of digits alone or with three decimals; None where some are not."""
+    width, rest = divmod(joined.size, count)
+    if rest or not 1 < width <= _MOST_DIGITS + 2 + _DECIMALS:
+        return None
+    table = joined.reshape(count, width)
+    if not (table[:, -1] == _COMMA).all():
+        return None
+    whole = width - 1
+    if whole > _DECIMALS + 1 and table[0, -2 - _DECIMALS] == _DOT:
+        whole -= 1 + _DECIMALS
+        if not (table[:, whole] == _DOT).all():
+            return None
+    digits = np.delete(table, [whole, width - 1], axis=1) - _ZERO  # whatever is below a digit wraps around to above 9
+    if digits.max() > 9 or whole > _MOST_DIGITS:
+        return None
+    places = 10 ** np.arange(whole + _DECIMALS - 1, -1, -1, dtype=np.int64)
+    return digits.astype(np.int64) @ places[: digits.shape[1]]
+
+
+def _from_digits(joined: Bytes, count: int) -> Int64 | None:
     """The fast way: plain digits with at most one dot each; None where some text is not of that form."""
-    ends = np.append(np.flatnonzero(joined == _COMMA), joined.size)
+    if not _PLAIN[joined].all():
+        return None
+    ends = np.flatnonzero(joined == _COMMA)
     if ends.size != count:
         return None
     starts = np.concatenate(([0], ends[:-1] + 1))
     dots = np.flatnonzero(joined == _DOT)
     dotted = np.searchsorted(ends, dots)
-    if np.unique(dotted).size != dotted.size:
+    if (dotted[1:] == dotted[:-1]).any():
         return None
     whole_ends = ends.copy()
     whole_ends[dotted] = dots

@@ -2,45 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from traceadvisor.errors import InputError
-from traceadvisor.model.health import Health, HealthNote
+from traceadvisor.model.events import Kind
+from traceadvisor.model.health import Health
+from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.columns import Columns
-from traceadvisor.parsing.input_bytes import open_bytes
+from traceadvisor.parsing.excess import describe_excess, remedy_for
+from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
+from traceadvisor.parsing.members import Members
 from traceadvisor.parsing.metadata import base_time_ns, devices, distributed
-from traceadvisor.parsing.recognise import describe
-from traceadvisor.parsing.windows import Members, WindowReader
+from traceadvisor.parsing.reading_health import excesses, reading_health
+from traceadvisor.parsing.recognise import Recognised, describe, describe_bytes
+from traceadvisor.parsing.secret_members import secret_notes
+from traceadvisor.parsing.sound_times import Tables, with_sound_times
+from traceadvisor.parsing.windows import WindowReader
 
 EARLIEST_WALL_CLOCK_NS = 10**18
 """September 2001: a sum below it is a clock since boot, not a date."""
 
 
-def read_trace(origin: Origin) -> Trace:
+def unwatched(position: int) -> None:
+    """Nobody asks how far the reading has come."""
+
+
+def read_trace(origin: Origin, tell: Callable[[int], None] = unwatched, limits: Limits = LIMITS) -> Trace:
     """Read a recording, gzipped or plain, of any generation.
+
+    Args:
+        origin: the file.
+        tell: takes how many bytes of the file were read.
+        limits: how much to read.
 
     Raises:
         InputError: the file cannot be read or holds no profiler events; the message says what it is instead.
     """
-    columns = Columns()
-    with open_bytes(origin.path) as stream:
-        reader = WindowReader(stream)
+    columns = Columns(limits.text_length)
+    with open_bytes(origin.path, limits) as stream:
+        reader = WindowReader(stream, limits=limits)
         for window in reader.windows():
             columns.add(window)
-        members, damaged = reader.members, stream.damaged
-    events, details, python_calls, zero_ns = columns.tables()
-    if not len(events) and not python_calls.start_ns.size:
-        raise _nothing_to_read(origin, members, damaged=damaged)
-    memory = columns.memory(zero_ns)
-    wall_clock_ns = zero_ns + base_time_ns(members.values)
+            tell(stream.file_position)
+        members, tables, corrections = reader.members, *with_sound_times(_tables(columns))
+        health = corrections.added_to(reading_health(stream, members, columns, limits, read=tables.row_count))
+    if _says_nothing(tables):
+        raise _nothing_to_read(origin, members, stream, limits, columns.unknown_categories)
+    wall_clock_ns = tables.zero_ns + base_time_ns(members.values)
     return Trace(
         origin=origin,
-        events=events,
-        details=details,
-        python_calls=python_calls,
-        memory=memory,
+        events=tables.events,
+        details=tables.details,
+        python_calls=tables.python_calls,
+        memory=tables.memory,
         names=columns.names,
         texts=columns.texts,
         threads=columns.threads,
@@ -48,23 +64,22 @@ def read_trace(origin: Origin) -> Trace:
         devices=devices(members.values),
         distributed=distributed(members.values),
         wall_clock_start_ns=wall_clock_ns if wall_clock_ns >= EARLIEST_WALL_CLOCK_NS else None,
-        is_truncated=members.truncated or damaged,
-        with_stacks=bool(details.stack_id.rows.size or python_calls.start_ns.size),
-        with_shapes=bool(details.dtypes_id.rows.size),
-        health=_health(columns, members, read=len(events) + python_calls.start_ns.size, damaged=damaged),
+        is_truncated=members.truncated or stream.ended_early,
+        with_stacks=bool(tables.details.stack_id.rows.size or tables.python_calls.start_ns.size),
+        with_shapes=columns.has_types,
+        health=replace(health, notes=(*health.notes, *secret_notes(origin.path, members.values))),
     )
 
 
 def nothing_recorded(origin: Origin) -> Trace:
     """The trace of a captured rank whose script ended before anything was recorded: no events at all."""
-    columns = Columns()
-    events, details, python_calls, zero_ns = columns.tables()
+    tables = _tables(Columns())
     return Trace(
         origin=origin,
-        events=events,
-        details=details,
-        python_calls=python_calls,
-        memory=columns.memory(zero_ns),
+        events=tables.events,
+        details=tables.details,
+        python_calls=tables.python_calls,
+        memory=tables.memory,
         names=(),
         texts=(),
         threads=(),
@@ -79,34 +94,29 @@ def nothing_recorded(origin: Origin) -> Trace:
     )
 
 
-def _health(columns: Columns, members: Members, *, read: int, damaged: bool) -> Health:
-    notes: list[HealthNote] = []
-    dropped = columns.dropped + members.dropped
-    if members.truncated or damaged:
-        notes.append(
-            HealthNote(
-                "truncated",
-                "The file ends in the middle of the recording; what stands before the break was read, "
-                "and the last step may be incomplete.",
-            )
-        )
-    if dropped:
-        notes.append(HealthNote("events-dropped", f"{dropped} events could not be read and were left out."))
-    if columns.unknown_categories:
-        listed = ", ".join(sorted(columns.unknown_categories)[:10])
-        notes.append(
-            HealthNote("unknown-categories", f"Events of unknown categories were ignored: {listed}.", degrades=False)
-        )
-    return Health(read, dropped, members.repaired, tuple(notes))
+def _tables(columns: Columns) -> Tables:
+    events, details, python_calls, zero_ns = columns.tables()
+    return Tables(events, details, python_calls, columns.memory(zero_ns), zero_ns)
 
 
-def _nothing_to_read(origin: Origin, members: Members, *, damaged: bool) -> InputError:
-    values: Mapping[str, Any] = members.values
-    return InputError(
-        origin.path,
-        describe(values, has_events=members.has_events, damaged=damaged or members.truncated)
-        if members.is_json
-        else "it is neither JSON nor gzipped JSON",
-        expected="a recording by torch.profiler (*.pt.trace.json or *.pt.trace.json.gz)",
-        remedy="Give the file or folder that tensorboard_trace_handler or export_chrome_trace wrote.",
-    )
+def _says_nothing(tables: Tables) -> bool:
+    """Whether no event tells what was done: there are none, or only such as no question needs."""
+    unneeded = tables.events.is_kind(Kind.OTHER, Kind.PROFILER_SPAN, Kind.DEVICE_ANNOTATION)
+    return bool(unneeded.all()) and not tables.python_calls.start_ns.size
+
+
+def _nothing_to_read(
+    origin: Origin, members: Members, stream: ByteStream, limits: Limits, categories: Collection[str]
+) -> InputError:
+    found, remedy = _what_it_is(members, stream, limits, categories)
+    expected = "a recording by torch.profiler (*.pt.trace.json or *.pt.trace.json.gz)"
+    return InputError(origin.path, found, expected=expected, remedy=remedy)
+
+
+def _what_it_is(members: Members, stream: ByteStream, limits: Limits, categories: Collection[str]) -> Recognised:
+    if not members.is_json:
+        return describe_bytes(stream.head)
+    for excess in excesses(stream, members):
+        return Recognised(describe_excess(excess, limits), remedy_for(excess))
+    broken = stream.damaged or members.truncated
+    return describe(members.values, has_events=members.has_events, damaged=broken, categories=categories)

@@ -2,76 +2,55 @@
 
 The file is never held whole. From a known event start, a prefix that ends at a ``}`` followed by ``,`` and ``{`` ends
 with a complete event if and only if ``[`` + prefix + ``]`` decodes; so boundaries are guessed from the right, decoded,
-and moved left when the guess was inside a string or a nested list. Where that fails for another reason, the window is
-decoded event by event, and what does not decode is repaired or left out, and counted.
+and moved left when the guess was inside a string or a nested list. Where that fails for another reason, the decoder
+tells the offset of the fault: what stands before it is decoded at once, and the one event that holds it is repaired or
+left out, and counted.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
 
 import msgspec
 
-from traceadvisor.parsing.event_decoder import MALFORMED, EventDecoder
+from traceadvisor.model.limits import LIMITS, Limits
+from traceadvisor.parsing.decoder_errors import LITERAL_BYTES, MALFORMED, fault_offset, goes_on
+from traceadvisor.parsing.event_decoder import EventDecoder
 from traceadvisor.parsing.event_json import Event
+from traceadvisor.parsing.excess import Excess
 from traceadvisor.parsing.input_bytes import ByteStream
+from traceadvisor.parsing.json_text import JsonText, Unfinished, skip_space
+from traceadvisor.parsing.members import Members
 
 WINDOW_BYTES = 1 << 20
-LARGEST_WINDOW_BYTES = 1 << 28
-"""A single event, or the members around ``traceEvents``, may not be larger."""
 
 _BOUNDARY = re.compile(rb"\}\s*(,)\s*(?=\{)")
-_SPACE = re.compile(r"[\s\ufeff\xef\xbb\xbf]*")
 _NEXT_EVENT = rb"\}\s*(,)\s*(?=\{\s*\"(?:ph|name|cat|pid|tid|ts|dur|id|s|bp|args)\"\s*:)"
 """A boundary behind a malformed event: more than any ``}, {``, since nested lists may hold those."""
 
 _NEXT_EVENT_IN_BYTES, _NEXT_EVENT_IN_TEXT = re.compile(_NEXT_EVENT), re.compile(_NEXT_EVENT.decode())
 _LAST_EVENT_END = re.compile(r"\}\s*(\])")
-_NEAR_END_BYTES = 1 << 15
-
-_JSON = json.JSONDecoder(strict=False, parse_int=lambda digits: int(digits) if len(digits) < _MOST_DIGITS else None)
-_MOST_DIGITS = 400
-"""Of an integer in a member; longer ones are an attack on the time that reading them takes."""
-
-
-@dataclass(slots=True)
-class Members:
-    """The members of the top-level object other than ``traceEvents``, and how the reading went."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-    has_events: bool = False
-    is_json: bool = True
-    """Whether the file begins as JSON does."""
-
-    truncated: bool = False
-    dropped: int = 0
-    """Events that did not decode."""
-
-    repaired: int = 0
-    """Events that were mended, and members of events that were set aside."""
-
-
-class _Unfinished(Exception):  # noqa: N818  # a signal between the functions here, not an error
-    """The JSON goes on beyond the bytes at hand."""
+_NEAR_END_BYTES = 1 << 10
+_LONGEST_BOUNDARY_BYTES = 1 << 10
+_MOST_ENDS = 100
+"""Brackets that are tried for the end of the events, where the last event is malformed."""
 
 
 class WindowReader:
     """Reads one file; :meth:`windows` yields lists of events, :attr:`members` holds the rest once it is exhausted."""
 
-    def __init__(self, stream: ByteStream, *, window_bytes: int = WINDOW_BYTES) -> None:
+    def __init__(self, stream: ByteStream, *, window_bytes: int = WINDOW_BYTES, limits: Limits = LIMITS) -> None:
         self._stream = stream
+        self._limits = limits
         self._buffer = bytearray(window_bytes)
-        self._start = 0
-        self._end = 0
-        self._at_end = False
-        self._is_bare_array = False
-        self._decoder = EventDecoder()
+        self._start = self._end = 0
+        self._at_end = self._is_bare_array = self._in_object = False
         self.members = Members()
+        self._decoder = EventDecoder(limits, self.members.excesses)
+        self._json = JsonText(limits, self.members.excesses)
 
     def windows(self) -> Iterator[list[Event]]:
         """The events, a window at a time. The raw members of an event are valid until the next window is asked for."""
@@ -82,11 +61,14 @@ class WindowReader:
             events = self._decode_window()
             if events:
                 yield events
+            elif self._is_giant():
+                yield self._first_event()
             self._refill()
         while events := self._decode_window():
             yield events
         yield self._read_tail()
-        self.members.dropped, self.members.repaired = self._decoder.dropped, self._decoder.repaired
+        self.members.dropped += self._decoder.dropped
+        self.members.repaired += self._decoder.repaired
 
     # -- buffer -------------------------------------------------------------------------------------------------
 
@@ -99,8 +81,12 @@ class WindowReader:
         self._start, self._end = 1, 1 + len(rest)
         with memoryview(self._buffer) as view:
             count = self._stream.readinto(view[self._end :])
-        self._at_end = self._end + count < len(self._buffer) or len(self._buffer) >= LARGEST_WINDOW_BYTES
+        self._at_end = self._end + count < len(self._buffer)
         self._end += count
+
+    def _is_giant(self) -> bool:
+        """Whether more is at hand than an event may be large."""
+        return self._end - self._start > self._limits.event_bytes
 
     def _text(self) -> str:
         """The bytes at hand, one character a byte: structure is ASCII, so offsets stay true."""
@@ -114,78 +100,127 @@ class WindowReader:
             self._refill()
             try:
                 return self._scan_head()
-            except _Unfinished:
-                if self._at_end:
-                    self.members.truncated = True
-                    return False
+            except Unfinished:
+                if self._is_giant():
+                    self.members.excesses[Excess.EVENT] += 1
+                elif not self._at_end:
+                    continue
+                self.members.truncated = True
+                return False
 
     def _scan_head(self) -> bool:
         text = self._text()
-        at = _skip_space(text, 0)
-        if text.startswith("[", at):
-            self._is_bare_array = True
+        if not self._in_object:
+            at = skip_space(text, 0)
+            if at >= len(text):
+                raise Unfinished
+            self._is_bare_array = text[at] == "["
+            self.members.is_json = text[at] in "[{"
+            self._in_object = text[at] == "{"
+            text = text[at + 1 :]
             self._start += at + 1
-            return True
-        if not text.startswith("{", at):
-            self.members.is_json = at >= len(text)
-            return False
-        return self._scan_members(text, at + 1)
+        return self._scan_members(text, 0) if self._in_object else self._is_bare_array
 
     def _scan_members(self, text: str, at: int) -> bool:
         """Read members until ``traceEvents``; True when the first event is next, False at the object's end."""
+        begin = self._start
         while True:
-            at = _skip_space(text, at)
+            at = skip_space(text, at)
             if at >= len(text):
-                raise _Unfinished
+                raise Unfinished
             if text[at] == "}":
                 return False
             if text[at] == ",":
                 at += 1
                 continue
-            key, at = _decode(text, at)
-            at = _skip_space(text, at)
+            key, at = self._json.key_at(text, at)
+            at = skip_space(text, at)
             if not text.startswith(":", at):
-                raise _Unfinished
-            at = _skip_space(text, at + 1)
+                raise Unfinished
+            at = skip_space(text, at + 1)
             if key == "traceEvents" and text.startswith("[", at):
-                self._start += at + 1
+                self._start = begin + at + 1
                 return True
-            _, end = _decode(text, at)
-            self.members.values[str(key)] = _JSON.decode(text[at:end].encode("latin-1").decode("utf-8", "replace"))
+            end = self._json.end_of(text, at)
+            if end >= len(text):  # a number may go on
+                raise Unfinished
+            self.members.values[key] = self._json.member(text[at:end].encode("latin-1"))
             at = end
+            self._start = begin + at
 
     # -- the events ---------------------------------------------------------------------------------------------
 
     def _decode_window(self) -> list[Event]:
         """Decode up to the last boundary that holds, and stand behind it; empty where none does."""
-        comma = self._last_boundary(self._end)
+        events: list[Event] = []
+        last = self._last_boundary(self._end)
+        while True:
+            try:
+                return events + self._decode_to_boundary(last if last is None or last >= self._start else None)
+            except MALFORMED as error:
+                around = self._decode_around(fault_offset(error, self._buffer, self._start, self._end, self._limits))
+                if around is None:
+                    return events
+                events += around
+
+    def _decode_to_boundary(self, comma: int | None) -> list[Event]:
+        """The events up to a boundary, or one left of it where an event ends; none where no such is found.
+
+        In a long list of objects there are boundaries without number, so the search goes left in ever larger steps.
+        """
+        step = 1
         while comma is not None:
             try:
                 return self._decode_until(comma)
-            except _Unfinished:
-                comma = self._last_boundary(comma)
-            except MALFORMED:
-                return self._decode_one_by_one(comma)
+            except Unfinished:
+                comma = self._last_boundary(comma - step)
+                step *= 2
         return []
 
-    def _decode_one_by_one(self, last: int) -> list[Event]:
-        """Decode up to a boundary, event by event, and mend or leave out what is malformed."""
-        events: list[Event] = []
-        match = _BOUNDARY.search(self._buffer, self._start, self._end)
-        while match and match.start(1) <= last:
-            try:
-                events += self._decode_until(match.start(1))
-            except _Unfinished:
-                match = _BOUNDARY.search(self._buffer, match.end(1), self._end)
-                continue
-            except MALFORMED:
-                match = _NEXT_EVENT_IN_BYTES.search(self._buffer, self._start, self._end)
-                if not match:
-                    break
-                events += self._decoder.mended(bytes(self._buffer[self._start : match.start(1)]))
-                self._start = match.start(1) + 1
-            match = _BOUNDARY.search(self._buffer, self._start, self._end)
+    def _decode_around(self, fault: int) -> list[Event] | None:
+        """Decode what stands before a fault, and mend or leave out the event that holds it.
+
+        Returns:
+            The events; None where none stands before, and the one at fault does not end within the bytes at hand.
+        """
+        begun = self._start
+        events = self._decode_before_fault(fault)
+        from_fault = max(fault - LITERAL_BYTES, self._start)
+        end = _NEXT_EVENT_IN_BYTES.search(self._buffer, from_fault, self._end)
+        if end:
+            events += self._decoder.mended(bytes(self._buffer[self._start : end.start(1)]))
+            self._start = end.start(1) + 1
+        return events if self._start > begun else None
+
+    def _decode_before_fault(self, fault: int) -> list[Event]:
+        for until in (fault, fault - LITERAL_BYTES):
+            with suppress(*MALFORMED):
+                return self._decode_to_boundary(self._last_boundary(until))
+        return []
+
+    def _first_event(self) -> list[Event]:
+        """The event that is next, where its end is at hand; where it is not, the event is left out."""
+        text = self._text()
+        try:
+            events, end = self._decode_event(text, skip_space(text, 0))
+        except Unfinished:
+            self.members.dropped += 1
+            self.members.excesses[Excess.EVENT] += 1
+            self._go_to_next_event()
+            return []
+        end = skip_space(text, end)
+        self._start += end + text.startswith(",", end)
         return events
+
+    def _go_to_next_event(self) -> None:
+        """However far that is."""
+        while True:
+            following = _NEXT_EVENT_IN_BYTES.search(self._buffer, self._start, self._end)
+            if following or self._at_end:
+                self._start = following.end(1) if following else self._end
+                return
+            self._start = max(self._start, self._end - _LONGEST_BOUNDARY_BYTES)
+            self._refill()
 
     def _last_boundary(self, until: int) -> int | None:
         """Offset of the comma of the last ``}, {`` that lies before ``until``."""
@@ -199,15 +234,15 @@ class WindowReader:
             near = max(self._start, near - 4 * (until - near))
 
     def _decode_until(self, comma: int) -> list[Event]:
-        """The events before ``comma``; raises _Unfinished where the last of them goes on behind it."""
+        """The events before ``comma``; raises Unfinished where the last of them goes on behind it."""
         self._buffer[self._start - 1 : self._start] = b"["
         self._buffer[comma : comma + 1] = b"]"
         try:
             events = self._decoder.events(memoryview(self._buffer)[self._start - 1 : comma + 1])
         except MALFORMED as error:
             self._buffer[comma : comma + 1] = b","
-            if _goes_on(error):
-                raise _Unfinished from error
+            if goes_on(error):
+                raise Unfinished from error
             raise
         self._start = comma + 1
         return events
@@ -215,20 +250,20 @@ class WindowReader:
     # -- after the events ---------------------------------------------------------------------------------------
 
     def _read_tail(self) -> list[Event]:
-        """The last events, one by one, then the members behind them."""
-        text = self._text()
+        """The last events, one by one, then the members behind them, and should there be more events, those."""
         events: list[Event] = []
-        at = 0
-        try:
-            while not text.startswith("]", at := _skip_space(text, at)):
-                if text.startswith(",", at):
-                    at += 1
-                    continue
-                found, at = self._decode_event(text, at)
-                events += found
-            if not self._is_bare_array:
-                self._scan_members(text, at + 1)
-        except _Unfinished:
+        more = True
+        while more:
+            text, at, more = self._text(), 0, False
+            with suppress(Unfinished):
+                while not text.startswith("]", at := skip_space(text, at)):
+                    if text.startswith(",", at):
+                        at += 1
+                        continue
+                    found, at = self._decode_event(text, at)
+                    events += found
+                more = not self._is_bare_array and self._scan_members(text, at + 1)
+                continue
             self.members.truncated = True
         return events
 
@@ -236,11 +271,11 @@ class WindowReader:
         """The event at an offset, none where it is beyond repair, and the offset behind it.
 
         Raises:
-            _Unfinished: the file breaks off in it.
+            Unfinished: the file breaks off in it.
         """
         try:
-            _, end = _decode(text, at)
-        except _Unfinished:
+            end = self._json.end_of(text, at)
+        except Unfinished:
             end = self._end_of_malformed(text, at)
         raw = text[at:end].encode("latin-1")
         with suppress(*MALFORMED):
@@ -252,40 +287,13 @@ class WindowReader:
         try:
             msgspec.json.decode(text[at:].encode("latin-1"))
         except MALFORMED as error:
-            if _goes_on(error):
-                raise _Unfinished from error
+            if goes_on(error):
+                raise Unfinished from error
         following = _NEXT_EVENT_IN_TEXT.search(text, at)
         if following:
             return following.start(1)
-        for match in _LAST_EVENT_END.finditer(text, at):
-            if self._are_members(text[match.end() :].strip()):
+        for match in islice(_LAST_EVENT_END.finditer(text, at), _MOST_ENDS):
+            rest = text[match.end() :].strip()
+            if self._json.ends_object(rest) if rest else self._is_bare_array:
                 return match.start(1)
-        raise _Unfinished
-
-    def _are_members(self, rest: str) -> bool:
-        """Whether what follows a bracket can be what follows the events."""
-        if self._is_bare_array:
-            return not rest
-        try:
-            _, end = _decode("{" + rest.removeprefix(","), 0)
-        except _Unfinished:
-            return False
-        return end == len("{" + rest.removeprefix(","))
-
-
-def _goes_on(error: Exception) -> bool:
-    """Whether the decoder merely ran out of bytes."""
-    return str(error) == "Input data was truncated"
-
-
-def _skip_space(text: str, at: int) -> int:
-    match = _SPACE.match(text, at)
-    return match.end() if match else at
-
-
-def _decode(text: str, at: int) -> tuple[Any, int]:
-    """The JSON value at an offset and the offset behind it."""
-    try:
-        return _JSON.raw_decode(text, at)
-    except (ValueError, RecursionError) as error:
-        raise _Unfinished from error
+        raise Unfinished

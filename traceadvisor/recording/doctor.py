@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from traceadvisor.cores import cpu_affinity, cpu_quota
 from traceadvisor.model.check import Check, CheckState
 
 EXTRA = "pip install 'traceadvisor[capture]'"
@@ -137,8 +138,7 @@ def _psutil() -> Check:
 
 def _cpu() -> Check:
     cores = os.cpu_count() or 1
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
-    quota = import_module("traceadvisor.recording.telemetry.cgroup").cpu_quota()
+    usable, quota = cpu_affinity() or cores, cpu_quota()
     granted = min(usable, quota or usable)
     if granted >= cores:
         return Check("CPU", CheckState.OK, f"{cores} cores, all of them usable")

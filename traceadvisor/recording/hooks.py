@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
 from torch.amp.autocast_mode import autocast
 from torch.amp.grad_scaler import GradScaler
+from torch.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from torch.optim import Optimizer
 from torch.profiler.profiler import _KinetoProfile
 from torch.utils.data.dataloader import DataLoader, _BaseDataLoaderIter
@@ -34,6 +36,9 @@ class Observer(Protocol):
     def autocast_entered(self, dtype: torch.dtype) -> None:
         """Autocast became active."""
 
+    def anomaly_detection_enabled(self) -> None:
+        """Autograd begins to look for its own errors."""
+
     def profiler_made(self) -> None:
         """The script made a profiler of its own."""
 
@@ -47,6 +52,8 @@ class Hooks:
         self._replace(DataLoader, "__iter__", _watched_iter(DataLoader.__iter__, loaders))
         self._replace(GradScaler, "step", _watched_scaler_step(GradScaler.step, watch, observer))
         self._replace(autocast, "__enter__", _watched_autocast(autocast.__enter__, observer))
+        self._replace(detect_anomaly, "__enter__", _watched_anomaly(detect_anomaly.__enter__, observer))
+        self._replace(set_detect_anomaly, "__init__", _watched_anomaly(set_detect_anomaly.__init__, observer))
         for made in (_KinetoProfile, torch.autograd.profiler.profile):
             self._replace(made, "__init__", _watched_profiler(made.__init__, observer))
         hook_step = Optimizer.profile_hook_step
@@ -91,8 +98,9 @@ def _watched_iter(original: Callable[[Any], Any], loaders: LoaderRegistry) -> Ca
     @functools.wraps(original)
     @unseen
     def iterate(self: Any) -> Any:
+        begin_ns = time.perf_counter_ns()
         iterator = original(self)
-        loaders.iterated(self, iterator)
+        loaders.iterated(self, iterator, time.perf_counter_ns() - begin_ns)
         return iterator
 
     return iterate
@@ -144,6 +152,17 @@ def _watched_autocast(original: Callable[[Any], Any], observer: Observer) -> Cal
         return original(self)
 
     return enter
+
+
+def _watched_anomaly(original: Callable[..., None], observer: Observer) -> Callable[..., None]:
+    @functools.wraps(original)
+    @unseen
+    def set_mode(*args: Any, **kwargs: Any) -> None:
+        original(*args, **kwargs)
+        if torch.is_anomaly_enabled():
+            observer.anomaly_detection_enabled()
+
+    return set_mode
 
 
 def _watched_profiler(original: Callable[..., None], observer: Observer) -> Callable[..., None]:

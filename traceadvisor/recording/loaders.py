@@ -46,10 +46,16 @@ class LoaderRegistry:
         self._by_iterator: weakref.WeakKeyDictionary[Any, KnownLoader] = weakref.WeakKeyDictionary()
         self._by_loader: dict[int, tuple[weakref.ref[Any], KnownLoader]] = {}
         self._pending: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = weakref.WeakKeyDictionary()
+        self._start_ns: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
-    def iterated(self, loader: DataLoader[Any], iterator: object) -> None:
-        """A loop over a loader begins."""
+    def iterated(self, loader: DataLoader[Any], iterator: object, took_ns: int) -> None:
+        """A loop over a loader begins; beginning it took so long."""
         self._pending[iterator] = weakref.ref(loader)
+        self._start_ns[iterator] = took_ns
+
+    def start_ns(self, iterator: object) -> int:
+        """How long beginning the loop took that asks for its first batch now; 0 when asked again."""
+        return self._start_ns.pop(iterator, 0)
 
     def of(self, iterator: object) -> KnownLoader:
         """The loader behind an iterator that gives a batch to the caller's caller's caller."""
@@ -79,6 +85,7 @@ def _settings(source: object, prefix: str, frame: FrameType | None) -> LoaderSet
         return getattr(source, f"{prefix}{name}", None)
 
     sampler = getattr(source, "_index_sampler", None)
+    drawn_by = getattr(sampler, "sampler", None)
     return LoaderSettings(
         batch_size=get("batch_size") or getattr(sampler, "batch_size", None),
         num_workers=get("num_workers"),
@@ -86,8 +93,11 @@ def _settings(source: object, prefix: str, frame: FrameType | None) -> LoaderSet
         pin_memory=get("pin_memory"),
         persistent_workers=get("persistent_workers"),
         drop_last=get("drop_last"),
-        shuffled=_is_shuffled(getattr(sampler, "sampler", sampler)),
+        shuffled=_is_shuffled(sampler if drawn_by is None else drawn_by),
         dataset_length=_length(get("dataset")),
+        sample_count=_length(drawn_by),
+        batch_count=_length(sampler),
+        sampler=None if drawn_by is None else type(drawn_by).__name__,
         file=_shown(frame.f_code.co_filename) if frame else None,
         line=frame.f_lineno if frame else None,
         function=frame.f_code.co_name if frame else None,

@@ -45,6 +45,7 @@ class _Period:
 
     batches: int = 0
     loader_ns: int = 0
+    loader_start_ns: int = 0
     grad: bool = True
     """Whether gradients were enabled at the first fetch."""
 
@@ -91,8 +92,12 @@ class LoopTracker:
         self._last_in_turn = 0
         self._fed_in_a_row = 0
 
-    def fetch_begins(self, loader: Hashable, *, grad: bool) -> None:
-        """The training thread asks a loader for a batch; ``grad`` is whether gradients are enabled."""
+    def fetch_begins(self, loader: Hashable, *, grad: bool, loader_start_ns: int = 0) -> None:
+        """The training thread asks a loader for a batch.
+
+        ``grad`` is whether gradients are enabled; ``loader_start_ns``, how long it took to begin the loop over the
+        loader, where this is its first fetch.
+        """
         now, period = self._clock(), self._period
         if self._mode is _Mode.UNKNOWN:
             self._mode = _Mode.LOADER
@@ -101,6 +106,7 @@ class LoopTracker:
         elif period and not period.batches:
             period.suspected = self._is_suspect(loader, grad=grad) and self._mode is not _Mode.MANUAL
         if period:
+            period.loader_start_ns += loader_start_ns
             if not period.batches:
                 period.grad = grad
             if period.suspected and period.batches > self._window.longest_interlude:
@@ -178,7 +184,8 @@ class LoopTracker:
         if trained and self._window.plan is None:
             self._trained_by(next(iter(period.seen), None))
         self._training.update(period.seen if trained else ())
-        self._log.add((self._number, period.wall_ns, duration, period.loader_ns, period.fetches), state)
+        times = (self._number, period.wall_ns, duration, period.loader_ns, period.fetches, period.loader_start_ns)
+        self._log.add(times, state)
         self._window.ended(duration, period.loader_ns, state)
         self._number += 1
 

@@ -17,6 +17,9 @@ class Loaders(Protocol):
     def of(self, iterator: object) -> Any:
         """The loader behind an iterator."""
 
+    def start_ns(self, iterator: object) -> int:
+        """How long beginning its loop took; 0 after its first batch."""
+
 
 class LoopWatch:
     """What the hooks call. After an error, or in a forked worker, it no longer listens."""
@@ -56,7 +59,10 @@ class LoopWatch:
         """A batch is asked for."""
         if self._depth == 1:
             try:
-                self._tracker.fetch_begins(self._loaders.of(iterator), grad=torch.is_grad_enabled())
+                start_ns = self._loaders.start_ns(iterator)
+                self._tracker.fetch_begins(
+                    self._loaders.of(iterator), grad=torch.is_grad_enabled(), loader_start_ns=start_ns
+                )
             except Exception as error:  # noqa: BLE001  # whatever it is, the script goes on
                 self._fail(error)
 

@@ -54,6 +54,11 @@ class TorchRecorder:
         self.making = False
         """Whether a profiler that comes to be right now is this one's."""
 
+    @property
+    def recording(self) -> bool:
+        """Whether it is at work, or about to be."""
+        return self._profiler is not None
+
     def prepare(self) -> int:
         """Get the profiler ready: where there are devices, this is what takes long. Returns nanoseconds."""
         begin_ns = time.perf_counter_ns()

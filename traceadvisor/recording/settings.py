@@ -10,9 +10,8 @@ from typing import TypeVar
 import torch
 from torch.optim import Optimizer
 
-from traceadvisor.bundle import LoaderSettings, OptimizerSettings, Settings
-from traceadvisor.recording.telemetry import cpu_quota
-from traceadvisor.recording.telemetry.host import cpu_affinity
+from traceadvisor.bundle import TOLD_VARIABLES, LoaderSettings, OptimizerSettings, Settings
+from traceadvisor.cores import cpu_affinity, cpu_quota
 
 _Value = TypeVar("_Value")
 
@@ -25,6 +24,9 @@ class SettingsSeen:
         self._autocast_dtype: torch.dtype | None = None
         self._grad_scaler = False
         self._has_stepped = False
+        self._detect_anomaly = torch.is_anomaly_enabled()
+        self._optimizer_steps = 0
+        self._profiled_steps = 0
         self.loader: LoaderSettings | None = None
 
     def scaler_used(self) -> None:
@@ -35,8 +37,14 @@ class SettingsSeen:
         """Autocast became active."""
         self._autocast_dtype = dtype
 
-    def stepped(self, optimizer: Optimizer) -> None:
-        """An optimizer stepped; the first one is described."""
+    def anomaly_detection_enabled(self) -> None:
+        """Autograd began to look for its own errors."""
+        self._detect_anomaly = True
+
+    def stepped(self, optimizer: Optimizer, *, own_profiler: bool) -> None:
+        """An optimizer stepped, perhaps while the script's own profiler was at work; the first one is described."""
+        self._optimizer_steps += 1
+        self._profiled_steps += own_profiler
         if not self._has_stepped:
             self._has_stepped = True
             self._optimizer = _optimizer(optimizer)
@@ -64,7 +72,17 @@ class SettingsSeen:
             cpu_count=os.cpu_count(),
             cpu_affinity=cpu_affinity(),
             cpu_quota=cpu_quota(),
+            torch_threads=torch.get_num_threads(),
+            detect_anomaly=self._detect_anomaly,
+            cuda_sync_debug_mode=_sync_debug_mode(),
+            own_profiler_share=self._profiled_steps / self._optimizer_steps if self._optimizer_steps else None,
+            environment={name: os.environ[name] for name in TOLD_VARIABLES if name in os.environ},
         )
+
+
+def _sync_debug_mode() -> int | None:
+    """None where CUDA was not used: asking would begin to use it."""
+    return _guarded(torch.cuda.get_sync_debug_mode) if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
 
 
 def _optimizer(optimizer: Optimizer) -> OptimizerSettings:

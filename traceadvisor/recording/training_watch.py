@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from pathlib import Path
 
+import msgspec
 import torch
+from torch.optim import Optimizer
 
 from traceadvisor.bundle import Note, Settings
+from traceadvisor.recording.gc_pauses import GcWatch
 from traceadvisor.recording.hooks import Hooks
 from traceadvisor.recording.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop_tracker import LoopTracker
@@ -36,11 +39,12 @@ class TrainingWatch:
         """Told of each recording: the file's name and the cycle."""
         self._notes: list[Note] = []
         self._seen = SettingsSeen()
+        self._gc = GcWatch()
         self._recorder = TorchRecorder(options, host, stage=stage, saved=self._recording_saved)
         self._window = Window(options.schedule, self._recorder)
         self._tracker = LoopTracker(self._window, log, trained_by=self._first_step_ended)
         loaders = LoaderRegistry()
-        self._watch = LoopWatch(self._tracker, loaders, thread=thread, stepped=self._seen.stepped, failed=self._failed)
+        self._watch = LoopWatch(self._tracker, loaders, thread=thread, stepped=self._stepped, failed=self._failed)
         if is_profiling():
             self.profiler_made()
         self._hooks = Hooks(self._watch, loaders, self)
@@ -52,7 +56,11 @@ class TrainingWatch:
 
     def settings(self) -> Settings:
         """What is known of the settings now."""
-        return self._seen.settings()
+        pauses = self._gc.pauses()
+        if pauses is None:
+            return self._seen.settings()
+        share = pauses.total_ns / max(pauses.watched_ns, 1)
+        return msgspec.structs.replace(self._seen.settings(), gc_share=share, gc_longest_ns=pauses.longest_ns)
 
     def step(self) -> None:
         """The script says that a step ended."""
@@ -61,6 +69,7 @@ class TrainingWatch:
     def close(self) -> None:
         """The script ended: keep what was recorded."""
         self._hooks.remove()
+        self._gc.stop()
         if self._watch.active:
             self._watch.active = False
             try:
@@ -81,6 +90,10 @@ class TrainingWatch:
         """Autocast became active."""
         self._seen.autocast_entered(dtype)
 
+    def anomaly_detection_enabled(self) -> None:
+        """Autograd begins to look for its own errors."""
+        self._seen.anomaly_detection_enabled()
+
     def profiler_made(self) -> None:
         """The script has a profiler of its own: two cannot run at once, and its own comes first."""
         if self._recorder.making or not self._watch.active:
@@ -92,7 +105,11 @@ class TrainingWatch:
         except Exception as error:  # noqa: BLE001  # the script goes on, whatever it is
             self._failed(error)
 
+    def _stepped(self, optimizer: Optimizer) -> None:
+        self._seen.stepped(optimizer, own_profiler=is_profiling() and not self._recorder.recording)
+
     def _first_step_ended(self, loader: Hashable | None) -> None:
+        self._gc.start()
         if isinstance(loader, KnownLoader):
             self._seen.loader = loader.settings
             self._window.settle_for(loader.workers, loader.prefetch)

@@ -8,7 +8,7 @@ from typing import assert_never
 from traceadvisor.model.findings import Confidence, Estimate, Location, Method, Severity
 from traceadvisor.model.report import RankedFinding, Recording, Report
 from traceadvisor.rendering.charts.drawing import across
-from traceadvisor.rendering.units import duration, evidence_value, percent
+from traceadvisor.rendering.units import duration, evidence_value, money, percent
 from traceadvisor.rendering.words import CONFIDENCE, EFFORT, METHOD, SEVERITY
 
 
@@ -70,12 +70,20 @@ class FindingView:
     change: str | None
     caveats: tuple[str, ...]
     also: tuple[str, ...]
+    provider: str | None
+    """The distribution that brings the rule, where it is not this one."""
+
+    worth: str | None
+    """The saving in money, where a price is set."""
 
 
 def finding_views(report: Report) -> tuple[FindingView, ...]:
     """The findings in the report's own order."""
     recordings = {recording.id: recording for recording in report.recordings}
-    return tuple(_view(rank, ranked, recordings) for rank, ranked in enumerate(report.findings, start=1))
+    return tuple(
+        _view(rank, ranked, recordings, report.settings.providers.get(ranked.finding.rule.id))
+        for rank, ranked in enumerate(report.findings, start=1)
+    )
 
 
 def location_words(location: Location) -> str:
@@ -91,6 +99,8 @@ def _place(location: Location) -> Place:
 
 def saving_words(saving: Estimate) -> str:
     """The saving per step, as surely as it is known."""
+    if not saving.high_ns:
+        return "memory or trouble"
     match saving.method:
         case Method.BOUND:
             return f"{_between(saving)} per step"
@@ -102,6 +112,8 @@ def saving_words(saving: Estimate) -> str:
 
 def share_words(saving: Estimate, expected_share: float) -> str:
     """The saving as a share of the step, as surely as it is known."""
+    if not saving.high_ns:
+        return "no time"
     match saving.method:
         case Method.BOUND:
             of_expected = saving.high_ns / saving.expected_ns if saving.expected_ns else 1.0
@@ -112,7 +124,23 @@ def share_words(saving: Estimate, expected_share: float) -> str:
             assert_never(saving.method)
 
 
-def _view(rank: int, ranked: RankedFinding, recordings: dict[str, Recording]) -> FindingView:
+def worth_words(ranked: RankedFinding) -> str | None:
+    """The saving in money, as surely as it is known: of a million samples, else of an hour."""
+    worth = ranked.worth
+    if worth is None:
+        return None
+    amounts = worth.per_hour if worth.per_million_samples is None else worth.per_million_samples
+    of_what = "hour of training" if worth.per_million_samples is None else "million samples"
+    match ranked.finding.saving.method:
+        case Method.BOUND:
+            return f"at most {money(amounts.high, worth.currency)} per {of_what}"
+        case Method.REPLAY | Method.MODEL:
+            return f"about {money(amounts.expected, worth.currency)} per {of_what}"
+        case _:
+            assert_never(ranked.finding.saving.method)
+
+
+def _view(rank: int, ranked: RankedFinding, recordings: dict[str, Recording], provider: str | None) -> FindingView:
     finding = ranked.finding
     return FindingView(
         rank=rank,
@@ -132,6 +160,8 @@ def _view(rank: int, ranked: RankedFinding, recordings: dict[str, Recording]) ->
         change=finding.fix.change,
         caveats=finding.caveats,
         also=ranked.also,
+        provider=provider,
+        worth=worth_words(ranked),
     )
 
 
@@ -144,11 +174,17 @@ def _saving(ranked: RankedFinding, step_ns: float | None) -> SavingView:
         headline=saving_words(saving),
         share=share_words(saving, ranked.saving_share),
         range=None if bound else _between(saving),
-        method=METHOD[saving.method],
+        method=_method(saving),
         span_start=across(min(1.0, saving.low_ns / scale)) if drawn else None,
         span_length=across(min(1.0, (saving.high_ns - saving.low_ns) / scale)) if drawn else None,
         expected_length=across(min(1.0, saving.expected_ns / scale)) if drawn and not bound else None,
     )
+
+
+def _method(saving: Estimate) -> str:
+    if saving.reason is None:
+        return METHOD[saving.method]
+    return f"{METHOD[saving.method]} {saving.reason[:1].upper()}{saving.reason[1:]}."
 
 
 def _between(saving: Estimate) -> str:

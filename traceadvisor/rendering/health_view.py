@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
-from traceadvisor.model.health import HealthStatus
+from traceadvisor.model.health import HealthNote, HealthStatus
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.units import count
 
@@ -36,9 +37,14 @@ def health_view(report: Report) -> HealthView:
     return HealthView(
         title=_title(report.health.status),
         unusable=report.health.status is HealthStatus.UNUSABLE,
-        problems=(*_counts(report), *_notes(report, degrades=True)),
-        remarks=_notes(report, degrades=False),
+        problems=(*_counts(report), *_notes(report, lambda note: note.degrades)),
+        remarks=_notes(report, lambda note: not note.degrades),
     )
+
+
+def warnings(report: Report) -> tuple[NoteView, ...]:
+    """What must be told even where there is room for little: what is wrong, and what is to be kept to oneself."""
+    return (*_counts(report), *_notes(report, lambda note: note.degrades or note.code == "secrets"))
 
 
 def _title(status: HealthStatus) -> str | None:
@@ -64,11 +70,11 @@ def _counts(report: Report) -> tuple[NoteView, ...]:
     return (NoteView(message, None),)
 
 
-def _notes(report: Report, *, degrades: bool) -> tuple[NoteView, ...]:
+def _notes(report: Report, wanted: Callable[[HealthNote], bool]) -> tuple[NoteView, ...]:
     """One view per message, naming every recording it holds for."""
     about: dict[str, list[str]] = {}
     for row in report.health_notes:
-        if row.note.degrades is degrades:
+        if wanted(row.note):
             ids = about.setdefault(row.note.message, [])
             if row.recording_id is not None and row.recording_id not in ids:
                 ids.append(row.recording_id)

@@ -97,6 +97,10 @@ def _process_rows(telemetry: Telemetry, window: ProcessWindow) -> Iterator[Row]:
     yield _row("Their memory, shared pages counted each time", peak=size(window.peak_rss_bytes))
     yield _row("Their reads from storage", mean=rate(window.mean_read_bytes_per_s))
     yield _row("Their writes to storage", mean=rate(window.mean_write_bytes_per_s))
+    if telemetry.cpu_quota is not None:
+        yield _row("Held back by the CPU quota, share of periods", mean=percent(window.mean_throttled_share))
+    if (limit := telemetry.group_memory_limit_bytes) is not None:
+        yield _row("Memory of the control group", peak=size(window.peak_group_memory_bytes), of=size(limit))
     for worker in window.workers[:MOST_WORKERS]:
         name = f"{worker.name} ({worker.pid})" if worker.name else f"process {worker.pid}"
         yield _row(f"Cores in use by {name}", mean=ratio(worker.mean_cpu_cores))

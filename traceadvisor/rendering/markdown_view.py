@@ -10,10 +10,13 @@ from traceadvisor.rendering.comparison import total_shares
 from traceadvisor.rendering.finding_view import FindingView, finding_views
 from traceadvisor.rendering.health_view import HealthView, health_view
 from traceadvisor.rendering.outcome_view import outcomes_view
+from traceadvisor.rendering.recording_view import cost_words
 from traceadvisor.rendering.redaction import shortened
+from traceadvisor.rendering.settings_facts import settings_facts
 from traceadvisor.rendering.step_time import step_time
 from traceadvisor.rendering.table import Cell, Column, Table
-from traceadvisor.rendering.units import count, duration, milliseconds, percent
+from traceadvisor.rendering.umbrella_view import umbrella_table
+from traceadvisor.rendering.units import NOT_MEASURED, count, duration, milliseconds, percent
 from traceadvisor.rendering.verdict import verdict, verdict_scope
 from traceadvisor.rendering.words import CATEGORY
 
@@ -52,6 +55,9 @@ class MarkdownView:
     top: tuple[FindingView, ...]
     several: bool
     folds: tuple[Fold, ...]
+    settings: tuple[str, ...]
+    """What was set, a phrase each."""
+
     tool_version: str
 
 
@@ -64,6 +70,7 @@ def markdown_view(report: Report, room: Room) -> MarkdownView:
     tables = (
         _all_findings(findings),
         _categories(report),
+        umbrella_table(report),
         outcomes.not_worth_doing,
         outcomes.clear,
         outcomes.skipped,
@@ -82,6 +89,7 @@ def markdown_view(report: Report, room: Room) -> MarkdownView:
             for table in tables
             if table is not None and table.rows
         ),
+        settings=tuple(f"{label}: {value}" for label, value in settings_facts(report)),
         tool_version=report.tool_version,
     )
 
@@ -111,11 +119,13 @@ def _short(finding: FindingView, room: Room) -> FindingView:
 
 def _totals(report: Report) -> Table:
     timed = any(recording.undisturbed_median_step_ns is not None for recording in report.recordings)
+    priced = any(recording.cost is not None for recording in report.recordings)
     counted = any(recording.samples_per_s is not None for recording in report.recordings)
     columns = (
         Column("Recording", numeric=False),
         *((Column("Step", numeric=False), Column("Recorded step")) if timed else (Column("Median step"),)),
         *((Column("Samples per s"),) if counted else ()),
+        *((Column("Cost"),) if priced else ()),
         Column("GPU busy"),
         Column("Data wait"),
         Column("Copy to device"),
@@ -124,16 +134,17 @@ def _totals(report: Report) -> Table:
         Column("Other copies"),
         Column("Idle"),
     )
-    rows = (_totals_row(recording, timed=timed, counted=counted) for recording in report.recordings)
+    rows = (_totals_row(recording, timed=timed, counted=counted, priced=priced) for recording in report.recordings)
     return Table("Recordings", columns, tuple(rows))
 
 
-def _totals_row(recording: Recording, *, timed: bool, counted: bool) -> tuple[Cell, ...]:
+def _totals_row(recording: Recording, *, timed: bool, counted: bool, priced: bool) -> tuple[Cell, ...]:
     return (
         Cell(recording.id),
         *((Cell(_step(recording)),) if timed else ()),
         Cell(duration(recording.median_step_ns)),
         *((Cell(count(recording.samples_per_s)),) if counted else ()),
+        *((Cell(cost_words(recording) or NOT_MEASURED),) if priced else ()),
         Cell(percent(recording.figures.busy_share)),
         *(Cell(percent(share)) for share in total_shares(recording)),
     )
@@ -161,7 +172,7 @@ def _all_findings(findings: tuple[FindingView, ...]) -> Table:
 def _finding_row(finding: FindingView) -> tuple[Cell, ...]:
     return (
         Cell(f"{finding.rank}"),
-        Cell(f"{finding.title} ({finding.rule_id})"),
+        Cell(f"{finding.title} ({', '.join(filter(None, (finding.rule_id, finding.provider)))})"),
         Cell(", ".join(finding.recordings)),
         Cell(finding.saving.headline),
         Cell(finding.saving.share),

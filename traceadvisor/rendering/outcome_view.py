@@ -26,8 +26,8 @@ def outcomes_view(report: Report) -> OutcomesView:
     return OutcomesView(
         not_worth_doing=_not_worth_doing(report),
         clear=_clear(report),
-        skipped=_unfinished(report, Skipped, "Checks that were not made"),
-        failed=_unfinished(report, Failed, "Checks that failed"),
+        skipped=_unfinished(report, Skipped, "Why checks were not made"),
+        failed=_unfinished(report, Failed, "Why checks failed"),
     )
 
 
@@ -54,7 +54,7 @@ def _not_worth_doing(report: Report) -> Table | None:
 def _clear(report: Report) -> Table | None:
     several = len(report.recordings) > 1
     rows = tuple(
-        (Cell(_named(row)), *_which_if(row.recording_ids, report, several=several), *_measured(row.outcome))
+        (Cell(_named(row, report)), *_which_if(row.recording_ids, report, several=several), *_measured(row.outcome))
         for row in report.outcomes
         if isinstance(row.outcome, Clear)
     )
@@ -74,15 +74,18 @@ def _measured(clear: Clear) -> tuple[Cell, ...]:
 
 
 def _unfinished(report: Report, kind: type[Skipped | Failed], caption: str) -> Table | None:
-    """One row per rule and reason, whichever recordings it holds for."""
-    grouped: dict[tuple[str, str], list[str]] = {}
+    """One row per reason and the recordings it holds for, with all the rules that it keeps from looking."""
+    where: dict[tuple[str, str], list[str]] = {}
     for row in report.outcomes:
         if isinstance(row.outcome, kind):
-            grouped.setdefault((_named(row), _reason(row)), []).extend(row.recording_ids)
+            where.setdefault((_named(row, report), _reason(row)), []).extend(row.recording_ids)
+    rules: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (rule, reason), ids in where.items():
+        rules.setdefault((reason, tuple(ids)), []).append(rule)
     several = len(report.recordings) > 1
     rows = tuple(
-        (Cell(rule), *_which_if(tuple(ids), report, several=several), Cell(reason))
-        for (rule, reason), ids in grouped.items()
+        (Cell(", ".join(named)), *_which_if(ids, report, several=several), Cell(reason))
+        for (reason, ids), named in rules.items()
     )
     columns = (
         Column("Check", numeric=False),
@@ -92,8 +95,9 @@ def _unfinished(report: Report, kind: type[Skipped | Failed], caption: str) -> T
     return Table(caption, columns, rows) if rows else None
 
 
-def _named(row: OutcomeRow) -> str:
-    return f"{row.rule.id} {row.rule.name}"
+def _named(row: OutcomeRow, report: Report) -> str:
+    provider = report.settings.providers.get(row.rule.id)
+    return f"{row.rule.id} {row.rule.name}{f' ({provider})' if provider else ''}"
 
 
 def _reason(row: OutcomeRow) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Annotated
 
 from msgspec import Meta
 
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.replay import ReplayStatus
 from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.run_document import RunDocument, TelemetryDocument, WallClockRangeDocument
 
@@ -16,14 +16,6 @@ TimePerCategory = Annotated[
     dict[Category, float | None],
     Meta(extra_json_schema={"propertyNames": {"enum": [category.value for category in Category]}}),
 ]
-
-
-class ReplayStatus(Enum):
-    """Whether the step could be simulated well enough to predict savings from it."""
-
-    TRUSTED = "trusted"
-    NOT_TRUSTED = "not_trusted"
-    NOT_RUN = "not_run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +115,56 @@ class ReplayDocument:
     baseline_error_share: float | None
     null_model_error_share: float | None
     unexplained_share: float | None
+    """Share of the step in waits for the device that the simulation does not explain."""
+
     joint_step_us: float | None
+    reason: str | None
+    """Why no saving is taken from it, where none is."""
+
+    device_reason: str | None
+    """Why no saving by a change to the device's work is taken from it, where none is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepMemoryDocument:
+    """What one step's peak of device memory is made of; the three parts sum to it."""
+
+    index: int
+    """Of the step."""
+
+    state_bytes: int
+    """Held from the step before and kept: parameters, optimizer state, gradients that were not let go."""
+
+    activations_bytes: int
+    """The rise from there to the start of the backward pass."""
+
+    rest_bytes: int
+    """Gradients, workspaces, temporary tensors."""
+
+    peak_bytes: int
+    """In use by tensors at the fullest instant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryReliefDocument:
+    """Bytes of the fullest step that each way to make room would free by itself, by a model."""
+
+    checkpointing: float
+    """Half of the activations, computed again in the backward pass."""
+
+    mixed_precision: float | None
+    """Half of the activations, were all of them float32; null where autocast is in use."""
+
+    accumulation: float
+    """Half of the activations: two half batches, one after the other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryDocument:
+    """The use of device memory in the kept steps, by the allocator's own events."""
+
+    steps: list[StepMemoryDocument]
+    freed_bytes: MemoryReliefDocument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +190,28 @@ class OperatorDocument:
 
     device_us_per_step: float | None
     """Summed durations of the device work launched from it, without the operators it calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostDocument:
+    """What the run costs, at the price that was set."""
+
+    currency: str
+    per_hour: float
+    """Of all GPUs of the run."""
+
+    per_million_samples: float | None
+    """Null where the rate of samples is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UmbrellaDocument:
+    """A verdict on the step as a whole, which is not ranked among the findings; its figures stand with its outcome."""
+
+    rule_id: str
+    rule: str
+    title: str
+    summary: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +250,15 @@ class RecordingDocument:
 
     sm_efficiency_share: float | None
     achieved_occupancy_share: float | None
+    flops_per_s: float | None
+    """Operations of matrix products, convolutions and attention over the kept steps; null where the recording does not
+    tell what it does in at least nine tenths of kernel time, or where the device's rates are not known."""
+
+    peak_rate_share: float | None
+    """Of the rate at which the device can do them: model FLOPs utilisation, where nothing is computed twice."""
+
     replay: ReplayDocument
+    umbrellas: list[UmbrellaDocument]
     kernels: list[KernelDocument]
     """Longest total first; the leading ones."""
 
@@ -203,3 +274,15 @@ class RecordingDocument:
 
     telemetry: TelemetryDocument | None
     """The machine while the run's undisturbed steps went on; null without samples."""
+
+    gpu_count: int | None
+    """Of all ranks of the run; null where no device was recorded."""
+
+    joules_per_sample: float | None
+    """Energy that the rank's GPUs draw for a sample; null where their power or the rate is not known."""
+
+    cost: CostDocument | None
+    """Null where no price is set."""
+
+    memory: MemoryDocument | None
+    """Null where the allocator was not recorded over two steps or more."""

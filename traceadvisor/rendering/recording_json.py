@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from traceadvisor.model.breakdown import Category, MeanBreakdown, StepBreakdown, Totals
+from traceadvisor.model.cost import RunCost
+from traceadvisor.model.findings import Finding
+from traceadvisor.model.replay import ReplayFigures, ReplayStatus
 from traceadvisor.model.report import KernelRow, OperatorRow, Overlap, Recording, StepRow, Work
 from traceadvisor.model.trace import Device, Distributed
+from traceadvisor.rendering.memory_json import memory_document
 from traceadvisor.rendering.recording_document import (
+    CostDocument,
     DeviceDocument,
     DistributedDocument,
     DroppedStepDocument,
@@ -15,9 +20,9 @@ from traceadvisor.rendering.recording_document import (
     OverlapsDocument,
     RecordingDocument,
     ReplayDocument,
-    ReplayStatus,
     StepDocument,
     TotalsDocument,
+    UmbrellaDocument,
 )
 from traceadvisor.rendering.run_json import run_document, telemetry_document, wall_clock_range
 
@@ -30,6 +35,8 @@ _NO_REPLAY = ReplayDocument(
     null_model_error_share=None,
     unexplained_share=None,
     joint_step_us=None,
+    reason=None,
+    device_reason=None,
 )
 
 
@@ -69,14 +76,49 @@ def recording_document(recording: Recording) -> RecordingDocument:
         gpu_busy_share=figures.busy_share,
         sm_efficiency_share=figures.sm_efficiency_share,
         achieved_occupancy_share=figures.achieved_occupancy_share,
-        replay=_NO_REPLAY,
+        flops_per_s=figures.flops_per_s,
+        peak_rate_share=figures.peak_rate_share,
+        replay=_replay(recording.replay),
+        umbrellas=[_umbrella(finding) for finding in recording.umbrellas],
         kernels=[_kernel(row) for row in recording.kernels],
         operators=[_operator(row) for row in recording.operators],
         loader_kinds=list(recording.loader_kinds),
         captured_run=run_document(recording.captured),
         recorded_unix_us=wall_clock_range(recording.recorded_wall_ns),
         telemetry=telemetry_document(recording),
+        gpu_count=recording.gpu_count,
+        joules_per_sample=recording.joules_per_sample,
+        cost=_cost(recording.cost),
+        memory=memory_document(recording.memory),
     )
+
+
+def _cost(cost: RunCost | None) -> CostDocument | None:
+    if cost is None:
+        return None
+    return CostDocument(
+        currency=cost.price.currency, per_hour=cost.per_hour, per_million_samples=cost.per_million_samples
+    )
+
+
+def _replay(figures: ReplayFigures | None) -> ReplayDocument:
+    if figures is None:
+        return _NO_REPLAY
+    return ReplayDocument(
+        status=figures.status,
+        baseline_step_us=in_us(figures.baseline_step_ns),
+        baseline_error_share=figures.baseline_error_share,
+        null_model_error_share=figures.null_model_error_share,
+        unexplained_share=figures.unexplained_share,
+        joint_step_us=in_us_or_null(figures.joint_step_ns),
+        reason=figures.doubt,
+        device_reason=figures.device_doubt,
+    )
+
+
+def _umbrella(finding: Finding) -> UmbrellaDocument:
+    rule = finding.rule
+    return UmbrellaDocument(rule_id=rule.id, rule=rule.name, title=rule.title, summary=finding.fix.summary)
 
 
 def _distributed(distributed: Distributed | None) -> DistributedDocument | None:

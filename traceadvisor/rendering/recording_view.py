@@ -11,10 +11,23 @@ from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.per_step import per_step
 from traceadvisor.rendering.charts.step_bar import step_bar
 from traceadvisor.rendering.charts.timeline import timeline
+from traceadvisor.rendering.memory_view import MemoryView, memory_view
 from traceadvisor.rendering.recording_tables import kernel_table, operator_table, overlap_table
+from traceadvisor.rendering.replay_view import replay_table
 from traceadvisor.rendering.step_time import step_time
 from traceadvisor.rendering.table import Table
-from traceadvisor.rendering.units import NOT_MEASURED, count, duration, percent, size
+from traceadvisor.rendering.umbrella_view import UmbrellaView, umbrella_views
+from traceadvisor.rendering.units import (
+    NOT_MEASURED,
+    arithmetic_rate,
+    count,
+    duration,
+    joules,
+    money,
+    number_of,
+    percent,
+    size,
+)
 from traceadvisor.rendering.verdict import recording_verdict
 from traceadvisor.rendering.words import STEP_SOURCE
 
@@ -58,6 +71,9 @@ class RecordingView:
 
     charts: tuple[Chart, ...]
     overlaps: Table | None
+    replay: Table | None
+    memory: MemoryView | None
+    umbrellas: tuple[UmbrellaView, ...]
     kernels: Table | None
     operators: Table | None
     environment: tuple[Fact, ...]
@@ -81,6 +97,9 @@ def recording_view(recording: Recording, number: int) -> RecordingView:
         step_notes=tuple(_step_notes(recording)),
         charts=tuple(chart for chart in charts if chart is not None),
         overlaps=overlap_table(recording),
+        replay=replay_table(recording),
+        memory=memory_view(recording),
+        umbrellas=umbrella_views(recording),
         kernels=kernel_table(recording),
         operators=operator_table(recording),
         environment=tuple(_environment(recording)),
@@ -111,12 +130,41 @@ def figures(recording: Recording) -> Iterator[Figure]:
     if recording.samples_per_s is not None:
         of_rank = "of this rank" if recording.distributed else None
         yield Figure("Samples per s", count(recording.samples_per_s), of_rank)
+    if recording.replay is not None and recording.replay.joint_step_ns is not None:
+        yield Figure("With the fixes replayed", duration(recording.replay.joint_step_ns), "all together")
+    yield from _money_and_energy(recording)
     without = "no device was recorded" if is_without_device(recording) else None
     yield Figure("GPU busy", percent(recording.figures.busy_share), without)
     if recording.figures.sm_efficiency_share is not None:
         yield Figure("SM efficiency", percent(recording.figures.sm_efficiency_share))
     if recording.figures.achieved_occupancy_share is not None:
         yield Figure("Occupancy", percent(recording.figures.achieved_occupancy_share), "estimated at launch")
+    if recording.figures.flops_per_s is not None:
+        of_peak = f"{percent(recording.figures.peak_rate_share)} of the device's peak"
+        yield Figure("Arithmetic", arithmetic_rate(recording.figures.flops_per_s), of_peak)
+
+
+def cost_words(recording: Recording) -> str | None:
+    """What a million samples cost, or an hour where their rate is not known; None where no price is set."""
+    cost = recording.cost
+    if cost is None:
+        return None
+    if cost.per_million_samples is None:
+        return f"{money(cost.per_hour, cost.price.currency)} per hour"
+    return f"{money(cost.per_million_samples, cost.price.currency)} per million samples"
+
+
+def _money_and_energy(recording: Recording) -> Iterator[Figure]:
+    """What is known of it; money where a price is set."""
+    cost = recording.cost
+    if cost is not None:
+        price = f"{number_of(cost.gpu_count, 'GPU')} at {money(cost.price.per_gpu_hour, cost.price.currency)} an hour"
+        if cost.per_million_samples is None:
+            yield Figure("Cost per hour", money(cost.per_hour, cost.price.currency), price)
+        else:
+            yield Figure("Cost per million samples", money(cost.per_million_samples, cost.price.currency), price)
+    if recording.joules_per_sample is not None:
+        yield Figure("Energy per sample", joules(recording.joules_per_sample), "of the GPU")
 
 
 def _step_notes(recording: Recording) -> Iterator[str]:

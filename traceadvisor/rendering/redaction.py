@@ -14,8 +14,7 @@ from typing import cast
 
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import TimedStep
-
-REDACTED = "[redacted]"
+from traceadvisor.model.secrets import REDACTED, without_secrets
 
 _ESCAPE_SEQUENCES = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # operating system commands: titles, hyperlinks
@@ -40,39 +39,10 @@ _HOMES = re.compile(
     r"|\b[A-Za-z]:[\\/]Users[\\/][^\\/\s:;,'\"]+"
 )
 
-_TOKENS = re.compile(
-    r"\b(?:"
-    r"gh[opsur]_[A-Za-z0-9]{16,}"  # GitHub
-    r"|github_pat_[A-Za-z0-9_]{16,}"
-    r"|glpat-[A-Za-z0-9_-]{16,}"  # GitLab
-    r"|hf_[A-Za-z0-9]{16,}"  # Hugging Face
-    r"|(?:AKIA|ASIA)[0-9A-Z]{12,}"  # AWS
-    r"|AIza[0-9A-Za-z_-]{30,}"  # Google
-    r"|sk-[A-Za-z0-9_-]{16,}"  # OpenAI, Anthropic
-    r"|xox[abeoprs]-[A-Za-z0-9-]{10,}"  # Slack
-    r"|(?:npm|dop_v1|pypi|nvapi)[_-][A-Za-z0-9_-]{30,}"
-    r"|eyJ[A-Za-z0-9_-]{8,400}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"  # JSON web tokens
-    r")"
-)
-_PRIVATE_KEYS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
-_CREDENTIALS_IN_URLS = re.compile(r"(?<=://)[^\s/@:]+:[^\s/@]+(?=@)")
-_BEARERS = re.compile(r"(?i)\b((?:bearer|basic)\s+)[A-Za-z0-9+/._~=-]{16,}")
-_SECRET_SETTINGS = re.compile(
-    r"(?i)((?:token|secret|passw(?:or)?d|passphrase|api_?-?key|access_?-?key|private_?-?key|credential)[\w.-]{0,40}"
-    r"[\"']?\s{0,4}[=:]\s{0,4}[\"']?)"
-    r"(?=[^\s\"',;&]{0,200}[A-Za-z])"  # a plain number is a setting (`max_tokens=4096`)
-    r"[^\s\"',;&()<>\[\]{}]{6,}"
-)
 _SECRET_OPTIONS = re.compile(
     r"(?i)--?[\w-]{0,60}(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)"
 )
 _SECRET_VALUES = re.compile(r"(?=.*[A-Za-z])[^-].{5,}", re.DOTALL)
-_LONG_VALUES = re.compile(
-    r"(\b[A-Za-z_][\w.-]{0,60}[\"']?\s{0,4}=\s{0,4}[\"']?)"
-    r"([A-Za-z0-9][A-Za-z0-9+/_-]{31,}={0,2})(?![A-Za-z0-9+/_-])"
-)
-_HEXADECIMAL = re.compile(r"[0-9a-fA-F]+")
-_MIXED = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"))
 # Every repetition that may fail after a long run is bounded: a megabyte of hostile text costs linear time.
 
 
@@ -81,7 +51,7 @@ def clean(text: str) -> str:
 
     Line feeds stay; cleaning twice changes nothing.
     """
-    return _without_homes(_without_secrets(_without_unseen(text)))
+    return _without_homes(without_secrets(_without_unseen(text)))
 
 
 def one_line(text: str) -> str:
@@ -148,22 +118,6 @@ def _mapped(value: object, changed: Callable[[str], str]) -> object:
 def _without_unseen(text: str) -> str:
     text = _LINE_ENDS.sub("\n", _ESCAPE_SEQUENCES.sub("", text))
     return _LONE_SURROGATES.sub("\N{REPLACEMENT CHARACTER}", _UNSEEN.sub("", text))
-
-
-def _without_secrets(text: str) -> str:
-    text = _PRIVATE_KEYS.sub(REDACTED, text)
-    text = _TOKENS.sub(REDACTED, text)
-    text = _CREDENTIALS_IN_URLS.sub(REDACTED, text)
-    for labelled in (_BEARERS, _SECRET_SETTINGS):
-        text = labelled.sub(rf"\1{REDACTED}", text)
-    return _LONG_VALUES.sub(_without_long_value, text)
-
-
-def _without_long_value(match: re.Match[str]) -> str:
-    """Hexadecimal, or lower case, upper case and digits at once, is what keys look like; words and paths do not."""
-    name, value = match.groups()
-    secret = _HEXADECIMAL.fullmatch(value) or all(kind.search(value) for kind in _MIXED)
-    return f"{name}{REDACTED}" if secret else match[0]
 
 
 def _without_homes(text: str) -> str:

@@ -29,8 +29,10 @@ class DocumentUnit(Enum):
     BYTES = "bytes"
     BYTES_PER_STEP = "bytes/step"
     BYTES_PER_S = "bytes/s"
+    FLOPS_PER_S = "flop/s"
     RATIO = "ratio"
     CELSIUS = "celsius"
+    WATTS = "watts"
     TEXT = "text"
 
 
@@ -106,6 +108,9 @@ class SavingDocument:
     method: Method
     """How it was obtained."""
 
+    reason: str | None
+    """Why it is a bound and not replayed; null where it is no bound, or could not have been replayed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocationDocument:
@@ -137,6 +142,27 @@ class FixDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AmountsDocument:
+    """Money saved."""
+
+    low: float
+    expected: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorthDocument:
+    """A saving in money, at the price that was set."""
+
+    currency: str
+    per_hour: AmountsDocument
+    """Of training as it goes on, on all GPUs of the run."""
+
+    per_million_samples: AmountsDocument | None
+    """Null where the rate of samples is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FindingDocument:
     """A cost, its cause and its remedy."""
 
@@ -151,7 +177,7 @@ class FindingDocument:
     effort: Effort
     saving_us_per_step: SavingDocument
     saving_share: float | None
-    """Expected saving over the mean step."""
+    """Expected saving over the step: the undisturbed one where it is known, else the median recorded one."""
 
     evidence: list[EvidenceDocument]
     locations: list[LocationDocument]
@@ -162,6 +188,9 @@ class FindingDocument:
     caveats: list[str]
     also: list[str]
     """Ids of rules whose findings account for the same time and were folded into this one."""
+
+    worth: WorthDocument | None
+    """Null where no price is set, and where nothing is saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +221,27 @@ class OutcomeDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UsedSettingsDocument:
+    """What the user had set, as far as it bears on the report."""
+
+    file: str | None
+    """Where it was read from."""
+
+    select: list[str]
+    """Rules asked for; empty for all."""
+
+    ignore: list[str]
+    thresholds: dict[str, dict[str, bool | int | float | str]]
+    """By rule, those that were set."""
+
+    plugins: dict[str, str]
+    """Rules that other distributions brought: id, then name and version of the distribution."""
+
+    gpu_price_per_hour: float | None
+    currency: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportDocument:
     """Where training time goes and what to change first."""
 
@@ -205,3 +255,4 @@ class ReportDocument:
 
     not_worth_doing: list[NotWorthDoingDocument]
     outcomes: list[OutcomeDocument]
+    settings: UsedSettingsDocument

@@ -10,12 +10,14 @@ from typing import assert_never
 import msgspec
 import numpy as np
 
+from traceadvisor.model.cost import Amounts, Worth
 from traceadvisor.model.findings import Clear, Evidence, Failed, Found, Skipped, Unit
-from traceadvisor.model.report import OutcomeRow, RankedFinding, Report
+from traceadvisor.model.report import OutcomeRow, RankedFinding, Report, UsedSettings
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rendering.recording_json import in_us, recording_document
 from traceadvisor.rendering.redaction import redacted, shortened
 from traceadvisor.rendering.report_document import (
+    AmountsDocument,
     DocumentUnit,
     EvidenceDocument,
     FindingDocument,
@@ -31,6 +33,8 @@ from traceadvisor.rendering.report_document import (
     SourceDocument,
     ThresholdDocument,
     TimeRangeDocument,
+    UsedSettingsDocument,
+    WorthDocument,
 )
 
 LONGEST_TEXT = 10_000
@@ -84,6 +88,20 @@ def _document(report: Report) -> ReportDocument:
             for row in report.not_worth_doing
         ],
         outcomes=[_outcome(row) for row in report.outcomes],
+        settings=_settings(report.settings),
+    )
+
+
+def _settings(settings: UsedSettings) -> UsedSettingsDocument:
+    price = settings.price
+    return UsedSettingsDocument(
+        file=None if settings.file is None else str(settings.file),
+        select=list(settings.select),
+        ignore=list(settings.ignore),
+        thresholds={rule: dict(values) for rule, values in settings.thresholds.items()},
+        plugins=dict(settings.providers),
+        gpu_price_per_hour=price.per_gpu_hour if price else None,
+        currency=price.currency if price else None,
     )
 
 
@@ -103,6 +121,7 @@ def _finding(ranked: RankedFinding) -> FindingDocument:
             expected=in_us(saving.expected_ns),
             high=in_us(saving.high_ns),
             method=saving.method,
+            reason=saving.reason,
         ),
         saving_share=ranked.saving_share,
         evidence=[_evidence(row) for row in finding.evidence],
@@ -114,7 +133,23 @@ def _finding(ranked: RankedFinding) -> FindingDocument:
         fix=FixDocument(summary=finding.fix.summary, change=finding.fix.change),
         caveats=list(finding.caveats),
         also=list(ranked.also),
+        worth=_worth(ranked.worth),
     )
+
+
+def _worth(worth: Worth | None) -> WorthDocument | None:
+    if worth is None:
+        return None
+    samples = worth.per_million_samples
+    return WorthDocument(
+        currency=worth.currency,
+        per_hour=_amounts(worth.per_hour),
+        per_million_samples=None if samples is None else _amounts(samples),
+    )
+
+
+def _amounts(amounts: Amounts) -> AmountsDocument:
+    return AmountsDocument(low=amounts.low, expected=amounts.expected, high=amounts.high)
 
 
 def _time_ranges(recording_id: str, claims: SpanSet) -> list[TimeRangeDocument]:
@@ -178,7 +213,9 @@ _UNITS = {
     Unit.BYTES: DocumentUnit.BYTES,
     Unit.BYTES_PER_STEP: DocumentUnit.BYTES_PER_STEP,
     Unit.BYTES_PER_S: DocumentUnit.BYTES_PER_S,
+    Unit.FLOPS_PER_S: DocumentUnit.FLOPS_PER_S,
     Unit.RATIO: DocumentUnit.RATIO,
     Unit.CELSIUS: DocumentUnit.CELSIUS,
+    Unit.WATTS: DocumentUnit.WATTS,
     Unit.TEXT: DocumentUnit.TEXT,
 }

@@ -47,6 +47,15 @@ class LoaderSettingsDocument:
     persistent_workers: bool | None
     drop_last: bool | None
     dataset_length: int | None
+    sample_count: int | None
+    """Samples that this rank draws in an epoch."""
+
+    batch_count: int | None
+    """Batches in an epoch of this rank."""
+
+    sampler: str | None
+    """The sampler's class."""
+
     file: str | None
     """Of the loop that iterates over it."""
 
@@ -72,6 +81,21 @@ class SettingsDocument:
     cpu_count: int | None
     cpu_quota_cores: float | None
     """Cores the process may use: the smaller of affinity and quota; null where nothing limits it."""
+
+    torch_threads: int | None
+    """Threads of an operator on the CPU."""
+
+    detect_anomaly: bool | None
+    """Whether autograd looked for its own errors at any time."""
+
+    cuda_sync_debug_mode: int | None
+    """0, 1 (warns of synchronising calls) or 2 (refuses them)."""
+
+    own_profiler_share: float | None
+    """Share of optimizer steps during which a profiler of the script's own was at work."""
+
+    environment: dict[str, str]
+    """Variables that change how training runs, as far as they were set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +126,8 @@ class DeviceTelemetryDocument:
     power_limit_watts: float | None
     """When sampling began."""
 
+    default_power_limit_watts: float | None
+    max_power_limit_watts: float | None
     slowdown_celsius: int | None
     max_sm_clock_mhz: int | None
     sample_count: int
@@ -154,6 +180,8 @@ class HostTelemetryDocument:
     mean_disk_read_bytes_per_s: float | None
     mean_disk_write_bytes_per_s: float | None
     mean_load: float | None
+    swap_growth_bytes: float | None
+    """From the first sample to the fullest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +207,12 @@ class ProcessTelemetryDocument:
     mean_read_bytes_per_s: float | None
     mean_write_bytes_per_s: float | None
     workers: list[WorkerTelemetryDocument]
+    mean_throttled_share: float | None
+    """Of the scheduler's periods, those in which the CPU quota was used up; null where there is no quota."""
+
+    peak_group_memory_bytes: float | None
+    peak_group_memory_share: float | None
+    """Of what the control group grants; null where it sets no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,6 +83,11 @@ def _settings(settings: RunSettings) -> SettingsDocument:
         python_version=settings.python_version,
         cpu_count=settings.cpu_count,
         cpu_quota_cores=settings.cpu_quota,
+        torch_threads=settings.torch_threads,
+        detect_anomaly=settings.detect_anomaly,
+        cuda_sync_debug_mode=settings.cuda_sync_debug_mode,
+        own_profiler_share=settings.own_profiler_share,
+        environment=dict(settings.environment),
     )
 
 
@@ -95,6 +100,9 @@ def _loader(loader: LoaderSettings) -> LoaderSettingsDocument:
         persistent_workers=loader.persistent_workers,
         drop_last=loader.drop_last,
         dataset_length=loader.dataset_length,
+        sample_count=loader.sample_count,
+        batch_count=loader.batch_count,
+        sampler=loader.sampler,
         file=loader.location.file if loader.location else None,
         line=loader.location.line if loader.location else None,
     )
@@ -107,6 +115,8 @@ def _device(device: DeviceTelemetry, window: DeviceWindow) -> DeviceTelemetryDoc
         cuda_index=device.cuda_index,
         memory_bytes=device.memory_bytes,
         power_limit_watts=device.power_limit_watts,
+        default_power_limit_watts=device.default_power_limit_watts,
+        max_power_limit_watts=device.max_power_limit_watts,
         slowdown_celsius=device.slowdown_celsius,
         max_sm_clock_mhz=device.max_sm_clock_mhz,
         clock_event_shares=None

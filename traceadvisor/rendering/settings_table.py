@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
 from traceadvisor.rendering.finding_view import location_words
 from traceadvisor.rendering.table import Cell, Column, Table
-from traceadvisor.rendering.units import NOT_MEASURED, count
+from traceadvisor.rendering.units import NOT_MEASURED, count, percent
 
 _COLUMNS = (Column("Setting", numeric=False), Column("Value", numeric=False))
 
@@ -37,6 +37,15 @@ def _loader(loader: LoaderSettings | None) -> Iterator[tuple[str, str]]:
     yield "persistent_workers", _flag(loader.persistent_workers)
     yield "drop_last", _flag(loader.drop_last)
     yield "Samples in the data set", _number(loader.dataset_length)
+    yield from _epoch(loader)
+
+
+def _epoch(loader: LoaderSettings) -> Iterator[tuple[str, str]]:
+    """What this rank draws of the data set, where that is known."""
+    if loader.sampler is not None:
+        yield "Sampler", loader.sampler
+    if loader.sample_count is not None:
+        yield "Samples in an epoch of this rank", _number(loader.sample_count)
 
 
 def _torch(settings: RunSettings) -> Iterator[tuple[str, str]]:
@@ -47,15 +56,29 @@ def _torch(settings: RunSettings) -> Iterator[tuple[str, str]]:
     yield "TF32 in matrix products", _flag(settings.matmul_tf32)
     yield "TF32 in cuDNN", _flag(settings.cudnn_tf32)
     yield "cudnn.benchmark", _flag(settings.cudnn_benchmark)
+    yield from _debugging(settings)
     yield "PyTorch", settings.torch_version or NOT_MEASURED
     yield "CUDA", settings.cuda_version or ("none in this build" if seen else NOT_MEASURED)
     yield "Python", settings.python_version or NOT_MEASURED
+
+
+def _debugging(settings: RunSettings) -> Iterator[tuple[str, str]]:
+    """What is out of the ordinary, and what was set in the environment."""
+    if settings.detect_anomaly:
+        yield "Anomaly detection", "on"
+    if settings.cuda_sync_debug_mode:
+        yield "CUDA sync debug mode", {1: "warn", 2: "error"}.get(settings.cuda_sync_debug_mode, NOT_MEASURED)
+    if settings.own_profiler_share:
+        yield "Steps under the script's own profiler", percent(settings.own_profiler_share)
+    yield from settings.environment.items()
 
 
 def _host(settings: RunSettings) -> Iterator[tuple[str, str]]:
     yield "CPUs", _number(settings.cpu_count)
     unlimited = NOT_MEASURED if settings.cpu_count is None else "all"
     yield "Cores it may use", unlimited if settings.cpu_quota is None else f"{settings.cpu_quota:g}"
+    if settings.torch_threads is not None:
+        yield "Threads of an operator on the CPU", _number(settings.torch_threads)
 
 
 def _number(value: int | None) -> str:

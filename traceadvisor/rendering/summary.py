@@ -7,7 +7,8 @@ from enum import Enum
 
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.finding_view import FindingView, finding_views
-from traceadvisor.rendering.health_view import NoteView, health_view
+from traceadvisor.rendering.health_view import NoteView, warnings
+from traceadvisor.rendering.recording_view import cost_words
 from traceadvisor.rendering.redaction import one_line, redacted, shortened
 from traceadvisor.rendering.step_time import step_time
 from traceadvisor.rendering.units import count, duration, number_of, percent
@@ -54,7 +55,7 @@ def summary(report: Report) -> tuple[SummaryLine, ...]:
     """What is wrong with the input, the verdict, each recording's step, the first findings."""
     report = shortened(redacted(report), LONGEST_TEXT)
     blocks = (
-        [_warning(note) for note in health_view(report).problems],
+        [_warning(note) for note in warnings(report)],
         _verdict(report),
         _recordings(report),
         _findings(report),
@@ -106,6 +107,7 @@ def _recording(recording: Recording, report: Report) -> SummaryLine:
         Piece(f"step {duration(time.ns)}", Style.STRONG),
         Piece(f" ({'; '.join(filter(None, (time.kind, time.beside)))})", Style.QUIET),
         Piece(f", {count(samples)} samples per s" if samples is not None else ""),
+        Piece(f", {cost}" if (cost := cost_words(recording)) else ""),
         Piece(f", GPU busy {percent(recording.figures.busy_share)}"),
         Piece(_largest(recording)),
     )
@@ -137,6 +139,7 @@ def _finding(finding: FindingView, *, several: bool) -> list[SummaryLine]:
             Piece(f"{where}: "),
             Piece(f"saves {finding.saving.headline}", Style.GAIN),
             Piece(f", {finding.saving.share}"),
+            Piece(f", worth {finding.worth}" if finding.worth else ""),
             Piece(f" (confidence {finding.confidence})", Style.QUIET),
         )
     ]

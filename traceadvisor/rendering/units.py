@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import floor, isfinite, log10
 from typing import assert_never
 
 from traceadvisor.model.findings import Evidence, Unit
@@ -72,6 +72,11 @@ def rate(bytes_per_s: float | None) -> str:
     return _scaled(bytes_per_s, 1000, ("B/s", "kB/s", "MB/s", "GB/s", "TB/s"))
 
 
+def arithmetic_rate(flops_per_s: float | None) -> str:
+    """Operations per second, as devices are rated."""
+    return _scaled(flops_per_s, 1000, ("FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s"))
+
+
 def watts(value: float | None) -> str:
     """Power."""
     return _with_unit(value, "W")
@@ -87,13 +92,28 @@ def megahertz(value: float | None) -> str:
     return _with_unit(value, "MHz")
 
 
+def joules(value: float | None) -> str:
+    """Energy, in the unit that reads best."""
+    if value is None or not isfinite(value):
+        return NOT_MEASURED
+    return f"{_digits(value * 1e3)} mJ" if value < 1 else f"{_digits(value)} J"
+
+
+def money(amount: float, currency: str) -> str:
+    """An amount with its currency: to the cent, or to two digits where it is less than ten cents."""
+    if not isfinite(amount):
+        return NOT_MEASURED
+    decimals = 2 if amount >= 0.1 or not amount else min(1 - floor(log10(amount)), 9)
+    return f"{amount:,.{decimals}f} {currency}"
+
+
 def evidence_value(evidence: Evidence) -> str:
     """A measured figure with its unit."""
     value = evidence.value
     return value if isinstance(value, str) else figure(value, evidence.unit)
 
 
-def figure(value: float, unit: Unit) -> str:  # noqa: C901, PLR0911  # one case per unit
+def figure(value: float, unit: Unit) -> str:  # noqa: C901, PLR0911, PLR0912  # one case per unit
     """A number with its unit."""
     match unit:
         case Unit.SHARE:
@@ -112,10 +132,14 @@ def figure(value: float, unit: Unit) -> str:  # noqa: C901, PLR0911  # one case 
             return f"{size(value)} per step"
         case Unit.BYTES_PER_S:
             return rate(value)
+        case Unit.FLOPS_PER_S:
+            return arithmetic_rate(value)
         case Unit.RATIO:
             return ratio(value)
         case Unit.CELSIUS:
             return f"{value:.0f} °C"
+        case Unit.WATTS:
+            return watts(value)
         case _:
             assert_never(unit)
 

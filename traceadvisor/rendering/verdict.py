@@ -65,11 +65,17 @@ def verdict(report: Report) -> str:
 
 
 def verdict_scope(report: Report) -> str | None:
-    """Which recording the sentence is about; None where there is only one."""
-    if len(report.recordings) < 2:
+    """Which recording the sentence is about, where there are several, and where to look for the causes.
+
+    None where there is nothing of the kind to say.
+    """
+    if not report.recordings:
         return None
-    told = recording_of_verdict(report).id
-    return f"This is {told}, which of {len(report.recordings)} recordings loses the most of its step."
+    told = recording_of_verdict(report)
+    several = len(report.recordings) > 1
+    which = f"This is {told.id}, which of {len(report.recordings)} recordings loses the most of its step."
+    pointers = (finding.fix.summary + "." for finding in told.umbrellas)
+    return " ".join((*((which,) if several else ()), *pointers)) or None
 
 
 def recording_verdict(recording: Recording) -> str:

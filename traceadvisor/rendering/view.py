@@ -20,6 +20,7 @@ from traceadvisor.rendering.outcome_view import OutcomesView, outcomes_view
 from traceadvisor.rendering.recording_view import Fact, RecordingView, is_without_device, recording_view
 from traceadvisor.rendering.redaction import redacted, shortened
 from traceadvisor.rendering.run_view import RunView, run_view
+from traceadvisor.rendering.settings_facts import settings_facts
 from traceadvisor.rendering.table import Table
 from traceadvisor.rendering.units import count, number_of
 from traceadvisor.rendering.verdict import recording_of_verdict, verdict, verdict_scope
@@ -143,3 +144,5 @@ def _source(report: Report) -> Iterator[Fact]:
     for path in report.source.paths:
         yield Fact("Path", str(path))
     yield Fact("Events read", count(report.health.events_read))
+    for label, value in settings_facts(report):
+        yield Fact(label, value)

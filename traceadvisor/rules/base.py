@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 from traceadvisor.facts import Facts
 from traceadvisor.model.findings import Clear, Finding, RuleMeta, Skipped
+from traceadvisor.model.ranks import RankFigures
 
 
 class Rule(ABC):
@@ -27,3 +29,17 @@ class Rule(ABC):
     @abstractmethod
     def check(self, facts: Facts) -> Finding | Clear | Skipped:
         """Look at a recording that has everything ``meta.needs`` names."""
+
+
+class RankRule(Rule):
+    """Looks at several ranks of one run side by side, once each has been judged by itself."""
+
+    __slots__ = ()
+
+    def check(self, facts: Facts) -> Skipped:  # noqa: ARG002  # one recording tells nothing
+        """One rank alone cannot be compared."""
+        return Skipped("It takes recordings of several ranks of one run: give the folder that holds them.")
+
+    @abstractmethod
+    def compare(self, ranks: Sequence[RankFigures]) -> Finding | Clear | Skipped:
+        """Look at two ranks or more."""

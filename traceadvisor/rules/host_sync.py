@@ -10,6 +10,7 @@ from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.replay.waits import DeferredReads
 from traceadvisor.rules.base import Rule
 
 MOST_SITES = 5
@@ -33,7 +34,8 @@ class HostSync(Rule):
         use ``torch.where`` instead of branching on a value.
 
     How the saving is estimated
-        As a bound: between nothing and all the idle time that follows these waits.
+        The step is replayed without these waits; at the least, those that fetch a value from the device stay. Where the
+        replay is not to be believed, a bound: between nothing and all the idle time that follows these waits.
 
     When it may be wrong
         A wait whose value decides what runs next cannot simply go. Removing one wait can move the drain to the next.
@@ -59,15 +61,17 @@ class HostSync(Rule):
             return Clear("idle after waits other than those of copies to the device", share, self.min_share, Unit.SHARE)
         costly = [site for site in sites if site.drained][:MOST_SITES]
         locations = tuple(dict.fromkeys(site.location for site in costly if site.location))
+        fix = DeferredReads(frozenset(row for site in sites if site.drained for row in site.rows.tolist()))
+        saving = facts.what_if(fix, facts.per_step_ns(drained))
         return Finding(
             rule=self.meta,
             claims=drained,
-            saving=facts.bound(facts.per_step_ns(drained)),
-            confidence=facts.confidence(),
+            saving=saving,
+            confidence=facts.confidence(saving),
             effort=Effort.LINE,
             evidence=(
                 Evidence("device idle after these waits", facts.per_step_ns(drained), Unit.NS_PER_STEP),
-                Evidence("waits", sum(site.count for site in sites) / len(facts.steps.kept), Unit.PER_STEP),
+                Evidence("waits", sum(site.rows.size for site in sites) / len(facts.steps.kept), Unit.PER_STEP),
                 *(Evidence(_label(site), facts.per_step_ns(site.drained), Unit.NS_PER_STEP) for site in costly),
             ),
             fix=Fix("Keep the value on the device, or read it every hundred steps instead of every step"),
@@ -76,6 +80,7 @@ class HostSync(Rule):
                 "A value that decides what runs next has to be waited for.",
                 *(() if locations else ("Recorded without stacks: with_stack=True names the line.",)),
             ),
+            what_ifs=(fix,),
         )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from traceadvisor.analysis.largest_batch import LargestBatch, largest_batch
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
@@ -26,7 +28,7 @@ class RoomForBatch(Rule):
     How to fix it
         Raise the batch size towards the smallest that reaches peak throughput, with memory near four fifths. The
         largest that fits is foreseen from what memory a sample takes: what the step adds to what is held between steps,
-        over the batch size.
+        over the batch size. Where the recording tells activations apart, a second forecast takes them alone to grow.
 
     How the saving is estimated
         As a bound, per sample: between nothing and the idle time between launches.
@@ -66,10 +68,8 @@ class RoomForBatch(Rule):
         share = facts.share(idle)
         if share < self.min_idle_share:
             return Clear("idle between launches", share, self.min_idle_share, Unit.SHARE, "the device is busy as it is")
-        base = float(memory.least_allocated_bytes or 0)
-        peak = float(memory.allocated_bytes) if memory.allocated_bytes is not None else memory.held_bytes
-        per_sample = max(peak - base, 1.0) / batch
-        fits = int((self.target_share * memory.capacity_bytes - (memory.held_bytes - peak) - base) / per_sample)
+        forecast = largest_batch(memory, facts.fullest_step, batch, self.target_share)
+        next_batch = min(2 * batch, forecast.samples)
         return Finding(
             rule=self.meta,
             claims=idle,
@@ -79,13 +79,13 @@ class RoomForBatch(Rule):
             evidence=(
                 Evidence("batch size", batch, Unit.COUNT),
                 Evidence("device memory held at the peak", memory.share, Unit.SHARE),
-                Evidence("memory for each sample", per_sample, Unit.BYTES),
-                Evidence("largest batch foreseen at four fifths of memory", fits, Unit.COUNT),
+                Evidence("memory for each sample", forecast.per_sample_bytes, Unit.BYTES),
+                *_forecasts(forecast),
                 Evidence("device idle between launches", share, Unit.SHARE),
             ),
             fix=Fix(
                 "Raise the batch size, step by step, until throughput stops growing",
-                change=f"DataLoader(..., batch_size={batch}) -> DataLoader(..., batch_size={min(2 * batch, fits)})",
+                change=f"DataLoader(..., batch_size={batch}) -> DataLoader(..., batch_size={next_batch})",
             ),
             locations=(location,) if (location := facts.loader_location) else (),
             caveats=(
@@ -93,3 +93,9 @@ class RoomForBatch(Rule):
                 "The time saved is per sample: a step with a larger batch takes longer.",
             ),
         )
+
+
+def _forecasts(forecast: LargestBatch) -> Iterator[Evidence]:
+    yield Evidence("largest batch foreseen at four fifths of memory", forecast.samples, Unit.COUNT)
+    if forecast.samples_by_activations is not None:
+        yield Evidence("the same, if activations alone grow with it", forecast.samples_by_activations, Unit.COUNT)

@@ -6,11 +6,16 @@ from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
 
+from traceadvisor.analysis.loading_sites import loading_sites
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.model.report import Work
+from traceadvisor.replay.loader_workers import LoaderWorkers
 from traceadvisor.rules.base import Rule
+
+MOST_SITES = 3
+"""Functions of the script that make batches, named as evidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,9 @@ class SynchronousLoader(Rule):
         no more than the cores that the run may use beside the training thread, where a capture knows them.
 
     How the saving is estimated
-        As a bound: between nothing and the whole exposed wait, the middle being the expected value.
+        The step is replayed with that many workers, each taking as long for a batch as the training process did, which
+        fill a queue of two batches each. Taking a batch and other host work cost what DATA001 says, and more workers
+        than cores share these. Where the replay is not to be believed, a bound: between nothing and the exposed wait.
 
     When it may be wrong
         On a machine with one or two cores, workers compete with the training thread; a data set held in memory can be
@@ -43,7 +50,7 @@ class SynchronousLoader(Rule):
         name="synchronous-loader",
         title="Batches are loaded in the training process",
         needs=frozenset({Input.STEPS, Input.LOADER}),
-        refines=frozenset({"DATA001"}),
+        refines=frozenset({"DATA001", "DATA008"}),
     )
 
     min_share: float = 0.05
@@ -63,11 +70,14 @@ class SynchronousLoader(Rule):
         needed = ceil(loading.total_ns / rest_ns) + 1
         workers = needed if facts.spare_cores is None else min(needed, facts.spare_cores)
         location = facts.loader_location
+        fix = LoaderWorkers(workers, facts.spare_cores)
+        sites = loading_sites(facts.observation, facts.tree, wait)[:MOST_SITES]
+        saving = facts.what_if(fix, facts.per_step_ns(wait))
         return Finding(
             rule=self.meta,
             claims=wait,
-            saving=facts.bound(facts.per_step_ns(wait)),
-            confidence=facts.confidence(),
+            saving=saving,
+            confidence=facts.confidence(saving),
             effort=Effort.SETTING,
             evidence=(
                 Evidence("loader", ", ".join(loader.kinds), Unit.TEXT),
@@ -75,6 +85,7 @@ class SynchronousLoader(Rule):
                 Evidence("loading a batch", loading.total_ns, Unit.NS_PER_STEP),
                 Evidence("the rest of the step", rest_ns, Unit.NS_PER_STEP),
                 Evidence("share of the step spent waiting", share, Unit.SHARE),
+                *(Evidence(site.label, facts.per_step_ns(site.spans), Unit.NS_PER_STEP) for site in sites),
             ),
             fix=Fix(
                 "Load batches in worker processes while the step runs",
@@ -85,4 +96,5 @@ class SynchronousLoader(Rule):
             caveats=(
                 "Workers and the training thread share the machine's cores: with few of them the gain is smaller.",
             ),
+            what_ifs=(fix,),
         )

@@ -52,6 +52,8 @@ int nvmlDeviceGetMemoryInfo(Device device, Memory *out) {
 int nvmlDeviceGetUtilizationRates(Device device, Utilization *out) { ONLY_FIRST(device); out->gpu = 93; out->memory = 41; return SUCCESS; }
 FIRST_NUMBER(nvmlDeviceGetPowerUsage, 301500)
 FIRST_NUMBER(nvmlDeviceGetEnforcedPowerLimit, 400000)
+FIRST_NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, 450000)
+int nvmlDeviceGetPowerManagementLimitConstraints(Device device, unsigned int *least, unsigned int *most) { ONLY_FIRST(device); *least = 100000; *most = 500000; return SUCCESS; }
 NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, 3)
 NUMBER(nvmlDeviceGetCurrPcieLinkWidth, 8)
 NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, 4)

@@ -24,6 +24,8 @@ def test_the_header_lists_the_devices_by_uuid_with_what_does_not_change(recorded
         "name": "Stand-in 80GB",
         "memory_bytes": 80_000_000_000,
         "power_limit_watts": 400.0,
+        "default_power_limit_watts": 450.0,
+        "max_power_limit_watts": 500.0,
         "max_link_generation": 4,
         "max_link_width": 16,
         "max_sm_clock_mhz": 1980,
@@ -32,7 +34,7 @@ def test_the_header_lists_the_devices_by_uuid_with_what_does_not_change(recorded
         "visible": True,
         "cuda_index": 0,
     }
-    assert (second["uuid"], second["power_limit_watts"]) == ("GPU-11", None)
+    assert [second[key] for key in ("uuid", "power_limit_watts", "max_power_limit_watts")] == ["GPU-11", None, None]
 
 
 @pytest.mark.parametrize(

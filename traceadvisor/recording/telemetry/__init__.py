@@ -1,6 +1,5 @@
 """Samples the node's devices, host and training processes, line by line, into a file of the bundle."""
 
-from traceadvisor.recording.telemetry.cgroup import cpu_quota
 from traceadvisor.recording.telemetry.sampler import TelemetrySampler
 
-__all__ = ["TelemetrySampler", "cpu_quota"]
+__all__ = ["TelemetrySampler"]

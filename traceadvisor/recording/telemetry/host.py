@@ -31,11 +31,6 @@ def host_name() -> str:
     return socket.gethostname()
 
 
-def cpu_affinity() -> int | None:
-    """How many CPUs this process may run on."""
-    return readable(lambda: len(os.sched_getaffinity(0)))
-
-
 def memory_bytes() -> int | None:
     """Memory of the host."""
     memory = readable(psutil.virtual_memory)

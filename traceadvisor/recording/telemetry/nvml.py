@@ -46,6 +46,8 @@ class Device:
             name=self.name,
             memory_bytes=memory and int(memory.total),
             power_limit_watts=self._power_limit_watts(),
+            default_power_limit_watts=_watts(self._number("nvmlDeviceGetPowerManagementDefaultLimit")),
+            max_power_limit_watts=self._max_power_limit_watts(),
             max_link_generation=self._number("nvmlDeviceGetMaxPcieLinkGeneration"),
             max_link_width=self._number("nvmlDeviceGetMaxPcieLinkWidth"),
             max_sm_clock_mhz=self._number("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
@@ -116,6 +118,10 @@ class Device:
 
     def _power_limit_watts(self) -> float | None:
         return _watts(self._number("nvmlDeviceGetEnforcedPowerLimit"))
+
+    def _max_power_limit_watts(self) -> float | None:
+        limits = self._ask("nvmlDeviceGetPowerManagementLimitConstraints")
+        return None if limits is None else _watts(int(limits[1]))
 
     def _number(self, function: str, *arguments: int) -> int | None:
         value = self._ask(function, *arguments)

@@ -31,6 +31,12 @@ class DeviceHeader(msgspec.Struct, frozen=True):
     power_limit_watts: float | None
     """In force when sampling began."""
 
+    default_power_limit_watts: float | None
+    """As the device comes."""
+
+    max_power_limit_watts: float | None
+    """The highest that may be set."""
+
     max_link_generation: int | None
     max_link_width: int | None
     """What device and slot are capable of together."""
@@ -60,6 +66,9 @@ class Header(msgspec.Struct, frozen=True, tag_field="record", tag="header"):
     """Cores the cgroup grants; None where it sets no limit."""
 
     memory_bytes: int | None
+    group_memory_limit_bytes: int | None
+    """What the control group grants; None where it sets no limit."""
+
     devices: tuple[DeviceHeader, ...]
     nvml_version: str | None
     driver_version: str | None
@@ -122,6 +131,8 @@ class ProcessSample(msgspec.Struct, frozen=True, kw_only=True):
     rss_bytes: Figure = None
     read_bytes_per_s: SeldomFigure = UNSET
     write_bytes_per_s: SeldomFigure = UNSET
+    throttled_percent: SeldomFigure = UNSET
+    group_memory_bytes: SeldomFigure = UNSET
     busiest: tuple[WorkerSample, ...] | UnsetType = UNSET
     """The children that used most CPU time so far, the busiest first; their share is over the time since they were
     last read."""

@@ -12,12 +12,13 @@ from threading import Event, Thread
 
 import msgspec
 
-from traceadvisor.recording.telemetry.cgroup import cpu_quota
-from traceadvisor.recording.telemetry.host import Host, cpu_affinity, host_name, memory_bytes
+from traceadvisor.cores import cpu_affinity, cpu_quota
+from traceadvisor.recording.telemetry.group import GroupUse
+from traceadvisor.recording.telemetry.host import Host, host_name, memory_bytes
 from traceadvisor.recording.telemetry.nvml import Device, Nvml, open_nvml
 from traceadvisor.recording.telemetry.pace import Pace, Turns
 from traceadvisor.recording.telemetry.processes import ProcessTree
-from traceadvisor.recording.telemetry.records import FORMAT, DeviceSample, Header, Sample
+from traceadvisor.recording.telemetry.records import FORMAT, DeviceSample, Header, ProcessSample, Sample
 
 
 class TelemetrySampler:
@@ -76,12 +77,13 @@ class TelemetrySampler:
         with file:
             try:
                 with closing(open_nvml()) as nvml:
-                    _write(file, self._header(nvml))
-                    self._sample_until_stopped(file, nvml.devices)
+                    group = GroupUse()
+                    _write(file, self._header(nvml, group))
+                    self._sample_until_stopped(file, nvml.devices, group)
             except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on without telemetry
                 self.error = error
 
-    def _sample_until_stopped(self, file: FileIO, devices: Sequence[Device]) -> None:
+    def _sample_until_stopped(self, file: FileIO, devices: Sequence[Device], group: GroupUse) -> None:
         host, pace = Host(), Pace(self._interval_s)
         turns = Turns([(device, sent) for device in devices for sent in (True, False)])
         wait_s = 0.0
@@ -90,6 +92,8 @@ class TelemetrySampler:
             seldom = pace.seldom(now_s)
             time_ns = self._clock_ns()
             processes = self._tree.sample(now_s, seldom=seldom)
+            if seldom:
+                processes = _with_group(processes, group)
             node = host.sample(now_s, seldom=seldom)
             samples = {device.uuid: device.sample(self._tree.pids, seldom=seldom) for device in devices}
             if (turn := turns.take(now_s)) is not None:  # last: it takes 20 ms
@@ -99,7 +103,7 @@ class TelemetrySampler:
             pace.plan(now_s, time.thread_time() - cpu_before_s)
             wait_s = max(0.0, now_s + pace.interval_s - time.monotonic())
 
-    def _header(self, nvml: Nvml) -> Header:
+    def _header(self, nvml: Nvml, group: GroupUse) -> Header:
         return Header(
             format=FORMAT,
             time_ns=self._clock_ns(),
@@ -109,11 +113,18 @@ class TelemetrySampler:
             cpu_affinity=cpu_affinity(),
             cpu_quota=cpu_quota(),
             memory_bytes=memory_bytes(),
+            group_memory_limit_bytes=group.memory_limit_bytes,
             devices=nvml.headers(),
             nvml_version=nvml.version("nvmlSystemGetNVMLVersion"),
             driver_version=nvml.version("nvmlSystemGetDriverVersion"),
             nvml_unavailable=nvml.unavailable,
         )
+
+
+def _with_group(processes: ProcessSample, group: GroupUse) -> ProcessSample:
+    return msgspec.structs.replace(
+        processes, throttled_percent=group.throttled_percent(), group_memory_bytes=group.memory_bytes
+    )
 
 
 def _with_pcie(sample: DeviceSample, device: Device, *, sent: bool) -> DeviceSample:

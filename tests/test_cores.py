@@ -1,28 +1,13 @@
-"""Control groups as the kernel shows them, in a folder that stands in for ``/proc/self`` and ``/sys/fs/cgroup``."""
-
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from traceadvisor.recording.telemetry.cgroup import cpu_quota
+import pytest
 
-
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text + "\n")
-
-
-def group(folder: Path, membership: str, mount: str) -> None:
-    write(folder / "cgroup", membership)
-    write(folder / "mountinfo", mount)
-
-
-def second(folder: Path, path: str = "/job", root: str = "/") -> None:
-    group(folder, f"0::{path}", f"31 23 0:28 {root} {folder}/sys rw shared:9 - cgroup2 cgroup2 rw,nsdelegate")
-
-
-def first(folder: Path) -> None:
-    group(folder, "4:cpu,cpuacct:/job\n0::/", f"32 31 0:29 / {folder}/sys rw - cgroup cgroup rw,cpu,cpuacct")
+from tests.control_groups import first, second, write
+from traceadvisor import cores
+from traceadvisor.cores import cpu_quota, usable_cores
 
 
 def test_version_2_gives_quota_over_period(tmp_path: Path) -> None:
@@ -66,3 +51,23 @@ def test_version_1_without_a_limit_has_no_quota(tmp_path: Path) -> None:
 
 def test_without_control_groups_there_is_no_quota(tmp_path: Path) -> None:
     assert cpu_quota(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("machine", "affinity", "quota", "usable"),
+    [(8, 8, None, 8), (8, 6, None, 6), (8, 6, 2.5, 2), (8, 8, 0.5, 1), (8, 1, 16.0, 1), (None, 2, None, 2)],
+)
+def test_the_narrowest_limit_says_how_many_cores_are_usable(
+    machine: int | None, affinity: int, quota: float | None, usable: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: machine)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(affinity)), raising=False)
+    monkeypatch.setattr(cores, "cpu_quota", lambda: quota)
+    assert usable_cores() == usable
+
+
+def test_a_system_without_affinity_limits_by_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(cores, "cpu_quota", lambda: None)
+    assert usable_cores() == 3

@@ -1,0 +1,98 @@
+"""Results as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from benchmarks.contenders import BREAKDOWN, CONTENDERS, GZIP, Contender
+from benchmarks.goals import MB, Goal
+from benchmarks.measuring import Series
+from benchmarks.results import Ratio, Results, Workload
+from benchmarks.workloads import Framing
+
+NOTHING = "-"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table, the first column words and the others figures."""
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def goal_table(goals: Iterable[Goal]) -> str:
+    """Lines to hold and where the project stands."""
+    rows = []
+    for goal in goals:
+        figures = (goal.must, goal.aim, goal.measured, goal.by_cpu)
+        rows.append((goal.what, goal.unit, *(_figure(figure) for figure in figures), goal.verdict))
+    return table(("", "unit", "must", "aim", "measured", "by CPU time", ""), rows)
+
+
+def workload_table(results: Results, workload: Workload) -> str:
+    """Every contender on one workload."""
+    header = ("", "runs", "wall, s", "least-most", "in G", "CPU, s", "CPU, in G", "peak memory, MB")
+    rows = [
+        (
+            contender.title,
+            *_figures(
+                results.series.get((workload, contender), Series(not_run="left out of this run")),
+                results.in_g(workload, contender),
+            ),
+        )
+        for contender in CONTENDERS
+    ]
+    return table(header, rows)
+
+
+def _figures(series: Series, in_g: Ratio | None) -> tuple[str, ...]:
+    if not series.runs:
+        return "0", series.not_run or NOTHING, *[NOTHING] * 5
+    least, most = series.range_s
+    return (
+        str(len(series.runs)),
+        _figure(series.wall_s),
+        f"{_figure(least)}-{_figure(most)}",
+        _figure(in_g.wall if in_g else None),
+        _figure(series.cpu_s),
+        _figure(in_g.cpu if in_g else None),
+        f"{series.peak_bytes / MB:.0f}",
+    )
+
+
+def growth_table(results: Results, small: Workload, large: Workload) -> str:
+    """What ten times the input costs."""
+    header = ("", "times the wall time", "times the CPU time", "peak memory")
+    rows = [
+        (contender.title, _figure(growth.wall), _figure(growth.cpu), _memory_law(results, small, large, contender))
+        for contender in CONTENDERS
+        if (growth := results.growth(small, large, contender))
+    ]
+    return table(header, rows)
+
+
+def _memory_law(results: Results, small: Workload, large: Workload, contender: Contender) -> str:
+    """Peak memory as a line through both workloads."""
+    less, more = results.of(small, contender), results.of(large, contender)
+    if not less or not more:
+        return NOTHING
+    per_event = (more.peak_bytes - less.peak_bytes) / (large.event_count - small.event_count)
+    base = less.peak_bytes - per_event * small.event_count
+    return f"{base / MB:.0f} MB + {round(per_event)} B per event"
+
+
+def framing_table(results: Results, framings: Mapping[Framing, tuple[Workload, Workload]]) -> str:
+    """The breakdown of the same events in other framings; each framing as its gzipped and its plain workload."""
+    header = ("framing", "JSON", "gzipped, in G", "CPU, in G", "plain, in G of the gzipped", "CPU, in G")
+    rows = []
+    for framing, (packed, plain) in framings.items():
+        ratios = (results.in_g(packed, BREAKDOWN), results.ratio(plain, BREAKDOWN, packed, GZIP))
+        figures = [(ratio.wall, ratio.cpu) if ratio else (None, None) for ratio in ratios]
+        rows.append((framing.value, packed.size, *(_figure(figure) for pair in figures for figure in pair)))
+    return table(header, rows)
+
+
+def _figure(value: float | None) -> str:
+    """Three digits, as far as they tell something."""
+    if value is None:
+        return NOTHING
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"

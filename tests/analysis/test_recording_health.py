@@ -1,0 +1,82 @@
+"""What is missing in a recording is said, in words, and makes what rests on it less sure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.analysis.analysing import facts_of
+from tests.build import TraceBuilder
+from traceadvisor.facts import Facts
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Confidence, Input
+
+
+def steps(lost: list[int], launches: int = 10) -> TraceBuilder:
+    """Steps of 100 us with so many launches each, of which so many have no kernel."""
+    builder = TraceBuilder()
+    for step, missing in enumerate(lost):
+        start = 100 * step
+        builder.step(step, start, start + 100).loader(start, start + 2).op("aten::mm", start + 2, start + 90)
+        for number in range(launches):
+            at = start + 5 + 2 * number
+            builder.launch(at, at + 1, kernel=None if number < missing else (at + 1, at + 2))
+    return builder
+
+
+def notes(facts: Facts) -> dict[str, bool]:
+    return {note.code: note.degrades for note in facts.notes}
+
+
+def message(facts: Facts, code: str) -> str:
+    return next(note.message for note in facts.notes if note.code == code)
+
+
+def test_a_whole_recording_has_no_note(tmp_path: Path) -> None:
+    facts = facts_of(steps([0, 0, 0, 0]), tmp_path)
+    assert notes(facts) == {}
+    assert facts.confidence() is Confidence.HIGH
+
+
+def test_kernels_launched_but_not_recorded_at_all_rule_out_claims_about_the_device(tmp_path: Path) -> None:
+    facts = facts_of(steps([10, 10, 10, 10]), tmp_path)
+    assert message(facts, "no-kernels").startswith("The host launched 40 kernels but the recording holds none of them")
+    assert Category.KERNEL not in facts.partition
+    assert facts.missing(frozenset({Input.DEVICE})) is not None
+    assert facts.confidence() is Confidence.MEDIUM
+
+
+def test_the_first_kernels_missing_are_told_and_cost_their_step(tmp_path: Path) -> None:
+    facts = facts_of(steps([4, 0, 0, 0]), tmp_path)
+    assert message(facts, "kernels-missing").startswith("4 of 40 kernels that the steps launched are not in the rec")
+    assert [step.index for step in facts.steps.kept] == [1, 2, 3]
+    assert notes(facts) == {"kernels-missing": True, "step-left-out": False}
+
+
+def test_kernels_missing_everywhere_make_everything_less_sure(tmp_path: Path) -> None:
+    facts = facts_of(steps([3, 3, 3, 3]), tmp_path)
+    assert len(facts.steps.kept) == 4
+    assert facts.confidence() is Confidence.MEDIUM
+
+
+def test_the_last_step_of_a_recording_that_stopped_there_is_no_loss(tmp_path: Path) -> None:
+    assert notes(facts_of(steps([0, 0, 0, 0, 9]), tmp_path)) == {"step-dropped": False}
+
+
+LOG = (
+    "WARNING:2026-11-20 09:59:04 47:47 CuptiActivityApi.cpp:174] Exceeded max GPU buffer count (33 >= 33) - terminating"
+)
+SUMMARY = "INFO:2026-11-20 09:59:05 47:47 Profiler.cpp:341] Record counts: Out-of-range = 12, CUPTI stopped early? = {}"
+
+
+@pytest.mark.parametrize(("log", "line"), [("WARNING", LOG), ("INFO", SUMMARY.format(1)), ("ERROR", LOG)])
+def test_a_profiler_that_stopped_early_is_told_with_the_remedy(log: str, line: str, tmp_path: Path) -> None:
+    facts = facts_of(steps([0, 0, 0, 0]).member(log, ["a line", line]), tmp_path)
+    assert "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB" in message(facts, "stopped-early")
+    assert facts.confidence() is Confidence.MEDIUM
+
+
+@pytest.mark.parametrize("log", [[SUMMARY.format(0)], "a text", [1, None], {"a": LOG}])
+def test_a_log_that_says_nothing_of_the_kind_is_no_note(log: object, tmp_path: Path) -> None:
+    assert notes(facts_of(steps([0, 0, 0, 0]).member("INFO", log), tmp_path)) == {}

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import gzip
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.build import TraceBuilder
+from traceadvisor import Limits, load
+from traceadvisor.cli import main
+from traceadvisor.model.limits import LIMITS
+from traceadvisor.parsing.excess import Excess, option_of
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """A recording behind 60 MB of blanks, which pack a thousand times."""
+    content = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 90).text()
+    path = tmp_path / "worker0.1.pt.trace.json.gz"
+    path.write_bytes(gzip.compress(b" " * 60_000_000 + content))
+    return path
+
+
+def _run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["report", *map(str, arguments)])
+
+
+def test_what_is_beyond_a_limit_is_refused_and_the_option_that_is_named_lets_it_in(
+    recording: Path, tmp_path: Path
+) -> None:
+    refused = _run(recording, "-o", tmp_path / "out")
+    assert refused.exit_code == 3
+    assert "raise the limit with --max-inflation-ratio." in refused.stderr
+    assert _run(recording, "-o", tmp_path / "out", "--max-inflation-ratio", "5000").exit_code == 0
+
+
+def test_limits_can_be_set_from_python(recording: Path) -> None:
+    assert load(recording, limits=Limits(inflation_ratio=5000)).health.events_read == 2
+
+
+def test_the_help_shows_an_option_with_its_default_for_each_limit_behind_the_others() -> None:
+    options, limits = _run("--help").output.split("Limits of the input")
+    assert "--help" in options
+    for field in fields(Limits):
+        assert option_of(Excess(field.name)) in limits
+        assert str(getattr(LIMITS, field.name)) in limits
+
+
+def test_a_limit_of_nothing_is_wrong_usage(recording: Path) -> None:
+    assert _run(recording, "--max-event-bytes", "0").exit_code == 2

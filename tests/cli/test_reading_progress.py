@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+from rich.progress import Progress
+
+from tests.build import TraceBuilder
+from traceadvisor.cli.reading_progress import Bars
+from traceadvisor.model.trace import Origin
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*\b(?:3[0-8]|9[0-7])\b[0-9;]*m")
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
+
+
+@pytest.fixture
+def recordings(tmp_path: Path) -> Path:
+    for name in "ab":
+        builder = TraceBuilder().step(0, 0, 100).launch(41, 43, kernel=(44, 100))
+        builder.write(tmp_path / "log" / f"{name}.pt.trace.json")
+    return tmp_path / "log"
+
+
+def _command(folder: Path) -> list[str]:
+    return [sys.executable, "-m", "traceadvisor", "report", str(folder), "-o", str(folder.parent / "out")]
+
+
+def _drawn(folder: Path, **environment: str) -> str:
+    """What is written to standard error where that is a terminal."""
+    terminal, end = pty.openpty()
+    termios.tcsetwinsize(end, (24, 80))
+    kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}}
+    command = subprocess.Popen(
+        _command(folder), stdout=subprocess.DEVNULL, stderr=end, env=kept | {"TERM": "xterm-256color"} | environment
+    )
+    os.close(end)
+    drawn = b""
+    try:
+        while part := os.read(terminal, 1 << 16):
+            drawn += part
+    except OSError:  # how Linux says that nobody writes any more
+        pass
+    os.close(terminal)
+    assert command.wait() == 0
+    return drawn.decode()
+
+
+def test_a_terminal_is_shown_a_bar_that_is_gone_at_the_end(recordings: Path) -> None:
+    drawn = _drawn(recordings)
+    assert COLOUR.search(drawn)
+    _, _, after = drawn.rpartition("Reading")
+    assert "\x1b[2K" in after
+    assert "bytes" in CONTROL.sub("", after)
+    assert not CONTROL.sub("", after.rpartition("\x1b[2K")[2]).strip()
+
+
+def test_no_color_is_respected(recordings: Path) -> None:
+    drawn = _drawn(recordings, NO_COLOR="1")
+    assert "Reading" in drawn
+    assert not COLOUR.search(drawn)
+
+
+def test_a_terminal_that_can_erase_nothing_is_shown_nothing(recordings: Path) -> None:
+    assert _drawn(recordings, TERM="dumb") == ""
+
+
+def test_what_is_no_terminal_is_shown_nothing(recordings: Path) -> None:
+    ended = subprocess.run(
+        _command(recordings), env=os.environ | {"FORCE_COLOR": "1"}, capture_output=True, text=True, check=True
+    )
+    assert ended.stderr == ""
+
+
+def _rows(progress: Progress) -> list[tuple[str, float, float | None]]:
+    return [(task.description, task.completed, task.total) for task in progress.tasks if task.visible]
+
+
+def test_each_file_that_is_being_read_has_a_bar_beside_that_of_all() -> None:
+    progress = Progress()
+    bars = Bars(progress)
+    a, b, c = (Origin(Path(f"log/{name}.json"), "run", name, "") for name in "abc")
+    for origin, size in ((a, 100), (b, 60), (c, 40)):
+        bars.show(origin, 0, size)
+    bars.show(a, 30, 100)
+    bars.show(b, 60, 60)
+    bars.show(c, 10, 40)
+    assert _rows(progress) == [("Reading", 100, 200), ("run/a.json", 30, 100), ("run/c.json", 10, 40)]
+
+
+def test_one_file_has_one_bar() -> None:
+    progress = Progress()
+    Bars(progress).show(Origin(Path("a.json"), "", "a", ""), 30, 100)
+    assert _rows(progress) == [("Reading", 30, 100)]
+
+
+def test_a_name_cannot_write_to_the_terminal() -> None:
+    progress = Progress()
+    bars = Bars(progress)
+    for name in ("a.json", "b\x1b[31m[red]\nc.json"):
+        bars.show(Origin(Path(name), "", name, ""), 1, 100)
+    assert _rows(progress)[-1][0] == "b[red] c.json"

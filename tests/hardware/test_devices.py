@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from traceadvisor.hardware.devices import DeviceRow, device_row, device_rows, sources
+from traceadvisor.hardware.precision import Precision
+from traceadvisor.model.trace import Device
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [
+        (Device(0, "NVIDIA A100-SXM4-80GB", 85_031_714_816, (8, 0), 108), "NVIDIA A100 80 GB SXM4"),
+        (Device(0, "Tesla V100-DGXS-32GB", 34_084_028_416, (7, 0), 80), "NVIDIA Tesla V100 of the DGX Station"),
+        (Device(0, "NVIDIA A100-PG509-200", 42_297_524_224, (8, 0), 108), "NVIDIA A100 40 GB"),
+        (Device(0, "GeForce RTX 2080 Ti"), "NVIDIA GeForce RTX 2080 Ti"),
+        (Device(0, "NVIDIA GeForce RTX 2080 Ti"), "NVIDIA GeForce RTX 2080 Ti"),
+        (Device(0, "AMD Instinct MI300X", 206_141_652_992, None, 304), "AMD Instinct MI300X"),
+        (Device(0, "AMD Instinct MI250X / MI250", 64 * GIB, None, 110), "AMD Instinct MI250X, one of two dies"),
+        (Device(0, "AMD Instinct MI250X / MI250", 64 * GIB, None, 104), "AMD Instinct MI250, one of two dies"),
+        (Device(0, "Arcturus GL-XL [Instinct MI100]"), "AMD Instinct MI100"),
+    ],
+)
+def test_a_device_is_known_by_the_name_that_recordings_give_it(device: Device, name: str) -> None:
+    row = device_row(device)
+    assert row is not None
+    assert row.name == name
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        Device(0),
+        Device(0, "AMD Radeon Graphics", 64 * GIB, None, 104),
+        Device(0, "NVIDIA A100-SXM4-80GB MIG 3g.40gb", 40 * GIB, (8, 0), 42),
+        Device(0, "NVIDIA A100-SXM4-80GB", 40 * GIB),
+        Device(0, "NVIDIA A100-SXM4-80GB", None, (9, 0)),
+        Device(0, "NVIDIA A100-SXM4-80GB", None, None, 42),
+        Device(0, "AMD Instinct MI250X / MI250", 64 * GIB),
+    ],
+    ids=["unnamed", "of no model", "a slice", "half the memory", "another chip", "fewer cores", "one of two models"],
+)
+def test_a_device_that_may_be_another_is_not_known(device: Device) -> None:
+    assert device_row(device) is None
+
+
+def test_rates_are_told_per_second() -> None:
+    row = device_row(Device(0, "NVIDIA A100-SXM4-40GB"))
+    assert row is not None
+    assert row.flops_per_s(Precision.BF16) == 312e12
+    assert row.flops_per_s(Precision.FP8) is None
+    assert row.bytes_per_s == 1555e9
+
+
+@pytest.mark.parametrize("row", device_rows(), ids=lambda row: row.name)
+def test_each_row_rests_on_documents_that_say_where_they_are(row: DeviceRow) -> None:
+    read = [sources()[key] for key in row.sources]
+    assert read
+    assert all(source.title and source.said and source.url.startswith("https://") for source in read)
+
+
+@pytest.mark.parametrize("row", device_rows(), ids=lambda row: row.name)
+def test_a_narrower_type_is_no_slower(row: DeviceRow) -> None:
+    by_width = [row.tflops[each] for each in Precision if each in row.tflops and each is not Precision.BF16]
+    assert by_width == sorted(by_width)
+
+
+def test_every_document_is_used() -> None:
+    assert set(sources()) == {key for row in device_rows() for key in row.sources}
+
+
+def test_no_two_rows_have_one_name() -> None:
+    names = [row.name for row in device_rows()]
+    assert len(set(names)) == len(names)

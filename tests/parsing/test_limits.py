@@ -1,0 +1,158 @@
+"""What would use up memory or time is left out, and said, with the option that lets it in."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.parsing.reading import read
+from traceadvisor.errors import InputError, UsageError
+from traceadvisor.model.limits import LIMITS, Limits
+from traceadvisor.model.trace import Origin, Trace
+from traceadvisor.parsing.excess import Excess
+from traceadvisor.parsing.trace_file import read_trace
+
+EVENT = b'{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1}'
+MIB = 1 << 20
+
+
+def trace_of(content: bytes, folder: Path, limits: Limits = LIMITS) -> Trace:
+    path = folder / "worker0.1.pt.trace.json"
+    path.write_bytes(content)
+    return read_trace(Origin(path, "", "", ""), limits=limits)
+
+
+def notes_of(trace: Trace) -> dict[str, str]:
+    return {note.code: note.message for note in trace.health.notes}
+
+
+def bomb(mebibytes: int, content: bytes = b" ") -> bytes:
+    """A gzipped list of events that begins as any does; a thousand times smaller than what it holds."""
+    filling = content * (MIB // len(content))
+    return gzip.compress(b"[" + EVENT + filling * mebibytes + b"]")
+
+
+def test_a_gzip_bomb_without_events_is_refused_with_the_option_that_lets_it_in(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(b" " * 32 * MIB))
+    with pytest.raises(InputError) as caught:
+        read_trace(Origin(path, "", "", ""))
+    assert caught.value.found == (
+        "The file unpacks to more than 200 times its size; what stands behind that point was not read"
+    )
+    assert "--max-inflation-ratio" in caught.value.remedy
+
+
+def test_what_a_gzip_bomb_holds_at_its_beginning_is_read(tmp_path: Path) -> None:
+    trace = trace_of(bomb(32), tmp_path)
+    assert trace.health.events_read == 1
+    assert trace.is_truncated
+    assert list(notes_of(trace)) == ["limit-inflation-ratio"]
+
+
+def test_with_a_larger_limit_all_of_it_is_read(tmp_path: Path) -> None:
+    trace = trace_of(bomb(32, b"," + EVENT), tmp_path, replace(LIMITS, inflation_ratio=2000))
+    assert trace.health.events_read == 1 + 32 * (MIB // (1 + len(EVENT)))
+    assert notes_of(trace) == {}
+
+
+def test_a_small_file_may_unpack_to_many_times_its_size(tmp_path: Path) -> None:
+    packed = bomb(4)
+    assert LIMITS.inflation_ratio * len(packed) < 4 * MIB
+    assert notes_of(trace_of(packed, tmp_path)) == {}
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_more_bytes_than_are_read_are_left_out(pack: type[bytes], tmp_path: Path) -> None:
+    content = b"[" + b",".join([EVENT] * 100_000) + b"]"
+    trace = trace_of(pack(content), tmp_path, replace(LIMITS, inflated_bytes=2 * MIB))
+    assert 0 < trace.health.events_read < 100_000
+    assert "--max-inflated-bytes" in notes_of(trace)["limit-inflated-bytes"]
+
+
+@pytest.mark.parametrize("window_bytes", [64, 256, 4096])
+@pytest.mark.parametrize("filling", [b"x" * 100_000, b"}, {" * 25_000, b'\\"}, {\\"' * 12_500])
+def test_an_event_too_large_costs_itself(filling: bytes, window_bytes: int) -> None:
+    small = replace(LIMITS, event_bytes=2_000)
+    giant = EVENT.replace(b'"a"', b'"' + filling + b'"')
+    content = b"[" + b", ".join([EVENT, EVENT, giant, EVENT, EVENT]) + b"]"
+    result = read(content, window_bytes, small)
+    assert result.names == ["a"] * 4
+    assert result.members.dropped == 1
+    assert result.members.excesses == {Excess.EVENT: 1}
+    assert len(read(content, window_bytes, replace(small, event_bytes=1_000_000)).names) == 5
+
+
+def test_a_list_too_large_in_an_event_costs_itself() -> None:
+    giant = EVENT[:-1] + b', "args": {"list": [' + b", ".join([b'{"inner": 1}'] * 5_000) + b"]}}"
+    result = read(b"[" + b", ".join([EVENT, giant, EVENT]) + b"]", limits=replace(LIMITS, event_bytes=2_000))
+    assert result.names == ["a", "a"]
+
+
+def test_a_description_too_large_is_refused_with_the_option_that_lets_it_in(tmp_path: Path) -> None:
+    content = b'{"INFO": "' + b"x" * 20_000 + b'", "traceEvents": [' + EVENT + b"]}"
+    small = replace(LIMITS, event_bytes=2_000)
+    with pytest.raises(InputError, match=r"larger than 2000 bytes in one piece.*--max-event-bytes"):
+        trace_of(b" " * 2 * MIB + content, tmp_path, small)
+    assert trace_of(content, tmp_path).health.events_read == 1
+
+
+def test_what_is_nested_too_deep_in_an_event_is_left_out(tmp_path: Path) -> None:
+    deep = EVENT[:-1] + b', "args": {"deep": ' + b"[" * 100_000 + b"]" * 100_000 + b', "correlation": 7}}'
+    trace = trace_of(b"[" + deep + b"]", tmp_path)
+    assert trace.events.correlation.tolist() == [7]
+    assert trace.health.events_repaired == 1
+    assert "--max-nesting-depth" in notes_of(trace)["limit-nesting-depth"]
+
+
+def test_what_is_nested_too_deep_in_the_description_is_left_out(tmp_path: Path) -> None:
+    nested = b"[" * 100_000 + b"]" * 100_000
+    content = b'{"deep": {"a": [[1]], "b": ' + nested + b'}, "traceEvents": [' + EVENT + b"]}"
+    result = read(content, 4096, replace(LIMITS, nesting_depth=3))
+    assert result.members.values == {"deep": {"a": [[1]], "b": [[None]]}}
+    assert result.members.excesses == {Excess.DEPTH: 1}
+    assert result.names == ["a"]
+
+
+@pytest.mark.parametrize(("longest", "kept"), [(999, None), (1000, 10**1000 - 1)])
+def test_a_number_of_too_many_digits_is_left_out(longest: int, kept: int | None) -> None:
+    content = b'{"digits": ' + b"9" * 1000 + b', "traceEvents": [' + EVENT + b"]}"
+    result = read(content, limits=replace(LIMITS, integer_digits=longest))
+    assert result.members.values == {"digits": kept}
+    assert result.members.excesses.total() == (kept is None)
+
+
+def test_a_number_of_too_many_digits_in_an_event_costs_itself(tmp_path: Path) -> None:
+    content = (
+        TraceBuilder().launch(0, 1, kernel=(2, 3)).text().replace(b'"correlation":1', b'"correlation":' + b"9" * 5000)
+    )
+    trace = trace_of(content, tmp_path)
+    assert trace.health.events_read == 2
+    assert "--max-integer-digits" in notes_of(trace)["limit-integer-digits"]
+
+
+def test_of_a_giant_text_the_beginning_is_kept_wherever_it_stands(tmp_path: Path) -> None:
+    giant = "x" * 1000
+    builder = TraceBuilder().thread_name(giant).op(giant, 0, 1, types=[giant]).op(giant, 1, 2)
+    builder.event(ph="X", cat=giant, name="b", pid=giant, tid=1, ts=1, dur=1, args={"Call stack": giant + "y"})
+    builder.event(ph="X", cat="kernel", name="k", pid=0, tid=7, ts=3, dur=1, args={"stream": giant})
+    trace = trace_of(builder.text(), tmp_path, replace(LIMITS, text_length=100))
+    texts = [*trace.names, *trace.texts, *trace.streams, *(thread.name or "" for thread in trace.threads)]
+    assert max(map(len, texts)) == 100
+    assert trace.names.count("x" * 100) == 1
+    assert "--max-text-length" in notes_of(trace)["limit-text-length"]
+
+
+def test_no_recording_made_as_usual_meets_a_limit(tmp_path: Path) -> None:
+    builder = TraceBuilder().op("void at::native::vectorized_elementwise_kernel<4>" * 100, 0, 1, dims=[[1, 2], [3]])
+    assert notes_of(builder.trace(tmp_path)) == {}
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Limits)])
+def test_a_limit_of_nothing_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"The limit {name} must be at least 1"):
+        replace(LIMITS, **{name: 0})

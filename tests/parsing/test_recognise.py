@@ -1,0 +1,165 @@
+"""A file that is no recording is named for what it is, by its content, and the message says what to give instead."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import pickle
+import sqlite3
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import TraceBuilder
+from traceadvisor.errors import InputError
+from traceadvisor.model.trace import Origin
+from traceadvisor.parsing.trace_file import read_trace
+
+OF_ANOTHER_TOOL = {"ph": "X", "name": "draw", "cat": "gfx", "pid": 1, "tid": 1, "ts": 1, "dur": 2}
+OF_ROCPROF = {"ph": "X", "name": "hipMalloc", "pid": 2, "tid": 2, "ts": "1", "dur": "2", "args": {"BeginNs": "1000"}}
+OF_OLD_AUTOGRAD = {"name": "add", "ph": "X", "ts": 101.524, "dur": 134.49, "tid": 1, "pid": "CPU functions", "args": {}}
+NOTHING_BUT_ITS_EXTENT = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "ts": 1, "dur": 0}
+WINDOW_END = {"name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "", "ts": 5}
+
+JSON_OF_OTHER_KINDS: dict[str, tuple[Any, str]] = {
+    "an empty object": ({}, "JSON without any members"),
+    "other JSON": ({"name": "report", "results": [1, 2]}, "JSON of another kind (members: name, results)"),
+    "a description alone": ({"schemaVersion": 1, "deviceProperties": []}, "a recording's description but no events"),
+    "an empty list": ([], "a list of events, but none of them has a start"),
+    "instants alone": ([{"ph": "i", "name": "a", "ts": 1}], "a list of events, but none of them has a start"),
+    "a memory snapshot": ({"segments": [], "device_traces": [[]], "allocator_settings": {}}, "a CUDA memory snapshot"),
+    "an execution trace": ({"schema": "1.0.1", "pid": 1, "time": "now", "nodes": []}, "a PyTorch execution trace"),
+    "rocprof": ({"rocprofiler-sdk-tool": []}, "a rocprof recording"),
+    "a notebook": ({"cells": [], "nbformat": 4, "metadata": {}}, "a Jupyter notebook"),
+    "VizTracer": ({"traceEvents": [OF_ANOTHER_TOOL], "viztracer_metadata": {}}, "a recording by VizTracer"),
+    "another tool": (
+        {"traceEvents": [OF_ANOTHER_TOOL], "otherData": {}},
+        "by another tool: no event is of",
+    ),
+    "older rocprof": ({"traceEvents": [OF_ROCPROF], "otherData": {}}, "events of no category"),
+    "the old autograd profiler": ([OF_OLD_AUTOGRAD], "events of no category"),
+}
+
+NEVER_ACTIVE = {
+    "no events": {"schemaVersion": 1, "traceEvents": []},
+    "the end alone": {"schemaVersion": 1, "traceEvents": [WINDOW_END]},
+    "an extent of nothing": {"schemaVersion": 1, "traceEvents": [NOTHING_BUT_ITS_EXTENT, WINDOW_END]},
+}
+
+
+def _refusal(path: Path) -> InputError:
+    with pytest.raises(InputError) as caught:
+        read_trace(Origin(path, run="", worker="", span=""))
+    return caught.value
+
+
+def _refused(content: bytes, folder: Path) -> InputError:
+    path = folder / "given.json"
+    path.write_bytes(content)
+    error = _refusal(path)
+    assert str(error).startswith(f"{path}: it ")
+    return error
+
+
+@pytest.mark.parametrize(("document", "found"), JSON_OF_OTHER_KINDS.values(), ids=JSON_OF_OTHER_KINDS.keys())
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_json_of_another_kind_is_told_by_its_members(
+    document: Any, found: str, pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    error = _refused(pack(json.dumps(document).encode()), tmp_path)
+    assert found in error.found
+    assert "tensorboard_trace_handler" in error.remedy
+
+
+@pytest.mark.parametrize("document", NEVER_ACTIVE.values(), ids=NEVER_ACTIVE.keys())
+def test_a_schedule_that_never_became_active_is_told_and_how_to_mend_it(document: Any, tmp_path: Path) -> None:
+    error = _refused(json.dumps(document).encode(), tmp_path)
+    assert "the profiler was never active" in error.found
+    assert "the schedule's wait, warm-up and active steps" in error.remedy
+
+
+def test_a_profiler_that_ran_out_of_memory_before_it_began_is_told(tmp_path: Path) -> None:
+    log = ["WARNING: Exceeded max GPU buffer count (33 >= 33) - terminating tracing"]
+    error = _refused(json.dumps({"schemaVersion": 1, "traceEvents": [], "WARNING": log}).encode(), tmp_path)
+    assert "the profiler ran out of memory before it began" in error.found
+    assert "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB" in error.remedy
+
+
+def _tar() -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("worker0.pt.trace.json"))
+    return content.getvalue()
+
+
+def _zip() -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("data.pkl", b"")
+    return content.getvalue()
+
+
+def _sqlite() -> bytes:
+    with sqlite3.connect(":memory:") as database:
+        database.execute("create table events (start integer)")
+        return database.serialize()
+
+
+OTHER_BYTES = {
+    "a page": (b"\n<!DOCTYPE html><html><body>Sign in</body></html>", "an HTML page", "tensorboard_trace_handler"),
+    "a page without type": (b"<HTML><body>404</body></HTML>", "an HTML page", "tensorboard_trace_handler"),
+    "a tar archive": (_tar(), "a tar archive", "tar -xf"),
+    "a zip archive": (_zip(), "a zip archive, a checkpoint by torch.save", "tensorboard_trace_handler"),
+    "a database": (_sqlite(), "an SQLite database, as Nsight Systems", "tensorboard_trace_handler"),
+    "xz": (lzma.compress(b"[]"), "compressed with xz", "xz -d"),
+    "zstd": (b"\x28\xb5\x2f\xfd\x00", "compressed with zstd", "zstd -d"),
+    "UTF-16": ("{}".encode("utf-16"), "text in UTF-16", "iconv"),
+    "a pointer of Git LFS": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS", "git lfs pull"),
+    "a picture": (b"\x89PNG\r\n\x1a\n", "a picture", "tensorboard_trace_handler"),
+    "a PDF": (b"%PDF-1.7\n", "a PDF", "tensorboard_trace_handler"),
+    "words": (b"not json", "neither JSON nor gzipped JSON", "tensorboard_trace_handler"),
+}
+
+
+@pytest.mark.parametrize(("content", "found", "remedy"), OTHER_BYTES.values(), ids=OTHER_BYTES.keys())
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_what_is_no_json_is_told_by_its_first_bytes(
+    content: bytes, found: str, remedy: str, pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    error = _refused(pack(content), tmp_path)
+    assert found in error.found
+    assert remedy in error.remedy
+
+
+class _Trap:
+    """What a hostile pickle does when it is opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickled_memory_snapshot_is_told_and_never_opened(protocol: int, tmp_path: Path) -> None:
+    sprung = tmp_path / "sprung"
+    error = _refused(pickle.dumps({"segments": [_Trap(sprung)], "device_traces": []}, protocol), tmp_path)
+    assert "it is a Python pickle, a CUDA memory snapshot for example" in error.found
+    assert not sprung.exists()
+
+
+@pytest.mark.parametrize("content", [b"\x00\x01\x02", b"   ", b"null", b"3", b'"text"', b"\xef\xbb\xbf"])
+def test_what_is_nothing_known_is_refused_with_its_name(content: bytes, tmp_path: Path) -> None:
+    assert _refused(content, tmp_path).found
+
+
+def test_one_event_of_a_known_category_makes_a_recording(tmp_path: Path) -> None:
+    trace = TraceBuilder().event(**OF_ANOTHER_TOOL).op("aten::mm", 0, 1).trace(tmp_path)
+    assert trace.health.events_read == 2

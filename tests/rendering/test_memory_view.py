@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from tests.build_report import one_recording
+from tests.rendering.reading import Page
+from traceadvisor.model.report import Report
+from traceadvisor.model.step_memory import MemoryFigures, MemoryRelief, StepMemory
+from traceadvisor.rendering.formats import FORMATS
+
+GIB = 1 << 30
+STEPS = (StepMemory(4, GIB, 2 * GIB, GIB), StepMemory(5, GIB, 6 * GIB, GIB))
+FIGURES = MemoryFigures(STEPS, MemoryRelief(3.0 * GIB, 3.0 * GIB, 3.0 * GIB))
+IN_HALF = MemoryFigures(STEPS, MemoryRelief(3.0 * GIB, None, 3.0 * GIB))
+
+
+def _report(figures: MemoryFigures | None) -> Report:
+    report = one_recording()
+    return replace(report, recordings=tuple(replace(one, memory=figures) for one in report.recordings))
+
+
+def _page(figures: MemoryFigures | None) -> str:
+    """The text of the page, a space between any two elements."""
+    return " ".join(Page(FORMATS["html"].render(_report(figures)).decode().replace("<", " <")).text.split())
+
+
+def test_a_page_tells_what_the_peak_of_each_step_is_made_of_the_fullest_first() -> None:
+    assert "5 8 GiB 1 GiB 6 GiB 75.0% 1 GiB 4 4 GiB 1 GiB 2 GiB 50.0% 1 GiB" in _page(FIGURES)
+
+
+def test_a_page_tells_what_would_make_room_and_what_is_taken_for_granted() -> None:
+    assert "Gradient checkpointing 3 GiB half of the activations is computed again" in _page(FIGURES)
+    assert "Mixed precision 3 GiB" in _page(FIGURES)
+    assert "Mixed precision 3 GiB" not in _page(IN_HALF)
+
+
+def test_without_the_allocators_events_there_are_no_tables() -> None:
+    assert "Device memory at the peak" not in _page(None)
+
+
+def test_json_has_the_parts_and_what_would_be_free() -> None:
+    memory = json.loads(FORMATS["json"].render(_report(IN_HALF)))["recordings"][0]["memory"]
+    assert memory["steps"][1] == {
+        "index": 5,
+        "state_bytes": GIB,
+        "activations_bytes": 6 * GIB,
+        "rest_bytes": GIB,
+        "peak_bytes": 8 * GIB,
+    }
+    assert memory["freed_bytes"] == {"checkpointing": 3 * GIB, "mixed_precision": None, "accumulation": 3 * GIB}
+
+
+def test_json_has_null_where_nothing_is_known() -> None:
+    assert json.loads(FORMATS["json"].render(_report(None)))["recordings"][0]["memory"] is None

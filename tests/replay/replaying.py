@@ -1,0 +1,72 @@
+"""From a simulated run to its replay, and what was predicted beside what would have been."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from tests.analysis.analysing import facts_of
+from tests.replay.forward import Truth, simulate
+from tests.replay.program import Program
+from tests.replay.written import write
+from traceadvisor.analysis.names import rows_named
+from traceadvisor.facts import Facts
+from traceadvisor.model.events import Kind
+from traceadvisor.replay.replay import Replay, replay
+from traceadvisor.replay.what_if import Edit, Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A run that was recorded, read and replayed."""
+
+    truth: Truth
+    facts: Facts
+    replay: Replay
+
+    @property
+    def error_share(self) -> float:
+        """How far the unchanged replay is from the steps as they were."""
+        return self.replay.gate.baseline_ns / self.replay.gate.measured_ns - 1
+
+    def predicted(self, *edits: Edit, scenario: Scenario = Scenario.EXPECTED) -> float:
+        """Share of the step that the replay says the edits save together."""
+        return self.replay.saving_share(edits, scenario)
+
+    def true(self, mended: Program) -> float:
+        """Share of the step that it saves."""
+        return 1 - simulate(mended).step_ns() / self.truth.step_ns()
+
+    def calls(self, name: str) -> frozenset[int]:
+        """Rows of the runtime calls of a name."""
+        return frozenset(rows_named(self.facts.trace, Kind.RUNTIME, name.__eq__).tolist())
+
+    def kernels(self) -> np.typing.NDArray[np.int64]:
+        """Rows of kernels that compute."""
+        return self.facts.trace.events.rows(Kind.KERNEL)
+
+
+def replayed(program: Program, *, sync_events: bool = False) -> Replayed:
+    """Simulate a program, and give the replay nothing but the recording of it."""
+    truth = simulate(program)
+    with TemporaryDirectory() as folder:
+        facts = facts_of(write(truth, sync_events=sync_events), Path(folder))
+    result = replay(facts.observation, facts.steps)
+    assert result is not None
+    return Replayed(truth, facts, result)
+
+
+def settled(program: Program, turn: int = 1) -> Program:
+    """The program over many more steps, looked at when queues are as full as they get.
+
+    Args:
+        program: what to do for longer.
+        turn: steps that belong together, whole numbers of which are looked at.
+    """
+    again = 12
+    steps = len(program.steps) * again
+    loader = replace(program.loader, batch_ns=program.loader.batch_ns * again)
+    return replace(program, steps=program.steps * again, loader=loader, first_recorded=steps - 8 * turn - 2)

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.analysis.analysing import facts_of
+from tests.build import TraceBuilder
+from traceadvisor.facts import Facts
+from traceadvisor.model.findings import Method
+from traceadvisor.model.steps import Step, StepSource, StepTable
+from traceadvisor.replay.chosen_steps import chosen_steps, measured_step_ns
+from traceadvisor.replay.copies import PinnedCopies
+from traceadvisor.replay.data_wait import NoDataWait
+from traceadvisor.replay.gate import Gate
+from traceadvisor.replay.replay import Replay
+
+
+def _replay(facts: Facts) -> Replay:
+    assert facts.replay is not None
+    return facts.replay
+
+
+def _steps(count: int, kernel_us: int = 80) -> TraceBuilder:
+    """Steps of 100 us: two kernels that the host waits for."""
+    builder, middle = TraceBuilder(), kernel_us // 2
+    for number in range(count):
+        start = 100 * number
+        first = (start + 13, start + 13 + middle)
+        second = (first[1] + 1, first[1] + 1 + middle - 4)
+        builder.step(number, start, start + 100).launch(start + 10, start + 12, kernel=first)
+        builder.launch(start + 12, start + 14, kernel=second).sync(start + 15, second[1] + 2)
+    return builder
+
+
+def test_a_replay_that_gives_the_recorded_step_is_believed(tmp_path: Path) -> None:
+    gate = _replay(facts_of(_steps(4), tmp_path)).gate
+    assert (gate.doubt, gate.device_doubt) == (None, None)
+    assert gate.error_share == pytest.approx(0, abs=0.01)
+    # without the device the host's 14 us up to the wait, what follows it, and the wait's own cost are left
+    assert gate.null_error_share == pytest.approx(-0.75, abs=0.05)
+
+
+def test_a_replay_that_misses_the_step_is_not(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        start = 100 * number
+        builder.step(number, start, start + 100)
+        for at in (start, start + 10, start + 20):
+            builder.launch(at, at + 2, kernel=(at + 3, at + 4))
+        # 20 us late, for no reason, and the host waits for it
+        builder.launch(start + 30, start + 32, kernel=(start + 53, start + 63)).sync(start + 35, start + 65)
+    gate = _replay(facts_of(builder, tmp_path)).gate
+    assert gate.doubt == "the unchanged replay misses the recorded step by -20.0%"
+    assert gate.device_doubt == gate.doubt
+
+
+def test_too_few_steps_are_not_replayed(tmp_path: Path) -> None:
+    gate = _replay(facts_of(_steps(2), tmp_path)).gate
+    assert gate.doubt == "only 2 complete steps were recorded, and it takes 3 to replay them"
+
+
+def test_where_the_host_alone_explains_the_step_changes_to_the_device_are_not_believed(tmp_path: Path) -> None:
+    gate = _replay(facts_of(_steps(4, kernel_us=10), tmp_path)).gate
+    host_bound = Gate(4, gate.baseline_ns, gate.measured_ns, gate.measured_ns * 0.99, 0.0)
+    assert host_bound.doubt is None
+    assert host_bound.device_doubt == (
+        "the host alone explains the recorded step to -1.0%, so the replay of the device is not put to the test"
+    )
+
+
+def test_waits_that_nothing_explains_are_a_reason_for_doubt() -> None:
+    assert (
+        Gate(4, 100.0, 100.0, 50.0, 0.11).doubt == "in 11% of the step the host waits for something that cannot be told"
+    )
+    assert Gate(4, 100.0, 100.0, 50.0, 0.10).doubt is None
+
+
+def test_savings_on_the_device_fall_back_to_a_bound_with_the_reason(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        start = 100 * number
+        builder.step(number, start, start + 100).launch(start + 10, start + 12, kernel=(start + 13, start + 20))
+    facts = facts_of(builder, tmp_path)
+    pinned, ready = facts.what_if(PinnedCopies(), 5_000), facts.what_if(NoDataWait(), 5_000)
+    assert (pinned.method, pinned.high_ns, ready.method) == (Method.BOUND, 5_000, Method.REPLAY)
+    assert pinned.reason is not None
+    assert pinned.reason.startswith("not replayed: the host alone explains the recorded step")
+
+
+def _table(*durations: int) -> StepTable:
+    steps, start = [], 0
+    for index, duration in enumerate(durations):
+        steps.append(Step(index, start, start + duration, start, start + duration))
+        start += duration
+    return StepTable(StepSource.MARKS, tuple(steps))
+
+
+def test_the_steps_nearest_to_the_median_are_replayed_in_order_of_time() -> None:
+    chosen = chosen_steps(_table(90, 100, 101, 99, 100, 102, 100, 98, 500, 103))
+    assert [step.index for step in chosen] == [1, 2, 3, 4, 5, 6, 7, 9]
+
+
+def test_the_measured_step_is_the_median_of_those_in_the_middle() -> None:
+    assert measured_step_ns(_table(500, 100, 110, 400)) == 105
+    assert measured_step_ns(_table(500, 100)) == 300
+    assert measured_step_ns(_table()) is None
+
+
+def test_steps_that_lay_apart_follow_one_another_in_the_replay(tmp_path: Path) -> None:
+    # nine steps, of which the long one in the middle is left out: nothing of it is left
+    builder, start = TraceBuilder(), 0
+    for number in range(9):
+        length = 900 if number == 4 else 100
+        builder.step(number, start, start + length).launch(start + 10, start + 12, kernel=(start + 13, start + 53))
+        builder.sync(start + 20, start + 55)
+        start += length
+    replay = _replay(facts_of(builder, tmp_path))
+    assert replay.graph.step_count == 8
+    assert replay.gate.baseline_ns == 100_000

@@ -1,0 +1,83 @@
+"""The pages of ``docs/rules/``, made from the rules themselves and from what they found in real recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from traceadvisor.catalogue import GROUPS, group_of
+from traceadvisor.cli.rule_page import RulePage, ThresholdRow
+
+Proofs = Mapping[str, tuple[str, ...]]
+"""Recordings in which a rule found something, by its id."""
+
+SYNTHETIC = "synthetic traces only"
+
+_HEAD = ("| id | name | finds | needs | proven on |", "|---|---|---|---|---|")
+
+_INTRODUCTION = """\
+# Rules
+
+What reports look for. Each page is the rule's own documentation, as `traceadvisor rules explain ID` prints it;
+thresholds are set in a project's [settings](../settings.md), and rules [of your own](../writing-a-rule.md) stand
+beside these.
+
+A rule is proven when it has found something in a real recording: one of the [samples](../../sample_traces/README.md),
+or one of the public recordings by others (`formats/...` and `tensorboard-logs/...`, from the projects kineto,
+HolisticTraceAnalysis and TraceLens) that the tests read where they are at hand. The others have so far been shown on
+traces built in tests only. [fired.json](fired.json) says what fired where; a test keeps it true.
+"""
+
+
+def index(pages: Iterable[RulePage], proofs: Proofs) -> str:
+    """``README.md``: all rules by group."""
+    lines = [_INTRODUCTION]
+    by_group: dict[str, list[RulePage]] = {group: [] for group in GROUPS}
+    for page in pages:
+        by_group[group_of(page.id)].append(page)
+    for group, members in by_group.items():
+        if members:
+            lines += [
+                f"## {group}: {GROUPS[group]}",
+                "",
+                "| id | name | finds | needs | proven on |",
+                "|---|---|---|---|---|",
+            ]
+            lines += [_row(page, proofs.get(page.id, ())) for page in members]
+            lines.append("")
+    return "\n".join(lines)
+
+
+def page_text(page: RulePage, proofs: tuple[str, ...]) -> str:
+    """``<ID>.md``."""
+    parts = [f"# {page.id} {page.name}: {page.title}", page.summary]
+    for section in page.sections:
+        parts += [f"## {section.title}", section.text]
+    parts += ["## Needs", _sentence(page.needs) if page.needs else "Nothing in particular."]
+    if page.refines:
+        links = ", ".join(f"[{rule}]({rule}.md)" for rule in page.refines)
+        parts += ["## Stands in place of", f"{links}, where they find the same time."]
+    if page.thresholds:
+        parts += ["## Thresholds", "\n".join(_thresholds(page.thresholds))]
+    parts += ["## Proven on", _list(proofs)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(page: RulePage, proofs: tuple[str, ...]) -> str:
+    proven = f"{len(proofs)} recording{'s' if len(proofs) > 1 else ''}" if proofs else SYNTHETIC
+    return f"| [{page.id}]({page.id}.md) | {page.name} | {page.title} | {', '.join(page.needs)} | {proven} |"
+
+
+def _thresholds(rows: Iterable[ThresholdRow]) -> list[str]:
+    lines = ["| name | default | may be | why |", "|---|---|---|---|"]
+    return lines + [f"| `{row.name}` | {row.value} | {row.may_be} | {row.reason} |" for row in rows]
+
+
+def _list(proofs: tuple[str, ...]) -> str:
+    if not proofs:
+        return "Synthetic traces only: it has not found anything in a recording at hand yet."
+    return "\n".join(f"- `{recording}`" for recording in proofs)
+
+
+def _sentence(needs: tuple[str, ...]) -> str:
+    text = ", ".join(needs)
+    return f"{text[0].upper()}{text[1:]}."

@@ -1,0 +1,131 @@
+"""What rules say is saved where the recording can be replayed: six steps that all take the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.judging import facts_of, finding
+from traceadvisor.engine import assess, judge
+from traceadvisor.model.findings import Clear, Method
+from traceadvisor.model.health import Health
+from traceadvisor.model.report import Report, Source, SourceKind
+from traceadvisor.rules.base import Rule
+from traceadvisor.rules.dataloader_wait import DataLoaderWait
+from traceadvisor.rules.host_sync import HostSync
+from traceadvisor.rules.launch_bound import LaunchBound
+from traceadvisor.rules.synchronous_loader import SynchronousLoader
+
+STEPS = range(6)
+
+
+def _loading(load_us: int, kernel_us: int) -> TraceBuilder:
+    """Batches made in the training process, then a kernel that the host waits for."""
+    builder, length = TraceBuilder(), load_us + kernel_us + 10
+    for number in STEPS:
+        start = number * length
+        launched = start + load_us
+        builder.step(number, start, start + length)
+        builder.loader(start, launched, kind="_SingleProcessDataLoaderIter")
+        builder.op("aten::mm", launched, launched + 5).launch(
+            launched, launched + 3, kernel=(launched + 5, launched + 5 + kernel_us)
+        )
+        builder.sync(launched + 6, start + length)
+    return builder
+
+
+def test_workers_save_what_loading_took_beside_taking_a_batch(tmp_path: Path) -> None:
+    # 30 of 100 ms are loading; what stays of it is 0.7 ms, between 1.4 and 0.08
+    saving = finding(SynchronousLoader(), _loading(30_000, 70_000), tmp_path).saving
+    assert saving.method is Method.REPLAY
+    assert saving.expected_ns == pytest.approx(29_300_000, rel=0.01)
+    assert saving.low_ns == pytest.approx(28_600_000, rel=0.01)
+    assert saving.high_ns == pytest.approx(29_920_000, rel=0.01)
+
+
+def test_the_workers_proposed_keep_up_with_a_step_shorter_than_their_batch(tmp_path: Path) -> None:
+    # 60 ms for a batch, 20 for the rest: four workers bring one every 16.5 ms even where each takes 1.1 times as long
+    found = finding(SynchronousLoader(), _loading(60_000, 20_000), tmp_path)
+    assert found.fix.change is not None
+    assert "num_workers=4" in found.fix.change
+    assert found.saving.expected_ns == pytest.approx(59_300_000, rel=0.01)
+
+
+def _with_items() -> TraceBuilder:
+    """Two kernels of 400 us; between them ``.item()``, and 200 us in which the host launches the second; a wait."""
+    builder = TraceBuilder()
+    for start in (1005 * number for number in STEPS):
+        builder.step(start // 1005, start, start + 1005).op("aten::mm", start, start + 5)
+        builder.launch(start + 1, start + 4, kernel=(start + 5, start + 405))
+        builder.item(start + 10, start + 409, copy=(start + 406, start + 407))
+        builder.op("aten::mm", start + 409, start + 605).launch(
+            start + 600, start + 603, kernel=(start + 604, start + 1004)
+        )
+        builder.sync(start + 605, start + 1005)
+    return builder
+
+
+def test_without_its_waits_the_step_is_as_long_as_its_kernels(tmp_path: Path) -> None:
+    # 400 + 400 + 1 for the copy and a gap before each; of 1,005
+    found = finding(HostSync(), _with_items(), tmp_path)
+    assert found.saving.method is Method.REPLAY
+    assert found.saving.expected_ns == pytest.approx(201_000, abs=4_000)
+    assert found.saving.high_ns == found.saving.expected_ns
+
+
+def test_where_values_are_needed_at_once_next_to_nothing_is_saved(tmp_path: Path) -> None:
+    assert finding(HostSync(), _with_items(), tmp_path).saving.low_ns < 10_000
+
+
+def _short_kernels() -> TraceBuilder:
+    """Operators of 100 us that each launch a kernel of 50."""
+    builder = TraceBuilder()
+    for number in STEPS:
+        start = 1000 * number
+        builder.step(number, start, start + 1000)
+        for at in range(start, start + 900, 100):
+            builder.op("aten::add", at, at + 100).launch(at + 80, at + 90, kernel=(at + 91, at + 141))
+        builder.op("aten::add", start + 900, start + 1000).launch(
+            start + 930, start + 940, kernel=(start + 941, start + 997)
+        )
+        builder.sync(start + 940, start + 999)
+    return builder
+
+
+def test_cheaper_launches_save_until_the_device_is_the_slower(tmp_path: Path) -> None:
+    # ten launches of 100 us each: they come every 90 or 70 us, or faster than the kernels, which take 51
+    saving = finding(LaunchBound(), _short_kernels(), tmp_path).saving
+    assert saving.method is Method.REPLAY
+    assert saving.low_ns == pytest.approx(93_000, rel=0.05)
+    assert saving.expected_ns == pytest.approx(280_000, rel=0.05)
+    assert saving.high_ns == pytest.approx(480_000, rel=0.05)
+
+
+def _report(builder: TraceBuilder, folder: Path, *rules: Rule) -> Report:
+    judgement = judge(facts_of(builder, folder), rules)
+    return assess([judgement], Source((folder,), SourceKind.TRACE), Health(), rules)
+
+
+def test_a_popular_fix_that_replayed_saves_next_to_nothing_is_not_worth_doing(tmp_path: Path) -> None:
+    # 40 of 100 us: no worker hands a batch over in less
+    report = _report(_loading(40, 50), tmp_path, DataLoaderWait())
+    assert report.findings == ()
+    (row,) = report.not_worth_doing
+    assert (row.what, row.saving_share) == ("More or faster data loading", 0)
+    (outcome,) = report.outcomes
+    assert isinstance(outcome.outcome, Clear)
+
+
+def test_all_fixes_are_replayed_together(tmp_path: Path) -> None:
+    report = _report(_loading(30_000, 70_000), tmp_path, SynchronousLoader(), HostSync())
+    (recording,) = report.recordings
+    assert recording.replay is not None
+    assert recording.replay.joint_step_ns == pytest.approx(70_710_000, rel=0.01)
+
+
+def test_without_findings_there_is_no_step_of_all_fixes(tmp_path: Path) -> None:
+    (recording,) = _report(_loading(30_000, 70_000), tmp_path).recordings
+    assert recording.replay is not None
+    assert recording.replay.joint_step_ns is None

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from traceadvisor.errors import ConfigError, InputError, OutputError, TraceAdvisorError, UsageError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InputError("a.json", "is empty", expected="a recording", remedy="Record again."),
+        OutputError("a.html", "is in the way", remedy="Move it."),
+        ConfigError("pyproject.toml", "there is 'nmae'", expected="one of: name", nearest="name"),
+        UsageError("No path given."),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_is_the_same_on_the_other_side_of_a_pipe(error: TraceAdvisorError) -> None:
+    arrived = pickle.loads(pickle.dumps(error))  # noqa: S301  # its own
+    assert type(arrived) is type(error)
+    assert str(arrived) == str(error)
+    assert vars(arrived) == vars(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a\nb", r"a\nb"),
+        ("\x1b[31mred", r"\x1b[31mred"),
+        ("a\u202eb", r"a\u202eb"),
+        ("a\udcffb", r"a\udcffb"),
+        ("\u2028", r"\u2028"),
+        ("größe 漢字 😀", "größe 漢字 😀"),
+    ],
+)
+def test_a_message_shows_what_a_terminal_would_obey(name: str, shown: str) -> None:
+    error = InputError(f"{name}.json", "is empty", expected="a recording", remedy="Record again.")
+    assert str(error) == f"{shown}.json: is empty. Expected a recording. Record again."

@@ -1,0 +1,75 @@
+"""``docs/rules/``: a page a rule and the index, made from the rules; which of them have fired on what is real.
+
+``pytest --golden tests/test_rule_pages.py`` writes them anew; what is written of public recordings stays without them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.rule_docs import Proofs, index, page_text
+from tests.shared import RECORDINGS, SHARED_TRACES
+from traceadvisor import api
+from traceadvisor.catalogue import all_rules
+from traceadvisor.cli.rule_page import rule_page
+from traceadvisor.config import Settings
+from traceadvisor.model.findings import Found
+from traceadvisor.rules.base import Rule
+
+CHECKOUT = Path(__file__).parents[1]
+FOLDER = CHECKOUT / "docs" / "rules"
+FIRED = FOLDER / "fired.json"
+SAMPLES = tuple(
+    sorted(f"sample_traces/{path.name}" for path in (CHECKOUT / "sample_traces").iterdir() if path.is_dir())
+)
+
+
+@cache
+def fired() -> dict[str, list[str]]:
+    """The ids of the rules that found something, by recording; of public recordings not at hand, as written down."""
+    found = {name: _found(CHECKOUT / name) for name in SAMPLES}
+    if SHARED_TRACES.is_dir():
+        return found | {name: _found(SHARED_TRACES / name) for name in RECORDINGS}
+    return found | {name: rules for name, rules in _written().items() if name in RECORDINGS}
+
+
+def _found(path: Path) -> list[str]:
+    report = api.load(path, settings=Settings(plugins=False))
+    return sorted({row.rule.id for row in report.outcomes if isinstance(row.outcome, Found)})
+
+
+def _written() -> dict[str, list[str]]:
+    written: dict[str, list[str]] = json.loads(FIRED.read_text(encoding="utf-8")) if FIRED.is_file() else {}
+    return written
+
+
+def _proofs() -> Proofs:
+    written = _written()
+    return {
+        rule.meta.id: tuple(recording for recording, found in written.items() if rule.meta.id in found)
+        for rule in all_rules()
+    }
+
+
+def test_which_rules_have_fired_on_real_recordings_is_as_written_down(golden: Callable[[Path, str], None]) -> None:
+    golden(FIRED, json.dumps(fired(), indent=2) + "\n")
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.meta.id)
+def test_each_rule_has_its_page(rule: Rule, golden: Callable[[Path, str], None]) -> None:
+    page = rule_page(rule)
+    golden(FOLDER / f"{page.id}.md", page_text(page, _proofs()[page.id]))
+
+
+def test_the_index_lists_every_rule(golden: Callable[[Path, str], None]) -> None:
+    golden(FOLDER / "README.md", index(map(rule_page, all_rules()), _proofs()))
+
+
+def test_there_are_no_pages_of_rules_that_are_gone() -> None:
+    pages = {path.stem for path in FOLDER.glob("*.md")} - {"README"}
+    assert pages == {rule.meta.id for rule in all_rules()}

@@ -1,0 +1,74 @@
+"""Which rank the others wait for inside collectives, and what it does meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.ranks import RankFigures
+
+
+@dataclass(frozen=True, slots=True)
+class LateRank:
+    """The rank that makes the others wait longest."""
+
+    rank: int
+    caused_ns: float
+    """What it makes each other rank wait, mean per step."""
+
+    share_of_waiting: float
+    """Of all the waiting for the latest, how much is for this one, 0..1."""
+
+    step_ns: float
+    """Mean step over the ranks."""
+
+    longer: tuple[tuple[Category, float], ...]
+    """What takes this rank longer than the mean of the others, and by how many nanoseconds a step; most first."""
+
+
+def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
+    """The rank that the others wait for most; None where no step was recorded of all with the same collectives.
+
+    A collective ends on all ranks at the same time, so the one that comes last spends the least time in it, and what
+    the others spend beyond that is their wait for it. No clocks have to agree.
+    """
+    durations_ns, step_count = _side_by_side(ranks)
+    if not durations_ns.size or len(ranks) < 2:  # to compare
+        return None
+    waits_ns = durations_ns - durations_ns.min(axis=0)
+    waited_ns = waits_ns.sum(axis=0) / (len(ranks) - 1)
+    caused_ns = np.bincount(durations_ns.argmin(axis=0), weights=waited_ns, minlength=len(ranks))
+    late = int(caused_ns.argmax())
+    total_ns = float(caused_ns.sum())
+    return LateRank(
+        ranks[late].rank,
+        float(caused_ns[late]) / step_count,
+        float(caused_ns[late]) / total_ns if total_ns else 0.0,
+        float(np.mean([one.mean.duration_ns for one in ranks])),
+        _longer(ranks[late], [one for one in ranks if one is not ranks[late]]),
+    )
+
+
+def _side_by_side(ranks: Sequence[RankFigures]) -> tuple[Int64, int]:
+    """Durations of the same collectives, shape ``(ranks, n)``, and of how many steps they are."""
+    steps = set.intersection(*(set(one.calls.step.tolist()) for one in ranks)) if ranks else set()
+    columns: list[Int64] = []
+    for step in sorted(steps):
+        mine = [one.calls.duration_ns[one.calls.step == step] for one in ranks]
+        if len({part.size for part in mine}) == 1:
+            columns.append(np.stack(mine))
+    return (np.concatenate(columns, axis=1) if columns else np.empty((len(ranks), 0), np.int64)), len(columns)
+
+
+def _longer(late: RankFigures, others: Sequence[RankFigures]) -> tuple[tuple[Category, float], ...]:
+    """Communication apart: the late one has less of it."""
+    excess = [
+        (category, own_ns - float(np.mean([other.mean.parts_ns.get(category) or 0.0 for other in others])))
+        for category, own_ns in late.mean.parts_ns.items()
+        if own_ns is not None and category is not Category.COMMUNICATION
+    ]
+    return tuple(sorted((pair for pair in excess if pair[1] > 0), key=lambda pair: -pair[1]))

@@ -1,0 +1,69 @@
+"""Whether device memory rises from step to step, or over a run, instead of staying where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.steps import Step
+from traceadvisor.model.telemetry import DeviceColumn, Series
+from traceadvisor.model.trace import Trace
+
+PARTS = 4
+"""Of a run: a rise in each of them from the one before is a trend, a rise in one is a single event."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepGrowth:
+    """What tensors hold at the ends of successive steps."""
+
+    steps: int
+    rising_share: float
+    """Of the successive pairs, those in which the later holds more."""
+
+    bytes_per_step: float
+    """Median rise from one end to the next."""
+
+    first_bytes: int
+    last_bytes: int
+
+
+def growth_by_step(trace: Trace, device: int, steps: Sequence[Step]) -> StepGrowth | None:
+    """The growth over successive kept steps, by the allocator's own events; None where there are too few of either."""
+    memory = trace.memory
+    mine = np.flatnonzero(memory.device == device)
+    if not mine.size:
+        return None
+    times_ns, held = memory.time_ns[mine], memory.allocated_bytes[mine]
+    at_end = np.searchsorted(times_ns, [step.host_end_ns for step in steps], side="left") - 1
+    if len(steps) < 2 or at_end[0] < 0:
+        return None
+    ends = held[at_end].tolist()
+    rises = [
+        later - earlier
+        for (before, earlier), (after, later) in pairwise(zip(steps, ends, strict=True))
+        if after.index == before.index + 1
+    ]
+    if not rises:
+        return None
+    rising = sum(rise > 0 for rise in rises) / len(rises)
+    return StepGrowth(len(steps), rising, float(np.median(rises)), ends[0], ends[-1])
+
+
+def growth_over_run(series: Series, when: SpanSet) -> tuple[float, float] | None:
+    """Mean held memory in the first and in the last quarter of some time, by samples of the device.
+
+    None where it does not rise from each quarter to the next, or was not sampled in each.
+    """
+    figures = series.figures.get(DeviceColumn.MEMORY_USED_BYTES)
+    if figures is None:
+        return None
+    known = figures[when.contains(series.time_ns) & np.isfinite(figures)]
+    if known.size < PARTS:
+        return None
+    means = [float(part.mean()) for part in np.array_split(known, PARTS)]
+    return (means[0], means[-1]) if all(before < after for before, after in pairwise(means)) else None

@@ -1,0 +1,83 @@
+"""The control groups that a process is in, version 1 and 2, as ``/proc`` tells them (cgroups(7), proc(5))."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+OWN_PROCESS = Path("/proc/self")
+
+
+@dataclass(frozen=True, slots=True)
+class ControlGroup:
+    """A group's folder, and which version's files it holds."""
+
+    folder: Path
+    version: int
+
+    def number(self, name: str) -> int | None:
+        """The number that a file holds; None where there is no such file, or no number in it (``max``)."""
+        try:
+            return int((self.folder / name).read_text())
+        except (OSError, ValueError):
+            return None
+
+    def counts(self, name: str) -> dict[str, int]:
+        """The lines ``name number`` of a file; nothing where there is no such file."""
+        try:
+            lines = [line.split() for line in (self.folder / name).read_text().splitlines()]
+            return {line[0]: int(line[1]) for line in lines if len(line) == 2}
+        except (OSError, ValueError):
+            return {}
+
+
+def control_groups(controller: str, process: Path = OWN_PROCESS) -> Iterator[ControlGroup]:
+    """The group in which a controller (``cpu``, ``memory``) holds the process, then those above it, as far as they can
+    be seen from here; nothing where that cannot be read.
+    """
+    try:
+        memberships = (process / "cgroup").read_text().splitlines()
+        mounts = (process / "mountinfo").read_text().splitlines()
+    except OSError:
+        return
+    for line in memberships:
+        number, _, rest = line.partition(":")
+        controllers, _, group = rest.partition(":")
+        if number == "0" and not controllers:
+            for folder in _folders(_mount(mounts, "cgroup2", None), group):
+                yield ControlGroup(folder, 2)
+        elif controller in controllers.split(","):
+            for folder in _folders(_mount(mounts, "cgroup", controller), group):
+                yield ControlGroup(folder, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mount:
+    folder: Path
+    root: PurePosixPath
+    """The group that the folder shows: not ``/`` in many a container."""
+
+
+def _mount(lines: list[str], kind: str, controller: str | None) -> _Mount | None:
+    """Where a hierarchy is mounted, as ``/proc/self/mountinfo`` tells it."""
+    for line in lines:
+        mount, _, source = line.partition(" - ")
+        fields, what = mount.split(), source.split()
+        if len(fields) < 5 or len(what) < 3 or what[0] != kind:
+            continue
+        if controller is None or controller in what[2].split(","):
+            return _Mount(Path(fields[4]), PurePosixPath(fields[3]))
+    return None
+
+
+def _folders(mount: _Mount | None, group: str) -> Iterator[Path]:
+    """The folder of a group and of those above it."""
+    if mount is None:
+        return
+    path = PurePosixPath(group)
+    below = path.relative_to(mount.root) if path.is_relative_to(mount.root) else PurePosixPath()
+    if ".." in below.parts:
+        below = PurePosixPath()
+    for part in (below, *below.parents) if below.parts else (below,):
+        yield mount.folder / part

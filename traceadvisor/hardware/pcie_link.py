@@ -1,0 +1,20 @@
+"""What a PCIe link carries, from its generation and width."""
+
+from __future__ import annotations
+
+_LANE_BYTES_PER_S = {
+    1: 2.5e9 / 8 * 8 / 10,
+    2: 5e9 / 8 * 8 / 10,
+    3: 8e9 / 8 * 128 / 130,
+    4: 16e9 / 8 * 128 / 130,
+    5: 32e9 / 8 * 128 / 130,
+    6: 64e9 / 8 * 242 / 256,
+}
+"""One way: transfers a second, a bit each, times what the encoding leaves for data (PCI Express Base
+Specifications: 8b/10b for generations 1 and 2, 128b/130b for 3 to 5, 242 of the 256 bytes of a flit for 6)."""
+
+
+def link_bytes_per_s(generation: int, width: int) -> float | None:
+    """One way; copies reach some four fifths of it. None for a generation not known here."""
+    lane = _LANE_BYTES_PER_S.get(generation)
+    return None if lane is None else lane * width

@@ -1,0 +1,43 @@
+"""How far the simulation of a recording's steps can be trusted, and what it says of all fixes together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class ReplayStatus(Enum):
+    """Whether the step could be simulated well enough to predict savings from it."""
+
+    TRUSTED = "trusted"
+    NOT_TRUSTED = "not_trusted"
+    NOT_RUN = "not_run"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFigures:
+    """The unchanged replay held against the recording; shares are 0..1, errors positive where the replay is longer."""
+
+    baseline_step_ns: float
+    """The replayed step, nothing changed."""
+
+    baseline_error_share: float
+    null_model_error_share: float
+    """The error where the device is taken to need no time: close to 0 where the host alone sets the pace."""
+
+    unexplained_share: float
+    """Share of the step in waits for the device whose cause is not known."""
+
+    doubt: str | None
+    """Why nothing is replayed; None where the replay is trusted."""
+
+    device_doubt: str | None
+    """Why no change to the device's work is replayed; None where it is."""
+
+    joint_step_ns: float | None = None
+    """The step with all findings' fixes made that can be replayed; None where there are none."""
+
+    @property
+    def status(self) -> ReplayStatus:
+        """Whether savings are replayed at all."""
+        return ReplayStatus.NOT_TRUSTED if self.doubt else ReplayStatus.TRUSTED

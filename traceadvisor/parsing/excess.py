@@ -1,0 +1,57 @@
+"""What goes beyond the limits of an input, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import Enum
+
+from traceadvisor.model.health import HealthNote
+from traceadvisor.model.limits import Limits
+
+
+class Excess(Enum):
+    """What went beyond a limit; the value is the limit's name."""
+
+    RATIO = "inflation_ratio"
+    BYTES = "inflated_bytes"
+    EVENT = "event_bytes"
+    TEXT = "text_length"
+    DEPTH = "nesting_depth"
+    DIGITS = "integer_digits"
+
+
+_WHAT = {
+    Excess.RATIO: "The file unpacks to more than {limit} times its size; what stands behind that point was not read",
+    Excess.BYTES: "The file unpacks to more than {limit} bytes; what stands behind them was not read",
+    Excess.EVENT: "What is larger than {limit} bytes in one piece was left out ({count} in all)",
+    Excess.TEXT: "Names and other texts longer than {limit} characters were cut ({count} in all)",
+    Excess.DEPTH: "What is nested deeper than {limit} levels was left out ({count} in all)",
+    Excess.DIGITS: "Numbers of more than {limit} digits were left out ({count} in all)",
+}
+
+
+def option_of(excess: Excess) -> str:
+    """The option of `traceadvisor report` that raises a limit."""
+    return f"--max-{excess.value.replace('_', '-')}"
+
+
+def describe_excess(excess: Excess, limits: Limits, count: int = 1) -> str:
+    """What went beyond a limit, in words."""
+    return _WHAT[excess].format(limit=getattr(limits, excess.value), count=count)
+
+
+def remedy_for(excess: Excess) -> str:
+    """How to read more of the file."""
+    return f"If you trust the file, raise the limit with {option_of(excess)}."
+
+
+def excess_notes(excesses: Counter[Excess], limits: Limits) -> tuple[HealthNote, ...]:
+    """A note for each limit that something went beyond."""
+    return tuple(
+        HealthNote(
+            f"limit-{excess.value.replace('_', '-')}",
+            f"{describe_excess(excess, limits, count)}. {remedy_for(excess)}",
+        )
+        for excess, count in excesses.items()
+        if count
+    )

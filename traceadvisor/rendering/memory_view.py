@@ -1,0 +1,54 @@
+"""The use of device memory as the templates read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from traceadvisor.model.report import Recording
+from traceadvisor.model.step_memory import MemoryRelief, StepMemory
+from traceadvisor.rendering.table import Cell, Column, Table, cells
+from traceadvisor.rendering.units import count, percent, size
+
+OPEN_ROWS = 4
+"""Steps in the open; most are alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryView:
+    """Two tables."""
+
+    steps: Table
+    relief: Table
+
+
+def memory_view(recording: Recording) -> MemoryView | None:
+    """What the peak of each step is made of, fullest first, and what would make room; None where it is not known."""
+    if recording.memory is None:
+        return None
+    titles = ("Peak", "Held between steps", "Activations", "Of the peak", "Gradients, workspaces, temporary")
+    columns = (Column("Step", numeric=False), *map(Column, titles))
+    fullest_first = sorted(recording.memory.steps, key=lambda step: -step.peak_bytes)
+    ways = (Column("Way", numeric=False), Column("Would free"), Column("Taken for granted", numeric=False))
+    return MemoryView(
+        Table("Device memory at the peak of each step", columns, tuple(map(_step, fullest_first)), OPEN_ROWS),
+        Table("What would make room", ways, tuple(cells(*row) for row in _ways(recording.memory.relief))),
+    )
+
+
+def _step(step: StepMemory) -> tuple[Cell, ...]:
+    return cells(
+        count(step.index),
+        size(step.peak_bytes),
+        size(step.state_bytes),
+        size(step.activations_bytes),
+        percent(step.activations_share),
+        size(step.rest_bytes),
+    )
+
+
+def _ways(relief: MemoryRelief) -> Iterator[tuple[str, str, str]]:
+    if relief.mixed_precision_bytes is not None:
+        yield "Mixed precision", size(relief.mixed_precision_bytes), "all activations are float32 now"
+    yield "Gradient checkpointing", size(relief.checkpointing_bytes), "half of the activations is computed again"
+    yield "Accumulating the gradients of two half batches", size(relief.accumulation_bytes), "activations alone grow"

@@ -1,0 +1,38 @@
+"""How far the replay of a recording can be trusted, as the templates read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from traceadvisor.model.replay import ReplayFigures
+from traceadvisor.model.report import Recording
+from traceadvisor.rendering.table import Column, Table, cells
+from traceadvisor.rendering.units import duration, percent
+
+
+def replay_table(recording: Recording) -> Table | None:
+    """The checks that the replay had to pass, and what came of them; None where nothing was replayed."""
+    if recording.replay is None:
+        return None
+    columns = (Column("Check", numeric=False), Column("Result", numeric=False))
+    return Table("How far the replay can be trusted", columns, tuple(cells(*row) for row in _rows(recording.replay)))
+
+
+def _rows(figures: ReplayFigures) -> Iterator[tuple[str, str]]:
+    baseline = f"{duration(figures.baseline_step_ns)}, {_error(figures.baseline_error_share)}"
+    yield "The step replayed with nothing changed", baseline
+    yield "The same with a device that takes no time", _error(figures.null_model_error_share)
+    yield "Waits for the device that the replay does not explain", f"{percent(figures.unexplained_share)} of the step"
+    yield "Savings on the host", _trust(figures.doubt)
+    yield "Savings on the device", _trust(figures.device_doubt)
+    if figures.joint_step_ns is not None:
+        yield "The step with all fixes that were replayed, together", duration(figures.joint_step_ns)
+
+
+def _error(share: float) -> str:
+    direction = "longer" if share > 0 else "shorter"
+    return f"{percent(abs(share))} {direction} than recorded" if share else "as recorded"
+
+
+def _trust(doubt: str | None) -> str:
+    return "replayed" if doubt is None else f"bounds only: {doubt}"

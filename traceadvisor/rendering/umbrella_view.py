@@ -1,0 +1,50 @@
+"""Verdicts on the step as a whole, as the templates read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from traceadvisor.model.findings import Evidence, Finding
+from traceadvisor.model.report import Recording, Report
+from traceadvisor.rendering.table import Cell, Column, Table
+from traceadvisor.rendering.units import figure
+
+
+@dataclass(frozen=True, slots=True)
+class UmbrellaView:
+    """One verdict with its figures."""
+
+    summary: str
+    table: Table
+
+
+def umbrella_views(recording: Recording) -> tuple[UmbrellaView, ...]:
+    """The verdicts on one recording."""
+    return tuple(_view(finding) for finding in recording.umbrellas)
+
+
+def umbrella_table(report: Report) -> Table:
+    """The verdicts on all recordings."""
+    columns = (
+        Column("Recording", numeric=False),
+        Column("What", numeric=False),
+        Column("Measured", numeric=False),
+        Column("Figure"),
+    )
+    rows = tuple(
+        (Cell(recording.id), Cell(finding.rule.title), Cell(row.label), Cell(_value(row)))
+        for recording in report.recordings
+        for finding in recording.umbrellas
+        for row in finding.evidence
+    )
+    return Table("The step as a whole", columns, rows)
+
+
+def _view(finding: Finding) -> UmbrellaView:
+    columns = (Column("Measured", numeric=False), Column("Figure"))
+    rows = tuple((Cell(row.label), Cell(_value(row))) for row in finding.evidence)
+    return UmbrellaView(f"{finding.fix.summary}.", Table(finding.rule.title, columns, rows))
+
+
+def _value(row: Evidence) -> str:
+    return row.value if isinstance(row.value, str) else figure(row.value, row.unit)

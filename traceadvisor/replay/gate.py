@@ -1,0 +1,96 @@
+"""How far the replay of a recording can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+import numpy as np
+
+from traceadvisor.model.steps import Step
+from traceadvisor.replay.chosen_steps import FEWEST_STEPS
+from traceadvisor.replay.simulate import simulate
+from traceadvisor.replay.step_graph import StepGraph
+
+MOST_ERROR_SHARE = 0.02
+"""Error of the unchanged replay up to which it is believed; the error of a saving is of the same size."""
+
+MOST_UNEXPLAINED_SHARE = 0.10
+"""Share of the step in waits for the device that the graph does not explain, up to which the replay is believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The unchanged replay held against the recording."""
+
+    steps: int
+    baseline_ns: float
+    """The mean replayed step, the first and last apart."""
+
+    measured_ns: float
+    """The same steps as recorded."""
+
+    null_model_ns: float
+    """The same steps replayed with a device that takes no time."""
+
+    unexplained_share: float
+    """Share of the steps in which the host waits for the device and the graph does not say for what."""
+
+    @property
+    def error_share(self) -> float:
+        """How much longer the replayed step is than the recorded one; negative where shorter."""
+        return self.baseline_ns / self.measured_ns - 1
+
+    @property
+    def null_error_share(self) -> float:
+        """The same without any device."""
+        return self.null_model_ns / self.measured_ns - 1
+
+    @property
+    def doubt(self) -> str | None:
+        """Why the replay is not to be believed at all; None where it is."""
+        if self.steps < FEWEST_STEPS:
+            return f"only {self.steps} complete steps were recorded, and it takes {FEWEST_STEPS} to replay them"
+        if abs(self.error_share) > MOST_ERROR_SHARE:
+            return f"the unchanged replay misses the recorded step by {self.error_share:+.1%}"
+        if self.unexplained_share > MOST_UNEXPLAINED_SHARE:
+            return f"in {self.unexplained_share:.0%} of the step the host waits for something that cannot be told"
+        return None
+
+    @property
+    def device_doubt(self) -> str | None:
+        """Why the replay is not to be believed of changes to the device's work; None where it is."""
+        if self.doubt is None and abs(self.null_error_share) <= MOST_ERROR_SHARE:
+            return (
+                f"the host alone explains the recorded step to {self.null_error_share:+.1%}, "
+                "so the replay of the device is not put to the test"
+            )
+        return self.doubt
+
+
+def gate(graph: StepGraph, steps: Sequence[Step]) -> Gate:
+    """Replay the steps as they are, and as they would be with a device that takes no time.
+
+    Args:
+        graph: the tasks of the steps.
+        steps: the steps it was built from, at least one.
+    """
+    inner = slice(1, -1) if len(steps) >= FEWEST_STEPS else slice(None)
+    measured = [step.duration_ns for step in steps][inner]
+    return Gate(
+        len(steps),
+        simulate(graph).interior_mean_ns(),
+        max(fmean(measured), 1.0),
+        simulate(without_device(graph)).interior_mean_ns(),
+        sum(graph.unexplained_ns[inner]) / max(sum(measured), 1),
+    )
+
+
+def without_device(graph: StepGraph) -> StepGraph:
+    """The graph with a device that does everything at once."""
+    return replace(
+        graph,
+        device=replace(graph.device, duration_ns=np.zeros_like(graph.device.duration_ns)),
+        constants=replace(graph.constants, launch_latency_ns=0, queued_gap_ns=0),
+    )

@@ -1,0 +1,58 @@
+"""What if some kernels ran faster, and what if communication were hidden."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from traceadvisor.model.arrays import Float64, Int64
+from traceadvisor.model.events import Kind
+from traceadvisor.replay.step_graph import StepGraph
+from traceadvisor.replay.what_if import Edit, Scenario
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FasterKernels(Edit):
+    """Some kernels run so many times as fast; how many, whoever asks must know."""
+
+    rows: Int64
+    """Rows of the event table, ascending, shape ``(k,)``."""
+
+    low: Float64
+    """Each kernel's speed-up, at least 1, where little is gained; shape ``(k,)``."""
+
+    expected: Float64
+    high: Float64
+
+    changes_device: ClassVar = True
+
+    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
+        """The kernels take a share of their time."""
+        speedups = {Scenario.LOW: self.low, Scenario.EXPECTED: self.expected, Scenario.HIGH: self.high}[scenario]
+        mine = np.isin(graph.device.row, self.rows)
+        duration_ns = graph.device.duration_ns.copy()
+        faster = duration_ns[mine] / speedups[np.searchsorted(self.rows, graph.device.row[mine])]
+        duration_ns[mine] = np.rint(faster).astype(np.int64)
+        return replace(graph, device=replace(graph.device, duration_ns=duration_ns))
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenCommunication(Edit):
+    """Collectives run behind the computation that does not need them."""
+
+    changes_device: ClassVar = True
+
+    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
+        """All but a step's last collective take no time.
+
+        The last one cannot begin before the last gradients are there. At the most it is hidden too; at the least the
+        others are hidden by half.
+        """
+        collectives = np.flatnonzero(graph.device.kind == Kind.COLLECTIVE)
+        is_last = np.append(graph.device.step[collectives][1:] != graph.device.step[collectives][:-1], True)
+        duration_ns = graph.device.duration_ns.copy()
+        hidden = collectives if scenario is Scenario.HIGH else collectives[~is_last[: collectives.size]]
+        duration_ns[hidden] = duration_ns[hidden] // 2 if scenario is Scenario.LOW else 0
+        return replace(graph, device=replace(graph.device, duration_ns=duration_ns))

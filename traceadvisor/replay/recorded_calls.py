@@ -1,0 +1,198 @@
+"""The calls of a recording that launch device work or wait for it, with what each of them launches or waits for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.analysis.launches import Launches
+from traceadvisor.analysis.names import name_mask, rows_named
+from traceadvisor.analysis.runtime_calls import blocking_rows, profiler_stop_rows
+from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.events import NONE, EventTable, Kind
+from traceadvisor.model.trace import Trace
+
+_STREAM_WAIT = re.compile(r"StreamWaitEvent")
+_WHOLE_DEVICE = re.compile(r"(?:Device|Ctx)Synchronize|^(?:cuda|hip)Free(?:Host)?$")
+_FREE = re.compile(r"^(?:cuda|hip)Free(?:Host)?$")
+"""Freeing memory waits for the device first. Source: CUDA driver API, "implicit synchronization"."""
+_EVENT = re.compile(r"EventSynchronize")
+
+_CLOCK_SLACK_NS = 5_000
+"""Host and device clocks agree this well: a wait is seen to end this much before what it waited for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """Device work with a recorded launch, in order of launch; arrays of shape ``(m,)``."""
+
+    row: Int64
+    call_row: Int64
+    start_ns: Int64
+    end_ns: Int64
+    call_start_ns: Int64
+    call_end_ns: Int64
+    stream: Int64
+    """Number of the stream, from 0."""
+
+    previous_end_ns: Int64
+    """When the stream was done with all that was launched before, unlaunched work included; -1 where there is none."""
+
+    unlaunched_end_ns: Int64
+    """When work without a recorded launch ended: it was launched before the recording; shape ``(u,)``."""
+
+    unlaunched_stream: Int64
+
+    @property
+    def stream_count(self) -> int:
+        """Streams that were used."""
+        return max(int(self.stream.max(initial=0)), int(self.unlaunched_stream.max(initial=0))) + 1
+
+    def in_flight(self) -> Int64:
+        """For each task, the launches that its stream held when its own was called; one of several tasks is one."""
+        is_last = np.append(self.call_row[1:] != self.call_row[:-1], True)[: self.row.size]
+        result = np.zeros(self.row.size, dtype=np.int64)
+        for number in range(self.stream_count):
+            mine = self.stream == number
+            unlaunched = self.unlaunched_end_ns[self.unlaunched_stream == number]
+            done = np.sort(np.concatenate((self.end_ns[mine & is_last], unlaunched)))
+            called = self.call_start_ns[mine]
+            given = unlaunched.size + np.searchsorted(self.call_start_ns[mine & is_last], called)
+            result[mine] = given - np.searchsorted(done, called, side="right")
+        return result
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waits:
+    """Calls that wait for device work; arrays of shape ``(k,)``, by start."""
+
+    row: Int64
+    target: Int64
+    """Position in :class:`Work` of what the call waits for; NONE where that is not known, or nothing."""
+
+    is_all: Mask
+    """Whether the call waits for the whole device."""
+
+    own_ns: Int64
+    """The call's time after what it waited for had ended, or after its start where that is later."""
+
+    is_free: Mask
+    """Whether the call goes on to give memory back."""
+
+
+def recorded_work(events: EventTable, launches: Launches) -> Work:
+    """Device work in order of launch."""
+    streams, stream = np.unique(events.stream[launches.work_rows], return_inverse=True)
+    start, end = events.start_ns[launches.work_rows], events.end_ns[launches.work_rows]
+    previous = np.full(start.size, -1, dtype=np.int64)
+    for number in range(streams.size):
+        mine = np.flatnonzero(stream == number)
+        previous[mine[1:]] = np.maximum.accumulate(end[mine])[:-1]
+    is_linked = launches.call_rows != NONE
+    linked = np.flatnonzero(is_linked)
+    calls = launches.call_rows[linked]
+    order = np.lexsort((start[linked], calls, events.start_ns[calls]))
+    linked, calls = linked[order], calls[order]
+    return Work(
+        launches.work_rows[linked],
+        calls,
+        start[linked],
+        end[linked],
+        events.start_ns[calls],
+        events.end_ns[calls],
+        stream[linked].astype(np.int64),
+        previous[linked],
+        end[~is_linked],
+        stream[~is_linked].astype(np.int64),
+    )
+
+
+def recorded_waits(trace: Trace, launches: Launches, work: Work) -> Waits:
+    """Calls that wait for the device without giving it anything."""
+    events = trace.events
+    frees = rows_named(trace, Kind.RUNTIME, lambda name: _FREE.match(name) is not None)
+    rows = np.union1d(np.union1d(blocking_rows(trace, launches), profiler_stop_rows(trace)), frees)
+    rows = np.setdiff1d(rows, work.call_row)
+    is_all = name_mask(trace.names, lambda name: _WHOLE_DEVICE.search(name) is not None)[events.name_id[rows]]
+    is_event = name_mask(trace.names, lambda name: _EVENT.search(name) is not None)[events.name_id[rows]]
+    target = _targets(events, work, rows, any_stream=is_all | is_event)
+    ended = np.where(target == NONE, 0, work.end_ns[target]) if work.row.size else np.zeros_like(rows)
+    own = np.maximum(events.end_ns[rows] - np.maximum(events.start_ns[rows], ended), 0)
+    return Waits(rows, target, is_all, own, np.isin(rows, frees))
+
+
+def stream_dependencies(trace: Trace, work: Work) -> Int64:
+    """For each device task, the task of another stream that it waits for, as far as the recording tells; else NONE.
+
+    A recording does not say which stream a ``cudaStreamWaitEvent`` makes wait, and for which event. The next launch
+    after such a call is taken to wait for the last work that another stream was given before the call and that was done
+    when the launched work began. Copies to the device are passed over: a loop that copies ahead calls for the wait of
+    its kernels, then launches the next copy, which need not wait.
+    """
+    events = trace.events
+    result = np.full(work.row.size, NONE, dtype=np.int64)
+    if work.stream_count < 2:
+        return result
+    calls = rows_named(trace, Kind.RUNTIME, lambda name: _STREAM_WAIT.search(name) is not None)
+    launched = np.searchsorted(work.call_start_ns, events.start_ns[calls])
+    others = np.flatnonzero(events.kind[work.row] != Kind.COPY_H2D)
+    following = np.searchsorted(others, launched)
+    has_following = following < others.size
+    before = dict(zip(others[following[has_following]].tolist(), launched[has_following].tolist(), strict=True))
+    waiting, given = np.array(list(before), dtype=np.int64), np.array(list(before.values()), dtype=np.int64)
+    done = [
+        np.where(work.stream[waiting] == number, NONE, _last_done(work, number, given, work.start_ns[waiting]))
+        for number in range(work.stream_count)
+    ]
+    result[waiting] = _latest(work, done)
+    return result
+
+
+def pageable_rows(trace: Trace, launches: Launches) -> Int64:
+    """Calls that give the device work and wait for it: pageable and blocking copies."""
+    calls = launches.call_rows[launches.call_rows != NONE]
+    return np.intersect1d(blocking_rows(trace, launches), calls)
+
+
+def _targets(events: EventTable, work: Work, rows: Int64, any_stream: Mask) -> Int64:
+    """What calls wait for: the last work launched before each, on its thread's stream unless it may be any.
+
+    Work that ended after a call returned was not waited for.
+    """
+    launched = np.searchsorted(work.call_start_ns, events.start_ns[rows])
+    latest_ns = events.end_ns[rows] + _CLOCK_SLACK_NS
+    stream = _stream_in_use(events, work, rows, launched)
+    done = [
+        np.where(any_stream | (stream == number), _last_done(work, number, launched, latest_ns), NONE)
+        for number in range(work.stream_count)
+    ]
+    return _latest(work, done)
+
+
+def _stream_in_use(events: EventTable, work: Work, rows: Int64, launched: Int64) -> Int64:
+    """For each call, the stream that its thread launched to last; NONE where it launched nothing before."""
+    stream = np.full(rows.size, NONE, dtype=np.int64)
+    launching = events.thread[work.call_row]
+    for thread in np.unique(events.thread[rows]).tolist():
+        theirs, mine = np.flatnonzero(launching == thread), events.thread[rows] == thread
+        position = np.searchsorted(theirs, launched[mine]) - 1
+        stream[mine] = np.where(position < 0, NONE, np.append(work.stream[theirs], NONE)[position])
+    return stream
+
+
+def _last_done(work: Work, stream: int, launched: Int64, instants_ns: Int64) -> Int64:
+    """The last of the first ``launched`` tasks on a stream that had ended by an instant; NONE where there is none."""
+    tasks = np.flatnonzero(work.stream == stream)
+    ended = np.searchsorted(np.maximum.accumulate(work.end_ns[tasks]), instants_ns, side="right")
+    position = np.minimum(ended, np.searchsorted(tasks, launched)) - 1
+    return np.where(position < 0, NONE, np.append(tasks, NONE)[position])
+
+
+def _latest(work: Work, tasks: list[Int64]) -> Int64:
+    """For each place, that of several tasks which ended last; NONE where all are."""
+    by_stream = np.stack(tasks)
+    ended = np.append(work.end_ns, np.iinfo(np.int64).min)[by_stream]
+    result: Int64 = np.take_along_axis(by_stream, ended.argmax(axis=0)[None, :], axis=0)[0]
+    return result

@@ -1,0 +1,68 @@
+"""The replay of one recording: its graph, how far it can be trusted, and what edits of it would save."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+
+from traceadvisor.analysis.observation import Observation
+from traceadvisor.model.findings import Estimate, Method
+from traceadvisor.model.replay import ReplayFigures
+from traceadvisor.model.steps import StepTable
+from traceadvisor.model.what_if import WhatIf
+from traceadvisor.replay.build_graph import build_graph
+from traceadvisor.replay.chosen_steps import chosen_steps
+from traceadvisor.replay.gate import Gate, gate
+from traceadvisor.replay.simulate import simulate
+from traceadvisor.replay.step_graph import StepGraph
+from traceadvisor.replay.what_if import Edit, Scenario
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replay:
+    """What can be tried on a recording."""
+
+    graph: StepGraph
+    gate: Gate
+
+    def doubt(self, edit: Edit) -> str | None:
+        """Why the replay is not to be believed of an edit; None where it is."""
+        return self.gate.device_doubt if edit.changes_device else self.gate.doubt
+
+    def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
+        """Share of the step that some edits save together; negative where they cost time."""
+        edited = reduce(lambda graph, edit: edit.applied(graph, scenario), edits, self.graph)
+        return 1 - simulate(edited).interior_mean_ns() / max(self.gate.baseline_ns, 1.0)
+
+    def saving(self, edit: Edit, step_ns: float) -> Estimate:
+        """What an edit saves of a step of this length; nothing where it costs time."""
+        shares = (self.saving_share((edit,), scenario) for scenario in Scenario)
+        low, expected, high = sorted(max(share, 0.0) * step_ns for share in shares)
+        return Estimate(low, expected, high, Method.REPLAY)
+
+    def joint_step_ns(self, what_ifs: Iterable[WhatIf], step_ns: float) -> float | None:
+        """What is left of a step of this length with several fixes made; None where none of them can be replayed."""
+        edits = [one for one in what_ifs if isinstance(one, Edit) and not self.doubt(one)]
+        return (1 - self.saving_share(edits, Scenario.EXPECTED)) * step_ns if edits else None
+
+    def figures(self, joint_step_ns: float | None) -> ReplayFigures:
+        """What the report says of the replay."""
+        return ReplayFigures(
+            self.gate.baseline_ns,
+            self.gate.error_share,
+            self.gate.null_error_share,
+            self.gate.unexplained_share,
+            self.gate.doubt,
+            self.gate.device_doubt,
+            joint_step_ns,
+        )
+
+
+def replay(observation: Observation, table: StepTable) -> Replay | None:
+    """The replay of the steps nearest to the median; None where no step is kept."""
+    steps = chosen_steps(table)
+    if not steps:
+        return None
+    graph = build_graph(observation, steps)
+    return Replay(graph, gate(graph, steps))

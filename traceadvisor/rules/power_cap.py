@@ -1,0 +1,116 @@
+"""HW002: a power limit slows the device down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceadvisor.facts import Facts
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
+from traceadvisor.model.telemetry import ClockEventReason, DeviceTelemetry
+from traceadvisor.model.telemetry_window import DeviceWindow
+from traceadvisor.rules.base import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class PowerCap(Rule):
+    """The device lowers its clocks to stay within a power limit that could be higher, or that its supply sets.
+
+    What it finds
+        Samples in which the driver's clock event reasons name power, with clocks noticeably below the highest, where
+        the limit in force is below the highest that may be set, or the power supply itself calls for less. A device
+        that draws all it is made for is no finding: it is in full use.
+
+    Why it costs time
+        Kernels run at the lowered clock.
+
+    How to fix it
+        Raise the limit (`nvidia-smi -pl`, as an administrator), unless someone lowered it on purpose: for cooling, for
+        the circuit's sake, or to save energy. Where the supply brakes (`HW power brake`), see to cables and supplies.
+
+    How the saving is estimated
+        As a bound: between nothing and the kernel time that the highest clock would save, were all of it bound by the
+        clock.
+
+    When it may be wrong
+        Work limited by memory hardly feels the core clock; a limit of four fifths often costs a tenth of the speed or
+        less. The highest clock is not reached in every workload, whatever the limit.
+    """
+
+    meta: ClassVar = RuleMeta(
+        id="HW002",
+        name="power-cap",
+        title="A power limit slows the device down",
+        needs=frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_TELEMETRY}),
+    )
+
+    min_share: float = 0.2
+    """Share of the samples; short peaks touch the limit of any device under load."""
+
+    min_lost_share: float = 0.05
+    """Share of the highest clock that is lost; clocks vary by less without any limit."""
+
+    full_share: float = 0.98
+    """Share of the highest limit from which there is nothing left to raise."""
+
+    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+        """Look for samples slowed by power, a lowered clock, and a limit that could be raised."""
+        window = facts.device_telemetry
+        assert window is not None  # noqa: S101  # Input.DEVICE_TELEMETRY
+        if window.power_share is None or window.mean_sm_clock_share is None:
+            return Skipped("The driver does not say why it lowers the device's clocks, or by how much.")
+        lost = max(1 - window.mean_sm_clock_share, 0.0)
+        if window.power_share < self.min_share:
+            return Clear("samples slowed by power", window.power_share, self.min_share, Unit.SHARE)
+        if lost < self.min_lost_share:
+            return Clear("clock lost", lost, self.min_lost_share, Unit.SHARE)
+        brake = (window.clock_event_shares or {}).get(ClockEventReason.HW_POWER_BRAKE, 0.0)
+        raised = _limit_share(facts.sampled_device)
+        if brake < self.min_share and raised is not None and raised >= self.full_share:
+            remark = "the device draws all it is made for"
+            return Clear("power limit over the highest that may be set", raised, self.full_share, Unit.SHARE, remark)
+        return self._finding(facts, window, lost, brake)
+
+    def _finding(self, facts: Facts, window: DeviceWindow, lost: float, brake: float) -> Finding:
+        kernels = facts.claim(Category.KERNEL)
+        device = facts.sampled_device
+        figures = (
+            ("samples slowed by power", window.power_share, Unit.SHARE),
+            ("samples in which the supply brakes", brake or None, Unit.SHARE),
+            ("clock lost", lost, Unit.SHARE),
+            ("mean power", window.mean_power_watts, Unit.WATTS),
+            ("power limit", device.power_limit_watts if device else None, Unit.WATTS),
+            ("highest limit that may be set", device.max_power_limit_watts if device else None, Unit.WATTS),
+        )
+        return Finding(
+            rule=self.meta,
+            claims=kernels,
+            saving=facts.bound(facts.per_step_ns(kernels) * lost),
+            confidence=facts.confidence(),
+            effort=Effort.REFACTOR if brake >= self.min_share else Effort.SETTING,
+            evidence=tuple(Evidence(label, value, unit) for label, value, unit in figures if value is not None),
+            fix=_supply_fix() if brake >= self.min_share else _limit_fix(device),
+            caveats=(
+                "Someone may have lowered the limit on purpose.",
+                "Work limited by memory hardly feels the core clock.",
+            ),
+        )
+
+
+def _limit_share(device: DeviceTelemetry | None) -> float | None:
+    """The limit in force over the highest that may be set, else over the one the device comes with."""
+    if device is None or device.power_limit_watts is None:
+        return None
+    highest = device.max_power_limit_watts or device.default_power_limit_watts
+    return device.power_limit_watts / highest if highest else None
+
+
+def _supply_fix() -> Fix:
+    return Fix("See to the power supply: cables, connectors, what else hangs on it")
+
+
+def _limit_fix(device: DeviceTelemetry | None) -> Fix:
+    highest = device.max_power_limit_watts if device else None
+    which = f" -i {device.index}" if device and device.index is not None else ""
+    return Fix("Raise the power limit", change=f"nvidia-smi{which} -pl {highest:.0f}" if highest else None)

@@ -1,0 +1,85 @@
+"""HW003: other processes use the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceadvisor.facts import Facts
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class SharedDevice(Rule):
+    """Processes that are no part of the training hold memory of the device, or its time.
+
+    What it finds
+        Memory held by other processes, as the driver tells it, above a few hundredths of the capacity; and how much
+        busier the device is than this training makes it.
+
+    Why it costs time
+        Processes take turns on a device: while another's kernel runs, this one's waits, and looks as if it took longer.
+        Memory that others hold is not there for a larger batch.
+
+    How to fix it
+        Find them (`nvidia-smi`), and end them or move one side to another device (`CUDA_VISIBLE_DEVICES`).
+
+    How the saving is estimated
+        As a bound: between nothing and the share of kernel time by which the device is busier than this training makes
+        it. Where others only hold memory, nothing.
+
+    When it may be wrong
+        A process of the job that the sampled host's launcher did not start counts as somebody else's. The driver's
+        utilisation is coarse.
+    """
+
+    meta: ClassVar = RuleMeta(
+        id="HW003",
+        name="shared-device",
+        title="Other processes use the device",
+        needs=frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_TELEMETRY}),
+    )
+
+    min_memory_share: float = 0.02
+    """Share of the device's memory; a bare context of an idle process takes less."""
+
+    min_time_share: float = 0.1
+    """By how much the device must be busier than this training makes it; the driver's figure is no finer."""
+
+    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+        """Look for memory of others, then for time."""
+        window = facts.device_telemetry
+        assert window is not None  # noqa: S101  # Input.DEVICE_TELEMETRY
+        foreign = window.peak_foreign_memory_bytes
+        capacity = facts.sampled_device.memory_bytes if facts.sampled_device else None
+        if foreign is None or not capacity:
+            return Skipped("Whose memory it is cannot be told: in containers the driver's process ids are others.")
+        share = foreign / capacity
+        if share < self.min_memory_share:
+            return Clear("device memory of other processes", share, self.min_memory_share, Unit.SHARE)
+        kernels = facts.claim(Category.KERNEL) | facts.claim(Category.COMMUNICATION)
+        others = self._time_share(window.mean_utilization_share, facts.share(kernels))
+        return Finding(
+            rule=self.meta,
+            claims=kernels,
+            saving=facts.bound(facts.per_step_ns(kernels) * others),
+            confidence=facts.confidence(),
+            effort=Effort.REFACTOR,
+            evidence=(
+                Evidence("device memory of other processes", foreign, Unit.BYTES),
+                Evidence("share of the device's memory", share, Unit.SHARE),
+                *((Evidence("time in which others keep it busy", others, Unit.SHARE),) if others else ()),
+            ),
+            fix=Fix("End the other processes, or move one side to another device"),
+            caveats=(
+                "Processes of the same job that another launcher started look like others.",
+                *(() if others else ("They hold memory; that they take time was not seen.",)),
+            ),
+        )
+
+    def _time_share(self, utilization: float | None, own: float) -> float:
+        """How much busier the device is than this training makes it; 0 where it is not, or where that is not known."""
+        beyond = 0.0 if utilization is None else utilization - own
+        return beyond if beyond >= self.min_time_share else 0.0

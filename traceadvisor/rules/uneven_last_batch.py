@@ -1,0 +1,103 @@
+"""DIST007: the ranks' last batches of an epoch are short, or not the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from traceadvisor.model.findings import (
+    Clear,
+    Confidence,
+    Effort,
+    Estimate,
+    Evidence,
+    Finding,
+    Fix,
+    Input,
+    Method,
+    RuleMeta,
+    Skipped,
+    Unit,
+)
+from traceadvisor.model.ranks import RankFigures
+from traceadvisor.model.run import LoaderSettings
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.rules.base import RankRule
+
+
+@dataclass(frozen=True, slots=True)
+class UnevenLastBatch(RankRule):
+    """Data set, batch size and number of ranks leave some rank with next to nothing in its last batch, or with none.
+
+    What it finds
+        The samples that each rank's sampler draws in an epoch, over the batch size: a last batch of a single sample, or
+        ranks with different numbers of batches.
+
+    Why it costs time
+        Batch normalisation over a single sample has no variance: it raises an error, or its statistics turn to NaN. A
+        rank that has run out of batches leaves the others waiting in their next collective, for minutes until it times
+        out.
+
+    How to fix it
+        ``drop_last=True``, or a ``DistributedSampler``, which gives every rank the same number of samples (it repeats
+        some, or leaves some out with ``drop_last=True``). For data that cannot be made even:
+        ``torch.distributed.algorithms.join.Join``.
+
+    How the saving is estimated
+        It is none: the run becomes safe.
+
+    When it may be wrong
+        A model without batch normalisation bears a last batch of one sample. A loop that ends after a fixed number of
+        steps never sees the last batch.
+    """
+
+    meta: ClassVar = RuleMeta(
+        id="DIST007",
+        name="uneven-last-batch",
+        title="The ranks' last batches are short or not the same",
+        needs=frozenset({Input.SETTINGS}),
+    )
+
+    min_samples: int = 2
+    """In a last batch; of a single sample there is no variance."""
+
+    def compare(self, ranks: Sequence[RankFigures]) -> Finding | Clear | Skipped:
+        """Compare the last batches of all ranks that are known."""
+        loaders = [one.loader for one in ranks if one.loader is not None]
+        last = [samples for loader in loaders if (samples := loader.last_batch) is not None]
+        counts = [count for loader in loaders if (count := _batches(loader)) is not None]
+        if not last:
+            return Skipped(
+                "How many samples a rank draws in an epoch is not known: record with `traceadvisor capture`."
+            )
+        if min(last) >= self.min_samples and len(set(counts)) <= 1:
+            return Clear("samples in the shortest last batch", min(last), self.min_samples, Unit.COUNT)
+        figures = (
+            ("ranks", len(ranks)),
+            ("batch size", loaders[0].batch_size),
+            ("samples in the shortest last batch", min(last)),
+            ("fewest batches of a rank", min(counts, default=None)),
+            ("most batches of a rank", max(counts, default=None)),
+        )
+        return Finding(
+            rule=self.meta,
+            claims=SpanSet.empty(),
+            saving=Estimate(0.0, 0.0, 0.0, Method.MODEL),
+            confidence=Confidence.HIGH,
+            effort=Effort.SETTING,
+            evidence=tuple(Evidence(label, value, Unit.COUNT) for label, value in figures if value is not None),
+            fix=Fix("Give every rank the same whole batches", change="DataLoader(..., drop_last=True)"),
+            locations=tuple(dict.fromkeys(loader.location for loader in loaders if loader.location)),
+            caveats=("Without batch normalisation a last batch of one sample does no harm.",),
+        )
+
+
+def _batches(loader: LoaderSettings) -> int | None:
+    """Batches of an epoch, as its loader has it or as samples and batch size give it."""
+    if loader.batch_count is not None:
+        return loader.batch_count
+    if not loader.batch_size or loader.sample_count is None:
+        return None
+    whole, rest = divmod(loader.sample_count, loader.batch_size)
+    return whole + bool(rest and not loader.drop_last)
