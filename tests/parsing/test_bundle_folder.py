@@ -182,6 +182,13 @@ def test_of_the_environment_only_known_variables_are_believed(bundle: Path) -> N
     assert (found.environment, found.own_profiler_share) == ({"CUDA_LAUNCH_BLOCKING": "1"}, None)
 
 
+def test_the_optimizers_own_settings_are_read(bundle: Path) -> None:
+    written = {"name": "AdamW", "fused": True, "foreach": None}
+    (bundle / "settings.0.json").write_text(json.dumps({"optimizer": written}))
+    found = read_run(bundle, 0)[0].settings
+    assert (found.optimizer, found.optimizer_fused, found.optimizer_foreach) == ("AdamW", True, None)
+
+
 @pytest.mark.parametrize(
     ("samples", "drop_last", "last"),
     [(64, False, 8), (65, False, 1), (65, True, 8), (7, True, 0), (7, False, 7), (0, False, 0)],

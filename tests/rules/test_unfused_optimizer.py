@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import Generation, TraceBuilder
+from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, skipped
 from traceadvisor.rules.unfused_optimizer import UnfusedOptimizer
 
@@ -62,3 +63,27 @@ def test_the_line_is_the_users_never_torchs(generation: Generation, tmp_path: Pa
 def test_without_an_optimizer_there_is_nothing_to_look_at(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(1, 3, kernel=(4, 90))
     assert "No Optimizer.step" in skipped(UnfusedOptimizer(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "captured"),
+    [("AdamW", {"optimizer_fused": True}), ("RMSprop", {"optimizer_foreach": True})],
+)
+def test_where_the_best_setting_is_on_already_it_is_clear(name: str, captured: dict[str, bool], tmp_path: Path) -> None:
+    found = Captured(_step(name=name), tmp_path).with_settings(optimizer=name, **captured).clear(UnfusedOptimizer())
+    assert (found.value, found.limit) == (60, 50)
+    assert found.remark
+    assert found.remark.startswith(f"{name} has ")
+
+
+@pytest.mark.parametrize(
+    ("captured", "flags"),
+    [
+        ("AdamW", {"optimizer_foreach": True}),  # fused is better still
+        ("AdamW", {"optimizer_fused": False}),
+        ("SGD", {"optimizer_fused": True}),  # of another optimizer
+    ],
+)
+def test_where_a_better_setting_is_left_it_is_proposed(captured: str, flags: dict[str, bool], tmp_path: Path) -> None:
+    run = Captured(_step(name="AdamW"), tmp_path).with_settings(optimizer=captured, **flags)
+    assert run.finding(UnfusedOptimizer()).fix.change == "AdamW(..., fused=True)"

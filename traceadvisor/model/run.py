@@ -89,6 +89,10 @@ class RunSettings:
 
     loader: LoaderSettings | None = None
     optimizer: str | None = None
+    optimizer_fused: bool | None = None
+    """As passed to it; None also where the choice was left to torch. So is the next."""
+
+    optimizer_foreach: bool | None = None
     autocast_dtype: str | None = None
     grad_scaler: bool | None = None
     matmul_tf32: bool | None = None

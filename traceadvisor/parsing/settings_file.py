@@ -25,6 +25,8 @@ def read_settings(content: bytes) -> model.RunSettings:
     return model.RunSettings(
         loader=_loader(settings.loader) if settings.loader else None,
         optimizer=settings.optimizer.name if settings.optimizer else None,
+        optimizer_fused=settings.optimizer.fused if settings.optimizer else None,
+        optimizer_foreach=settings.optimizer.foreach if settings.optimizer else None,
         autocast_dtype=settings.autocast_dtype,
         grad_scaler=settings.grad_scaler,
         matmul_tf32=settings.matmul_tf32,

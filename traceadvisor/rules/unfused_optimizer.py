@@ -46,7 +46,8 @@ class UnfusedOptimizer(Rule):
 
     When it may be wrong
         ``foreach`` takes memory for intermediate results, about as much as the parameters. An optimizer from elsewhere
-        may have neither setting. Where the host is far ahead of the device, little is gained.
+        may have neither setting. Where the host is far ahead of the device, little is gained. Only a capture tells what
+        is set already; of several optimizers it describes the first.
     """
 
     meta: ClassVar = RuleMeta(
@@ -78,6 +79,10 @@ class UnfusedOptimizer(Rule):
         short = float((events.duration_ns[kernels] < self.short_kernel_us * 1000).sum()) / len(facts.steps.kept)
         if short < self.fewest_kernels:
             return Clear("short kernels of the optimizer", short, self.fewest_kernels, Unit.PER_STEP)
+        optimizer = _optimizer(facts, ranges)
+        if is_set := _best_setting(facts, optimizer):
+            remark = f"{optimizer} has {is_set} already, and torch has nothing beyond it"
+            return Clear("short kernels of the optimizer", short, self.fewest_kernels, Unit.PER_STEP, remark)
         host = events.spans(ranges) & windows
         cost = host | (events.spans(kernels) & windows)
         share = facts.share(cost)
@@ -98,7 +103,7 @@ class UnfusedOptimizer(Rule):
                 Evidence("their time", facts.device_work.time_ns(kernels) / len(facts.steps.kept), Unit.NS_PER_STEP),
                 Evidence("the host's time in the optimizer", facts.per_step_ns(host), Unit.NS_PER_STEP),
             ),
-            fix=_fix(_optimizer(facts, ranges)),
+            fix=_fix(optimizer),
             locations=(location,) if location else (),
             caveats=("foreach=True takes memory for intermediate results, about as much as the parameters.",),
             what_ifs=(fix,),
@@ -109,6 +114,16 @@ def _optimizer(facts: Facts, ranges: Int64) -> str:
     """The class, as the first recorded step names it: ``Optimizer.step#SGD.step``."""
     name: str = facts.trace.names[facts.trace.events.name_id[ranges[0]]]
     return name.removeprefix(_MARK).removesuffix(".step")
+
+
+def _best_setting(facts: Facts, optimizer: str) -> str | None:
+    """What a capture saw set, where the optimizer has nothing better; None where it has, or nothing is known."""
+    settings = facts.settings
+    if settings.optimizer != optimizer:
+        return None
+    if settings.optimizer_fused:
+        return "fused=True"
+    return "foreach=True" if settings.optimizer_foreach and optimizer not in HAS_FUSED else None
 
 
 def _fix(optimizer: str) -> Fix:
