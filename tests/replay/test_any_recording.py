@@ -13,6 +13,7 @@ from tests.analysis.test_against_plain_reading import DEVICE, HOST, MARKS, SPAN_
 from tests.build import Generation
 from traceadvisor.errors import InputError
 from traceadvisor.facts import Facts
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.copies import OverlappedCopies, PinnedCopies
 from traceadvisor.replay.data_wait import NoDataWait
 from traceadvisor.replay.kernels import FasterKernels, HiddenCommunication
@@ -44,7 +45,7 @@ def _edits(graph: StepGraph) -> tuple[Edit, ...]:
         OverlappedCopies(),
         WithoutWaits(rows),
         DeferredReads(rows),
-        AmortisedLaunches(),
+        AmortisedLaunches(SpanSet.of((0, 10**9))),
         FusedOptimizer(),
         FasterKernels(kernels, twice, twice, twice),
         HiddenCommunication(),

@@ -103,6 +103,20 @@ def test_cheaper_launches_save_until_the_device_is_the_slower(tmp_path: Path) ->
     assert saving.high_ns == pytest.approx(480_000, rel=0.05)
 
 
+def test_python_between_operators_is_not_what_launching_costs(tmp_path: Path) -> None:
+    # Of each millisecond 400 us are two operators of 200, the rest is Python before the second: 30% of 400 goes.
+    builder = TraceBuilder()
+    for number in STEPS:
+        start = 1000 * number
+        builder.step(number, start, start + 1000)
+        for at in (start, start + 800):
+            builder.op("aten::add", at, at + 200).launch(at + 190, at + 200, kernel=(at + 201, at + 202))
+    saving = finding(LaunchBound(), builder, tmp_path).saving
+    assert saving.method is Method.REPLAY
+    assert saving.expected_ns == pytest.approx(120_000, rel=0.02)
+    assert saving.high_ns == pytest.approx(360_000, rel=0.02)
+
+
 def _report(builder: TraceBuilder, folder: Path, *rules: Rule) -> Report:
     judgement = judge(facts_of(builder, folder), rules)
     return assess([judgement], Source((folder,), SourceKind.TRACE), Health(), rules)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from traceadvisor.model.arrays import Float64, Int64, Mask
-from traceadvisor.replay.step_graph import Action, HostTasks, Phase
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.replay.step_graph import Action, HostTasks, Phase, StepGraph
 
 
 def is_loading(host: HostTasks) -> Mask:
@@ -19,6 +20,13 @@ def is_loading(host: HostTasks) -> Mask:
 def slowed(host: HostTasks, factor: Float64 | float) -> HostTasks:
     """Work and calls that take so many times as long; one factor, or one a task."""
     return replace(host, work_ns=scaled(host.work_ns, factor), call_ns=scaled(host.call_ns, factor))
+
+
+def work_inside(graph: StepGraph, spans: SpanSet) -> Int64:
+    """For each host task, its work at some recorded instants, since the trace's first event; nanoseconds."""
+    until_ns = graph.recorded_ns
+    inside_ns: Int64 = spans.measure_until(until_ns) - spans.measure_until(until_ns - graph.host.work_ns)
+    return inside_ns
 
 
 def scaled(durations_ns: Int64, factor: Float64 | float) -> Int64:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.replay.edit_host import scaled
+from traceadvisor.replay.edit_host import scaled, work_inside
 from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
@@ -29,7 +29,5 @@ class WithoutHostWork(Edit):
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Work that lies in the spans takes a share of its time; calls take theirs."""
-        host = graph.host
-        until_ns = graph.recorded_ns
-        inside_ns = self.spans.measure_until(until_ns) - self.spans.measure_until(until_ns - host.work_ns)
-        return replace(graph, host=replace(host, work_ns=host.work_ns - scaled(inside_ns, REMOVED_SHARE[scenario])))
+        removed_ns = scaled(work_inside(graph, self.spans), REMOVED_SHARE[scenario])
+        return replace(graph, host=replace(graph.host, work_ns=graph.host.work_ns - removed_ns))

@@ -10,8 +10,9 @@ import numpy as np
 from traceadvisor.analysis.long_calls import long_call_time
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.events import Kind
+from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.launches import AmortisedLaunches
 from traceadvisor.rules.base import Rule
 
@@ -34,11 +35,12 @@ class LaunchBound(Rule):
         compiles, allocates or searches for an algorithm.
 
     How the saving is estimated
-        Many short calls: the step is replayed with seven tenths of the host's time before and in each launch (at the
-        least nine tenths of it, at the most one). The host is then also done earlier, so more can be saved than the
-        device's idle time: work that it does alone, like loading batches, moves behind the device. A few long calls, or
-        where the replay is not to be believed: a bound, between nothing and all of that idle time, the middle being the
-        expected value.
+        Many short calls: the step is replayed with seven tenths of the time that the host spends in operators and
+        launch calls (at the least nine tenths of it, at the most one). Python between operators stays: which of it
+        belongs to the model, and would be compiled too, a recording does not tell. The host is then also done earlier,
+        so more can be saved than the device's idle time: work that it does alone, like loading batches, moves behind
+        the device. A few long calls, or where the replay is not to be believed: a bound, between nothing and all of
+        that idle time, the middle being the expected value.
 
     When it may be wrong
         The profiler itself slows every operator and launch, so an unprofiled run is less launch-bound than it looks,
@@ -70,7 +72,7 @@ class LaunchBound(Rule):
             return Clear("idle while the host launches", share, self.min_share, Unit.SHARE)
         in_long_calls = long_call_time(facts.observation) & idle
         long_share = in_long_calls.total_ns / max(idle.total_ns, 1)
-        fixes = () if long_share > self.few_long_calls else (AmortisedLaunches(),)
+        fixes = () if long_share > self.few_long_calls else (AmortisedLaunches(_operators(facts)),)
         most_ns = facts.per_step_ns(idle)
         saving = facts.what_if(*fixes, most_ns=most_ns) if fixes else facts.bound(most_ns)
         return Finding(
@@ -105,6 +107,13 @@ class LaunchBound(Rule):
                 Unit.SHARE,
             ),
         )
+
+
+def _operators(facts: Facts) -> SpanSet:
+    """When threads that launch work were inside operators."""
+    events, calls = facts.trace.events, facts.launches.call_rows
+    launching = np.isin(events.thread, events.thread[calls[calls != NONE]])
+    return events.spans(events.is_kind(Kind.OPERATOR) & launching)
 
 
 def _fix(*, few_long_calls: bool) -> Fix:
