@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tests.build_report import on_the_cpu, one_recording, three_recordings
 from traceadvisor.model.arrays import Float64
-from traceadvisor.model.breakdown import DEVICE_CATEGORIES, HOST_CATEGORIES, Category
+from traceadvisor.model.breakdown import DEVICE_CATEGORIES, HOST_CATEGORIES, Category, MeanBreakdown
 from traceadvisor.model.report import Recording
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.timeline import Activity, Lane, Timeline
-from traceadvisor.rendering.charts.drawing import WIDTH, runs_path
+from traceadvisor.rendering.charts.drawing import WIDTH, Chart, runs_path
 from traceadvisor.rendering.charts.palette import PAINTS
 from traceadvisor.rendering.charts.per_step import MOST_POINTED_AT, per_step
 from traceadvisor.rendering.charts.raster import runs_by_layer
@@ -213,3 +213,27 @@ def test_coordinates_are_plain_numbers() -> None:
 
     assert chart is not None
     assert all(re.fullmatch(r"[MhvzHVm0-9. -]+", shape.path) for shape in chart.shapes)
+
+
+def _beside(times: int) -> Chart:
+    """The recording beside one whose steps are so many times as long."""
+    one = recording()
+    mean = one.mean_breakdown
+    assert mean is not None
+    parts = {category: ns and ns * times for category, ns in mean.parts_ns.items()}
+    other = replace(one, id="b", mean_breakdown=MeanBreakdown(mean.duration_ns * times, parts))
+    chart = comparison_bars((one, other), "x")
+    assert chart is not None
+    return chart
+
+
+def test_steps_of_about_the_same_length_share_a_scale_of_time() -> None:
+    chart = _beside(2)
+    assert chart.caption is None
+    assert [label.text for label in chart.labels][-1].endswith("ms")
+
+
+def test_steps_of_very_different_lengths_each_fill_the_width() -> None:
+    chart = _beside(50)
+    assert "too different for one scale" in (chart.caption or "")
+    assert [label.text for label in chart.labels][-5:] == ["0%", "25%", "50%", "75%", "100%"]

@@ -18,8 +18,10 @@ from tests.build_report import (
 )
 from tests.rendering.captures import captured, captured_on_host, captured_ranks
 from tests.rendering.reading import Page
-from traceadvisor.model.findings import Confidence, Severity
-from traceadvisor.model.report import KernelRow, Report
+from traceadvisor.model.findings import Confidence, Estimate, Method, Severity
+from traceadvisor.model.health import HealthNote
+from traceadvisor.model.report import KernelRow, RecordingNote, Report
+from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering import html
 
 CAPTURES = (captured, captured_on_host, captured_ranks)
@@ -97,10 +99,48 @@ def test_the_bottleneck_is_the_page_s_heading() -> None:
 
 
 def test_a_recording_without_a_device_says_so() -> None:
-    page = read(on_the_cpu())
+    text = read(on_the_cpu()).text
 
-    assert "No device was recorded. What follows is the time of the host alone" in page.text
-    assert "not measured" in page.text
+    assert "No device was recorded; on the host, " in text
+    assert "not measured" in text
+
+
+def test_a_column_of_which_nothing_was_measured_is_left_out() -> None:
+    report = one_recording()
+    operators = tuple(replace(row, device_ns_per_step=None) for row in report.recordings[0].operators)
+    recording = replace(report.recordings[0], operators=operators)
+    assert "Device time launched" in read(report).text
+    assert "Device time launched" not in read(replace(report, recordings=(recording,))).text
+
+
+def test_a_step_that_does_not_count_is_told_of_once() -> None:
+    report = one_recording()
+    note = RecordingNote(
+        HealthNote("step-left-out", "Step 0 is left out of means: it is odd.", degrades=False), report.recordings[0].id
+    )
+    text = read(replace(report, health_notes=(note,))).text
+    assert "Step 0 is shown but left out of means" in text
+    assert "it is odd" not in text
+
+
+def test_a_finding_that_saves_no_time_draws_none() -> None:
+    report = one_recording()
+    free = replace(report.findings[0].finding, saving=Estimate(0.0, 0.0, 0.0, Method.MODEL))
+    saving_nothing = replace(report, findings=(replace(report.findings[0], finding=free, saving_share=0.0),))
+    text = read(saving_nothing).text
+    assert "memory or trouble" in text
+    assert "documented formula" not in text
+    assert 'class="range"' not in html.render(saving_nothing).decode()
+
+
+def test_of_a_single_step_there_is_no_median() -> None:
+    report = one_recording()
+    recording = replace(report.recordings[0], steps=report.recordings[0].steps[:2])
+    text = " ".join(read(replace(report, recordings=(recording,))).text.split())
+    assert "the only one recorded" in text
+    assert "Median step" not in text
+    whole = replace(recording, step_source=StepSource.WINDOW)
+    assert "the whole recording" in read(replace(report, recordings=(whole,))).text
 
 
 def test_a_missing_data_wait_is_called_not_measured() -> None:

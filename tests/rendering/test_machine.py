@@ -211,3 +211,16 @@ def test_home_directories_and_secrets_on_the_command_line_are_not_shown() -> Non
     shown = text(captured())
     assert "train.py --data ~/imagenet --api-key [redacted] --epochs 1" in shown
     assert "correct-horse" not in shown
+
+
+def test_beside_a_gpu_it_is_said_that_utilisation_is_a_share_of_time() -> None:
+    assert "Utilisation of a GPU is a share of time" in view_of(captured()).introduction
+    assert "share of time" not in view_of(captured_on_host()).introduction
+
+
+def test_time_in_garbage_collections_is_among_the_settings() -> None:
+    run = captured().recordings[0].captured
+    assert run is not None
+    watched = replace(run.settings, gc_share=0.004, gc_longest_ns=12_000_000)
+    shown = settings_table(replace(run, settings=watched))
+    assert row(shown, "Time in garbage collections") == ["0.4%, 12.0 ms at the longest"]

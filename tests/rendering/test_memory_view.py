@@ -4,10 +4,12 @@ import json
 from dataclasses import replace
 
 from tests.build_report import one_recording
+from tests.rendering.captures import captured
 from tests.rendering.reading import Page
 from traceadvisor.model.report import Report
 from traceadvisor.model.step_memory import MemoryFigures, MemoryRelief, StepMemory
 from traceadvisor.rendering.formats import FORMATS
+from traceadvisor.rendering.memory_view import memory_view
 
 GIB = 1 << 30
 STEPS = (StepMemory(4, GIB, 2 * GIB, GIB), StepMemory(5, GIB, 6 * GIB, GIB))
@@ -53,3 +55,16 @@ def test_json_has_the_parts_and_what_would_be_free() -> None:
 
 def test_json_has_null_where_nothing_is_known() -> None:
     assert json.loads(FORMATS["json"].render(_report(None)))["recordings"][0]["memory"] is None
+
+
+def test_what_autotuning_takes_is_not_measured() -> None:
+    report = captured()
+    recording = replace(report.recordings[0], memory=FIGURES)
+    assert recording.captured is not None
+    for is_on in (True, False):
+        settings = replace(recording.captured.settings, cudnn_benchmark=is_on)
+        shown = replace(recording, captured=replace(recording.captured, settings=settings))
+        view = memory_view(shown)
+        assert view is not None
+        ways = {row[0].text: row[1].text for row in view.relief.rows}
+        assert ways.get("cuDNN autotuning off") == ("not measured" if is_on else None)

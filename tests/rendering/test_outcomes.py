@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.build_report import one_recording, three_recordings
-from traceadvisor.model.findings import Input, RuleMeta, RuleOutcome, Skipped
+from traceadvisor.model.findings import Clear, Input, RuleMeta, RuleOutcome, Skipped, Unit
 from traceadvisor.model.report import OutcomeRow, Report, UsedSettings
 from traceadvisor.rendering.outcome_view import outcomes_view
 
@@ -46,3 +46,28 @@ def test_a_rule_of_others_is_named_with_its_distribution() -> None:
     row = _row("ACME001", NO_DEVICE, report.recordings[0].id)
     ((named, _),) = _skipped(report, row, providers={"ACME001": "acme-rules 1.0"})
     assert named == "ACME001 acme001 (acme-rules 1.0)"
+
+
+def _clear(report: Report, *rows: OutcomeRow) -> list[tuple[str, ...]]:
+    table = outcomes_view(replace(report, outcomes=rows)).clear
+    assert table is not None
+    return [tuple(cell.text for cell in row) for row in table.rows]
+
+
+def test_a_check_that_is_fine_in_several_recordings_is_one_row_with_its_range() -> None:
+    report = three_recordings()
+    first, second, third = (recording.id for recording in report.recordings)
+    rows = [
+        _row("DATA001", Clear("exposed data wait", share, 0.05, Unit.SHARE, remark), id_)
+        for id_, share, remark in ((first, 0.02, None), (second, 0.004, None), (third, 0.03, "workers are used"))
+    ]
+    assert _clear(report, *rows) == [
+        ("DATA001 data001", f"{first}, {second}", "exposed data wait", "0.4% to 2.0%", "5.0%"),
+        ("DATA001 data001", third, "exposed data wait (workers are used)", "3.0%", "5.0%"),
+    ]
+
+
+def test_a_figure_that_is_the_same_everywhere_is_no_range() -> None:
+    report = three_recordings()
+    rows = [_row("IDLE005", Clear("pauses", 0.0, 0.03, Unit.SHARE), one.id) for one in report.recordings]
+    assert _clear(report, *rows) == [("IDLE005 idle005", "all", "pauses", "0%", "3.0%")]

@@ -57,3 +57,12 @@ def test_json_has_the_figures_in_microseconds() -> None:
 def test_json_tells_a_replay_that_is_not_trusted_from_none() -> None:
     assert (_json(NOT_TRUSTED)["status"], _json(NOT_TRUSTED)["reason"]) == ("not_trusted", "it is off by 4%")
     assert _json(None)["status"] == "not_run"
+
+
+def test_without_a_device_nothing_is_said_of_one() -> None:
+    report = _report(HOST_ONLY)
+    on_host = replace(report, recordings=tuple(replace(one, device=None) for one in report.recordings))
+    page = Page(FORMATS["html"].render(on_host).decode()).text
+    assert "Savings on the host" in page
+    assert "Savings on the device" not in page
+    assert "a device that takes no time" not in page

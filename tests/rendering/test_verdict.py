@@ -122,3 +122,14 @@ def test_the_figures_of_a_verdict_on_the_whole_step_are_in_every_format() -> Non
     shown = replace(report, recordings=(replace(report.recordings[0], umbrellas=(umbrella,)),))
     for name in ("html", "md"):
         assert "GPU seen at work" in FORMATS[name].render(shown).decode()
+
+
+def test_a_recording_of_a_step_or_two_leads_only_where_no_other_has_more() -> None:
+    report = three_recordings()
+    worst = recording_of_verdict(report)
+    short = replace(worst, steps=worst.steps[:3])
+    others = tuple(one for one in report.recordings if one.id != worst.id)
+    mixed = replace(report, recordings=(short, *others))
+    assert recording_of_verdict(mixed).id != worst.id
+    assert "which of 2 recordings of 3 steps or more loses" in (verdict_scope(mixed) or "")
+    assert recording_of_verdict(replace(report, recordings=(short,))) is short

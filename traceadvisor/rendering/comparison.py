@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceadvisor.model.breakdown import Totals
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.step_time import step_time
-from traceadvisor.rendering.table import Cell, Column, Table
+from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
 from traceadvisor.rendering.units import duration, percent
 
 MOST_DRAWN = 4
@@ -30,7 +30,7 @@ def comparison_table(report: Report) -> Table | None:
     if len(report.recordings) < 2:
         return None
     rows = tuple(_row(report, recording, place) for place, recording in enumerate(report.recordings, start=1))
-    return Table("Recordings compared: totals as shares of the mean step", _COLUMNS, rows)
+    return measured_columns(Table("Recordings compared: totals as shares of the mean step", _COLUMNS, rows))
 
 
 def total_shares(recording: Recording) -> tuple[float | None, ...]:

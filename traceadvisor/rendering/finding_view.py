@@ -39,9 +39,11 @@ class SavingView:
     """The same as a share of the step."""
 
     range: str | None
-    """The low and high figure where the headline has only the expected one."""
+    """The low and high figure where the headline has only the expected one, and there is something to save."""
 
-    method: str
+    method: str | None
+    """How it was found; None where there is none to find."""
+
     span_start: str | None
     """Low end of the range drawn in the step's length, ``12.5%``; None where the step's length is not known."""
 
@@ -127,7 +129,7 @@ def share_words(saving: Estimate, expected_share: float) -> str:
 def worth_words(ranked: RankedFinding) -> str | None:
     """The saving in money, as surely as it is known: of a million samples, else of an hour."""
     worth = ranked.worth
-    if worth is None:
+    if worth is None or not ranked.finding.saving.high_ns:
         return None
     amounts = worth.per_hour if worth.per_million_samples is None else worth.per_million_samples
     of_what = "hour of training" if worth.per_million_samples is None else "million samples"
@@ -168,13 +170,13 @@ def _view(rank: int, ranked: RankedFinding, recordings: dict[str, Recording], pr
 def _saving(ranked: RankedFinding, step_ns: float | None) -> SavingView:
     saving = ranked.finding.saving
     bound = saving.method is Method.BOUND
-    drawn = step_ns is not None and step_ns > 0
+    drawn = step_ns is not None and step_ns > 0 and saving.high_ns > 0
     scale = step_ns if step_ns else 1.0
     return SavingView(
         headline=saving_words(saving),
         share=share_words(saving, ranked.saving_share),
-        range=None if bound else _between(saving),
-        method=_method(saving),
+        range=None if bound or not saving.high_ns else _between(saving),
+        method=_method(saving) if saving.high_ns else None,
         span_start=across(min(1.0, saving.low_ns / scale)) if drawn else None,
         span_length=across(min(1.0, (saving.high_ns - saving.low_ns) / scale)) if drawn else None,
         expected_length=across(min(1.0, saving.expected_ns / scale)) if drawn and not bound else None,

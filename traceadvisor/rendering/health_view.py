@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Container
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from traceadvisor.model.health import HealthNote, HealthStatus
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.units import count
+
+ON_STEPS = frozenset({"step-left-out", "step-dropped"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,12 @@ def health_view(report: Report) -> HealthView:
         problems=(*_counts(report), *_notes(report, lambda note: note.degrades)),
         remarks=_notes(report, lambda note: not note.degrades),
     )
+
+
+def without_step_notes(report: Report, drawn: Container[str]) -> Report:
+    """The report without notes on single steps of recordings whose steps are drawn: there they are said again."""
+    notes = (row for row in report.health_notes if row.note.code not in ON_STEPS or row.recording_id not in drawn)
+    return replace(report, health_notes=tuple(notes))
 
 
 def warnings(report: Report) -> tuple[NoteView, ...]:

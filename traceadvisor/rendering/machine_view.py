@@ -18,6 +18,10 @@ from traceadvisor.rendering.units import number_of
 
 HINT = "The command traceadvisor doctor says what can be sampled on a machine."
 
+UTILISATION = (
+    "Utilisation of a GPU is a share of time: a GPU that is never idle reads 100%, however badly its kernels use it."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class MachineView:
@@ -47,19 +51,20 @@ def machine_view(shared: CapturedRecordings, number: int) -> MachineView:
         name=telemetry.host,
         recordings=shared.ids,
         notices=tuple(_notices(machine, clock)),
-        introduction=_introduction(clock),
+        introduction=_introduction(clock, has_devices=bool(machine.devices)),
         charts=tuple(machine_charts(machine, clock, f"machine-{number}")) if clock else (),
         tables=tuple(table for table in tables if table is not None),
     )
 
 
-def _introduction(clock: RunClock | None) -> str:
+def _introduction(clock: RunClock | None, *, has_devices: bool) -> str:
     if clock is None:
         return ""
     shaded = " What the profiler recorded is shaded." if clock.windows else ""
     return (
         f"Samples over the whole run, on the recording's clock.{shaded} Where nothing was sampled, there is no line. "
         "The figures beside the names and in the tables are over the undisturbed steps."
+        f"{f' {UTILISATION}' if has_devices else ''}"
     )
 
 

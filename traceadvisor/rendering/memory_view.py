@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from traceadvisor.model.report import Recording
 from traceadvisor.model.step_memory import MemoryRelief, StepMemory
 from traceadvisor.rendering.table import Cell, Column, Table, cells
-from traceadvisor.rendering.units import count, percent, size
+from traceadvisor.rendering.units import NOT_MEASURED, count, percent, size
 
 OPEN_ROWS = 4
 """Steps in the open; most are alike."""
@@ -30,9 +30,11 @@ def memory_view(recording: Recording) -> MemoryView | None:
     columns = (Column("Step", numeric=False), *map(Column, titles))
     fullest_first = sorted(recording.memory.steps, key=lambda step: -step.peak_bytes)
     ways = (Column("Way", numeric=False), Column("Would free"), Column("Taken for granted", numeric=False))
+    autotuned = recording.captured is not None and recording.captured.settings.cudnn_benchmark is True
+    rows = tuple(cells(*row) for row in _ways(recording.memory.relief, autotuned=autotuned))
     return MemoryView(
         Table("Device memory at the peak of each step", columns, tuple(map(_step, fullest_first)), OPEN_ROWS),
-        Table("What would make room", ways, tuple(cells(*row) for row in _ways(recording.memory.relief))),
+        Table("What would make room", ways, rows),
     )
 
 
@@ -47,8 +49,10 @@ def _step(step: StepMemory) -> tuple[Cell, ...]:
     )
 
 
-def _ways(relief: MemoryRelief) -> Iterator[tuple[str, str, str]]:
+def _ways(relief: MemoryRelief, *, autotuned: bool) -> Iterator[tuple[str, str, str]]:
     if relief.mixed_precision_bytes is not None:
         yield "Mixed precision", size(relief.mixed_precision_bytes), "all activations are float32 now"
     yield "Gradient checkpointing", size(relief.checkpointing_bytes), "half of the activations is computed again"
     yield "Accumulating the gradients of two half batches", size(relief.accumulation_bytes), "activations alone grow"
+    if autotuned:
+        yield "cuDNN autotuning off", NOT_MEASURED, "workspaces of the algorithms that it chose; a second run tells"

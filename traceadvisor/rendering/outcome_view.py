@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -52,11 +53,22 @@ def _not_worth_doing(report: Report) -> Table | None:
 
 
 def _clear(report: Report) -> Table | None:
+    """One row per rule, and what it measured against what; figures of several recordings as a range."""
     several = len(report.recordings) > 1
+    alike: dict[tuple[str, str, str], list[tuple[Clear, tuple[str, ...]]]] = {}
+    for row in report.outcomes:
+        if isinstance(row.outcome, Clear):
+            key = (_named(row, report), _label(row.outcome), figure(row.outcome.limit, row.outcome.unit))
+            alike.setdefault(key, []).append((row.outcome, row.recording_ids))
     rows = tuple(
-        (Cell(_named(row, report)), *_which_if(row.recording_ids, report, several=several), *_measured(row.outcome))
-        for row in report.outcomes
-        if isinstance(row.outcome, Clear)
+        (
+            Cell(named),
+            *_which_if(tuple(id_ for _, ids in found for id_ in ids), report, several=several),
+            Cell(label),
+            Cell(_range([clear for clear, _ in found])),
+            Cell(limit),
+        )
+        for (named, label, limit), found in alike.items()
     )
     columns = (
         Column("Checked", numeric=False),
@@ -68,9 +80,15 @@ def _clear(report: Report) -> Table | None:
     return Table("Checks that found nothing wrong", columns, rows) if rows else None
 
 
-def _measured(clear: Clear) -> tuple[Cell, ...]:
-    label = f"{clear.label} ({clear.remark})" if clear.remark else clear.label
-    return Cell(label), Cell(figure(clear.value, clear.unit)), Cell(figure(clear.limit, clear.unit))
+def _label(clear: Clear) -> str:
+    return f"{clear.label} ({clear.remark})" if clear.remark else clear.label
+
+
+def _range(clears: Sequence[Clear]) -> str:
+    """One figure, or the smallest and the largest."""
+    ordered = sorted(clears, key=lambda clear: clear.value)
+    ends = dict.fromkeys(figure(clear.value, clear.unit) for clear in (ordered[0], ordered[-1]))
+    return " to ".join(ends)
 
 
 def _unfinished(report: Report, kind: type[Skipped | Failed], caption: str) -> Table | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceadvisor.model.report import KernelRow, OperatorRow, Overlap, Recording
 from traceadvisor.rendering.charts.drawing import across
 from traceadvisor.rendering.redaction import clipped
-from traceadvisor.rendering.table import Cell, Column, Table
+from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
 from traceadvisor.rendering.units import count, duration, percent, ratio
 from traceadvisor.rendering.words import WORK
 
@@ -30,7 +30,7 @@ def kernel_table(recording: Recording) -> Table | None:
         Column("Occupancy"),
     )
     rows = tuple(_kernel(row) for row in recording.kernels[:MOST_ROWS])
-    return Table("Kernels by total time", columns, rows, OPEN_ROWS) if rows else None
+    return measured_columns(Table("Kernels by total time", columns, rows, OPEN_ROWS)) if rows else None
 
 
 def operator_table(recording: Recording) -> Table | None:
@@ -42,7 +42,7 @@ def operator_table(recording: Recording) -> Table | None:
         Column("Device time launched, per step"),
     )
     rows = tuple(_operator(row) for row in recording.operators[:MOST_ROWS])
-    return Table("Operators", columns, rows, OPEN_ROWS) if rows else None
+    return measured_columns(Table("Operators", columns, rows, OPEN_ROWS)) if rows else None
 
 
 def overlap_table(recording: Recording) -> Table | None:

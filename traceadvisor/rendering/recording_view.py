@@ -14,7 +14,7 @@ from traceadvisor.rendering.charts.timeline import timeline
 from traceadvisor.rendering.memory_view import MemoryView, memory_view
 from traceadvisor.rendering.recording_tables import kernel_table, operator_table, overlap_table
 from traceadvisor.rendering.replay_view import replay_table
-from traceadvisor.rendering.step_time import step_time
+from traceadvisor.rendering.step_time import MEDIAN, step_time
 from traceadvisor.rendering.table import Table
 from traceadvisor.rendering.umbrella_view import UmbrellaView, umbrella_views
 from traceadvisor.rendering.units import (
@@ -61,7 +61,6 @@ class RecordingView:
     anchor: str
     id: str
     verdict: str
-    no_device: bool
     silent: bool
     """No step was recorded, although the run is known."""
 
@@ -91,7 +90,6 @@ def recording_view(recording: Recording, number: int) -> RecordingView:
         anchor=anchor,
         id=recording.id,
         verdict=recording_verdict(recording),
-        no_device=is_without_device(recording),
         silent=is_silent(recording),
         figures=tuple(figures(recording)),
         step_notes=tuple(_step_notes(recording)),
@@ -123,7 +121,8 @@ def figures(recording: Recording) -> Iterator[Figure]:
     time = step_time(recording)
     mean = None if recording.mean_step_ns is None else f"mean {duration(recording.mean_step_ns)}"
     if recording.undisturbed_median_step_ns is None:
-        yield Figure("Median step", duration(time.ns), mean)
+        is_median = time.kind == MEDIAN
+        yield Figure("Median step" if is_median else "Step", duration(time.ns), time.beside if is_median else time.kind)
     else:
         yield Figure("Step", duration(time.ns), time.kind)
         yield Figure("Recorded step", duration(recording.median_step_ns), f"median; {mean}" if mean else None)

@@ -15,16 +15,21 @@ def replay_table(recording: Recording) -> Table | None:
     if recording.replay is None:
         return None
     columns = (Column("Check", numeric=False), Column("Result", numeric=False))
-    return Table("How far the replay can be trusted", columns, tuple(cells(*row) for row in _rows(recording.replay)))
+    rows = tuple(cells(*row) for row in _rows(recording.replay, has_device=recording.device is not None))
+    return Table("How far the replay can be trusted", columns, rows)
 
 
-def _rows(figures: ReplayFigures) -> Iterator[tuple[str, str]]:
+def _rows(figures: ReplayFigures, *, has_device: bool) -> Iterator[tuple[str, str]]:
+    """Without a device there is nothing to say of one."""
     baseline = f"{duration(figures.baseline_step_ns)}, {_error(figures.baseline_error_share)}"
     yield "The step replayed with nothing changed", baseline
-    yield "The same with a device that takes no time", _error(figures.null_model_error_share)
-    yield "Waits for the device that the replay does not explain", f"{percent(figures.unexplained_share)} of the step"
+    if has_device:
+        unexplained = f"{percent(figures.unexplained_share)} of the step"
+        yield "The same with a device that takes no time", _error(figures.null_model_error_share)
+        yield "Waits for the device that the replay does not explain", unexplained
     yield "Savings on the host", _trust(figures.doubt)
-    yield "Savings on the device", _trust(figures.device_doubt)
+    if has_device:
+        yield "Savings on the device", _trust(figures.device_doubt)
     if figures.joint_step_ns is not None:
         yield "The step with all fixes that were replayed, together", duration(figures.joint_step_ns)
 

@@ -91,6 +91,12 @@ class SettingsDocument:
     cuda_sync_debug_mode: int | None
     """0, 1 (warns of synchronising calls) or 2 (refuses them)."""
 
+    gc_share: float | None
+    """Share of the time since the first step in which Python's garbage collector held the run up."""
+
+    gc_longest_us: float | None
+    """Its longest pause since then."""
+
     own_profiler_share: float | None
     """Share of optimizer steps during which a profiler of the script's own was at work."""
 

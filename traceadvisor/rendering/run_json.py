@@ -86,6 +86,8 @@ def _settings(settings: RunSettings) -> SettingsDocument:
         torch_threads=settings.torch_threads,
         detect_anomaly=settings.detect_anomaly,
         cuda_sync_debug_mode=settings.cuda_sync_debug_mode,
+        gc_share=settings.gc_share,
+        gc_longest_us=None if settings.gc_longest_ns is None else settings.gc_longest_ns / 1000,
         own_profiler_share=settings.own_profiler_share,
         environment=dict(settings.environment),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
 from traceadvisor.rendering.finding_view import location_words
 from traceadvisor.rendering.table import Cell, Column, Table
-from traceadvisor.rendering.units import NOT_MEASURED, count, percent
+from traceadvisor.rendering.units import NOT_MEASURED, count, duration, percent
 
 _COLUMNS = (Column("Setting", numeric=False), Column("Value", numeric=False))
 
@@ -70,6 +70,9 @@ def _debugging(settings: RunSettings) -> Iterator[tuple[str, str]]:
         yield "CUDA sync debug mode", {1: "warn", 2: "error"}.get(settings.cuda_sync_debug_mode, NOT_MEASURED)
     if settings.own_profiler_share:
         yield "Steps under the script's own profiler", percent(settings.own_profiler_share)
+    if settings.gc_share is not None:
+        longest = "" if settings.gc_longest_ns is None else f", {duration(settings.gc_longest_ns)} at the longest"
+        yield "Time in garbage collections", f"{percent(settings.gc_share)}{longest}"
     yield from settings.environment.items()
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from traceadvisor.model.report import Recording
+from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.run_steps import undisturbed_count
 from traceadvisor.rendering.units import duration, number_of
+
+MEDIAN = "median"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +18,7 @@ class StepTime:
 
     ns: float | None
     kind: str
-    """``undisturbed median of 412 steps``, else ``median``."""
+    """``undisturbed median of 412 steps``, else ``median``; of a single step, that it is one."""
 
     beside: str | None
     """What stands next to it: ``recorded median 177.6 ms, mean 179.0 ms``, else ``mean 179.0 ms``."""
@@ -25,7 +28,10 @@ def step_time(recording: Recording) -> StepTime:
     """The median of the steps that no profiler touched; where none were timed, that of the recorded ones."""
     mean = None if recording.mean_step_ns is None else f"mean {duration(recording.mean_step_ns)}"
     if recording.undisturbed_median_step_ns is None:
-        return StepTime(recording.median_step_ns, "median", mean)
+        if sum(row.step.kept for row in recording.steps) == 1:
+            whole = recording.step_source is StepSource.WINDOW
+            return StepTime(recording.median_step_ns, "the whole recording" if whole else "the only one recorded", None)
+        return StepTime(recording.median_step_ns, MEDIAN, mean)
     steps = undisturbed_count(recording.captured) if recording.captured else 0
     kind = f"undisturbed median of {number_of(steps, 'step')}" if steps else "undisturbed median"
     recorded = None if recording.median_step_ns is None else f"recorded median {duration(recording.median_step_ns)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from traceadvisor.rendering.units import NOT_MEASURED
 
@@ -59,6 +59,16 @@ class Table:
     def folded_title(self) -> str:
         """What the fold says."""
         return f"{len(self.folded)} more"
+
+
+def measured_columns(table: Table) -> Table:
+    """The table without columns in which nothing was measured."""
+    kept = [place for place, _ in enumerate(table.columns) if not all(row[place].missing for row in table.rows)]
+    return replace(
+        table,
+        columns=tuple(table.columns[place] for place in kept),
+        rows=tuple(tuple(row[place] for place in kept) for row in table.rows),
+    )
 
 
 def cells(*texts: str) -> tuple[Cell, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category, MeanBreakdown
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.steps import StepSource
+from traceadvisor.rendering.units import number_of
 
 LOST_ON_DEVICE = {
     Category.DATA_WAIT: "the GPU waits for the data loader",
@@ -37,6 +38,9 @@ WELL_USED_SHARE = 0.9
 
 WORTH_NAMING_SHARE = 0.05
 """A loss below this is not called a bottleneck."""
+
+FEWEST_STEPS = 3
+"""Fewer say little of what a step usually does."""
 
 DAMAGED = frozenset({"truncated", "cut-before-device", "no-kernels", "no-launches"})
 """Health notes that cast doubt on what a recording seems to lose."""
@@ -73,7 +77,7 @@ def verdict_scope(report: Report) -> str | None:
         return None
     told = recording_of_verdict(report)
     several = len(report.recordings) > 1
-    which = f"This is {told.id}, which of {len(report.recordings)} recordings loses the most of its step."
+    which = f"This is {told.id}, which of {_compared(report, told)} loses the most of its step."
     pointers = (finding.fix.summary + "." for finding in told.umbrellas)
     return " ".join((*((which,) if several else ()), *pointers)) or None
 
@@ -131,9 +135,22 @@ def _lower(text: str) -> str:
 def recording_of_verdict(report: Report) -> Recording:
     """The recording that loses most; a damaged one, or one without kernels, only where there is no other.
 
+    One of a step or two, which may be anything from the first step to the last, leads only where no other has more.
+
     Raises:
         ValueError: there are no recordings.
     """
     damaged = {row.recording_id for row in report.health_notes if row.note.code in DAMAGED}
     sound = [one for one in report.recordings if one.id not in damaged and lost_share(one) < 1]
-    return max(sound or report.recordings, key=lost_share)
+    return max(sound or report.recordings, key=lambda one: (_is_told_by_steps(one), lost_share(one)))
+
+
+def _compared(report: Report, told: Recording) -> str:
+    enough = sum(map(_is_told_by_steps, report.recordings))
+    if not _is_told_by_steps(told) or enough == len(report.recordings):
+        return f"{len(report.recordings)} recordings"
+    return f"{number_of(enough, 'recording')} of {FEWEST_STEPS} steps or more"
+
+
+def _is_told_by_steps(recording: Recording) -> bool:
+    return sum(row.step.kept for row in recording.steps) >= FEWEST_STEPS

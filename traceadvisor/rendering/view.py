@@ -14,7 +14,7 @@ from traceadvisor.rendering.charts.palette import PAINTS, Paint
 from traceadvisor.rendering.charts.step_bar import comparison_bars
 from traceadvisor.rendering.comparison import MOST_DRAWN, comparison_table
 from traceadvisor.rendering.finding_view import FindingView, finding_views
-from traceadvisor.rendering.health_view import HealthView, health_view
+from traceadvisor.rendering.health_view import HealthView, health_view, without_step_notes
 from traceadvisor.rendering.machine_view import MachineView, machine_view
 from traceadvisor.rendering.outcome_view import OutcomesView, outcomes_view
 from traceadvisor.rendering.recording_view import Fact, RecordingView, is_without_device, recording_view
@@ -85,7 +85,7 @@ def report_view(report: Report) -> ReportView:
         no_action=_no_action(report),
         comparison=comparison_table(report),
         comparison_chart=comparison_bars(report.recordings, "comparison"),
-        health=health_view(report),
+        health=health_view(without_step_notes(report, [recording.id for recording in drawn])),
         recordings=tuple(recording_view(recording, place) for place, recording in enumerate(drawn, start=1)),
         runs=tuple(run_view(shared, place) for place, shared in enumerate(by_run(drawn), start=1)),
         machines=tuple(machine_view(shared, place) for place, shared in enumerate(by_machine(drawn), start=1)),

@@ -38,6 +38,9 @@ GAP = 1.5
 LONGEST_ID = 38
 """Characters of a recording's name that fit on most phones behind its time."""
 
+MOST_TIMES = 20
+"""How many times as long as the shortest the longest step may be on one scale."""
+
 LABELLED_SHARE = 0.12
 """A part narrower than this has no room for its percentage on a phone."""
 
@@ -65,7 +68,10 @@ def step_bar(recording: Recording, chart_id: str) -> Chart | None:
 
 
 def comparison_bars(recordings: Sequence[Recording], chart_id: str) -> Chart | None:
-    """The mean steps of several recordings on one scale of time; None where fewer than two were measured."""
+    """The mean steps of several recordings; None where fewer than two were measured.
+
+    They share a scale of time, unless the shortest could not be seen on it: then each fills the width.
+    """
     measured = (
         (recording, mean) for recording in recordings if (mean := recording.mean_breakdown) and mean.duration_ns
     )
@@ -73,12 +79,13 @@ def comparison_bars(recordings: Sequence[Recording], chart_id: str) -> Chart | N
     if len(means) < 2:
         return None
     longest = max(mean.duration_ns for _, mean in means)
+    on_one_scale = longest <= MOST_TIMES * min(mean.duration_ns for _, mean in means)
     names = told_apart([recording.id for recording, _ in means])
     shapes: list[Shape] = []
     labels: list[Label] = []
     for row, (_, mean) in enumerate(means):
         top = row * ROW_HEIGHT
-        parts = list(_parts(mean, longest))
+        parts = list(_parts(mean, longest if on_one_scale else mean.duration_ns))
         shapes += _shapes(mean, parts, top + ROW_BAR_TOP, ROW_BAR_HEIGHT)
         title = f"{duration(mean.duration_ns)} · {clipped_inside(names[row], LONGEST_ID)}"
         labels.append(Label("0%", number(top + 13), title))
@@ -88,12 +95,12 @@ def comparison_bars(recordings: Sequence[Recording], chart_id: str) -> Chart | N
     return Chart(
         id=chart_id,
         title="Mean steps side by side",
-        caption=None,
+        caption=None if on_one_scale else "Each bar is a whole step: their lengths are too different for one scale.",
         description=" ".join(f"{recording.id}: {_sentence(mean)}" for recording, mean in means),
         height=height + AXIS_HEIGHT,
         shapes=tuple(shapes),
         lines=tuple(_ticks(height, height + 5)),
-        labels=(*labels, *time_axis(longest, height + 18)),
+        labels=(*labels, *(time_axis(longest, height + 18) if on_one_scale else _share_axis(height + 18))),
         legend=tuple(LegendEntry(PAINTS[category], CATEGORY[category], "") for category in used),
         data=_comparison_table(means, used),
     )
@@ -117,6 +124,12 @@ def legend(mean: MeanBreakdown) -> tuple[LegendEntry, ...]:
         for category, ns in taken
         if ns is None or ns > 0
     )
+
+
+def _share_axis(y: float) -> Iterator[Label]:
+    for tick in _TICKS:
+        tone = Tone.MINOR if tick in (0.25, 0.75) else Tone.QUIET
+        yield Label(across(tick), number(y), f"{tick:.0%}", _anchor(tick), tone)
 
 
 def time_axis(length_ns: float, y: float) -> Iterator[Label]:
