@@ -25,6 +25,9 @@ A rule is proven when it has found something in a real recording: one of the [sa
 or one of the public recordings by others (`formats/...` and `tensorboard-logs/...`, from the projects kineto,
 HolisticTraceAnalysis and TraceLens) that the tests read where they are at hand. The others have so far been shown on
 traces built in tests only. [fired.json](fired.json) says what fired where; a test keeps it true.
+
+The id HW006 stands for what a run costs: no rule looks for that, as every recording and every finding shows it once a
+[price](../settings.md#cost) is set ([why](../decisions/0012-cost-is-no-rule.md)).
 """
 
 

@@ -10,10 +10,10 @@ from traceadvisor.model.findings import Method
 from traceadvisor.rules.allocator_stalls import AllocatorStalls
 
 
-def _steps(*, allocating: int) -> TraceBuilder:
-    """Five steps of 100 us, each with a call for memory that long, then a launch and 40 us of kernel."""
+def _steps(*, allocating: int, count: int = 5) -> TraceBuilder:
+    """Steps of 100 us, each with a call for memory that long, then a launch and 40 us of kernel."""
     builder = TraceBuilder()
-    for number in range(5):
+    for number in range(count):
         start = 100 * number
         builder.step(number, start, start + 100).op("aten::empty", start, start + 50)
         if allocating:
@@ -37,6 +37,10 @@ def test_the_calls_are_what_is_saved(tmp_path: Path) -> None:
 
 def test_steps_that_live_on_the_cache_are_clear(tmp_path: Path) -> None:
     assert clear(AllocatorStalls(), _steps(allocating=0), tmp_path).value == 0
+
+
+def test_a_step_or_two_may_be_those_that_fill_the_cache(tmp_path: Path) -> None:
+    assert "fill the cache" in skipped(AllocatorStalls(), _steps(allocating=50, count=2), tmp_path)
 
 
 def test_without_kernels_the_rule_cannot_look(tmp_path: Path) -> None:

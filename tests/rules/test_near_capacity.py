@@ -55,6 +55,11 @@ def test_what_would_be_free_is_told_where_activations_are_known(tmp_path: Path) 
     assert not [row for row in in_half.evidence if "mixed precision" in row.label]
 
 
+def test_what_autotuning_takes_is_left_to_a_second_run(tmp_path: Path) -> None:
+    captured = Captured(_holding(GB), tmp_path).device(memory=9.9 * GB).with_settings(cudnn_benchmark=True)
+    assert any("cuDNN autotuning is on" in caveat for caveat in captured.finding(NearCapacity()).caveats)
+
+
 def test_memory_with_room_is_clear(tmp_path: Path) -> None:
     assert clear(NearCapacity(), _with_reserved(_holding(GB), 6 * GB), tmp_path).value == 0.6
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceadvisor.analysis.source_lines import location_of_call
-from traceadvisor.facts import Facts
+from traceadvisor.facts import FEWEST_STEPS, Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.replay.allocations import CachedMemory
@@ -54,6 +54,8 @@ class AllocatorStalls(Rule):
 
     def check(self, facts: Facts) -> Finding | Clear | Skipped:
         """Compare the idle time beside such calls with the step."""
+        if len(facts.steps.kept) < FEWEST_STEPS:
+            return Skipped(f"Fewer than {FEWEST_STEPS} steps may all be the first, which fill the cache: record more.")
         idle = facts.claim(Category.IDLE_ALLOCATOR)
         share = facts.share(idle)
         if share < self.min_share:

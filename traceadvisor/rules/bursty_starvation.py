@@ -56,7 +56,8 @@ class BurstyStarvation(Rule):
 
     When it may be wrong
         Pauses that come from elsewhere (another job on the same storage) do not go away with a longer queue. The steps
-        with a wait may be those that were not recorded.
+        with a wait may be those that were not recorded. A recording without a capture is not judged: in a handful of
+        steps, and without the number of workers, a pause looks like the workers' taking turns.
     """
 
     meta: ClassVar = RuleMeta(

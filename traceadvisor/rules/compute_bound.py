@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from traceadvisor.analysis.device_work import AchievedRate
 from traceadvisor.facts import Facts
 from traceadvisor.hardware.precision import Precision
 from traceadvisor.model.breakdown import Category
@@ -26,6 +25,8 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
 
 TENSOR_CORE_TYPES = (Precision.TF32, Precision.FP16, Precision.BF16, Precision.FP8, Precision.INT8)
+
+NOT_BOUND = "there is more to gain than a faster device brings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class ComputeBound(Rule):
         name="compute-bound",
         title="The device computes at a good rate: no cheap fix is left",
         needs=frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.DTYPES, Input.SHAPES, Input.PEAK_RATES}),
+        umbrella=True,
     )
 
     min_utilisation: float = 0.35
@@ -72,11 +74,13 @@ class ComputeBound(Rule):
         if rate is None:
             return Skipped("Of no matrix product it is known in which number type it ran.")
         if busy < self.min_busy:
-            return self._clear(rate, "the device waits, or copies, or communicates")
-        if _on_tensor_cores(facts) < self.min_tensor_cores:
-            return self._clear(rate, "matrix work is not in types that tensor cores take")
+            return Clear("device busy with kernels", busy, self.min_busy, Unit.SHARE, NOT_BOUND)
+        on_tensor_cores = _on_tensor_cores(facts)
+        if on_tensor_cores < self.min_tensor_cores:
+            label = "matrix work in types that tensor cores take"
+            return Clear(label, on_tensor_cores, self.min_tensor_cores, Unit.SHARE, NOT_BOUND)
         if rate.peak_share < self.min_utilisation:
-            return self._clear(rate)
+            return Clear("share of the peak rate", rate.peak_share, self.min_utilisation, Unit.SHARE, NOT_BOUND)
         products = facts.share(self._products(facts))
         return Finding(
             rule=self.meta,
@@ -92,10 +96,6 @@ class ComputeBound(Rule):
             ),
             fix=Fix("Compute less, or on a faster device: settings have little left to give"),
         )
-
-    def _clear(self, rate: AchievedRate, remark: str | None = None) -> Clear:
-        label = "share of the peak rate, which would have to be that of a well-used device"
-        return Clear(label, rate.peak_share, self.min_utilisation, Unit.SHARE, remark)
 
     def _products(self, facts: Facts) -> SpanSet:
         work = facts.device_work

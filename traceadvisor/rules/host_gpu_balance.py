@@ -93,7 +93,7 @@ class HostGpuBalance(Rule):
                 Evidence("step as it is", step_ns, Unit.NS),
                 *(self._evidence(name, gain, step_ns) for name, gain in gains.items()),
             ),
-            fix=Fix(f"Of {_replayed(gains)}, a faster {largest} would bring most"),
+            fix=Fix(_comparison(largest, gains)),
         )
 
     def _parts(self, facts: Facts) -> dict[str, Edit]:
@@ -101,16 +101,19 @@ class HostGpuBalance(Rule):
         return {"device": FasterDevice(self.times), "host": FasterHost(self.times), **loader}
 
     def _evidence(self, name: str, gain: Estimate | None, step_ns: float) -> Evidence:
-        label = f"step with a {name} {self.times:g} times as fast"
+        label = f"step with a {name} {'twice' if self.times == 2 else f'{self.times:g} times'} as fast"
         if gain is None:
             return Evidence(label, "not known: the replay of the device is not put to the test", Unit.TEXT)
         return Evidence(label, step_ns - gain.expected_ns, Unit.NS)
 
 
-def _replayed(gains: Mapping[str, Estimate | None]) -> str:
-    """Which parts the sentence is about."""
-    names = [name for name, gain in gains.items() if gain is not None]
-    return f"the parts that could be replayed ({', '.join(names)})" if len(names) < len(gains) else ", ".join(names)
+def _comparison(largest: str, gains: Mapping[str, Estimate | None]) -> str:
+    """Which part would bring most, and of which that is not known."""
+    others = " or ".join(name for name, gain in gains.items() if gain is not None and name != largest)
+    more = f"more than a faster {others}" if others else "something"
+    unknown = " or ".join(name for name, gain in gains.items() if gain is None)
+    beside = f"; what a faster {unknown} would bring is not known" if unknown else ""
+    return f"A faster {largest} would bring {more}{beside}"
 
 
 def _gain(replay: Replay, edit: Edit, step_ns: float) -> Estimate | None:

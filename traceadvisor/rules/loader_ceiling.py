@@ -65,8 +65,8 @@ class LoaderCeiling(Rule):
         model_ns = max(step_ns - loading_ns, 1.0)
         ratio = model_ns / alone_ns
         if ratio >= 1:
-            remark = "the model is the slower of the two: a single worker can hide the loading"
-            return Clear("the loader's rate over the model's", ratio, 1.0, Unit.RATIO, remark)
+            remark = "one worker can hide the loading" if loader.worker_count == 0 else None
+            return Clear("the loader's rate by itself over the model's", ratio, 1.0, Unit.RATIO, remark)
         return Finding(
             rule=self.meta,
             claims=facts.claim(Category.DATA_WAIT),

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.analysis.device_work import AchievedRate, DeviceWork
+from traceadvisor.analysis.device_work import DeviceWork
 from traceadvisor.analysis.matrix_work import KINDS
 from traceadvisor.analysis.roofline import REACH, Case
 from traceadvisor.facts import Facts
@@ -69,11 +69,17 @@ class LowMfu(Rule):
                 "Too much kernel time does work of unknown extent: CUDA graphs, or operators of other libraries."
             )
         if rate.peak_share >= self.min_utilisation:
-            return self._clear(rate)
-        if facts.share(facts.claim(Category.KERNEL)) < self.min_busy:
-            return self._clear(rate, "the device waits: utilisation only says so again")
-        if work.time_ns(_limited_by_memory(work)) > self.max_limited * work.time_ns(work.kernels):
-            return self._clear(rate, "memory limits most of the kernel time")
+            return Clear("share of the peak rate", rate.peak_share, self.min_utilisation, Unit.SHARE)
+        busy = facts.share(facts.claim(Category.KERNEL))
+        if busy < self.min_busy:
+            return Skipped(
+                f"Kernels take {busy:.0%} of the step: the rate of arithmetic would only say again that the device "
+                "waits, copies or communicates."
+            )
+        limited = work.time_ns(_limited_by_memory(work)) / max(work.time_ns(work.kernels), 1)
+        if limited > self.max_limited:
+            remark = "it is not arithmetic that is short"
+            return Clear("kernel time that memory limits", limited, self.max_limited, Unit.SHARE, remark)
         beyond_ns = _beyond_ns(facts)
         worst = int(np.argmax(beyond_ns))
         kernels = work.kernels_of(work.is_kept)
@@ -92,9 +98,6 @@ class LowMfu(Rule):
             fix=Fix("Give each product more to do: larger batches, sequences packed together, layers' products joined"),
             caveats=("A larger batch changes convergence: look at the learning rate again.",),
         )
-
-    def _clear(self, rate: AchievedRate, remark: str | None = None) -> Clear:
-        return Clear("share of the peak rate", rate.peak_share, self.min_utilisation, Unit.SHARE, remark)
 
 
 def _limited_by_memory(work: DeviceWork) -> Int64:

@@ -84,8 +84,15 @@ class NearCapacity(Rule):
                 *(_parts(parts, facts) if parts else ()),
             ),
             fix=Fix("Make room: mixed precision, gradient checkpointing, or smaller batches with accumulation"),
-            caveats=("torch keeps what it once took; what tensors use may be far less.",),
+            caveats=("torch keeps what it once took; what tensors use may be far less.", *_autotuning(facts)),
         )
+
+
+def _autotuning(facts: Facts) -> tuple[str, ...]:
+    """What only a second run can tell."""
+    if not facts.settings.cudnn_benchmark:
+        return ()
+    return ("cuDNN autotuning is on; what its workspaces take tells a second run without it, which may be slower.",)
 
 
 def _parts(parts: StepMemory, facts: Facts) -> Iterator[Evidence]:

@@ -63,7 +63,7 @@ class Tf32Off(Rule):
         share = facts.share(claims)
         label = "matrix work in float32 without TF32"
         if not has_tf32(facts.device):
-            return Clear(label, share, 1.0, Unit.SHARE, "the device has no TF32")
+            return Skipped("The device has no TF32.")
         if share < self.min_share:
             unknown = float32 & ~plain & ~work.is_run_in(Precision.TF32)
             if facts.share(_time(facts, unknown)) >= self.min_share:
