@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
+from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.replay.copies import PinnedCopies
 from traceadvisor.rules.pageable_copy import PageableCopy
 
 
@@ -46,3 +48,17 @@ def test_where_copies_do_not_say_where_they_start_the_rule_cannot_look(tmp_path:
     for event in builder.events:
         event["name"] = event["name"].replace("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Host -> Device)")
     assert "pageable or pinned" in skipped(PageableCopy(), builder, tmp_path)
+
+
+def test_pinned_copies_go_at_the_rate_of_the_link_that_was_sampled(tmp_path: Path) -> None:
+    found = Captured(_step((5, 15)), tmp_path).with_device(best_link=(3, 8)).finding(PageableCopy())
+    assert found.what_ifs == (PinnedCopies(pytest.approx(7.88e9, rel=1e-3)),)  # type: ignore[arg-type]
+
+
+def test_the_link_that_the_device_is_made_for_stands_in_for_it(tmp_path: Path) -> None:
+    found = finding(PageableCopy(), _step((5, 15)).device(0, name="NVIDIA A100-SXM4-80GB"), tmp_path)
+    assert found.what_ifs == (PinnedCopies(pytest.approx(31.5e9, rel=1e-3)),)  # type: ignore[arg-type]
+
+
+def test_where_the_link_is_not_known_none_is_assumed(tmp_path: Path) -> None:
+    assert finding(PageableCopy(), _step((5, 15)), tmp_path).what_ifs == (PinnedCopies(),)

@@ -12,29 +12,41 @@ from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.step_graph import Action, DeviceTasks, HostTasks, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
-LINK_BYTES_PER_S: dict[Scenario, float | None] = {Scenario.LOW: None, Scenario.EXPECTED: 12e9, Scenario.HIGH: 25e9}
-"""Rate of copies from pinned memory: none better than recorded; what PCIe 3.0 x16 carries; what PCIe 4.0 x16 carries.
+USUAL_BYTES_PER_S = {Scenario.LOW: 0.0, Scenario.EXPECTED: 12e9, Scenario.HIGH: 25e9}
+"""Rate of copies from pinned memory where the link is not known: none better than recorded; what PCIe 3.0 x16 carries;
+what PCIe 4.0 x16 carries.
 
 15.75 and 31.5 GB/s are the links' own rates (PCI-SIG), of which headers and flow control leave about 80%.
 """
+
+REACHED_SHARE = {Scenario.LOW: 0.0, Scenario.EXPECTED: 0.8, Scenario.HIGH: 1.0}
+"""Share of a known link's rate: the copy no faster than recorded; what headers and flow control leave; all of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedCopies(Edit):
     """Batches lie in pinned memory, and the host goes on while they are copied."""
 
+    link_bytes_per_s: float | None = None
+    """What the link between host and device carries one way; None where not known."""
+
     changes_device: ClassVar = True
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Copies run at the link's rate where that is faster, and no call waits for them."""
         copies = _is_upload(graph.device)
-        duration_ns, rate = graph.device.duration_ns.copy(), LINK_BYTES_PER_S[scenario]
+        duration_ns, rate = graph.device.duration_ns.copy(), self._bytes_per_s(scenario)
         known = copies & (graph.device.byte_count != NONE)
-        if rate is not None:
+        if rate:
             link_ns = np.rint(graph.device.byte_count[known] / rate * 1e9).astype(np.int64)
             duration_ns[known] = np.minimum(duration_ns[known], link_ns)
         device = replace(graph.device, duration_ns=duration_ns)
         return replace(graph, host=_not_waiting_for(graph.host, copies), device=device)
+
+    def _bytes_per_s(self, scenario: Scenario) -> float:
+        if self.link_bytes_per_s is None:
+            return USUAL_BYTES_PER_S[scenario]
+        return self.link_bytes_per_s * REACHED_SHARE[scenario]
 
 
 @dataclass(frozen=True, slots=True)

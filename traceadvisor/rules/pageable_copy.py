@@ -7,8 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceadvisor.analysis.host_link import host_link
 from traceadvisor.analysis.names import rows_named
 from traceadvisor.facts import Facts
+from traceadvisor.hardware.pcie_link import link_bytes_per_s
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
@@ -32,9 +34,10 @@ class PageableCopy(Rule):
         the link's rate while the host goes on.
 
     How the saving is estimated
-        The step is replayed with copies for which no call waits, at 12 GB/s where they were slower (at the least as
-        fast as recorded, at the most 25 GB/s). Where the replay is not to be believed, a bound: between nothing and the
-        whole exposed time of these copies. It is usually modest.
+        The step is replayed with copies for which no call waits, at four fifths of the link's rate where they were
+        slower (at the least as fast as recorded, at the most at its whole rate). The link is the one that was sampled,
+        else the one that the device is made for; where neither is known, 12 GB/s, at the most 25. Where the replay is
+        not to be believed, a bound: between nothing and the whole exposed time of these copies. It is usually modest.
 
     When it may be wrong
         Pinning a batch costs host time of its own; for batches of a few kilobytes it gains nothing. ROCm does not
@@ -66,7 +69,8 @@ class PageableCopy(Rule):
         if share < self.min_share:
             remark = None if copies.size else "nothing is copied to the device"
             return Clear("exposed copies from pageable memory", share, self.min_share, Unit.SHARE, remark)
-        saving = facts.what_if(PinnedCopies(), facts.per_step_ns(exposed))
+        fix = PinnedCopies(_link_rate(facts))
+        saving = facts.what_if(fix, facts.per_step_ns(exposed))
         steps = len(facts.steps.kept)
         moved = float(np.maximum(events.byte_count[pageable], 0).sum())
         seconds = max(float(events.duration_ns[pageable].sum()), 1.0) / 1e9
@@ -87,8 +91,14 @@ class PageableCopy(Rule):
                 change="DataLoader(..., pin_memory=True); batch = batch.to(device, non_blocking=True)",
             ),
             caveats=("Pinning takes host time and memory that cannot be swapped out.",),
-            what_ifs=(PinnedCopies(),),
+            what_ifs=(fix,),
         )
+
+
+def _link_rate(facts: Facts) -> float | None:
+    """Bytes per second, one way."""
+    link = host_link(facts.device, facts.device_telemetry)
+    return link_bytes_per_s(*link) if link else None
 
 
 def _says_where_from(facts: Facts) -> bool:

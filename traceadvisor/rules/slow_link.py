@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceadvisor.analysis.copy_rate import pinned_copy_rate
+from traceadvisor.analysis.host_link import host_link
 from traceadvisor.facts import Facts
-from traceadvisor.hardware.devices import device_row
 from traceadvisor.hardware.pcie_link import link_bytes_per_s
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
@@ -61,7 +61,7 @@ class SlowLink(Rule):
         copies = pinned_copy_rate(facts.trace, facts.launches, facts.steps.kept_windows)
         if copies is None:
             return Skipped("No large copy from pinned memory was recorded.")
-        link = _link(facts)
+        link = host_link(facts.device, facts.device_telemetry)
         rate = link_bytes_per_s(*link) if link else None
         if link is None or rate is None:
             return Skipped("The link's generation and width are not known: record with `traceadvisor capture`.")
@@ -86,12 +86,3 @@ class SlowLink(Rule):
             fix=Fix("Find out why the link is slow: lanes of the slot, a shared switch, the wrong socket"),
             caveats=("Copies that run side by side share the link.",),
         )
-
-
-def _link(facts: Facts) -> tuple[int, int] | None:
-    """Generation and width: as sampled, else as the device is made; None where neither is known."""
-    sampled = facts.device_telemetry.best_link if facts.device_telemetry else None
-    if sampled:
-        return sampled
-    row = device_row(facts.device) if facts.device else None
-    return (row.pcie.generation, row.pcie.lanes) if row and row.pcie else None
