@@ -13,7 +13,7 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.cost import Price
 from traceadvisor.model.findings import Failed
 from traceadvisor.model.report import Report
-from traceadvisor.rendering.formats import FORMATS, Format
+from traceadvisor.rendering import pdf
 
 
 def _record(path: Path, devices: int = 1) -> Path:
@@ -138,7 +138,7 @@ def test_without_a_pdf_the_other_formats_are_still_written(tmp_path: Path, monke
     def refuse(report: Report) -> bytes:
         raise PdfUnavailableError("pango is missing")
 
-    monkeypatch.setitem(FORMATS, "pdf", Format("pdf", "report.pdf", refuse))
+    monkeypatch.setattr(pdf, "render", refuse)
     result = api.load(_record(tmp_path / "w.1.pt.trace.json"))
     with pytest.raises(PdfUnavailableError):
         api.write(result, tmp_path / "out", ["pdf", "html"])

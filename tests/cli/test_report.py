@@ -10,7 +10,7 @@ from tests.build import TraceBuilder
 from traceadvisor.cli import main
 from traceadvisor.errors import PdfUnavailableError
 from traceadvisor.model.report import Report
-from traceadvisor.rendering.formats import FORMATS, Format
+from traceadvisor.rendering import pdf
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_without_a_pdf_html_is_written_and_the_exit_code_is_4(
     def refuse(report: Report) -> bytes:
         raise PdfUnavailableError("install libpango-1.0-0")
 
-    monkeypatch.setitem(FORMATS, "pdf", Format("pdf", "report.pdf", refuse))
+    monkeypatch.setattr(pdf, "render", refuse)
     result = _run(recording, "-o", tmp_path / "out", "--format", "pdf,html")
     assert result.exit_code == 4
     assert "install libpango-1.0-0" in result.stderr

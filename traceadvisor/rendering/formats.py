@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 
 from traceadvisor.model.report import Report
-from traceadvisor.rendering import html, markdown, pdf, report_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,17 +16,27 @@ class Format:
     """What ``--format`` calls it."""
 
     file_name: str
-    render: Callable[[Report], bytes]
-    """May raise a :class:`~traceadvisor.errors.TraceAdvisorError`; holds the marker that `write` knows reports by."""
+
+    module: str
+    """Of this package; it is imported when first used, so that nobody waits for a format that is not asked for."""
+
+    def render(self, report: Report) -> bytes:
+        """The report in this format, with the marker that `write` knows reports by.
+
+        Raises:
+            TraceAdvisorError: it cannot be made here.
+        """
+        content: bytes = import_module(f"{__package__}.{self.module}").render(report)
+        return content
 
 
 FORMATS = {
     format_.name: format_
     for format_ in (
-        Format("html", "report.html", html.render),
-        Format("pdf", "report.pdf", pdf.render),
-        Format("md", "report.md", markdown.render),
-        Format("json", "report.json", report_json.render),
+        Format("html", "report.html", "html"),
+        Format("pdf", "report.pdf", "pdf"),
+        Format("md", "report.md", "markdown"),
+        Format("json", "report.json", "report_json"),
     )
 }
 """By name, in the order they are listed to users."""

@@ -7,6 +7,7 @@ from functools import cache
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from traceadvisor.model.report import Report
+from traceadvisor.rendering.compiled_templates import CompiledTemplates
 from traceadvisor.rendering.markdown_text import escaped, fenced
 from traceadvisor.rendering.markdown_view import Room, markdown_view
 from traceadvisor.rendering.marker import MARKER
@@ -38,6 +39,7 @@ def _environment() -> Environment:
     """Whatever a template outputs is escaped for Markdown, then marked as done for the HTML escaping that follows."""
     environment = Environment(
         loader=FileSystemLoader(template_folder()),
+        bytecode_cache=CompiledTemplates(template_folder(), "markdown"),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=escaped,

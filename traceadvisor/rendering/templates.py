@@ -7,6 +7,8 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from traceadvisor.rendering.compiled_templates import CompiledTemplates
+
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -21,6 +23,7 @@ def html_environment() -> Environment:
     """For HTML, its style sheet and its pictures: everything is escaped, whatever the template's name ends in."""
     return Environment(
         loader=FileSystemLoader(template_folder()),
+        bytecode_cache=CompiledTemplates(template_folder(), "html"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,7 +22,7 @@ def write_report(path: Path, content: bytes) -> None:
     if path.parent.exists() and not path.parent.is_dir():
         raise OutputError(path.parent, "is a file, not a folder", remedy="Name a folder with -o.")
     _check_replaceable(path)
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    part = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _write_new(part, content)

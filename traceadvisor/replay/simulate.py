@@ -8,7 +8,8 @@ from traceadvisor.replay.step_graph import Action, StepGraph, Workers
 
 _UNLIMITED = 1 << 60
 
-_LAUNCH, _LAUNCH_AND_WAIT = int(Action.LAUNCH), int(Action.LAUNCH_AND_WAIT)
+_LAUNCH_AND_WAIT = int(Action.LAUNCH_AND_WAIT)
+_LAUNCHES = (int(Action.LAUNCH), _LAUNCH_AND_WAIT)
 _WAIT, _WAIT_ALL = int(Action.WAIT), int(Action.WAIT_ALL)
 _STEP_START, _STEP_END, _FETCH = int(Action.STEP_START), int(Action.STEP_END), int(Action.FETCH)
 
@@ -26,7 +27,7 @@ class Replayed:
         return sum(inner) / max(len(inner), 1)
 
 
-def simulate(graph: StepGraph) -> Replayed:  # one branch an action: a call for each would double its time
+def simulate(graph: StepGraph) -> Replayed:  # one branch an action and no max(): calls would double its time
     """Run all tasks, each as soon as what it depends on is done.
 
     Host tasks are taken in recorded order, which every edge follows: a launch precedes its device tasks, a stream keeps
@@ -39,13 +40,11 @@ def simulate(graph: StepGraph) -> Replayed:  # one branch an action: a call for 
     columns = (host.thread, host.after, host.work_ns, host.call_ns, host.action, host.first, host.count, host.step)
     for thread, after, work, call, action, first, count, step in zip(*(c.tolist() for c in columns), strict=True):
         now: int = clocks[after] + work
-        if action == _LAUNCH:
-            now = device.has_place(first, now + call)
-            device_ends[step] = max(device_ends[step], device.launch(now, first, count))
-        elif action == _LAUNCH_AND_WAIT:
-            done = device.launch(device.has_place(first, now + call), first, count)
-            device_ends[step] = max(device_ends[step], done)
-            now = done + wait_call
+        if action in _LAUNCHES:
+            now = device.place(first, now + call)
+            done = device.launch(now, first, count)
+            device_ends[step] = done if done > device_ends[step] else device_ends[step]
+            now = done + wait_call if action == _LAUNCH_AND_WAIT else now
         elif action == _WAIT:
             now = max(now, device.ends[first] if first >= 0 else 0) + wait_call + call
         elif action == _WAIT_ALL:
@@ -75,11 +74,11 @@ class _Device:
         self._depth = constants.queue_depth or _UNLIMITED
         self._launch_ends: list[list[int]] = [[] for _ in range(graph.stream_count)]
 
-    def has_place(self, task: int, now: int) -> int:
+    def place(self, task: int, now: int) -> int:
         """When the queue of the task's stream takes another launch, tried now."""
         launches = self._launch_ends[self._streams[task]]
         oldest = len(launches) - self._depth
-        return max(now, launches[oldest]) if oldest >= 0 else now
+        return launches[oldest] if oldest >= 0 and launches[oldest] > now else now
 
     def launch(self, now: int, first: int, count: int) -> int:
         """When the tasks of one launch are done."""
@@ -87,11 +86,10 @@ class _Device:
         done = 0
         for task in range(first, first + count):
             stream, other = self._streams[task], self._afters[task]
-            start = max(visible, stream_ends[stream] + gap)
-            if other >= 0:
-                start = max(start, ends[other] + gap)
-            ends[task] = stream_ends[stream] = start + self._durations[task]
-            done = max(done, ends[task])
+            last = stream_ends[stream] if other < 0 or ends[other] < stream_ends[stream] else ends[other]
+            end = (visible if visible > last + gap else last + gap) + self._durations[task]
+            ends[task] = stream_ends[stream] = end
+            done = end if end > done else done
         self._launch_ends[self._streams[first]].append(done)
         return done
 

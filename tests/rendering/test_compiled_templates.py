@@ -1,0 +1,71 @@
+"""Templates are compiled once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from jinja2 import Environment, FileSystemLoader
+
+from traceadvisor.rendering.compiled_templates import CompiledTemplates
+
+
+@pytest.fixture(autouse=True)
+def _bytecode_beside_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+
+
+def rendered(folder: Path, *, autoescape: bool = True, may_compile: bool = True) -> str:
+    """The template ``page.j2`` by a new environment."""
+    kind = "html" if autoescape else "text"
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=autoescape,  # noqa: S701  # to see that it makes a difference
+        bytecode_cache=CompiledTemplates(folder, kind),
+    )
+    if not may_compile:
+        environment._generate = None  # type: ignore[assignment,method-assign]  # whoever compiles fails
+    return environment.get_template("page.j2").render(text="<b>")
+
+
+def test_what_was_compiled_is_not_compiled_again(tmp_path: Path) -> None:
+    (tmp_path / "page.j2").write_text("{{ text }}")
+    assert rendered(tmp_path) == "&lt;b&gt;"
+    assert rendered(tmp_path, may_compile=False) == "&lt;b&gt;"
+    assert [path.name for path in tmp_path.iterdir() if path.name != "page.j2"] == ["__pycache__"]
+
+
+def test_a_changed_template_is_compiled_anew(tmp_path: Path) -> None:
+    (tmp_path / "page.j2").write_text("before")
+    rendered(tmp_path)
+    (tmp_path / "page.j2").write_text("after")
+    assert rendered(tmp_path) == "after"
+
+
+def test_what_was_compiled_for_one_output_is_not_used_for_another(tmp_path: Path) -> None:
+    (tmp_path / "page.j2").write_text("{{ text }}")
+    assert rendered(tmp_path, autoescape=False) == "<b>"
+    assert rendered(tmp_path) == "&lt;b&gt;"
+
+
+def test_damaged_bytecode_is_made_anew(tmp_path: Path) -> None:
+    (tmp_path / "page.j2").write_text("{{ text }}")
+    rendered(tmp_path)
+    for kept in (tmp_path / "__pycache__").iterdir():
+        kept.write_bytes(kept.read_bytes()[:-20])
+    assert rendered(tmp_path) == "&lt;b&gt;"
+
+
+def test_nothing_is_kept_where_nothing_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "page.j2").write_text("{{ text }}")
+    (tmp_path / "__pycache__").write_text("a file is in the way")
+    assert rendered(tmp_path) == "&lt;b&gt;"
+
+
+def test_nothing_is_kept_where_python_is_told_not_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "page.j2").write_text("{{ text }}")
+    rendered(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["page.j2"]

@@ -1,0 +1,40 @@
+"""Templates as bytecode: compiled once, and kept where Python keeps that of the modules beside them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from importlib.util import cache_from_source
+from pathlib import Path
+
+from jinja2 import BytecodeCache
+from jinja2.bccache import Bucket
+
+
+class CompiledTemplates(BytecodeCache):
+    """As for modules: nothing is kept where nothing may be written, and what is out of date is made anew."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        """Of the templates of a folder, compiled for one kind of output."""
+        self._folder, self._kind = folder, kind
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Fill the bucket with what is kept of a template, if that is of its present text."""
+        with suppress(OSError), self._file(bucket).open("rb") as file:
+            bucket.load_bytecode(file)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keep what was compiled."""
+        if sys.dont_write_bytecode:
+            return
+        file = self._file(bucket)
+        part = file.with_suffix(f".{os.getpid()}.part")
+        with suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with part.open("wb") as content:
+                bucket.write_bytecode(content)
+            part.replace(file)
+
+    def _file(self, bucket: Bucket) -> Path:
+        return Path(cache_from_source(str(self._folder / f"{self._kind}-{bucket.key}.j2")))
