@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 from traceadvisor.analysis.collectives import collective_calls
 from traceadvisor.facts import Facts
+from traceadvisor.model.breakdown import Category
 from traceadvisor.model.conformity import conforms
 from traceadvisor.model.findings import Clear, Failed, Finding, Found, RuleOutcome, Skipped
 from traceadvisor.model.ranks import RankFigures
 from traceadvisor.model.report import OutcomeRow
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import RankRule, Rule
 
 
@@ -36,7 +38,8 @@ def rank_recording(facts: Facts) -> RankRecording | None:
     if rank is None or facts.mean is None:
         return None
     calls = collective_calls(facts.observation, facts.steps)
-    figures = RankFigures(rank, calls, facts.mean, facts.settings.loader)
+    exposed = facts.partition.get(Category.COMMUNICATION, SpanSet.empty())
+    figures = RankFigures(rank, calls, facts.mean, exposed, facts.settings.loader)
     world_size = distributed.world_size if distributed else None
     return RankRecording(facts.recording_id, origin.run, origin.cycle, figures, world_size)
 

@@ -53,4 +53,5 @@ def collective_calls(observation: Observation, table: StepTable) -> CollectiveCa
     position = np.searchsorted(starts, events.start_ns[rows], side="right") - 1
     inside = (position >= 0) & (events.start_ns[rows] < np.append(ends, 0)[position])
     numbers = np.array([step.index for step in kept], dtype=np.int64)
-    return CollectiveCalls(numbers[position[inside]], events.duration_ns[rows[inside]])
+    rows = rows[inside]
+    return CollectiveCalls(numbers[position[inside]], events.start_ns[rows], events.duration_ns[rows])

@@ -10,6 +10,7 @@ import numpy as np
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.ranks import RankFigures
+from traceadvisor.model.spans import SpanSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +35,15 @@ def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
     """The rank that the others wait for most; None where no step was recorded of all with the same collectives.
 
     A collective ends on all ranks at the same time, so the one that comes last spends the least time in it, and what
-    the others spend beyond that is their wait for it. No clocks have to agree.
+    the others spend beyond that is their wait for it, as far as they have nothing else to do. Waits in collectives that
+    run side by side are one wait. No clocks have to agree.
     """
-    durations_ns, step_count = _side_by_side(ranks)
+    starts_ns, durations_ns, step_count = _side_by_side(ranks)
     if not durations_ns.size or len(ranks) < 2:  # to compare
         return None
     waits_ns = durations_ns - durations_ns.min(axis=0)
-    waited_ns = waits_ns.sum(axis=0) / (len(ranks) - 1)
-    caused_ns = np.bincount(durations_ns.argmin(axis=0), weights=waited_ns, minlength=len(ranks))
+    latest = durations_ns.argmin(axis=0)
+    caused_ns = np.array([_caused(ranks, starts_ns, waits_ns * (latest == late)) for late in range(len(ranks))])
     late = int(caused_ns.argmax())
     total_ns = float(caused_ns.sum())
     return LateRank(
@@ -53,15 +55,25 @@ def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
     )
 
 
-def _side_by_side(ranks: Sequence[RankFigures]) -> tuple[Int64, int]:
-    """Durations of the same collectives, shape ``(ranks, n)``, and of how many steps they are."""
+def _caused(ranks: Sequence[RankFigures], starts_ns: Int64, waits_ns: Int64) -> float:
+    """What each other rank waits in vain, mean over them, all steps together."""
+    waited = (
+        SpanSet.union_of(starts, starts + waits) & one.exposed
+        for one, starts, waits in zip(ranks, starts_ns, waits_ns, strict=True)
+    )
+    return sum(spans.total_ns for spans in waited) / (len(ranks) - 1)
+
+
+def _side_by_side(ranks: Sequence[RankFigures]) -> tuple[Int64, Int64, int]:
+    """Starts and durations of the same collectives, shape ``(ranks, n)`` each, and of how many steps they are."""
     steps = set.intersection(*(set(one.calls.step.tolist()) for one in ranks)) if ranks else set()
-    columns: list[Int64] = []
+    starts, durations = [np.empty((len(ranks), 0), np.int64)], [np.empty((len(ranks), 0), np.int64)]
     for step in sorted(steps):
-        mine = [one.calls.duration_ns[one.calls.step == step] for one in ranks]
+        mine = [np.flatnonzero(one.calls.step == step) for one in ranks]
         if len({part.size for part in mine}) == 1:
-            columns.append(np.stack(mine))
-    return (np.concatenate(columns, axis=1) if columns else np.empty((len(ranks), 0), np.int64)), len(columns)
+            starts.append(np.stack([one.calls.start_ns[rows] for one, rows in zip(ranks, mine, strict=True)]))
+            durations.append(np.stack([one.calls.duration_ns[rows] for one, rows in zip(ranks, mine, strict=True)]))
+    return np.concatenate(starts, axis=1), np.concatenate(durations, axis=1), len(starts) - 1
 
 
 def _longer(late: RankFigures, others: Sequence[RankFigures]) -> tuple[tuple[Category, float], ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import MeanBreakdown
 from traceadvisor.model.run import LoaderSettings
+from traceadvisor.model.spans import SpanSet
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -15,6 +16,9 @@ class CollectiveCalls:
 
     step: Int64
     """The step's number, the same on every rank."""
+
+    start_ns: Int64
+    """On this rank's own clock."""
 
     duration_ns: Int64
     """From this rank's arrival until all ranks have come and the exchange is done."""
@@ -28,6 +32,9 @@ class RankFigures:
     calls: CollectiveCalls
     mean: MeanBreakdown
     """Over its kept steps."""
+
+    exposed: SpanSet
+    """When it communicates and does nothing else, on its own clock."""
 
     loader: LoaderSettings | None = None
     """Of its training loader; None where not captured."""

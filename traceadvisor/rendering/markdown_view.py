@@ -14,7 +14,7 @@ from traceadvisor.rendering.recording_view import cost_words
 from traceadvisor.rendering.redaction import shortened
 from traceadvisor.rendering.settings_facts import settings_facts
 from traceadvisor.rendering.step_time import step_time
-from traceadvisor.rendering.table import Cell, Column, Table
+from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
 from traceadvisor.rendering.umbrella_view import umbrella_table
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, milliseconds, percent
 from traceadvisor.rendering.verdict import verdict, verdict_scope
@@ -135,7 +135,7 @@ def _totals(report: Report) -> Table:
         Column("Idle"),
     )
     rows = (_totals_row(recording, timed=timed, counted=counted, priced=priced) for recording in report.recordings)
-    return Table("Recordings", columns, tuple(rows))
+    return measured_columns(Table("Recordings", columns, tuple(rows)))
 
 
 def _totals_row(recording: Recording, *, timed: bool, counted: bool, priced: bool) -> tuple[Cell, ...]:

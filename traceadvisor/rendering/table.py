@@ -63,6 +63,8 @@ class Table:
 
 def measured_columns(table: Table) -> Table:
     """The table without columns in which nothing was measured."""
+    if not table.rows:
+        return table
     kept = [place for place, _ in enumerate(table.columns) if not all(row[place].missing for row in table.rows)]
     return replace(
         table,
