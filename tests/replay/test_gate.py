@@ -69,6 +69,20 @@ def test_where_the_host_alone_explains_the_step_changes_to_the_device_are_not_be
     )
 
 
+def test_a_second_device_of_the_process_is_a_reason_for_doubt(tmp_path: Path) -> None:
+    builder = _steps(4)
+    for number in range(4):
+        builder.launch(100 * number + 2, 100 * number + 4, kernel=(100 * number + 5, 100 * number + 55), device=1)
+    gate = _replay(facts_of(builder, tmp_path)).gate
+    assert gate.doubt is not None
+    assert gate.doubt.startswith("in 50% of the step this process keeps another device busy too")
+
+
+def test_a_second_device_that_hardly_works_is_none(tmp_path: Path) -> None:
+    builder = _steps(4).launch(2, 4, kernel=(5, 6), device=1)
+    assert _replay(facts_of(builder, tmp_path)).gate.doubt is None
+
+
 def test_waits_that_nothing_explains_are_a_reason_for_doubt() -> None:
     assert (
         Gate(4, 100.0, 100.0, 50.0, 0.11).doubt == "in 11% of the step the host waits for something that cannot be told"

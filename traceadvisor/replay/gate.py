@@ -8,6 +8,9 @@ from statistics import fmean
 
 import numpy as np
 
+from traceadvisor.analysis.observation import Observation
+from traceadvisor.model.events import DEVICE_WORK, NONE
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
 from traceadvisor.replay.chosen_steps import FEWEST_STEPS
 from traceadvisor.replay.simulate import simulate
@@ -37,6 +40,9 @@ class Gate:
     unexplained_share: float
     """Share of the steps in which the host waits for the device and the graph does not say for what."""
 
+    elsewhere_share: float = 0.0
+    """Share of the steps in which another device of this process is busy, of which the graph knows nothing."""
+
     @property
     def error_share(self) -> float:
         """How much longer the replayed step is than the recorded one; negative where shorter."""
@@ -52,6 +58,11 @@ class Gate:
         """Why the replay is not to be believed at all; None where it is."""
         if self.steps < FEWEST_STEPS:
             return f"only {self.steps} complete steps were recorded, and it takes {FEWEST_STEPS} to replay them"
+        if self.elsewhere_share > MOST_ERROR_SHARE:
+            return (
+                f"in {self.elsewhere_share:.0%} of the step this process keeps another device busy too, "
+                "and what the host does and waits for is not known to be for this one"
+            )
         if abs(self.error_share) > MOST_ERROR_SHARE:
             return f"the unchanged replay misses the recorded step by {self.error_share:+.1%}"
         if self.unexplained_share > MOST_UNEXPLAINED_SHARE:
@@ -69,11 +80,12 @@ class Gate:
         return self.doubt
 
 
-def gate(graph: StepGraph, steps: Sequence[Step]) -> Gate:
+def gate(graph: StepGraph, observation: Observation, steps: Sequence[Step]) -> Gate:
     """Replay the steps as they are, and as they would be with a device that takes no time.
 
     Args:
         graph: the tasks of the steps.
+        observation: the recording that they are of.
         steps: the steps it was built from, at least one.
     """
     inner = slice(1, -1) if len(steps) >= FEWEST_STEPS else slice(None)
@@ -84,7 +96,17 @@ def gate(graph: StepGraph, steps: Sequence[Step]) -> Gate:
         max(fmean(measured), 1.0),
         simulate(without_device(graph)).interior_mean_ns(),
         sum(graph.unexplained_ns[inner]) / max(sum(measured), 1),
+        _elsewhere_share(observation, steps),
     )
+
+
+def _elsewhere_share(observation: Observation, steps: Sequence[Step]) -> float:
+    """Share of some steps in which devices other than the observed one are busy."""
+    events = observation.trace.events
+    rows = events.rows(*DEVICE_WORK)
+    rows = rows[~np.isin(events.device[rows], [NONE, *np.unique(events.device[observation.launches.work_rows])])]
+    windows = SpanSet.of(*((step.start_ns, step.end_ns) for step in steps))
+    return (events.spans(rows) & windows).total_ns / max(windows.total_ns, 1)
 
 
 def without_device(graph: StepGraph) -> StepGraph:

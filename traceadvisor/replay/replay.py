@@ -65,4 +65,4 @@ def replay(observation: Observation, table: StepTable) -> Replay | None:
     if not steps:
         return None
     graph = build_graph(observation, steps)
-    return Replay(graph, gate(graph, steps))
+    return Replay(graph, gate(graph, observation, steps))
