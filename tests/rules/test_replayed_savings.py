@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.build import TraceBuilder
+from tests.rules.captured import Captured, workers
 from tests.rules.judging import facts_of, finding
 from traceadvisor.engine import assess, judge
 from traceadvisor.model.findings import Clear, Method
 from traceadvisor.model.health import Health
 from traceadvisor.model.report import Report, Source, SourceKind
+from traceadvisor.replay.data_wait import NoDataWait
 from traceadvisor.rules.base import Rule
+from traceadvisor.rules.cpu_bound_preprocessing import CpuBoundPreprocessing
 from traceadvisor.rules.dataloader_wait import DataLoaderWait
 from traceadvisor.rules.host_sync import HostSync
 from traceadvisor.rules.launch_bound import LaunchBound
+from traceadvisor.rules.storage_bound import StorageBound
 from traceadvisor.rules.synchronous_loader import SynchronousLoader
+from traceadvisor.rules.unbalanced_workers import UnbalancedWorkers
+from traceadvisor.rules.worker_count import TOO_FEW_CORES, WorkerCount
 
 STEPS = range(6)
 
@@ -51,6 +58,42 @@ def test_the_workers_proposed_keep_up_with_a_step_shorter_than_their_batch(tmp_p
     assert found.fix.change is not None
     assert "num_workers=4" in found.fix.change
     assert found.saving.expected_ns == pytest.approx(59_300_000, rel=0.01)
+
+
+def _waiting() -> TraceBuilder:
+    """As above, but for 30 of 100 ms the loop waits for workers."""
+    builder = _loading(30_000, 70_000)
+    for event in builder.events:
+        event["name"] = event["name"].replace("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter")
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("rule", "sampled"),
+    [
+        (WorkerCount(), {}),
+        (CpuBoundPreprocessing(), {"cpu": 0.95, "busy_workers": workers(0.9, 0.9)}),
+        (StorageBound(), {"iowait": 0.9}),
+        (UnbalancedWorkers(), {"busy_workers": workers(1.0, 0.01, 0.01, 0.01)}),
+    ],
+    ids=lambda one: one.meta.id if isinstance(one, Rule) else "",
+)
+def test_a_cause_of_the_wait_keeps_the_saving_that_was_replayed_of_it(
+    rule: Rule, sampled: dict[str, Any], tmp_path: Path
+) -> None:
+    facts = Captured(_waiting(), tmp_path).loader(workers=4).sampled(**sampled).facts()
+    (row,) = judge(facts, [DataLoaderWait(), rule]).findings
+    assert (row.finding.rule.id, row.also) == (rule.meta.id, ("DATA001",))
+    assert row.finding.saving == facts.what_if(NoDataWait(), 0)
+    assert row.finding.saving.expected_ns == pytest.approx(29_300_000, rel=0.02)
+    assert row.finding.what_ifs == (NoDataWait(),)
+
+
+def test_where_cores_are_free_for_some_of_the_workers_only_the_saving_is_a_bound(tmp_path: Path) -> None:
+    # Each of four workers takes four steps for a batch, the rest of a step is 70%: six, and one to spare.
+    found = Captured(_waiting(), tmp_path).loader(workers=4).cores(6).finding(WorkerCount())
+    assert (found.saving.method, found.saving.reason) == (Method.BOUND, TOO_FEW_CORES)
+    assert found.what_ifs == ()
 
 
 def _with_items() -> TraceBuilder:

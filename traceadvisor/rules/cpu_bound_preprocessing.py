@@ -8,6 +8,7 @@ from typing import ClassVar
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
+from traceadvisor.replay.data_wait import NoDataWait
 from traceadvisor.rules.base import Rule
 
 
@@ -27,7 +28,8 @@ class CpuBoundPreprocessing(Rule):
         once and store the result, move transforms to the device, or get more cores.
 
     How the saving is estimated
-        As a bound: between nothing and the exposed wait.
+        The step is replayed with every batch ready when it is asked for, as DATA001 does: what a fix brings that goes
+        all the way. Where the replay is not to be believed, a bound: between nothing and the exposed wait.
 
     When it may be wrong
         Other programs on the host may be what keeps the cores busy. Busy-waiting in libraries looks like work.
@@ -72,11 +74,12 @@ class CpuBoundPreprocessing(Rule):
             return Clear("cores busy with loading", loading, self.min_loading_cores, Unit.COUNT, remark)
         if max(busy) < self.busy_share:
             return Clear("CPU time in use", max(busy), self.busy_share, Unit.SHARE, "cores are free for loading")
+        saving = facts.what_if(NoDataWait(), facts.per_step_ns(wait))
         return Finding(
             rule=self.meta,
             claims=wait,
-            saving=facts.bound(facts.per_step_ns(wait)),
-            confidence=facts.confidence(),
+            saving=saving,
+            confidence=facts.confidence(saving),
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("waiting for a batch with nothing else going on", facts.per_step_ns(wait), Unit.NS_PER_STEP),
@@ -85,4 +88,5 @@ class CpuBoundPreprocessing(Rule):
             fix=Fix("Do less on the CPU for each sample: smaller images, faster decoding, transforms on the device"),
             locations=(location,) if (location := facts.loader_location) else (),
             caveats=("Other programs on the host may be what keeps the cores busy.",),
+            what_ifs=(NoDataWait(),),
         )

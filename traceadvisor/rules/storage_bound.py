@@ -8,6 +8,7 @@ from typing import ClassVar
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
+from traceadvisor.replay.data_wait import NoDataWait
 from traceadvisor.rules.base import Rule
 
 
@@ -27,7 +28,8 @@ class StorageBound(Rule):
         or keep what fits in memory.
 
     How the saving is estimated
-        As a bound: between nothing and the exposed wait.
+        The step is replayed with every batch ready when it is asked for, as DATA001 does: what a fix brings that goes
+        all the way. Where the replay is not to be believed, a bound: between nothing and the exposed wait.
 
     When it may be wrong
         I/O wait is counted for the whole host, whoever reads. Network storage does not always count as I/O wait.
@@ -60,11 +62,12 @@ class StorageBound(Rule):
         if io_share < self.min_io_share:
             return Clear("I/O wait for each loading process", io_share, self.min_io_share, Unit.SHARE)
         read = telemetry.processes.mean_read_bytes_per_s
+        saving = facts.what_if(NoDataWait(), facts.per_step_ns(wait))
         return Finding(
             rule=self.meta,
             claims=wait,
-            saving=facts.bound(facts.per_step_ns(wait)),
-            confidence=facts.confidence(),
+            saving=saving,
+            confidence=facts.confidence(saving),
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("waiting for a batch with nothing else going on", facts.per_step_ns(wait), Unit.NS_PER_STEP),
@@ -74,6 +77,7 @@ class StorageBound(Rule):
             fix=Fix("Bring the data closer: local storage, fewer and larger files, or memory"),
             locations=(location,) if (location := facts.loader_location) else (),
             caveats=("I/O wait is counted for the whole host, whoever reads.",),
+            what_ifs=(NoDataWait(),),
         )
 
 

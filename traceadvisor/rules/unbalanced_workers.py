@@ -9,6 +9,7 @@ from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.model.telemetry_window import WorkerWindow
+from traceadvisor.replay.data_wait import NoDataWait
 from traceadvisor.rules.base import Rule
 
 WORKER = "pt_data_worker"
@@ -32,7 +33,8 @@ class UnbalancedWorkers(Rule):
         ones.
 
     How the saving is estimated
-        As a bound: between nothing and the exposed wait.
+        The step is replayed with every batch ready when it is asked for, as DATA001 does: what a fix brings that goes
+        all the way. Where the replay is not to be believed, a bound: between nothing and the exposed wait.
 
     When it may be wrong
         A worker can be busy with something rare, such as the first file it opens. Only the busiest sixteen children are
@@ -72,11 +74,12 @@ class UnbalancedWorkers(Rule):
             return Clear("busiest worker over the mean of all", ratio, self.max_ratio, Unit.RATIO)
         if max(cores) < self.min_cores:
             return Clear("cores that the busiest worker keeps busy", max(cores), self.min_cores, Unit.RATIO)
+        saving = facts.what_if(NoDataWait(), facts.per_step_ns(wait))
         return Finding(
             rule=self.meta,
             claims=wait,
-            saving=facts.bound(facts.per_step_ns(wait)),
-            confidence=facts.confidence(),
+            saving=saving,
+            confidence=facts.confidence(saving),
             effort=Effort.LINE,
             evidence=(
                 Evidence("busiest worker over the mean of all", ratio, Unit.RATIO),
@@ -88,6 +91,7 @@ class UnbalancedWorkers(Rule):
             fix=Fix("Deal the data out evenly among the workers: shards of equal size, large files cut up"),
             locations=(location,) if (location := facts.loader_location) else (),
             caveats=("The busiest may be so for once, with the first file it opens.",),
+            what_ifs=(NoDataWait(),),
         )
 
 

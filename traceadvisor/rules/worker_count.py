@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import ClassVar
 
@@ -23,7 +23,12 @@ from traceadvisor.model.findings import (
 )
 from traceadvisor.model.report import Work
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.replay.data_wait import NoDataWait
 from traceadvisor.rules.base import Rule
+
+TOO_FEW_CORES = (
+    "not replayed: fewer cores are free than it takes workers to hide the loading, so a part of the wait stays"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,9 @@ class WorkerCount(Rule):
         the process may use.
 
     How the saving is estimated
-        Too few: a bound, between nothing and the exposed wait. Too many: nothing; what is saved is memory.
+        Too few: the step is replayed with every batch ready when it is asked for, as DATA001 does. A bound, between
+        nothing and the exposed wait, where cores are free for some of the workers needed only, or the replay is not to
+        be believed. Too many: nothing; what is saved is memory.
 
     When it may be wrong
         While the loop waits, workers are taken to be busy all the time; with slow storage or a slow network they are
@@ -110,16 +117,19 @@ class WorkerCount(Rule):
 
     def _too_few(self, facts: Facts, need: _Need, wait: SpanSet) -> Finding:
         number = need.enough if need.allowed is None else min(need.enough, need.allowed)
-        return self._finding(
+        fixes = (NoDataWait(),) if number == need.enough else ()
+        wait_ns = facts.per_step_ns(wait)
+        found = self._finding(
             facts,
             need,
             wait,
-            facts.bound(facts.per_step_ns(wait)),
+            facts.what_if(*fixes, most_ns=wait_ns) if fixes else facts.bound(wait_ns, TOO_FEW_CORES),
             Fix(
                 "Start as many workers as hide the loading",
                 change=f"DataLoader(..., num_workers={need.workers}) -> DataLoader(..., num_workers={number})",
             ),
         )
+        return replace(found, what_ifs=fixes)
 
     def _too_many(self, facts: Facts, need: _Need) -> Finding:
         return self._finding(
@@ -139,7 +149,7 @@ class WorkerCount(Rule):
             rule=self.meta,
             claims=claims,
             saving=saving,
-            confidence=facts.confidence(),
+            confidence=facts.confidence(saving),
             effort=Effort.SETTING,
             evidence=(
                 Evidence("workers set", need.workers, Unit.COUNT),
