@@ -20,7 +20,6 @@ from traceadvisor.model.findings import (
     Finding,
     Fix,
     Input,
-    Method,
     RuleMeta,
     Severity,
     Skipped,
@@ -43,7 +42,7 @@ class Stub(Rule):
         return Finding(
             self.meta,
             self.claims,
-            Estimate(0, self.expected_ns, 2 * self.expected_ns, Method.BOUND),
+            Estimate.bound(2 * self.expected_ns, "nobody asked"),
             facts.confidence(),
             Effort.LINE,
             (),

@@ -111,18 +111,18 @@ class Facts(RunFacts):
         """The step that savings are of: the undisturbed one where it is known, else the median recorded one."""
         return self.timing.undisturbed_ns or measured_step_ns(self.steps)
 
-    def bound(self, most_ns: float, reason: str | None = None) -> Estimate:
+    def bound(self, most_ns: float, reason: str) -> Estimate:
         """A saving known only to lie between nothing and ``most_ns`` of the mean recorded step.
 
         It is brought to the scale of the step that savings are of; the middle stands for the expected value.
 
         Args:
             most_ns: the most that can be saved.
-            reason: why it was not replayed, where it might have been.
+            reason: why it is not replayed, as a sentence without its stop.
         """
         recorded_ns = self.mean.duration_ns if self.mean else 0.0
         scale = self.step_ns / recorded_ns if self.step_ns and recorded_ns else 1.0
-        return Estimate(0.0, most_ns * scale / 2, most_ns * scale, Method.BOUND, reason)
+        return Estimate.bound(most_ns * scale, reason)
 
     @cached_property
     def replay(self) -> Replay | None:
@@ -137,9 +137,9 @@ class Facts(RunFacts):
             most_ns: the most that it can save of the mean recorded step, for the bound.
         """
         if self.replay is None or self.step_ns is None:
-            return self.bound(most_ns)
+            return self.bound(most_ns, "no complete step was recorded")
         if doubt := self.replay.doubt(edit):
-            return self.bound(most_ns, f"not replayed: {doubt}")
+            return self.bound(most_ns, doubt)
         return self.replay.saving(edit, self.step_ns)
 
     def confidence(self, saving: Estimate | None = None) -> Confidence:

@@ -4,7 +4,7 @@ import pytest
 
 from traceadvisor.analysis.cost import run_cost, worth
 from traceadvisor.model.cost import Price
-from traceadvisor.model.findings import Estimate, Method
+from traceadvisor.model.findings import Estimate
 
 PRICE = Price(3.6, "EUR")
 """A thousandth of a euro a second."""
@@ -34,7 +34,7 @@ def test_without_a_rate_only_the_hour_has_a_cost() -> None:
 
 def test_a_saving_is_worth_its_share_of_the_step() -> None:
     cost = run_cost(PRICE, gpu_count=1, rank_count=1, rank_samples_per_s=1000)
-    saved = worth(cost, Estimate(0, 25, 50, Method.BOUND), step_ns=100)
+    saved = worth(cost, Estimate.bound(50, "nobody asked"), step_ns=100)
     assert (saved.per_hour.low, saved.per_hour.expected, saved.per_hour.high) == pytest.approx((0, 0.9, 1.8))
     assert saved.per_million_samples is not None
     assert saved.per_million_samples.high == pytest.approx(0.5)
@@ -42,4 +42,4 @@ def test_a_saving_is_worth_its_share_of_the_step() -> None:
 
 def test_no_saving_is_worth_more_than_all_there_is() -> None:
     cost = run_cost(PRICE, gpu_count=1, rank_count=1, rank_samples_per_s=None)
-    assert worth(cost, Estimate(0, 60, 120, Method.BOUND), step_ns=100).per_hour.high == 3.6
+    assert worth(cost, Estimate.bound(120, "nobody asked"), step_ns=100).per_hour.high == 3.6

@@ -28,7 +28,7 @@ META = RuleMeta("ACME001", "slow-thing", "A slow thing", frozenset({Input.STEPS}
 FINDING = Finding(
     META,
     SpanSet.of((0, 1)),
-    Estimate(0, np.float64(1), 2, Method.BOUND),
+    Estimate(0, np.float64(1), 2, Method.BOUND, "not replayed: nobody asked"),
     Confidence.LOW,
     Effort.LINE,
     (Evidence("calls", int(np.int64(3)), Unit.COUNT), Evidence("kind", "a", Unit.TEXT)),

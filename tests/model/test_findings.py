@@ -8,7 +8,17 @@ from traceadvisor.model.findings import Estimate, Method
 @pytest.mark.parametrize(("low", "expected", "high"), [(2, 1, 3), (0, 3, 2), (-1, 0, 1)])
 def test_an_estimate_out_of_order_cannot_be_built(low: float, expected: float, high: float) -> None:
     with pytest.raises(ValueError, match="not in order"):
-        Estimate(low, expected, high, Method.BOUND)
+        Estimate(low, expected, high, Method.REPLAY)
+
+
+@pytest.mark.parametrize("reason", [None, ""])
+def test_a_bound_says_why_it_is_none_that_was_replayed(reason: str | None) -> None:
+    with pytest.raises(ValueError, match="without a reason"):
+        Estimate(0, 1, 2, Method.BOUND, reason)
+
+
+def test_the_middle_of_a_bound_stands_for_the_expected_value() -> None:
+    assert Estimate.bound(20, "nobody asked") == Estimate(0, 10, 20, Method.BOUND, "not replayed: nobody asked")
 
 
 def test_an_estimate_of_nothing_is_an_estimate() -> None:

@@ -193,7 +193,8 @@ def _without(range_name: str) -> Callable[[Facts], Estimate]:
 def _fused_optimizer(facts: Facts) -> Estimate:
     """Without a device there is nothing to replay: between nothing and all the time in the optimizer."""
     rows = rows_with_prefix(facts.trace, Kind.ANNOTATION, "Optimizer.step#")
-    return facts.bound(facts.per_step_ns(facts.trace.events.spans(rows) & facts.steps.kept_windows))
+    spent_ns = facts.per_step_ns(facts.trace.events.spans(rows) & facts.steps.kept_windows)
+    return facts.bound(spent_ns, "no device was recorded")
 
 
 def _persistent_workers(facts: Facts) -> Estimate:

@@ -13,12 +13,12 @@ MS = 1_000_000
     [
         (Estimate(1 * MS, 2 * MS, 3 * MS, Method.REPLAY), "about 2.00 ms per step", "20.0% of the step"),
         (
-            Estimate(0, 2 * MS, 4 * MS, Method.BOUND),
+            Estimate.bound(4 * MS, "nobody asked"),
             "between nothing and 4.00 ms per step",
             "at most 40.0% of the step",
         ),
         (Estimate(0, 0, 0, Method.MODEL), "memory or trouble", "no time"),
-        (Estimate(0, 0, 0, Method.BOUND), "memory or trouble", "no time"),
+        (Estimate.bound(0, "nobody asked"), "memory or trouble", "no time"),
     ],
 )
 def test_a_saving_is_told_as_surely_as_it_is_known(saving: Estimate, time: str, share: str) -> None:

@@ -92,7 +92,7 @@ def test_a_cause_of_the_wait_keeps_the_saving_that_was_replayed_of_it(
 def test_where_cores_are_free_for_some_of_the_workers_only_the_saving_is_a_bound(tmp_path: Path) -> None:
     # Each of four workers takes four steps for a batch, the rest of a step is 70%: six, and one to spare.
     found = Captured(_waiting(), tmp_path).loader(workers=4).cores(6).finding(WorkerCount())
-    assert (found.saving.method, found.saving.reason) == (Method.BOUND, TOO_FEW_CORES)
+    assert (found.saving.method, found.saving.reason) == (Method.BOUND, f"not replayed: {TOO_FEW_CORES}")
     assert found.what_ifs == ()
 
 

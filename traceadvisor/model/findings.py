@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
+from typing import Self
 
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.what_if import WhatIf
@@ -119,7 +120,7 @@ class Estimate:
     """Saving per step in nanoseconds.
 
     Raises:
-        ValueError: not ``0 <= low <= expected <= high``, all finite.
+        ValueError: not ``0 <= low <= expected <= high``, all finite, or a bound without a reason.
     """
 
     low_ns: float
@@ -127,11 +128,23 @@ class Estimate:
     high_ns: float
     method: Method
     reason: str | None = None
-    """Why it is a bound and not replayed; None where it is no bound, or could not have been replayed."""
+    """Why it is a bound and not replayed; None where it is no bound."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.low_ns <= self.expected_ns <= self.high_ns < inf:
             raise ValueError(f"not in order: {self.low_ns}, {self.expected_ns}, {self.high_ns}")
+        if self.method is Method.BOUND and not self.reason:
+            raise ValueError("a bound without a reason")
+
+    @classmethod
+    def bound(cls, most_ns: float, reason: str) -> Self:
+        """Between nothing and ``most_ns``; the middle stands for the expected value.
+
+        Args:
+            most_ns: the most that can be saved.
+            reason: why it is not replayed, as a sentence without its stop.
+        """
+        return cls(0.0, most_ns / 2, most_ns, Method.BOUND, f"not replayed: {reason}")
 
 
 @dataclass(frozen=True, slots=True)

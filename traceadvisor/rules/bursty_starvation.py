@@ -20,13 +20,15 @@ from traceadvisor.model.findings import (
     Finding,
     Fix,
     Input,
-    Method,
     RuleMeta,
     Skipped,
     Unit,
 )
 from traceadvisor.model.run import LoaderSettings
 from traceadvisor.rules.base import Rule
+
+_WHY_A_BOUND = "the waits are those of the whole run, of which few steps were recorded"
+
 
 DEFAULT_PREFETCH = 2
 """Of ``DataLoader`` with workers."""
@@ -120,7 +122,7 @@ def _finding(facts: Facts, turns: LoaderTurns, loader: LoaderSettings, *, long: 
     return Finding(
         rule=BurstyStarvation.meta,
         claims=facts.claim(Category.DATA_WAIT),
-        saving=Estimate(0.0, share * step_ns / 2, share * step_ns, Method.BOUND),
+        saving=Estimate.bound(share * step_ns, _WHY_A_BOUND),
         confidence=facts.confidence(),
         effort=Effort.SETTING,
         evidence=(

@@ -10,6 +10,8 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "how many batches fewer processes, or more cores, would make in time is not known"
+
 
 @dataclass(frozen=True, slots=True)
 class CpuQuota(Rule):
@@ -83,7 +85,7 @@ class CpuQuota(Rule):
         return Finding(
             rule=self.meta,
             claims=wait,
-            saving=facts.bound(max(facts.per_step_ns(wait), step_ns * (throttled or 0.0))),
+            saving=facts.bound(max(facts.per_step_ns(wait), step_ns * (throttled or 0.0)), _WHY_A_BOUND),
             confidence=facts.confidence(),
             effort=Effort.SETTING,
             evidence=tuple(Evidence(label, value, unit) for label, value, unit in figures if value is not None),

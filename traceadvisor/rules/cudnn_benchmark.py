@@ -17,6 +17,9 @@ from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "which algorithms would be found, and how fast they are, is not known before they are tried"
+
+
 BEST_IN_FLOAT32 = 0.8
 """Share of the device's limit that good float32 algorithms reach; half of the convolutions of a ResNet-50 on a V100,
 not autotuned, are at less than 0.6 (pytorch/kineto, TensorBoard plugin samples)."""
@@ -84,7 +87,7 @@ class CudnnBenchmark(Rule):
         return Finding(
             rule=self.meta,
             claims=claims,
-            saving=facts.bound(most_ns),
+            saving=facts.bound(most_ns, _WHY_A_BOUND),
             confidence=facts.confidence(),
             effort=Effort.SETTING,
             evidence=(

@@ -13,6 +13,8 @@ from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, I
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "with a process for each device, the work would be launched otherwise than was recorded"
+
 
 @dataclass(frozen=True, slots=True)
 class DataParallel(Rule):
@@ -50,7 +52,7 @@ class DataParallel(Rule):
         if not calls or len(facts.device_indices) == 1:
             return Clear("calls of DataParallel.forward on several devices", 0, 0, Unit.COUNT)
         idle = SpanSet.union_all(facts.claim(category) for category in IDLE_CATEGORIES)
-        saving = facts.bound(facts.per_step_ns(idle))
+        saving = facts.bound(facts.per_step_ns(idle), _WHY_A_BOUND)
         return Finding(
             rule=self.meta,
             claims=idle,

@@ -26,6 +26,9 @@ from traceadvisor.model.how_to_get import HOW_TO_GET
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "what the checks and waits add to each call is not recorded apart from the call"
+
+
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
 NO_CACHING = "PYTORCH_NO_CUDA_MEMORY_CACHING"
 DISTRIBUTED = "TORCH_DISTRIBUTED_DEBUG"
@@ -156,8 +159,8 @@ def _claim(facts: Facts, category: Category) -> SpanSet:
 
 
 def _saving(facts: Facts, claims: SpanSet) -> Estimate:
-    bound = facts.bound(facts.per_step_ns(claims))
+    bound = facts.bound(facts.per_step_ns(claims), _WHY_A_BOUND)
     if facts.device_index is not None:
         return bound
-    most = facts.bound(facts.per_step_ns(claims | _claim(facts, Category.FORWARD))) if claims else bound
+    most = facts.bound(facts.per_step_ns(claims | _claim(facts, Category.FORWARD)), _WHY_A_BOUND) if claims else bound
     return Estimate(bound.high_ns, bound.high_ns, most.high_ns, Method.MODEL)

@@ -15,6 +15,9 @@ from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, I
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "how many collections would be left, and when they would come, is not known"
+
+
 NOTHING_TOLD = "No Python calls were recorded (with_stack=True records them), and `traceadvisor capture` did not watch."
 
 COLLECT = "<built-in function collect>"
@@ -86,7 +89,7 @@ def _finding(facts: Facts, claims: SpanSet, share: float) -> Finding:
     return Finding(
         rule=GcPause.meta,
         claims=claims,
-        saving=facts.bound(share * recorded_ns),
+        saving=facts.bound(share * recorded_ns, _WHY_A_BOUND),
         confidence=facts.confidence(),
         effort=Effort.LINE,
         evidence=(

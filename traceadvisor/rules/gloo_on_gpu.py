@@ -13,6 +13,8 @@ from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, I
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "what the exchange would take between the devices themselves is not recorded"
+
 
 @dataclass(frozen=True, slots=True)
 class GlooOnGpu(Rule):
@@ -59,7 +61,7 @@ class GlooOnGpu(Rule):
         if share < self.min_share:
             return Clear("idle beside collectives on the host", share, self.min_share, Unit.SHARE)
         inside = exchanging & facts.steps.kept_windows
-        saving = facts.bound(facts.per_step_ns(idle))
+        saving = facts.bound(facts.per_step_ns(idle), _WHY_A_BOUND)
         return Finding(
             rule=self.meta,
             claims=idle,

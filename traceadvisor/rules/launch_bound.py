@@ -16,6 +16,8 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.launches import AmortisedLaunches
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "a few long calls are the cause, and what could be left out of them is not known"
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchBound(Rule):
@@ -74,7 +76,7 @@ class LaunchBound(Rule):
         long_share = in_long_calls.total_ns / max(idle.total_ns, 1)
         fixes = () if long_share > self.few_long_calls else (AmortisedLaunches(_operators(facts)),)
         most_ns = facts.per_step_ns(idle)
-        saving = facts.what_if(*fixes, most_ns=most_ns) if fixes else facts.bound(most_ns)
+        saving = facts.what_if(*fixes, most_ns=most_ns) if fixes else facts.bound(most_ns, _WHY_A_BOUND)
         return Finding(
             rule=self.meta,
             claims=idle,

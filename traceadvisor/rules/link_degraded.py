@@ -11,6 +11,8 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "what copies would reach on the whole link was not measured"
+
 
 @dataclass(frozen=True, slots=True)
 class LinkDegraded(Rule):
@@ -65,7 +67,7 @@ class LinkDegraded(Rule):
         return Finding(
             rule=self.meta,
             claims=copies,
-            saving=facts.bound(facts.per_step_ns(copies) * max(1 - now / best, 0.0)),
+            saving=facts.bound(facts.per_step_ns(copies) * max(1 - now / best, 0.0), _WHY_A_BOUND),
             confidence=facts.confidence(),
             effort=Effort.REFACTOR,
             evidence=(

@@ -22,6 +22,9 @@ WAITING = (
     "Neither the GPU nor the host's cores have much to do: "
     "look at waits for the device, at launches and at the structure of the loop first"
 )
+
+_WHY_A_BOUND = "it sums up idle time of many causes, each with a fix of its own"
+
 UNKNOWN = "The GPU has little to do: look at the largest kind of idle time first"
 
 
@@ -81,7 +84,7 @@ class LowGpuBusy(Rule):
         return Finding(
             rule=self.meta,
             claims=idle,
-            saving=facts.bound(facts.per_step_ns(idle)),
+            saving=facts.bound(facts.per_step_ns(idle), _WHY_A_BOUND),
             confidence=facts.confidence(),
             effort=Effort.REFACTOR,
             evidence=(Evidence("GPU busy, by the recording", share, Unit.SHARE), *_sampled(facts)),

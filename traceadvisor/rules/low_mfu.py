@@ -16,6 +16,8 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "what keeps the calls below their limit is not known, nor what mending it would bring"
+
 
 @dataclass(frozen=True, slots=True)
 class LowMfu(Rule):
@@ -86,7 +88,7 @@ class LowMfu(Rule):
         return Finding(
             rule=self.meta,
             claims=facts.trace.events.spans(kernels) & facts.claim(Category.KERNEL),
-            saving=facts.bound(float(beyond_ns.sum()) / len(facts.steps.kept)),
+            saving=facts.bound(float(beyond_ns.sum()) / len(facts.steps.kept), _WHY_A_BOUND),
             confidence=facts.confidence(),
             effort=Effort.REFACTOR,
             evidence=(

@@ -12,6 +12,8 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "what these kernels would take with more samples is not recorded"
+
 
 @dataclass(frozen=True, slots=True)
 class LowOccupancy(Rule):
@@ -73,7 +75,7 @@ class LowOccupancy(Rule):
         return Finding(
             rule=self.meta,
             claims=claims,
-            saving=facts.bound(min(unused_ns, float(claims.total_ns)) / steps),
+            saving=facts.bound(min(unused_ns, float(claims.total_ns)) / steps, _WHY_A_BOUND),
             confidence=facts.confidence(),
             effort=Effort.SETTING,
             evidence=(

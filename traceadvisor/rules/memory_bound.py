@@ -13,6 +13,9 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "which of the kernels a compiler would fuse is not known"
+
+
 MOST_SPARED = 0.5
 """Share of the time of pointwise work, normalisation and reductions that fusing spares at most: two kernels that become
 one read and write half as much."""
@@ -80,7 +83,7 @@ class MemoryBound(Rule):
         return Finding(
             rule=self.meta,
             claims=claims,
-            saving=facts.bound(facts.per_step_ns(fused) * MOST_SPARED),
+            saving=facts.bound(facts.per_step_ns(fused) * MOST_SPARED, _WHY_A_BOUND),
             confidence=facts.confidence(),
             effort=Effort.REFACTOR,
             evidence=(

@@ -16,6 +16,9 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "which kernels the library would choose for other sizes is not known"
+
+
 MOST_SPARED = 0.5
 """Share of such a product's time that sizes which fit are taken to spare at most. Libraries of today use tensor cores
 for all sizes, but most efficiently where sizes are multiples of 16 bytes (NVIDIA, Matrix Multiplication Background
@@ -75,7 +78,7 @@ class MisalignedShapes(Rule):
         return Finding(
             rule=self.meta,
             claims=claims,
-            saving=facts.bound(_most_ns(facts, odd)),
+            saving=facts.bound(_most_ns(facts, odd), _WHY_A_BOUND),
             confidence=facts.confidence(),
             effort=Effort.REFACTOR,
             evidence=(

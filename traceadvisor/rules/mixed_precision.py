@@ -29,6 +29,8 @@ from traceadvisor.model.trace import Device
 from traceadvisor.replay.kernels import FasterKernels
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "no shapes and rates tell how much faster its calls would be"
+
 
 @dataclass(frozen=True, slots=True)
 class NoMixedPrecision(Rule):
@@ -117,7 +119,7 @@ def _saving(facts: Facts, device: Device, edit: FasterKernels | None, eligible_n
         saved_ns = float((durations_ns * (1 - 1 / edit.high)).sum()) / len(facts.steps.kept)
         return facts.what_if(edit, min(saved_ns, eligible_ns))
     speedup = most_speedup(device)
-    return facts.bound(eligible_ns * (1 - 1 / speedup) if speedup else eligible_ns)
+    return facts.bound(eligible_ns * (1 - 1 / speedup) if speedup else eligible_ns, _WHY_A_BOUND)
 
 
 def _rates(device: Device) -> tuple[Evidence, ...]:

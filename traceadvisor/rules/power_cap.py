@@ -12,6 +12,8 @@ from traceadvisor.model.telemetry import ClockEventReason, DeviceTelemetry
 from traceadvisor.model.telemetry_window import DeviceWindow
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "how much of the kernels' time follows the clock is not known"
+
 
 @dataclass(frozen=True, slots=True)
 class PowerCap(Rule):
@@ -86,7 +88,7 @@ class PowerCap(Rule):
         return Finding(
             rule=self.meta,
             claims=kernels,
-            saving=facts.bound(facts.per_step_ns(kernels) * lost),
+            saving=facts.bound(facts.per_step_ns(kernels) * lost, _WHY_A_BOUND),
             confidence=facts.confidence(),
             effort=Effort.REFACTOR if brake >= self.min_share else Effort.SETTING,
             evidence=tuple(Evidence(label, value, unit) for label, value, unit in figures if value is not None),

@@ -17,7 +17,7 @@ from traceadvisor.replay.host_work import WithoutHostWork
 from traceadvisor.rules.base import Rule
 
 MOST_SITES = 5
-NOT_USUAL = "not replayed: only usual steps are replayed, and those do not do it"
+NOT_USUAL = "only usual steps are replayed, and those do not do it"
 NOT_TOLD = (
     "Neither a device nor Python calls were recorded, so Python cannot be told from a thread that waits for its turn: "
     "record with with_stack=True."

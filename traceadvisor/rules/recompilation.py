@@ -13,6 +13,8 @@ from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, I
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "how often it would still happen with fewer shapes is not known"
+
 
 @dataclass(frozen=True, slots=True)
 class Recompilation(Rule):
@@ -71,7 +73,7 @@ class Recompilation(Rule):
         return Finding(
             rule=self.meta,
             claims=claims,
-            saving=facts.bound(facts.per_step_ns(claims)),
+            saving=facts.bound(facts.per_step_ns(claims), _WHY_A_BOUND),
             confidence=facts.confidence(),
             effort=Effort.LINE,
             evidence=(

@@ -12,6 +12,8 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "what steps of a larger batch would take is not recorded"
+
 
 @dataclass(frozen=True, slots=True)
 class RoomForBatch(Rule):
@@ -73,7 +75,7 @@ class RoomForBatch(Rule):
         return Finding(
             rule=self.meta,
             claims=idle,
-            saving=facts.bound(facts.per_step_ns(idle)),
+            saving=facts.bound(facts.per_step_ns(idle), _WHY_A_BOUND),
             confidence=facts.confidence(),
             effort=Effort.SETTING,
             evidence=(

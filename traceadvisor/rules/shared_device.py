@@ -10,6 +10,8 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "what the other processes do on the device, and when, is not recorded"
+
 
 @dataclass(frozen=True, slots=True)
 class SharedDevice(Rule):
@@ -64,7 +66,7 @@ class SharedDevice(Rule):
         return Finding(
             rule=self.meta,
             claims=kernels,
-            saving=facts.bound(facts.per_step_ns(kernels) * others),
+            saving=facts.bound(facts.per_step_ns(kernels) * others, _WHY_A_BOUND),
             confidence=facts.confidence(),
             effort=Effort.REFACTOR,
             evidence=(

@@ -13,6 +13,8 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "what copies would reach once the link is mended was not measured"
+
 
 @dataclass(frozen=True, slots=True)
 class SlowLink(Rule):
@@ -75,7 +77,7 @@ class SlowLink(Rule):
         return Finding(
             rule=self.meta,
             claims=exposed,
-            saving=facts.bound(facts.per_step_ns(exposed) * lost),
+            saving=facts.bound(facts.per_step_ns(exposed) * lost, _WHY_A_BOUND),
             confidence=facts.confidence(),
             effort=Effort.REFACTOR,
             evidence=(

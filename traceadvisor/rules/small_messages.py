@@ -13,6 +13,8 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "what one large exchange would take is not recorded"
+
 
 @dataclass(frozen=True, slots=True)
 class SmallMessages(Rule):
@@ -66,7 +68,7 @@ class SmallMessages(Rule):
         share = facts.share(exposed)
         if share < self.min_share:
             return Clear("exposed communication in small messages", share, self.min_share, Unit.SHARE)
-        saving = facts.bound(facts.per_step_ns(exposed))
+        saving = facts.bound(facts.per_step_ns(exposed), _WHY_A_BOUND)
         return Finding(
             rule=self.meta,
             claims=exposed,

@@ -26,7 +26,6 @@ from traceadvisor.model.findings import (
     Fix,
     Input,
     Location,
-    Method,
     RuleMeta,
     Skipped,
     Unit,
@@ -34,6 +33,9 @@ from traceadvisor.model.findings import (
 from traceadvisor.model.report import StepRow
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
+
+_WHY_A_BOUND = "steps far from the median are not among those that are replayed"
+
 
 MOST_NAMES = 3
 """Of what only odd steps contain."""
@@ -115,7 +117,7 @@ def _finding(facts: Facts, found: Outliers, most_ns: float, odd: list[StepRow]) 
     return Finding(
         rule=StepOutliers.meta,
         claims=claims,
-        saving=Estimate(0.0, most_ns / 2, most_ns, Method.BOUND),
+        saving=Estimate.bound(most_ns, _WHY_A_BOUND),
         confidence=facts.confidence(),
         effort=Effort.REFACTOR,
         evidence=(

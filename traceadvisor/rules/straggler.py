@@ -16,7 +16,6 @@ from traceadvisor.model.findings import (
     Finding,
     Fix,
     Input,
-    Method,
     RuleMeta,
     Skipped,
     Unit,
@@ -24,6 +23,9 @@ from traceadvisor.model.findings import (
 from traceadvisor.model.ranks import RankFigures
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import RankRule
+
+_WHY_A_BOUND = "ranks are replayed one by one, and which would be the last without this one is not known"
+
 
 MOST_CAUSES = 3
 
@@ -80,7 +82,7 @@ class Straggler(RankRule):
         return Finding(
             rule=self.meta,
             claims=SpanSet.empty(),
-            saving=Estimate(0.0, late.caused_ns / 2, late.caused_ns, Method.BOUND),
+            saving=Estimate.bound(late.caused_ns, _WHY_A_BOUND),
             confidence=Confidence.MEDIUM if late.longer else Confidence.LOW,
             effort=Effort.REFACTOR,
             evidence=(

@@ -17,6 +17,8 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.kernels import FasterKernels
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "no shapes and rates tell how much faster its calls would be"
+
 
 @dataclass(frozen=True, slots=True)
 class Tf32Off(Rule):
@@ -108,7 +110,7 @@ def _edit(work: DeviceWork, calls: Mask) -> FasterKernels | None:
 
 def _saving(facts: Facts, edit: FasterKernels | None, time_ns: float) -> Estimate:
     if edit is None:
-        return facts.bound(time_ns)
+        return facts.bound(time_ns, _WHY_A_BOUND)
     durations_ns = facts.trace.events.duration_ns[edit.rows]
     saved_ns = float((durations_ns * (1 - 1 / edit.high)).sum()) / len(facts.steps.kept)
     return facts.what_if(edit, min(saved_ns, time_ns))

@@ -10,6 +10,8 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.rules.base import Rule
 
+_WHY_A_BOUND = "how much of the kernels' time follows the clock is not known"
+
 
 @dataclass(frozen=True, slots=True)
 class ThermalThrottle(Rule):
@@ -58,7 +60,7 @@ class ThermalThrottle(Rule):
         return Finding(
             rule=self.meta,
             claims=kernels,
-            saving=facts.bound(facts.per_step_ns(kernels) * lost),
+            saving=facts.bound(facts.per_step_ns(kernels) * lost, _WHY_A_BOUND),
             confidence=facts.confidence(),
             effort=Effort.REFACTOR,
             evidence=tuple(

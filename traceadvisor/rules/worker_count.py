@@ -26,9 +26,7 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.data_wait import NoDataWait
 from traceadvisor.rules.base import Rule
 
-TOO_FEW_CORES = (
-    "not replayed: fewer cores are free than it takes workers to hide the loading, so a part of the wait stays"
-)
+TOO_FEW_CORES = "fewer cores are free than it takes workers to hide the loading, so a part of the wait stays"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,14 @@ from traceadvisor.model.findings import (
     Finding,
     Fix,
     Input,
-    Method,
     RuleMeta,
     Skipped,
     Unit,
 )
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
+
+_WHY_A_BOUND = "epochs begin outside the steps that are replayed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class WorkerRestart(Rule):
         return Finding(
             rule=self.meta,
             claims=SpanSet.empty(),
-            saving=Estimate(0.0, share * step_ns / 2, share * step_ns, Method.BOUND),
+            saving=Estimate.bound(share * step_ns, _WHY_A_BOUND),
             confidence=facts.confidence(),
             effort=Effort.SETTING,
             evidence=(
