@@ -11,6 +11,7 @@ from traceadvisor.across_ranks import RankRecording, compare, rank_recording, si
 from traceadvisor.analysis.cost import run_cost, worth
 from traceadvisor.analysis.device_figures import device_figures
 from traceadvisor.analysis.kernel_table import kernel_table
+from traceadvisor.analysis.memory_over_time import memory_over_time
 from traceadvisor.analysis.operator_table import operator_table
 from traceadvisor.analysis.step_timeline import representative_step, step_timeline
 from traceadvisor.catalogue import all_rules
@@ -232,6 +233,7 @@ def recording_of(facts: Facts) -> Recording:
         gpu_count=len(facts.device_indices) * facts.rank_count or None,
         joules_per_sample=facts.joules_per_sample,
         memory=facts.memory_figures,
+        memory_over_time=memory_over_time(facts.trace, facts.device_index, facts.steps.steps),
     )
 
 

@@ -151,6 +151,14 @@ def test_the_timeline_leaves_out_lanes_in_which_nothing_would_be_seen() -> None:
     assert "Not drawn: 1 lane with less in them." in chart.description
 
 
+def test_the_timeline_of_the_only_step_is_not_called_that_of_a_typical_one() -> None:
+    one = recording().timeline
+    for of_several, words in ((True, "A typical step, 1"), (False, "The only step, 1")):
+        chart = timeline(one, "x", of_several=of_several)
+        assert chart is not None
+        assert (chart.caption or "").startswith(words)
+
+
 def test_a_timeline_without_streams_does_not_speak_of_them() -> None:
     chart = timeline(on_the_cpu().recordings[0].timeline, "x")
 

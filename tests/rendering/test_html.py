@@ -23,6 +23,7 @@ from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import KernelRow, RecordingNote, Report
 from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering import html
+from traceadvisor.rendering.finding_view import saving_words
 
 CAPTURES = (captured, captured_on_host, captured_ranks)
 ALL = (one_recording, three_recordings, on_the_cpu, nothing_readable, *CAPTURES)
@@ -166,6 +167,14 @@ def test_a_report_without_findings_says_what_could_not_be_checked() -> None:
     text = read(replace(one_recording(), findings=())).text
 
     assert "No check found anything worth changing, but 1 check could not be made." in text
+
+
+def test_findings_that_are_folded_away_tell_their_saving() -> None:
+    report = one_recording()
+    many = tuple(report.findings[1] for _ in range(13))
+    page = html.render(replace(report, findings=many)).decode()
+    (folded,) = re.findall(r'<details class="finding".*?</summary>', page, re.DOTALL)
+    assert saving_words(many[0].finding.saving) in folded
 
 
 def test_a_clean_report_has_no_word_about_its_health() -> None:

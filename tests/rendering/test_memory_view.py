@@ -3,11 +3,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
+
 from tests.build_report import one_recording
 from tests.rendering.captures import captured
 from tests.rendering.reading import Page
 from traceadvisor.model.report import Report
-from traceadvisor.model.step_memory import MemoryFigures, MemoryRelief, StepMemory
+from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, MemoryRelief, StepMemory
+from traceadvisor.rendering.charts.memory import memory_chart
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.memory_view import memory_view
 
@@ -68,3 +71,38 @@ def test_what_autotuning_takes_is_not_measured() -> None:
         assert view is not None
         ways = {row[0].text: row[1].text for row in view.relief.rows}
         assert ways.get("cuDNN autotuning off") == ("not measured" if is_on else None)
+
+
+OVER_TIME = MemoryOverTime(np.array([0, 1_000_000]), np.array([GIB, 2 * GIB]), np.array([4 * GIB, 4 * GIB]))
+
+
+def _over_time(memory: MemoryOverTime | None) -> Report:
+    report = one_recording()
+    return replace(report, recordings=tuple(replace(one, memory_over_time=memory) for one in report.recordings))
+
+
+def test_memory_over_time_is_a_picture_with_what_is_used_and_what_is_reserved() -> None:
+    chart = memory_chart(OVER_TIME, "x")
+    assert chart is not None
+    assert [(entry.label, entry.figure) for entry in chart.legend] == [
+        ("In use by tensors", "peak 2 GiB"),
+        ("Reserved by torch", "peak 4 GiB"),
+    ]
+    assert chart.description.startswith("Device memory over the recorded steps: In use by tensors from 1 GiB to 2 GiB")
+    assert chart.description in FORMATS["html"].render(_over_time(OVER_TIME)).decode()
+
+
+def test_what_was_not_reserved_by_record_is_no_line() -> None:
+    chart = memory_chart(replace(OVER_TIME, reserved_bytes=None), "x")
+    assert chart is not None
+    assert [entry.label for entry in chart.legend] == ["In use by tensors"]
+
+
+def test_without_instants_there_is_no_picture() -> None:
+    assert memory_chart(None, "x") is None
+
+
+def test_json_has_memory_over_time() -> None:
+    shown = json.loads(FORMATS["json"].render(_over_time(OVER_TIME)))["recordings"][0]["memory_over_time"]
+    assert shown == {"time_us": [0, 1000], "in_use_bytes": [GIB, 2 * GIB], "reserved_bytes": [4 * GIB, 4 * GIB]}
+    assert json.loads(FORMATS["json"].render(_over_time(None)))["recordings"][0]["memory_over_time"] is None

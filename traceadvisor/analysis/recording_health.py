@@ -39,7 +39,7 @@ def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
         relation = "longer" if share > 0 else "shorter"
         yield HealthNote(
             "disturbed",
-            f"Recorded steps took {abs(share):.0%} {relation} than the run's other steps: "
+            f"Recorded steps were {abs(share):.0%} {relation} than the run's other steps: "
             "the profiler changed what it recorded, so findings about the host are less sure.",
         )
     shares = timing.loader_shares

@@ -13,7 +13,7 @@ from traceadvisor.model.findings import Finding, RuleMeta, RuleOutcome, Severity
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.run import Run
-from traceadvisor.model.step_memory import MemoryFigures
+from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime
 from traceadvisor.model.steps import Step, StepSource
 from traceadvisor.model.telemetry_window import TelemetryWindow
 from traceadvisor.model.timeline import Timeline
@@ -164,6 +164,9 @@ class Recording:
 
     memory: MemoryFigures | None = None
     """None where the allocator was not recorded, or too few steps."""
+
+    memory_over_time: MemoryOverTime | None = None
+    """None where the allocator was not recorded."""
 
     umbrellas: tuple[Finding, ...] = ()
     """Verdicts on the step as a whole, which point at causes that findings name."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from traceadvisor.model.arrays import Int64
+
 
 @dataclass(frozen=True, slots=True)
 class StepMemory:
@@ -44,6 +46,20 @@ class MemoryRelief:
 
     accumulation_bytes: float
     """Two halves of the batch, one after the other."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoryOverTime:
+    """What the allocator holds at some instants of the recorded steps; arrays of shape ``(n,)``, at least two."""
+
+    time_ns: Int64
+    """Since the recording's first event; ascending."""
+
+    in_use_bytes: Int64
+    """By tensors."""
+
+    reserved_bytes: Int64 | None
+    """Taken from the driver, in use or not; None where not recorded."""
 
 
 @dataclass(frozen=True, slots=True)

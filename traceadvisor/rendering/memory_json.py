@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from traceadvisor.model.step_memory import MemoryFigures, StepMemory
-from traceadvisor.rendering.recording_document import MemoryDocument, MemoryReliefDocument, StepMemoryDocument
+from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, StepMemory
+from traceadvisor.rendering.memory_document import (
+    MemoryDocument,
+    MemoryOverTimeDocument,
+    MemoryReliefDocument,
+    StepMemoryDocument,
+)
 
 
 def memory_document(figures: MemoryFigures | None) -> MemoryDocument | None:
@@ -18,6 +23,17 @@ def memory_document(figures: MemoryFigures | None) -> MemoryDocument | None:
             mixed_precision=relief.mixed_precision_bytes,
             accumulation=relief.accumulation_bytes,
         ),
+    )
+
+
+def memory_over_time_document(memory: MemoryOverTime | None) -> MemoryOverTimeDocument | None:
+    """The instants as they are; None where there are none."""
+    if memory is None:
+        return None
+    return MemoryOverTimeDocument(
+        time_us=(memory.time_ns / 1000).tolist(),
+        in_use_bytes=memory.in_use_bytes.tolist(),
+        reserved_bytes=None if memory.reserved_bytes is None else memory.reserved_bytes.tolist(),
     )
 
 

@@ -10,6 +10,7 @@ from msgspec import Meta
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.replay import ReplayStatus
 from traceadvisor.model.steps import StepSource
+from traceadvisor.rendering.memory_document import MemoryDocument, MemoryOverTimeDocument
 from traceadvisor.rendering.run_document import RunDocument, TelemetryDocument, WallClockRangeDocument
 
 TimePerCategory = Annotated[
@@ -123,48 +124,6 @@ class ReplayDocument:
 
     device_reason: str | None
     """Why no saving by a change to the device's work is taken from it, where none is."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepMemoryDocument:
-    """What one step's peak of device memory is made of; the three parts sum to it."""
-
-    index: int
-    """Of the step."""
-
-    state_bytes: int
-    """Held from the step before and kept: parameters, optimizer state, gradients that were not let go."""
-
-    activations_bytes: int
-    """The rise from there to the start of the backward pass."""
-
-    rest_bytes: int
-    """Gradients, workspaces, temporary tensors."""
-
-    peak_bytes: int
-    """In use by tensors at the fullest instant."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryReliefDocument:
-    """Bytes of the fullest step that each way to make room would free by itself, by a model."""
-
-    checkpointing: float
-    """Half of the activations, computed again in the backward pass."""
-
-    mixed_precision: float | None
-    """Half of the activations, were all of them float32; null where autocast is in use."""
-
-    accumulation: float
-    """Half of the activations: two half batches, one after the other."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryDocument:
-    """The use of device memory in the kept steps, by the allocator's own events."""
-
-    steps: list[StepMemoryDocument]
-    freed_bytes: MemoryReliefDocument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,3 +245,6 @@ class RecordingDocument:
 
     memory: MemoryDocument | None
     """Null where the allocator was not recorded over two steps or more."""
+
+    memory_over_time: MemoryOverTimeDocument | None
+    """Null where the allocator was not recorded."""

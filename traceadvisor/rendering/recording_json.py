@@ -8,7 +8,7 @@ from traceadvisor.model.findings import Finding
 from traceadvisor.model.replay import ReplayFigures, ReplayStatus
 from traceadvisor.model.report import KernelRow, OperatorRow, Overlap, Recording, StepRow, Work
 from traceadvisor.model.trace import Device, Distributed
-from traceadvisor.rendering.memory_json import memory_document
+from traceadvisor.rendering.memory_json import memory_document, memory_over_time_document
 from traceadvisor.rendering.recording_document import (
     CostDocument,
     DeviceDocument,
@@ -90,6 +90,7 @@ def recording_document(recording: Recording) -> RecordingDocument:
         joules_per_sample=recording.joules_per_sample,
         cost=_cost(recording.cost),
         memory=memory_document(recording.memory),
+        memory_over_time=memory_over_time_document(recording.memory_over_time),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording
 from traceadvisor.rendering.charts.drawing import Chart
+from traceadvisor.rendering.charts.memory import memory_chart
 from traceadvisor.rendering.charts.per_step import per_step
 from traceadvisor.rendering.charts.step_bar import step_bar
 from traceadvisor.rendering.charts.timeline import timeline
@@ -71,6 +72,7 @@ class RecordingView:
     charts: tuple[Chart, ...]
     overlaps: Table | None
     replay: Table | None
+    memory_over_time: Chart | None
     memory: MemoryView | None
     umbrellas: tuple[UmbrellaView, ...]
     kernels: Table | None
@@ -84,7 +86,7 @@ def recording_view(recording: Recording, number: int) -> RecordingView:
     charts = (
         step_bar(recording, f"{anchor}-step"),
         per_step(recording, f"{anchor}-steps"),
-        timeline(recording.timeline, f"{anchor}-timeline"),
+        timeline(recording.timeline, f"{anchor}-timeline", of_several=len(recording.steps) > 1),
     )
     return RecordingView(
         anchor=anchor,
@@ -96,6 +98,7 @@ def recording_view(recording: Recording, number: int) -> RecordingView:
         charts=tuple(chart for chart in charts if chart is not None),
         overlaps=overlap_table(recording),
         replay=replay_table(recording),
+        memory_over_time=memory_chart(recording.memory_over_time, f"{anchor}-memory"),
         memory=memory_view(recording),
         umbrellas=umbrella_views(recording),
         kernels=kernel_table(recording),

@@ -41,8 +41,8 @@ MOST_LANES = 8
 """Of either kind; the busiest are drawn and the number of the others is said."""
 
 
-def timeline(drawn: Timeline | None, chart_id: str) -> Chart | None:
-    """The step as lanes over time; None where there is none to draw."""
+def timeline(drawn: Timeline | None, chart_id: str, *, of_several: bool = True) -> Chart | None:
+    """The step as lanes over time, a typical one of several; None where there is none to draw."""
     if drawn is None or drawn.end_ns <= drawn.start_ns:
         return None
     lanes = _lanes(drawn)
@@ -51,8 +51,8 @@ def timeline(drawn: Timeline | None, chart_id: str) -> Chart | None:
     return Chart(
         id=chart_id,
         title=f"Step {drawn.step_index} over time",
-        caption=_sentence(drawn, lanes),
-        description=_sentence(drawn, lanes),
+        caption=(sentence := _sentence(drawn, lanes, of_several=of_several)),
+        description=sentence,
         height=height + AXIS_HEIGHT,
         strips=tuple(_strips(drawn, lanes)),
         lines=tuple(_grid(height)),
@@ -115,13 +115,13 @@ def _legend(drawn: Timeline, lanes: Sequence[Lane]) -> Iterator[LegendEntry]:
             yield LegendEntry(paint, words_for(kind), percent(of_step[kind]) if kind in of_step else "")
 
 
-def _sentence(drawn: Timeline, lanes: Sequence[Lane]) -> str:
+def _sentence(drawn: Timeline, lanes: Sequence[Lane], *, of_several: bool) -> str:
     left_out = len(drawn.host) + len(drawn.streams) + 1 - len(lanes)
     more = f" Not drawn: {number_of(left_out, 'lane')} with less in them." if left_out else ""
     streams = ", device streams below them" if drawn.streams else ""
     return (
-        f"A typical step of {duration(drawn.end_ns - drawn.start_ns)}: host threads above{streams}, "
-        f"and at the bottom what each instant counts as.{more}"
+        f"{'A typical' if of_several else 'The only'} step, {duration(drawn.end_ns - drawn.start_ns)}: "
+        f"host threads above{streams}, and at the bottom what each instant counts as.{more}"
     )
 
 

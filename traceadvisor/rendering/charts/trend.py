@@ -76,6 +76,9 @@ class Subject:
     least_top: float = 0.0
     """The plot reaches at least this high."""
 
+    over: str = "the run"
+    """What the time is that of."""
+
 
 def trend_chart(subject: Subject, trends: Sequence[Trend], clock: RunClock, chart_id: str) -> Chart | None:
     """The lines that have readings, on one scale from 0; None where none has."""
@@ -147,7 +150,7 @@ def _sentence(subject: Subject, drawn: Sequence[Trend]) -> str:
         for trend in drawn
     )
     limit = f" The dashed line is {subject.limit.words}." if subject.limit else ""
-    return f"{subject.title} over the run: {parts}.{limit}"
+    return f"{subject.title} over {subject.over}: {parts}.{limit}"
 
 
 def _table(subject: Subject, drawn: Sequence[Trend], clock: RunClock) -> Table:
