@@ -11,7 +11,7 @@ ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor
 
 def _runs(builder: TraceBuilder, folder: Path) -> ElementwiseRuns:
     facts = facts_of(builder, folder)
-    return elementwise_runs(facts.trace, facts.device_work.kernels, 2)
+    return elementwise_runs(facts.trace, facts.device_work.kernels, 2, facts.device_work.calls.kernel_rows)
 
 
 def test_a_run_takes_at_least_its_longest_kernels_share(tmp_path: Path) -> None:

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, facts_of, finding, skipped
+from tests.rules.products import A100
+from traceadvisor.engine import judge
 from traceadvisor.rules.elementwise_chains import ElementwiseChains
+from traceadvisor.rules.memory_bound import MemoryBound
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
 
@@ -47,6 +50,22 @@ def test_other_kernels_are_clear(tmp_path: Path) -> None:
 
 def test_the_optimizers_kernels_are_another_rules(tmp_path: Path) -> None:
     assert clear(ElementwiseChains(), _step(10, 10, 20).optimizer(0, 7), tmp_path).value == 0
+
+
+def test_kernels_of_operators_that_multiply_are_another_rules(tmp_path: Path) -> None:
+    builder = _step(10, 10, 20).op("aten::addmm", 0, 8)
+    assert clear(ElementwiseChains(), builder, tmp_path).value == 0
+
+
+def test_it_stands_in_place_of_the_finding_that_memory_limits_the_same_kernels(tmp_path: Path) -> None:
+    builder, at = TraceBuilder().device(0, **A100).step(0, 0, 100), 10
+    for number in range(3):
+        builder.op("aten::add", 2 * number, 2 * number + 1, types=("float",) * 2, dims=[[8], [8]])
+        builder.launch(2 * number, 2 * number + 1, kernel=(at, at + 30), name=ADD)
+        at += 30
+    builder.op("aten::mm", 7, 9, types=("float",) * 2, dims=[[1, 8], [8, 8]])
+    (row,) = judge(facts_of(builder, tmp_path), [ElementwiseChains(), MemoryBound()]).findings
+    assert (row.finding.rule.id, row.also) == ("GPU006", ("GPU011",))
 
 
 def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:

@@ -30,13 +30,14 @@ class ElementwiseRuns:
     """Runs."""
 
 
-def elementwise_runs(trace: Trace, kernels: Int64, fewest: int) -> ElementwiseRuns:
+def elementwise_runs(trace: Trace, kernels: Int64, fewest: int, apart: Int64) -> ElementwiseRuns:
     """Find the runs of at least so many kernels.
 
     Args:
         trace: the recording.
         kernels: rows of the kernels to look at.
         fewest: kernels in a run that counts.
+        apart: rows of kernels that belong to a run without being a compiler's to fuse.
     """
     events = trace.events
     ordered = kernels[np.lexsort((events.start_ns[kernels], events.stream[kernels]))]
@@ -47,6 +48,7 @@ def elementwise_runs(trace: Trace, kernels: Int64, fewest: int) -> ElementwiseRu
     ]
     run = np.cumsum(begins) - 1
     chosen = elementwise & (np.bincount(run, minlength=ordered.size)[run] >= fewest)
+    chosen &= ~np.isin(ordered, apart)
     rows, run, duration_ns = ordered[chosen], run[chosen], events.duration_ns[ordered[chosen]]
     total_ns = np.bincount(run, weights=duration_ns)
     longest_ns = np.zeros_like(total_ns)

@@ -24,7 +24,7 @@ class ElementwiseChains(Rule):
 
     What it finds
         Elementwise kernels (additions, activations, casts, masks) that follow one another on a stream without any other
-        kernel between them, outside the optimizer.
+        kernel between them, outside the optimizer and the operators that multiply matrices.
 
     Why it costs time
         Each one reads its input from device memory and writes its result back, for one operation on every element. What
@@ -48,6 +48,7 @@ class ElementwiseChains(Rule):
         name="elementwise-chains",
         title="Runs of elementwise kernels pass data through memory",
         needs=frozenset({Input.STEPS, Input.DEVICE}),
+        refines=frozenset({"GPU011"}),
     )
     popular_fix: ClassVar = "torch.compile to fuse elementwise kernels"
 
@@ -62,7 +63,7 @@ class ElementwiseChains(Rule):
         marks = rows_with_prefix(facts.trace, Kind.ANNOTATION, "Optimizer.")
         updating = work_within(facts.trace.events, facts.launches, marks, facts.steps.kept_windows)
         kernels = np.setdiff1d(facts.device_work.kernels, updating.work_rows)
-        runs = elementwise_runs(facts.trace, kernels, self.fewest_in_run)
+        runs = elementwise_runs(facts.trace, kernels, self.fewest_in_run, facts.device_work.calls.kernel_rows)
         claims = facts.trace.events.spans(runs.rows) & facts.claim(Category.KERNEL)
         share = facts.share(claims)
         if share < self.min_share:

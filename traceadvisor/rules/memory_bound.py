@@ -39,7 +39,8 @@ class MemoryBound(Rule):
 
     How the saving is estimated
         As a bound: between nothing and half of the time of pointwise work, normalisation and reductions, which fusing
-        pairs of kernels would spare.
+        pairs of kernels would spare. Products and convolutions that memory limits are said, not claimed: 16-bit types,
+        which move half as much for them, are GPU001's.
 
     When it may be wrong
         What an earlier kernel left in the cache need not come from memory. Kernels that use few of the device's units
@@ -68,10 +69,10 @@ class MemoryBound(Rule):
         plain = self._long(facts, work.plain_kernels)
         limited = np.union1d(plain, self._long(facts, self._limited(facts)))
         share = work.time_ns(limited) / max(work.time_ns(work.kernels), 1)
-        claims = events.spans(limited) & facts.claim(Category.KERNEL)
+        spans = events.spans(limited) & facts.claim(Category.KERNEL)
         if share < self.min_share:
             return Clear("kernel time that memory limits", share, self.min_share, Unit.SHARE)
-        if facts.share(claims) < self.min_step_share:
+        if facts.share(spans) < self.min_step_share:
             return Clear(
                 "kernel time that memory limits",
                 share,
@@ -82,7 +83,7 @@ class MemoryBound(Rule):
         fused = events.spans(plain) & facts.claim(Category.KERNEL)
         return Finding(
             rule=self.meta,
-            claims=claims,
+            claims=fused,
             saving=facts.bound(facts.per_step_ns(fused) * MOST_SPARED, _WHY_A_BOUND),
             confidence=facts.confidence(),
             effort=Effort.REFACTOR,

@@ -51,8 +51,10 @@ class NoMixedPrecision(Rule):
     How the saving is estimated
         For each call the operations and the least memory traffic follow from its shapes, and from the device's peak
         rates how fast it could be in 16 bits. It is taken to come as close to that as it comes to its limit in float32,
-        but not closer than calls of its kind do. The step is replayed with kernels that much faster. Without shapes it
-        is a bound: between nothing and what the ratio of the peak rates leaves.
+        but not closer than calls of its kind do. The step is replayed with kernels that much faster. Where the replay
+        is not to be believed, a bound: between nothing and what the most of these speed-ups leaves. Its middle is not
+        theirs, for shapes tell how much faster the kernels get, not how much of that the step gains. Without shapes a
+        bound as well: between nothing and what the ratio of the peak rates leaves.
 
     When it may be wrong
         It changes numerics: check that training still converges. Float32 may already run on tensor cores, rounded to
