@@ -127,7 +127,7 @@ class Facts(RunFacts):
     @cached_property
     def replay(self) -> Replay | None:
         """The steps as tasks that can be run again; None where no step is kept."""
-        return replay(self.observation, self.steps)
+        return replay(self.observation, self.steps, self.timing)
 
     def what_if(self, edit: Edit, most_ns: float) -> Estimate:
         """What a fix saves of the step, replayed; a bound where the replay of it is not to be believed.

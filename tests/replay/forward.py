@@ -42,6 +42,9 @@ from tests.replay.program import (
     Work,
 )
 
+_SHOWN = (Op, Range, Fetch, Call, Launch, Copy, Record, StreamWait, Synchronize)
+"""What makes one event in the recording; the other actions make none, or stand for some of these."""
+
 
 class Shown(Enum):
     """What the profiler makes of something on the host."""
@@ -176,6 +179,8 @@ class _Run:
             yield from self._one(action, thread)
 
     def _one(self, action: Action, thread: int) -> Process:
+        if isinstance(action, _SHOWN) and len(self.marks) >= self.program.first_recorded:
+            yield self.program.event_ns
         match action:
             case Work(ns):
                 yield ns

@@ -200,3 +200,6 @@ class Program:
     machine: Machine = field(default_factory=Machine)
     first_recorded: int = 0
     """Position of the step with which the recording begins; what is still in flight then is carried in."""
+
+    event_ns: int = 0
+    """What recording an event costs the thread in which it is, just before it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 
 import numpy as np
@@ -13,6 +14,7 @@ from tests.replay.forward import Truth, simulate
 from tests.replay.program import Program
 from tests.replay.written import write
 from traceadvisor.analysis.names import rows_named
+from traceadvisor.analysis.run_timing import RunTiming
 from traceadvisor.facts import Facts
 from traceadvisor.model.events import Kind
 from traceadvisor.replay.replay import Replay, replay
@@ -54,7 +56,22 @@ def replayed(program: Program, *, sync_events: bool = False) -> Replayed:
     truth = simulate(program)
     with TemporaryDirectory() as folder:
         facts = facts_of(write(truth, sync_events=sync_events), Path(folder))
-    result = replay(facts.observation, facts.steps)
+    result = replay(facts.observation, facts.steps, facts.timing)
+    assert result is not None
+    return Replayed(truth, facts, result)
+
+
+def replayed_undisturbed(program: Program, event_ns: int) -> Replayed:
+    """The same where recording slows the host, and the run's step times tell how long undisturbed steps take.
+
+    The truth is that of the undisturbed run.
+    """
+    truth, slowed = simulate(program), simulate(replace(program, event_ns=event_ns))
+    with TemporaryDirectory() as folder:
+        facts = facts_of(write(slowed), Path(folder))
+    loader_ns = [fmean(step.fetch_ns for step in run.recorded[1:]) for run in (truth, slowed)]
+    timing = RunTiming(truth.step_ns(), loader_ns[0], slowed.step_ns(), loader_ns[1], 1.0)
+    result = replay(facts.observation, facts.steps, timing)
     assert result is not None
     return Replayed(truth, facts, result)
 

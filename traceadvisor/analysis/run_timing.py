@@ -41,6 +41,17 @@ class RunTiming:
         return self.recorded_ns / self.undisturbed_ns - 1
 
     @property
+    def excess_ns(self) -> tuple[float, float]:
+        """How much longer recorded steps take than undisturbed ones, and how much of that is in the loader.
+
+        Nothing where either is not known; negative where recorded ones are shorter.
+        """
+        if not self.undisturbed_ns or not self.recorded_ns:
+            return 0.0, 0.0
+        loading_ns = (self.recorded_loader_ns or 0.0) - (self.undisturbed_loader_ns or 0.0)
+        return self.recorded_ns - self.undisturbed_ns, loading_ns
+
+    @property
     def loader_shares(self) -> tuple[float, float] | None:
         """Share of the step in the loader, of undisturbed and of recorded steps; None where either is not known."""
         if not self.undisturbed_ns or not self.recorded_ns:

@@ -11,7 +11,6 @@ from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
-from traceadvisor.replay.loader_pace import paced
 from traceadvisor.replay.measure import measure
 from traceadvisor.replay.recorded_calls import Waits, Work, recorded_waits, recorded_work, stream_dependencies
 from traceadvisor.replay.step_graph import Action, Constants, DeviceTasks, HostTasks, Phase, StepGraph
@@ -37,11 +36,11 @@ def build_graph(observation: Observation, steps: tuple[Step, ...]) -> StepGraph:
     after, work_ns = _host_work(tasks, thread)
     phase = _phases(np.where(work_ns > 0, recorded_ns - 1, recorded_ns), observation.loading, optimizer)
     first, device = _device_tasks(observation, tasks, step, work, after_other)
-    host = HostTasks(tasks.row, thread, after, work_ns, call_ns, tasks.action, phase, step, first, tasks.count, is_read)
+    host = HostTasks(
+        tasks.row, thread, after, work_ns, work_ns, call_ns, tasks.action, phase, step, first, tasks.count, is_read
+    )
     counts = (work.stream_count, threads.size + 1)
-    graph = StepGraph(host, device, constants, tuple(unexplained), recorded_ns, *counts)
-    loader = observation.loader
-    return paced(graph, steps) if loader and not loader.in_training_process else graph
+    return StepGraph(host, device, constants, tuple(unexplained), recorded_ns, *counts)
 
 
 def _phases(instants_ns: Int64, loading: SpanSet, optimizer: SpanSet) -> NDArray[np.int8]:

@@ -23,10 +23,14 @@ def slowed(host: HostTasks, factor: Float64 | float) -> HostTasks:
 
 
 def work_inside(graph: StepGraph, spans: SpanSet) -> Int64:
-    """For each host task, its work at some recorded instants, since the trace's first event; nanoseconds."""
+    """For each host task, its work at some recorded instants, since the trace's first event; nanoseconds.
+
+    It takes what it took when it was recorded, and no more than is left of the task's work.
+    """
     until_ns = graph.recorded_ns
-    inside_ns: Int64 = spans.measure_until(until_ns) - spans.measure_until(until_ns - graph.host.work_ns)
-    return inside_ns
+    inside_ns = spans.measure_until(until_ns) - spans.measure_until(until_ns - graph.host.recorded_work_ns)
+    no_more_ns: Int64 = np.minimum(inside_ns, graph.host.work_ns)
+    return no_more_ns
 
 
 def scaled(durations_ns: Int64, factor: Float64 | float) -> Int64:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.run_timing import RunTiming
 from traceadvisor.model.findings import Estimate, Method
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.steps import StepTable
@@ -14,8 +15,10 @@ from traceadvisor.model.what_if import WhatIf
 from traceadvisor.replay.build_graph import build_graph
 from traceadvisor.replay.chosen_steps import chosen_steps
 from traceadvisor.replay.gate import Gate, gate
+from traceadvisor.replay.loader_pace import paced
 from traceadvisor.replay.simulate import simulate
 from traceadvisor.replay.step_graph import StepGraph
+from traceadvisor.replay.undisturbed import undisturbed
 from traceadvisor.replay.what_if import Edit, Scenario
 
 
@@ -24,7 +27,13 @@ class Replay:
     """What can be tried on a recording."""
 
     graph: StepGraph
+    """The steps undisturbed by the profiler, as far as that is known: what edits start from."""
+
+    baseline_ns: float
+    """The replayed step with nothing changed."""
+
     gate: Gate
+    """How the replay of the recorded steps came out."""
 
     def doubt(self, edit: Edit) -> str | None:
         """Why the replay is not to be believed of an edit; None where it is."""
@@ -33,7 +42,7 @@ class Replay:
     def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
         """Share of the step that some edits save together; negative where they cost time."""
         edited = reduce(lambda graph, edit: edit.applied(graph, scenario), edits, self.graph)
-        return 1 - simulate(edited).interior_mean_ns() / max(self.gate.baseline_ns, 1.0)
+        return 1 - simulate(edited).interior_mean_ns() / max(self.baseline_ns, 1.0)
 
     def saving(self, edit: Edit, step_ns: float) -> Estimate:
         """What an edit saves of a step of this length; nothing where it costs time."""
@@ -59,10 +68,19 @@ class Replay:
         )
 
 
-def replay(observation: Observation, table: StepTable) -> Replay | None:
-    """The replay of the steps nearest to the median; None where no step is kept."""
+def replay(observation: Observation, table: StepTable, timing: RunTiming) -> Replay | None:
+    """The replay of the steps nearest to the median; None where no step is kept.
+
+    Args:
+        observation: the recording.
+        table: its steps.
+        timing: the steps of the run that it is part of.
+    """
     steps = chosen_steps(table)
     if not steps:
         return None
-    graph = build_graph(observation, steps)
-    return Replay(graph, gate(graph, observation, steps))
+    recorded = build_graph(observation, steps)
+    graph = undisturbed(recorded, observation, steps, timing)
+    if observation.loader and not observation.loader.in_training_process:
+        graph = paced(graph, steps)
+    return Replay(graph, simulate(graph).interior_mean_ns(), gate(recorded, observation, steps))

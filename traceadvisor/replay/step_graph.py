@@ -82,6 +82,10 @@ class HostTasks:
     work_ns: Int64
     """Host work before the call: operators, Python, calls that neither launch nor wait."""
 
+    recorded_work_ns: Int64
+    """The same as it was recorded, whatever an edit makes of it: by it an edit finds the work that it means. The replay
+    never looks at it."""
+
     call_ns: Int64
     """The call's own time; 0 for calls that wait, which cost a constant."""
 

@@ -1,0 +1,94 @@
+"""The recorded steps without what the profiler added to the host's work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from traceadvisor.analysis.names import rows_with_prefix
+from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.run_timing import RunTiming
+from traceadvisor.analysis.step_kinds import BACKWARD
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import Kind
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.steps import Step
+from traceadvisor.replay.edit_host import is_loading, scaled
+from traceadvisor.replay.gate import MOST_ERROR_SHARE
+from traceadvisor.replay.simulate import simulate
+from traceadvisor.replay.step_graph import StepGraph
+
+RECORDED_ON_HOST = (Kind.OPERATOR, Kind.ANNOTATION, Kind.RUNTIME)
+"""What costs the host time to record."""
+
+
+def undisturbed(graph: StepGraph, observation: Observation, steps: Sequence[Step], timing: RunTiming) -> StepGraph:
+    """The graph with the host's work as it is while nothing is recorded; as it was where that cannot be told.
+
+    A run's step times tell how much longer recorded steps take, and how much of that in the loader. Where the replayed
+    step does not become shorter by what is taken off the host, the device hides some of what was added, and the
+    difference of the steps does not tell how much that was.
+
+    Args:
+        graph: the tasks of the recorded steps.
+        observation: the recording.
+        steps: the steps that the graph was built from.
+        timing: the steps of the run.
+    """
+    added_ns = _added(graph, observation, steps, timing)
+    host = graph.host
+    of_call_ns = np.minimum(np.maximum(added_ns - host.work_ns, 0), host.call_ns)
+    of_work_ns = np.minimum(added_ns, host.work_ns)
+    taken_ns = int((of_call_ns + of_work_ns).sum()) / len(steps)
+    if not taken_ns:
+        return graph
+    result = replace(graph, host=replace(host, work_ns=host.work_ns - of_work_ns, call_ns=host.call_ns - of_call_ns))
+    recorded_ns = simulate(graph).interior_mean_ns()
+    shown_ns = recorded_ns - simulate(result).interior_mean_ns()
+    return result if abs(taken_ns - shown_ns) <= MOST_ERROR_SHARE * recorded_ns else graph
+
+
+def _added(graph: StepGraph, observation: Observation, steps: Sequence[Step], timing: RunTiming) -> Int64:
+    """What the profiler added to each task; nothing where steps were no longer for being recorded.
+
+    With a device it is the cost of the events that were recorded, the same for each. Without one, operators compute on
+    the host, and what the profiler keeps of every event scatters memory: the tensors that each step makes anew,
+    activations and gradients, then lie in fresh pages, so that the forward and the backward pass take longer.
+    """
+    excess_ns, excess_loading_ns = timing.excess_ns
+    loading = is_loading(graph.host)
+    weight = _events_before(graph, observation) if observation.has_device else _passes_ns(graph, observation, steps)
+    added_ns = _spread((excess_ns - excess_loading_ns) * len(steps), np.where(loading, 0, weight))
+    if observation.loader is not None and observation.loader.in_training_process:
+        added_ns += _spread(excess_loading_ns * len(steps), np.where(loading, graph.host.work_ns, 0))
+    return added_ns
+
+
+def _events_before(graph: StepGraph, observation: Observation) -> Int64:
+    """How many recorded events each task's work holds, its call included; none where there is no such time."""
+    events = observation.trace.events
+    starts_ns = events.start_ns[events.rows(*RECORDED_ON_HOST)]
+    since_ns = graph.recorded_ns - graph.host.recorded_work_ns
+    before, until = (np.searchsorted(starts_ns, at_ns, side="right") for at_ns in (since_ns, graph.recorded_ns))
+    takes_time = graph.host.work_ns + graph.host.call_ns > 0
+    return np.where(takes_time, until - before, 0)
+
+
+def _passes_ns(graph: StepGraph, observation: Observation, steps: Sequence[Step]) -> Int64:
+    """The work of tasks that begin before a step's backward pass ends; of all where a step has none."""
+    backward = observation.trace.events.spans(rows_with_prefix(observation.trace, Kind.OPERATOR, BACKWARD))
+    ends_ns = np.array([_last_end(backward, step) for step in steps], dtype=np.int64)
+    begun_ns = graph.recorded_ns - graph.host.recorded_work_ns
+    return np.where(begun_ns < ends_ns[graph.host.step], graph.host.work_ns, 0)
+
+
+def _last_end(spans: SpanSet, step: Step) -> int:
+    within = spans & SpanSet.of((step.host_start_ns, step.host_end_ns))
+    return int(within.ends_ns[-1]) if within else step.host_end_ns
+
+
+def _spread(excess_ns: float, weight: Int64) -> Int64:
+    """Some time over tasks, by their weights; none where there is less than none of it."""
+    return scaled(weight, max(excess_ns, 0.0) / max(int(weight.sum()), 1))
