@@ -3,8 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.build import TraceBuilder
+from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, skipped
 from traceadvisor.rules.low_occupancy import LowOccupancy
+
+GB = 10**9
 
 
 def _step(blocks: float | None = 0.25, until: int = 50) -> TraceBuilder:
@@ -35,3 +38,12 @@ def test_just_under_a_block_for_each_multiprocessor_is_clear(tmp_path: Path) -> 
 
 def test_kernels_without_that_figure_tell_nothing(tmp_path: Path) -> None:
     assert "does not tell the blocks" in skipped(LowOccupancy(), _step(None), tmp_path)
+
+
+def test_the_batch_that_would_fit_is_foreseen_where_memory_is_known(tmp_path: Path) -> None:
+    # 1 GB outlives the step, 32 samples add 2 GB; four fifths of 20 GB leave 15 GB for samples of 62.5 MB.
+    builder = _step().device(0, totalGlobalMem=20 * GB)
+    builder.memory(1, 1024, total_allocated=GB).memory(50, 1024, total_allocated=3 * GB)
+    found = Captured(builder, tmp_path).loader(batch=32).device(memory=3 * GB).finding(LowOccupancy())
+    assert evidence(found, "largest batch foreseen") == 240
+    assert not [row for row in finding(LowOccupancy(), _step(), tmp_path).evidence if "batch" in row.label]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from traceadvisor.analysis.largest_batch import largest_batch
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
@@ -29,6 +31,7 @@ class LowOccupancy(Rule):
 
     How to fix it
         Give each kernel more to do: a larger batch, longer sequences, several small products as one batched product.
+        Where the batch and the device's memory are known, the largest batch that fits is foreseen as for MEM002.
 
     How the saving is estimated
         As a bound, for the same number of samples: between nothing and the share of these kernels' time that stands for
@@ -53,6 +56,9 @@ class LowOccupancy(Rule):
     few_blocks: float = 0.5
     """Blocks for each multiprocessor, below which most have none. Kernels that stay on the device and fetch their work,
     as matrix products do on newer devices, have just under one."""
+
+    target_memory_share: float = 0.8
+    """Share of memory that the largest batch may take: what is left absorbs odd batches and fragmentation."""
 
     min_told_share: float = 0.5
     """Share of kernel time whose blocks must be known: ROCm and older recordings do not tell them."""
@@ -83,6 +89,7 @@ class LowOccupancy(Rule):
                 Evidence("such kernels", rows.size / steps, Unit.PER_STEP),
                 Evidence("blocks for each multiprocessor", float(np.average(blocks[few], weights=weights)), Unit.RATIO),
                 Evidence("share of kernel time", work.time_ns(rows) / max(work.time_ns(work.kernels), 1), Unit.SHARE),
+                *self._room(facts),
             ),
             fix=Fix("Give each kernel more to do: a larger batch where memory allows it"),
             caveats=(
@@ -90,3 +97,12 @@ class LowOccupancy(Rule):
                 "Batch size changes convergence: look at the learning rate again.",
             ),
         )
+
+    def _room(self, facts: Facts) -> Iterator[Evidence]:
+        """How much larger the batch could be, where that is known."""
+        memory, loader = facts.memory, facts.settings.loader
+        if memory is not None and loader is not None and loader.batch_size:
+            forecast = largest_batch(memory, facts.fullest_step, loader.batch_size, self.target_memory_share)
+            yield Evidence("batch size", loader.batch_size, Unit.COUNT)
+            yield Evidence("device memory held at the peak", memory.share, Unit.SHARE)
+            yield Evidence("largest batch foreseen by its memory", forecast.samples, Unit.COUNT)

@@ -21,7 +21,8 @@ class RoomForBatch(Rule):
 
     What it finds
         A peak well under the four fifths of memory that a run can safely hold, in a run whose device is idle between
-        launches rather than waiting for data.
+        launches rather than waiting for data. Kernels that leave part of the device without work while they run are
+        GPU009's matter, which foresees the same batch.
 
     Why it costs time
         The host pays for a launch once a batch, whatever the batch's size. With small batches the device finishes
