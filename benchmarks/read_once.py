@@ -25,15 +25,9 @@ def breakdown(path: Path) -> bool:
     """The time of each step by category, on one core."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    from traceadvisor.facts import Facts
-    from traceadvisor.model.events import DEVICE_WORK
-    from traceadvisor.model.trace import Origin
-    from traceadvisor.parsing.trace_file import read_trace
+    import traceadvisor
 
-    trace = read_trace(Origin(path, "", "worker0", ""))
-    rows = trace.events.rows(*DEVICE_WORK)
-    device = int(trace.events.device[rows].min()) if rows.size else None
-    return bool(Facts(trace, device, "worker0").step_rows)
+    return any(traceadvisor.breakdown(path).values())
 
 
 def load(path: Path) -> bool:

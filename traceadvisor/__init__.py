@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from traceadvisor.api import capture, load, report, to_frame
+    from traceadvisor.brief import breakdown
     from traceadvisor.config import Settings, find_settings
     from traceadvisor.errors import TraceAdvisorError
     from traceadvisor.model.limits import Limits
@@ -23,6 +24,7 @@ __all__ = [
     "Settings",
     "TraceAdvisorError",
     "__version__",
+    "breakdown",
     "capture",
     "find_settings",
     "load",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "breakdown": "traceadvisor.brief",
     "capture": "traceadvisor.api",
     "load": "traceadvisor.api",
     "report": "traceadvisor.api",

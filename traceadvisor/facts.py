@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from traceadvisor.analysis.device_memory import DeviceMemory, device_memory
-from traceadvisor.analysis.device_work import DeviceWork
 from traceadvisor.analysis.launches import Launches, link_launches
 from traceadvisor.analysis.memory_relief import fullest, memory_figures
 from traceadvisor.analysis.observation import Observation, observe
@@ -29,9 +29,12 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.step_memory import MemoryFigures, StepMemory
 from traceadvisor.model.steps import StepSource, StepTable
 from traceadvisor.replay.chosen_steps import measured_step_ns
-from traceadvisor.replay.replay import Replay, replay
 from traceadvisor.replay.what_if import Edit
 from traceadvisor.run_facts import RunFacts
+
+if TYPE_CHECKING:
+    from traceadvisor.analysis.device_work import DeviceWork
+    from traceadvisor.replay.replay import Replay
 
 FEWEST_STEPS = 3
 """Below this a mean says little of the run."""
@@ -90,6 +93,8 @@ class Facts(RunFacts):
     @cached_property
     def device_work(self) -> DeviceWork:
         """What the device did in the kept steps, against what it could do."""
+        from traceadvisor.analysis.device_work import DeviceWork  # noqa: PLC0415  # a breakdown needs nothing of it
+
         return DeviceWork(self.trace, self.launches, self.tree, self.steps.kept_windows, self.device, self.settings)
 
     # -- what rules ask ----------------------------------------------------------------------------------------
@@ -127,6 +132,8 @@ class Facts(RunFacts):
     @cached_property
     def replay(self) -> Replay | None:
         """The steps as tasks that can be run again; None where no step is kept."""
+        from traceadvisor.replay.replay import replay  # noqa: PLC0415  # as above
+
         return replay(self.observation, self.steps, self.timing)
 
     def what_if(self, edit: Edit, most_ns: float) -> Estimate:

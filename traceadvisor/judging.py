@@ -16,7 +16,6 @@ from traceadvisor.cores import usable_cores
 from traceadvisor.engine import Judgement, judge
 from traceadvisor.errors import InputError
 from traceadvisor.facts import Facts
-from traceadvisor.model.events import DEVICE_WORK, NONE
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.run import Run
@@ -93,7 +92,7 @@ class FileJudge:
 
     def _facts(self, file: NamedFile, trace: Trace) -> Iterator[Facts]:
         """A recording is one trace and one device; a trace without device activity is one recording."""
-        devices = _devices(trace)
+        devices: tuple[int | None, ...] = trace.device_indices or (None,)
         run, notes = self._run(file.origin)
         for device in devices:
             yield Facts(trace, device, file.id if len(devices) == 1 else f"{file.id}/device{device}", run, notes)
@@ -152,8 +151,3 @@ def _in_words(outcome: Outcome[JudgedFile], file: NamedFile) -> Outcome[JudgedFi
 
 def _trace(origin: Origin, tell: Tell, limits: Limits) -> Trace:
     return nothing_recorded(origin) if origin.path.name == MANIFEST else read_trace(origin, tell, limits)
-
-
-def _devices(trace: Trace) -> list[int | None]:
-    rows = trace.events.rows(*DEVICE_WORK)
-    return sorted(set(trace.events.device[rows].tolist()) - {NONE}) or [None]

@@ -44,7 +44,7 @@ def expected(content: bytes) -> list[Seen]:
     return [_record(record, text) for record, text in zip(records, texts, strict=True) if record["ph"] == "X"]
 
 
-def _seen(event: TimedEvent) -> Seen:
+def _seen(event: TimedEvent[Any]) -> Seen:
     args = event.args
     types = json.loads(bytes(args.input_types)) if bytes(args.input_types) else None
     return (

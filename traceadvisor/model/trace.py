@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from traceadvisor.model.arrays import Int32, Int64
-from traceadvisor.model.events import EventTable, Sparse
+from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Sparse
 from traceadvisor.model.health import Health
 
 
@@ -158,6 +158,12 @@ class Trace:
     def is_empty(self) -> bool:
         """Whether nothing was recorded at all."""
         return not len(self.events) and not self.python_calls.start_ns.size
+
+    @property
+    def device_indices(self) -> tuple[int, ...]:
+        """The devices that were recorded at work, ascending."""
+        rows = self.events.rows(*DEVICE_WORK)
+        return tuple(sorted(set(self.events.device[rows].tolist()) - {NONE}))
 
     def device(self, index: int) -> Device:
         """What is known of a device that appears in events."""

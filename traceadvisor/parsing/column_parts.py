@@ -29,6 +29,11 @@ class Parts:
             self._blocks[name].append(np.concatenate(pieces))
             pieces.clear()
 
+    def add_all(self, **pieces: Column) -> None:
+        """Put a piece behind each of some columns."""
+        for name, piece in pieces.items():
+            self.add(name, piece)
+
     def whole(self, name: str, dtype: type[np.generic]) -> Column:
         """The column in one piece; the pieces are given up."""
         parts = self._blocks.pop(name, []) + self._pieces.pop(name, [])

@@ -9,11 +9,12 @@ import msgspec
 
 from traceadvisor.model.limits import Limits
 from traceadvisor.parsing.decoder_errors import MALFORMED
-from traceadvisor.parsing.event_json import ANY_EVENT, Event, Lenient, LooseEvent
+from traceadvisor.parsing.event_json import BRIEF_EVENT, DETAILED_EVENT, Event, Lenient, LooseEvent
 from traceadvisor.parsing.excess import Excess
 from traceadvisor.parsing.repair import Repair
 
-_TYPED: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[ANY_EVENT])
+_DETAILED: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[DETAILED_EVENT])
+_BRIEF: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[BRIEF_EVENT])
 _UNTYPED = msgspec.json.Decoder(list[LooseEvent])
 _RAW = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -21,7 +22,8 @@ _RAW = msgspec.json.Decoder(list[msgspec.Raw])
 class EventDecoder:
     """Decodes events and counts what was not as it should be."""
 
-    def __init__(self, limits: Limits, excesses: Counter[Excess]) -> None:
+    def __init__(self, limits: Limits, excesses: Counter[Excess], *, details: bool = True) -> None:
+        self._typed = _DETAILED if details else _BRIEF
         self._lenient = Lenient()
         self._repair = Repair(limits, excesses)
         self._mended = 0
@@ -36,7 +38,7 @@ class EventDecoder:
     def events(self, array: memoryview | bytes) -> list[Event]:
         """The events of a JSON array; raises one of MALFORMED where it is none."""
         try:
-            return _TYPED.decode(array)
+            return self._typed.decode(array)
         except (msgspec.ValidationError, UnicodeDecodeError):
             return self._untyped(array)
 

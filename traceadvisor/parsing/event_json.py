@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache, reduce
 from operator import or_
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -21,14 +21,19 @@ MISSING = msgspec.Raw(b"")
 NAN = float("nan")
 
 
-class EventArgs(msgspec.Struct, frozen=True, gc=False):
-    """The members of a timed event's ``args`` that some question needs. Ids are opaque keys."""
+class KeyArgs(msgspec.Struct, frozen=True, gc=False):
+    """The members of a timed event's ``args`` by which it belongs to others. Ids are opaque keys."""
 
     correlation: int = NONE
     external_id: int = msgspec.field(default=NONE, name="External id")
     external_id_2021: int = msgspec.field(default=NONE, name="external id")
     device: int = NONE
     stream: int | str = NONE
+
+
+class EventArgs(KeyArgs, frozen=True, gc=False):
+    """All members of ``args`` that some question needs."""
+
     byte_count: int | float | str = msgspec.field(default=NONE, name="bytes")
     blocks_per_sm: float = msgspec.field(default=NAN, name="blocks per SM")
     occupancy_percent: float = msgspec.field(default=NAN, name="est. achieved occupancy %")
@@ -61,7 +66,10 @@ Key = int | str | float | None
 """A process or a thread: numbers and texts, whatever the vendor thinks fit."""
 
 
-class TimedEvent(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+Args = TypeVar("Args", bound=KeyArgs)
+
+
+class TimedEvent(msgspec.Struct, Generic[Args], gc=False, tag_field="ph", tag="X"):
     """An event with a duration."""
 
     cat: str = ""
@@ -74,7 +82,7 @@ class TimedEvent(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
     dur: float = 0.0
     """Microseconds; a double holds a hundred days of them to the nanosecond."""
 
-    args: EventArgs = EventArgs()
+    args: Args = EventArgs()  # type: ignore[assignment]  # it has all members of any
 
 
 class InstantEvent(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
@@ -99,9 +107,13 @@ _OTHER_EVENTS = tuple(
 )
 """Flows, counters and the like: nothing of them is needed."""
 
-Event = TimedEvent | InstantEvent | MetadataEvent
-ANY_EVENT: Any = reduce(or_, _OTHER_EVENTS, Event)
+Event = TimedEvent[KeyArgs] | InstantEvent | MetadataEvent
+DETAILED_EVENT: Any = reduce(or_, _OTHER_EVENTS, TimedEvent[EventArgs] | InstantEvent | MetadataEvent)
 """What the decoder makes of a member of ``traceEvents``, chosen by its phase."""
+
+_NO_INSTANT = msgspec.defstruct("PhaseInstant", [], tag_field="ph", tag="i", gc=False)
+BRIEF_EVENT: Any = reduce(or_, _OTHER_EVENTS, TimedEvent[KeyArgs] | _NO_INSTANT | MetadataEvent)
+"""The same where details are not asked for."""
 
 
 class LooseEvent(msgspec.Struct, gc=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Hashable, Sequence
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -77,7 +77,7 @@ class Signatures(dict[tuple[str, str, Key, Key], int]):
         self.has_message = array("b")
         """Whether it is an operator that gives the size of a collective's message."""
 
-    def of(self, events: Sequence[TimedEvent]) -> Int32:
+    def of(self, events: Sequence[TimedEvent[Any]]) -> Int32:
         """The number of each event's signature."""
         keys = zip(  # of lists: much faster than asking each event for a tuple
             [event.cat for event in events],

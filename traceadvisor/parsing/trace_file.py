@@ -29,20 +29,23 @@ def unwatched(position: int) -> None:
     """Nobody asks how far the reading has come."""
 
 
-def read_trace(origin: Origin, tell: Callable[[int], None] = unwatched, limits: Limits = LIMITS) -> Trace:
+def read_trace(
+    origin: Origin, tell: Callable[[int], None] = unwatched, limits: Limits = LIMITS, *, details: bool = True
+) -> Trace:
     """Read a recording, gzipped or plain, of any generation.
 
     Args:
         origin: the file.
         tell: takes how many bytes of the file were read.
         limits: how much to read.
+        details: read stacks, shapes, sizes and memory as well, which rules need and a breakdown does not.
 
     Raises:
         InputError: the file cannot be read or holds no profiler events; the message says what it is instead.
     """
-    columns = Columns(limits.text_length)
+    columns = Columns(limits.text_length, details=details)
     with open_bytes(origin.path, limits) as stream:
-        reader = WindowReader(stream, limits=limits)
+        reader = WindowReader(stream, limits=limits, details=details)
         for window in reader.windows():
             columns.add(window)
             tell(stream.file_position)
@@ -66,7 +69,7 @@ def read_trace(origin: Origin, tell: Callable[[int], None] = unwatched, limits: 
         wall_clock_start_ns=wall_clock_ns if wall_clock_ns >= EARLIEST_WALL_CLOCK_NS else None,
         is_truncated=members.truncated or stream.ended_early,
         with_stacks=bool(tables.details.stack_id.rows.size or tables.python_calls.start_ns.size),
-        with_shapes=columns.has_types,
+        with_shapes=columns.details.has_types,
         health=replace(health, notes=(*health.notes, *secret_notes(origin.path, members.values))),
     )
 

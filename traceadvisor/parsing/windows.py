@@ -42,14 +42,15 @@ _MOST_ENDS = 100
 class WindowReader:
     """Reads one file; :meth:`windows` yields lists of events, :attr:`members` holds the rest once it is exhausted."""
 
-    def __init__(self, stream: ByteStream, *, window_bytes: int = WINDOW_BYTES, limits: Limits = LIMITS) -> None:
-        self._stream = stream
-        self._limits = limits
+    def __init__(
+        self, stream: ByteStream, *, window_bytes: int = WINDOW_BYTES, limits: Limits = LIMITS, details: bool = True
+    ) -> None:
+        self._stream, self._limits = stream, limits
         self._buffer = bytearray(window_bytes)
         self._start = self._end = 0
         self._at_end = self._is_bare_array = self._in_object = False
         self.members = Members()
-        self._decoder = EventDecoder(limits, self.members.excesses)
+        self._decoder = EventDecoder(limits, self.members.excesses, details=details)
         self._json = JsonText(limits, self.members.excesses)
 
     def windows(self) -> Iterator[list[Event]]:
