@@ -36,7 +36,7 @@ def test_a_page_tells_what_the_replay_was_held_against() -> None:
 
 
 def test_the_step_with_all_fixes_is_a_headline_figure() -> None:
-    assert "With the fixes replayed 120.0 ms all together" in _page(TRUSTED)
+    assert "With the fixes replayed 120.0 ms all that could be, together" in _page(TRUSTED)
     assert "With the fixes replayed" not in _page(NOT_TRUSTED)
 
 

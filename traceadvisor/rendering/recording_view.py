@@ -133,7 +133,7 @@ def figures(recording: Recording) -> Iterator[Figure]:
         of_rank = "of this rank" if recording.distributed else None
         yield Figure("Samples per s", count(recording.samples_per_s), of_rank)
     if recording.replay is not None and recording.replay.joint_step_ns is not None:
-        yield Figure("With the fixes replayed", duration(recording.replay.joint_step_ns), "all together")
+        yield Figure("With the fixes replayed", duration(recording.replay.joint_step_ns), "all that could be, together")
     yield from _money_and_energy(recording)
     without = "no device was recorded" if is_without_device(recording) else None
     yield Figure("GPU busy", percent(recording.figures.busy_share), without)
