@@ -9,6 +9,7 @@ from tests.build import TraceBuilder
 from traceadvisor import api
 from traceadvisor.config import Settings
 from traceadvisor.errors import InputError, PdfUnavailableError, UsageError
+from traceadvisor.judging import MOST_DEVICES
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.cost import Price
 from traceadvisor.model.findings import Failed
@@ -42,6 +43,16 @@ def test_each_device_of_a_trace_is_a_recording(tmp_path: Path) -> None:
     report = api.load(_record(tmp_path / "w.1.pt.trace.json", devices=2))
     assert [one.id for one in report.recordings] == ["w/1/device0", "w/1/device1"]
     assert [one.device.index for one in report.recordings if one.device] == [0, 1]
+
+
+def test_more_devices_than_a_machine_has_are_left_out_and_told(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 60)
+    for device in range(MOST_DEVICES + 1):
+        builder.launch(10, 20, kernel=(20, 50), device=device)
+    report = api.load(builder.write(tmp_path / "w.1.pt.trace.json"), settings=Settings(select=("DATA001",)))
+    assert len(report.recordings) == MOST_DEVICES
+    (message,) = {row.note.message for row in report.health_notes if row.note.code == "devices-left-out"}
+    assert message == "The file tells of 65 devices: only the first 64 are shown."
 
 
 def test_work_of_a_device_whose_number_none_can_have_is_no_devices(tmp_path: Path) -> None:
@@ -129,9 +140,10 @@ def test_without_a_price_nothing_has_a_cost(tmp_path: Path) -> None:
 
 
 def test_a_report_is_written_in_each_format_asked_for(tmp_path: Path) -> None:
-    _, written = api.report(_record(tmp_path / "w.1.pt.trace.json"), out=tmp_path / "out", formats=["md", "json"])
+    report, written = api.report(_record(tmp_path / "w.1.pt.trace.json"), out=tmp_path / "out", formats=["md", "json"])
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.json", "report.md"]
     assert written["md"].read_text().strip()
+    assert api.write(report, str(tmp_path / "again"), ["md"])["md"].is_file()
 
 
 def test_without_a_pdf_the_other_formats_are_still_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

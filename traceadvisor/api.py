@@ -159,10 +159,10 @@ def report(
         PdfUnavailableError: a PDF was asked for but cannot be made here; the other formats are written.
     """
     result = load(*paths, settings=settings, processes=processes, limits=limits)
-    return result, write(result, Path(out), formats)
+    return result, write(result, out, formats)
 
 
-def write(result: Report, folder: Path, formats: Iterable[str]) -> dict[str, Path]:
+def write(result: Report, folder: Path | str, formats: Iterable[str]) -> dict[str, Path]:
     """Write a report into a folder, in each format by its name.
 
     Raises:
@@ -182,7 +182,7 @@ def write(result: Report, folder: Path, formats: Iterable[str]) -> dict[str, Pat
         except PdfUnavailableError as error:
             unavailable = error
             continue
-        written[name] = folder / chosen.file_name
+        written[name] = Path(folder) / chosen.file_name
         write_report(written[name], content)
     if unavailable:
         raise unavailable

@@ -38,6 +38,9 @@ PAYING_BYTES = 2 << 20
 _GZIP_RATIO = 20
 """Traces pack 18 to 30 times."""
 
+MOST_DEVICES = 64
+"""Recordings that are made of one file: no process uses more devices."""
+
 _ENOUGH_MEMORY = "memory for every file that is read at the same time"
 _READ_FEWER = "Read fewer at once (--processes 1), or on a machine with more memory."
 
@@ -94,7 +97,10 @@ class FileJudge:
         """A recording is one trace and one device; a trace without device activity is one recording."""
         devices: tuple[int | None, ...] = trace.device_indices or (None,)
         run, notes = self._run(file.origin)
-        for device in devices:
+        if len(devices) > MOST_DEVICES:
+            said = f"The file tells of {len(devices)} devices: only the first {MOST_DEVICES} are shown."
+            notes = (*notes, HealthNote("devices-left-out", said))
+        for device in devices[:MOST_DEVICES]:
             yield Facts(trace, device, file.id if len(devices) == 1 else f"{file.id}/device{device}", run, notes)
 
     def _run(self, origin: Origin) -> tuple[Run | None, tuple[HealthNote, ...]]:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from tests.build import AUTOGRAD, TraceBuilder
-from traceadvisor.analysis.operator_tree import OperatorTree, operator_tree
+from traceadvisor.analysis.operator_tree import DEEPEST, OperatorTree, operator_tree
+from traceadvisor.analysis.source_lines import location_of_call
 from traceadvisor.model.events import NONE
 from traceadvisor.model.trace import Trace
 
@@ -73,3 +76,34 @@ def test_a_trace_without_operators_has_an_empty_tree(tmp_path: Path) -> None:
     _, tree = tree_of(TraceBuilder().kernel(0, 5), tmp_path)
     assert tree.enclosing(np.array([0]), np.array([0])).tolist() == [NONE]
     assert tree.self_time_ns().size == 0
+
+
+def nested(count: int) -> TraceBuilder:
+    """Operators each inside the one before."""
+    builder = TraceBuilder()
+    for number in range(count):
+        builder.op(f"op {number}", number, 3 * count - number)
+    return builder
+
+
+def test_what_is_nested_too_deep_is_inside_the_innermost_that_is_not(tmp_path: Path) -> None:
+    _, tree = tree_of(nested(DEEPEST + 2), tmp_path)
+    assert tree.parent.tolist() == [NONE, *range(DEEPEST), DEEPEST - 1]
+
+
+def test_the_nearest_chosen_ancestor_is_found_however_far_it_is(tmp_path: Path) -> None:
+    count = 50_000
+    _, tree = tree_of(TraceBuilder().op("outer", 0, 50), tmp_path)
+    deep = replace(tree, rows=np.arange(count), parent=np.arange(count) - 1)
+    started = time.process_time()
+    assert (deep.nearest(np.arange(count) == 7)[6:9] == [NONE, 7, 7]).all()
+    assert (deep.nearest(np.arange(count) == 0) == 0).all()
+    assert time.process_time() - started < 2
+
+
+def test_lines_behind_operators_of_any_depth_are_looked_for_in_time(tmp_path: Path) -> None:
+    trace, tree = tree_of(nested(20_000), tmp_path)
+    started = time.process_time()
+    for row in range(0, 20_000, 20):
+        assert location_of_call(trace, tree, row) is None
+    assert time.process_time() - started < 10

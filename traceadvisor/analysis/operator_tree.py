@@ -9,6 +9,12 @@ import numpy as np
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE, EventTable, Kind
 
+DEEPEST = 128
+"""Operators within one another; what is nested deeper counts as directly inside the innermost of these.
+
+Those of the public recordings are six deep at most. Whoever climbs the tree takes time for each level.
+"""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OperatorTree:
@@ -39,13 +45,11 @@ class OperatorTree:
 
     def nearest(self, chosen: Mask) -> Int64:
         """For each operator, the nearest one among itself and its ancestors that is chosen; NONE where none is."""
-        result = np.where(chosen, np.arange(self.rows.size), NONE)
-        climbing = np.where(chosen, NONE, self.parent)
-        while (open_ := climbing != NONE).any():
-            at = climbing[open_]
-            result[open_] = np.where(chosen[at], at, NONE)
-            climbing[open_] = np.where(chosen[at], NONE, self.parent[at])
-        return result
+        top = self.rows.size
+        above = np.append(np.where(chosen, np.arange(top), np.where(self.parent == NONE, top, self.parent)), top)
+        while not np.array_equal(twice := above[above], above):  # each time twice as far
+            above = twice
+        return np.where(above == top, NONE, above)[:top]
 
     def self_time_ns(self) -> Int64:
         """Time in each operator itself, its children's apart."""
@@ -85,5 +89,6 @@ def _parents(starts: Int64, ends: Int64, threads: np.typing.NDArray[np.int32]) -
             stack.pop()
         if stack and stack[-1][1] > start:
             parents[position] = stack[-1][0]
-        stack.append((position, end))
+        if len(stack) < DEEPEST:
+            stack.append((position, end))
     return parents
