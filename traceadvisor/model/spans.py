@@ -55,8 +55,10 @@ class SpanSet:
         starts, ends = starts_ns[filled], ends_ns[filled]
         if starts.size == 0:
             return SpanSet.empty()
-        order = np.argsort(starts, kind="stable")
-        starts, ends = starts[order], np.maximum.accumulate(ends[order])
+        if (starts[1:] < starts[:-1]).any():
+            order = np.argsort(starts, kind="stable")
+            starts, ends = starts[order], ends[order]
+        ends = np.maximum.accumulate(ends)
         opens = np.concatenate(([True], starts[1:] > ends[:-1]))
         closes = np.concatenate((opens[1:], [True]))
         return SpanSet(starts[opens], ends[closes])

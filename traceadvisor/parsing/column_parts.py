@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-PIECES_A_BLOCK = 256
-"""Windows; memory that small pieces leave is not given back, that of large ones is."""
+_FIRST_CAPACITY = 1 << 12
+"""Elements."""
 
 Column = NDArray[Any]
 
 
 class Parts:
-    """Columns in pieces, a window each; many small ones are made one, lest the memory that they leave is lost."""
+    """Columns by name. Where one is full its place is doubled: memory that nothing was written to yet costs nothing."""
 
     def __init__(self) -> None:
-        self._pieces: defaultdict[str, list[Column]] = defaultdict(list)
-        self._blocks: defaultdict[str, list[Column]] = defaultdict(list)
+        self._columns: dict[str, Column] = {}
+        self._sizes: dict[str, int] = {}
 
     def add(self, name: str, piece: Column) -> None:
-        """Put a piece behind a column's others."""
-        pieces = self._pieces[name]
-        pieces.append(piece)
-        if len(pieces) == PIECES_A_BLOCK:
-            self._blocks[name].append(np.concatenate(pieces))
-            pieces.clear()
+        """Put a piece behind a column's others; all of a column are of one type."""
+        begin = self._sizes.get(name, 0)
+        self._sizes[name] = end = begin + piece.size
+        column = self._columns.get(name)
+        if column is None or end > column.size:
+            wider = np.empty(max(2 * end, _FIRST_CAPACITY), piece.dtype)
+            if column is not None:
+                wider[:begin] = column[:begin]
+            self._columns[name] = column = wider
+        column[begin:end] = piece
 
     def add_all(self, **pieces: Column) -> None:
         """Put a piece behind each of some columns."""
@@ -35,6 +38,6 @@ class Parts:
             self.add(name, piece)
 
     def whole(self, name: str, dtype: type[np.generic]) -> Column:
-        """The column in one piece; the pieces are given up."""
-        parts = self._blocks.pop(name, []) + self._pieces.pop(name, [])
-        return np.concatenate(parts or [np.empty(0)]).astype(dtype, copy=False)
+        """The column, which is given up; an empty one where nothing was put in."""
+        column = self._columns.pop(name, np.empty(0, dtype))
+        return column[: self._sizes.pop(name, 0)].astype(dtype, copy=False)

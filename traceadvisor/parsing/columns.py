@@ -131,14 +131,14 @@ class Columns:
 
         To be asked for once: the pieces are given up, column by column, so that hardly more than the tables is held.
         """
-        starts = [self._main.whole("start_ns", np.int64), self._python.whole("start_ns", np.int64)]
-        zero = min((int(column.min()) for column in starts if column.size), default=0)
-        start_ns, python_start_ns = (column - zero for column in starts)
-        del starts
-        order, duration_ns = _by_start(start_ns, self._main.whole("duration_ns", np.int64))
+        start_ns, python_start_ns = self._main.whole("start_ns", np.int64), self._python.whole("start_ns", np.int64)
+        zero = min((int(column.min()) for column in (start_ns, python_start_ns) if column.size), default=0)
+        start_ns -= zero
+        python_start_ns -= zero
+        order, start_ns, duration_ns = _by_start(start_ns, self._main.whole("duration_ns", np.int64))
         signature, place = self._main.whole("signature", np.int32)[order], self._main.whole("place", np.int32)[order]
         events = EventTable(
-            start_ns=start_ns[order],
+            start_ns=start_ns,
             duration_ns=duration_ns,
             name_id=np.array(self._signatures.name_ids, np.int32)[signature],
             kind=np.array(self._signatures.kinds, np.int8)[signature],
@@ -151,25 +151,26 @@ class Columns:
         return events, self.details.details(order), self._python_calls(python_start_ns), zero
 
     def _python_calls(self, start_ns: Int64) -> PythonCalls:
-        order, duration_ns = _by_start(start_ns, self._python.whole("duration_ns", np.int64))
+        order, start_ns, duration_ns = _by_start(start_ns, self._python.whole("duration_ns", np.int64))
         signature = self._python.whole("signature", np.int32)[order]
         return PythonCalls(
-            start_ns[order],
-            start_ns[order] + duration_ns,
+            start_ns,
+            start_ns + duration_ns,
             np.array(self._signatures.name_ids, np.int32)[signature],
             np.array(self._signatures.thread_ids, np.int32)[signature],
         )
 
 
-def _by_start(start_ns: Int64, duration_ns: Int64) -> tuple[Int64, Int64]:
-    """The order by start, the longest first among those that start together, and the durations in that order."""
+def _by_start(start_ns: Int64, duration_ns: Int64) -> tuple[Int64, Int64, Int64]:
+    """The order by start, the longest first among those that start together; starts and durations in that order."""
     order = np.argsort(start_ns, kind="stable")  # fast, for a trace is a handful of sorted runs; ties are few
+    in_order = start_ns[order]
     follows = np.zeros(order.size + 1, np.bool_)
-    follows[1:-1] = np.diff(start_ns[order]) == 0
+    follows[1:-1] = in_order[1:] == in_order[:-1]
     tied = np.flatnonzero(follows[1:] | follows[:-1])
     rows = order[tied]
     order[tied] = rows[np.lexsort((-duration_ns[rows], start_ns[rows]))]
-    return order, duration_ns[order]
+    return order, in_order, duration_ns[order]
 
 
 def _at(values: array[int], place: NDArray[np.int32]) -> NDArray[np.int32]:
