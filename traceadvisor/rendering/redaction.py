@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import cast
 
@@ -72,10 +72,11 @@ def clipped_inside(text: str, longest: int) -> str:
     return f"{text[:head]}…{text[len(text) - (longest - head - 1) :]}"
 
 
+@lru_cache(maxsize=1)
 def redacted(report: Report) -> Report:
     """The report with every string in it cleaned.
 
-    Done once on the whole, so that no field can be forgotten.
+    Done once on the whole, so that no field can be forgotten; the page and the terminal show the same one.
     """
     recordings = tuple(map(_without_secret_arguments, report.recordings))
     return cast("Report", _mapped(replace(report, recordings=recordings), clean))

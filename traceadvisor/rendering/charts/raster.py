@@ -62,17 +62,18 @@ def _covered(spans: SpanSet, start_ns: int, end_ns: int, slots: int) -> Float64:
 
 def _diffused(seen: Float64) -> Int64:
     """The layer each slot takes, or the number of layers where it stays empty; shape ``(slots,)``."""
-    layers, slots = seen.shape
     shares_and_rest = np.vstack([seen, np.maximum(0.0, 1.0 - seen.sum(axis=0))])
-    owed = np.zeros(layers + 1)
-    chosen = np.empty(slots, dtype=np.int64)
-    for slot in range(slots):
-        here = shares_and_rest[:, slot]
-        owed += here
-        pick = int(np.argmax(np.where(here > 0, owed, -np.inf)))
+    owed = [0.0] * len(shares_and_rest)
+    chosen: list[int] = []
+    for here in shares_and_rest.T.tolist():  # a few numbers at a time, for which numpy would take ten times as long
+        pick, most = 0, -np.inf
+        for layer, share in enumerate(here):
+            owed[layer] += share
+            if share > 0 and owed[layer] > most:
+                pick, most = layer, owed[layer]
         owed[pick] -= 1.0
-        chosen[slot] = pick
-    return chosen
+        chosen.append(pick)
+    return np.array(chosen, dtype=np.int64)
 
 
 def _runs(marked: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[Run, ...]:
