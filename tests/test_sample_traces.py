@@ -21,6 +21,13 @@ NAMES = ("loader-bound", "well-fed", "stumbling-loader", "one-core", "left-on", 
 
 MOST_BYTES = 600_000
 
+SCRIPTS = {
+    "train.py": CHECKOUT / "traceadvisor" / "demo" / "train.py",
+    "uneven.py": SAMPLES / "uneven.py",
+    "ranks.py": SAMPLES / "ranks.py",
+}
+"""What the samples ran."""
+
 ELSEWHERE = re.compile(rb'"(?:/[^"]*|[^"]*/(?:home|root|work|tmp|venv|site-packages)/[^"]*)"')
 """A path from the root of some machine, or one that names a folder of its user."""
 
@@ -70,6 +77,37 @@ def test_ranks_that_draw_different_numbers_of_batches_are_found_once() -> None:
 
 def test_what_was_left_on_for_debugging_comes_first() -> None:
     assert _report("left-on").findings[0].finding.rule.id == "IDLE007"
+
+
+def _line(file: str, number: int) -> str:
+    return SCRIPTS[file].read_text(encoding="utf-8").splitlines()[number - 1].strip()
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "line"),
+    [
+        ("loader-bound", "DATA002", "for step, batch in enumerate(loader, start=1):"),
+        ("stumbling-loader", "DATA006", "for inputs, targets in loader:"),
+        ("one-core", "DATA007", "for inputs, targets in loader:"),
+        ("two-ranks", "DIST007", "for _, (inputs, targets) in zip("),
+    ],
+)
+def test_a_finding_names_the_line_of_the_loop(name: str, rule: str, line: str) -> None:
+    (finding,) = (row.finding for row in _report(name).findings if row.finding.rule.id == rule)
+    assert [_line(location.file, location.line).startswith(line) for location in finding.locations] == [True]
+
+
+def test_the_functions_that_make_batches_are_named_the_costliest_first() -> None:
+    """Their lines are those of the functions: current recordings do not hold those of the calls."""
+    evidence = _report("loader-bound").findings[0].finding.evidence
+    sites = [(found, row.value) for row in evidence if (found := re.search(r"\((train\.py):(\d+)\)$", row.label))]
+    assert [_line(found[1], int(found[2])).partition("(")[0] for found, _ in sites] == [
+        "def decode",
+        "def shrink",
+        "def decode",
+    ]
+    costs = [float(value) for _, value in sites]
+    assert costs == sorted(costs, reverse=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
