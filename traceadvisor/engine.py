@@ -23,16 +23,13 @@ from traceadvisor.model.findings import (
     Failed,
     Finding,
     Found,
-    Method,
     RuleOutcome,
     Skipped,
-    Unit,
 )
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import (
     DeviceFigures,
-    NotWorthDoing,
     OutcomeRow,
     RankedFinding,
     Recording,
@@ -43,11 +40,7 @@ from traceadvisor.model.report import (
 )
 from traceadvisor.ranking import folded, placed, ranked
 from traceadvisor.rules.base import Rule
-
-WORTH_DOING_SHARE = 0.02
-"""A fix that can gain less than this at most is said not to be worth doing."""
-
-REPLAYED_SAVING = "saving of the fix, replayed"
+from traceadvisor.worth_doing import not_worth_doing, tried
 
 _NOTHING_SET = UsedSettings()
 
@@ -79,7 +72,7 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None) -> Judgement:
         catalogue: the rules to run; all of them by default.
     """
     outcomes = tuple(
-        OutcomeRow(rule.meta, (facts.recording_id,), _if_worth_doing(rule, facts, run_rule(rule, facts)))
+        OutcomeRow(rule.meta, (facts.recording_id,), _tried(rule, facts, run_rule(rule, facts)))
         for rule in (catalogue if catalogue is not None else all_rules())
     )
     findings = tuple(folded(facts, outcomes))
@@ -88,21 +81,12 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None) -> Judgement:
     return Judgement(recording, facts.notes, outcomes, findings, rank_recording(facts))
 
 
-def _if_worth_doing(rule: Rule, facts: Facts, outcome: RuleOutcome) -> RuleOutcome:
-    """The outcome, or that all is well where the replay shows that a popular fix would gain next to nothing."""
-    if not isinstance(outcome, Found) or not rule.popular_fix or not facts.step_ns:
-        return outcome
-    saving = outcome.finding.saving
-    share = saving.high_ns / facts.step_ns
-    if saving.method is not Method.REPLAY or share >= WORTH_DOING_SHARE:
-        return outcome
-    return Clear(
-        REPLAYED_SAVING,
-        share,
-        WORTH_DOING_SHARE,
-        Unit.SHARE,
-        "by itself; other work takes the place of what it removes",
-    )
+def _tried(rule: Rule, facts: Facts, outcome: RuleOutcome) -> RuleOutcome:
+    """The outcome with the rule's popular fix replayed."""
+    try:
+        return tried(rule, facts, outcome)
+    except Exception as error:  # noqa: BLE001  # as for a rule
+        return Failed(f"{type(error).__name__}: {error}")
 
 
 def _replay_figures(facts: Facts, findings: Iterable[RankedFinding]) -> ReplayFigures | None:
@@ -149,7 +133,7 @@ def assess(
             _with_worth(row, recordings[row.recording_ids[0]], settings.price)
             for row in (*(row for one in judgements for row in one.findings), *_placed(compared, recordings))
         ),
-        not_worth_doing=_not_worth_doing(rules, outcomes),
+        not_worth_doing=not_worth_doing(rules, outcomes),
         outcomes=outcomes,
         settings=settings,
     )
@@ -253,32 +237,6 @@ def _cost(recording: Recording, price: Price) -> RunCost | None:
     if recording.gpu_count is None:
         return None
     return run_cost(price, recording.gpu_count, recording.rank_count, recording.samples_per_s)
-
-
-def _not_worth_doing(catalogue: Iterable[Rule], outcomes: Iterable[OutcomeRow]) -> tuple[NotWorthDoing, ...]:
-    """Popular fixes that could gain something, but next to nothing, by the most they could gain anywhere."""
-    popular = {rule.meta.id: rule.popular_fix for rule in catalogue if rule.popular_fix}
-    small: dict[str, list[tuple[Clear, str]]] = {}
-    for row in outcomes:
-        match row.outcome:
-            case Clear(value=value, unit=Unit.SHARE) as clear if row.rule.id in popular:
-                if (value > 0 or clear.label == REPLAYED_SAVING) and value < WORTH_DOING_SHARE:
-                    small.setdefault(row.rule.id, []).append((clear, row.recording_ids[0]))
-    return tuple(
-        NotWorthDoing(
-            popular[rule_id],
-            max(outcome.value for outcome, _ in found),
-            _why_small(found[0][0]),
-            tuple(recording for _, recording in found),
-        )
-        for rule_id, found in small.items()
-    )
-
-
-def _why_small(clear: Clear) -> str:
-    if clear.label == REPLAYED_SAVING:
-        return f"the step was replayed with it: {clear.remark}"
-    return f"all of the {clear.label} together is what it could save"
 
 
 def _whole_health(judgements: Iterable[Judgement], health: Health) -> Health:

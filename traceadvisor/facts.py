@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 FEWEST_STEPS = 3
 """Below this a mean says little of the run."""
 
+NO_STEP = "no complete step was recorded"
+
 
 @dataclass(frozen=True, eq=False)
 class Facts(RunFacts):
@@ -143,11 +145,14 @@ class Facts(RunFacts):
             edit: the fix.
             most_ns: the most that it can save of the mean recorded step, for the bound.
         """
-        if self.replay is None or self.step_ns is None:
-            return self.bound(most_ns, "no complete step was recorded")
-        if doubt := self.replay.doubt(edit):
-            return self.bound(most_ns, doubt)
+        doubt = self.doubt(edit)
+        if doubt or self.replay is None or self.step_ns is None:
+            return self.bound(most_ns, doubt or NO_STEP)
         return self.replay.saving(edit, self.step_ns)
+
+    def doubt(self, edit: Edit) -> str | None:
+        """Why the replay of a fix is not to be believed, as a sentence without its stop; None where it is."""
+        return NO_STEP if self.replay is None or self.step_ns is None else self.replay.doubt(edit)
 
     def confidence(self, saving: Estimate | None = None) -> Confidence:
         """How sure a cause seen in this recording is: less without step marks, with few steps, with parts missing.

@@ -10,6 +10,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured, workers
 from tests.rules.judging import facts_of, finding
+from traceadvisor.catalogue import all_rules
 from traceadvisor.engine import assess, judge
 from traceadvisor.model.findings import Clear, Method
 from traceadvisor.model.health import Health
@@ -173,6 +174,46 @@ def test_a_popular_fix_that_replayed_saves_next_to_nothing_is_not_worth_doing(tm
     assert (row.what, row.saving_share) == ("More or faster data loading", 0)
     (outcome,) = report.outcomes
     assert isinstance(outcome.outcome, Clear)
+
+
+def _well_fed(fetch_us: int = 300) -> TraceBuilder:
+    """Steps of 10 ms whose batch is there within 300 us: work for the device while nothing but the loader goes on."""
+    return _loading(fetch_us, 10_000 - 10 - fetch_us)
+
+
+def test_a_popular_fix_for_which_there_is_no_reason_is_replayed_as_well(tmp_path: Path) -> None:
+    # 100 us of 10 ms are loading; 80 of them stay
+    report = _report(_well_fed(100), tmp_path, DataLoaderWait())
+    (row,) = report.not_worth_doing
+    assert row.saving_share == pytest.approx(0.002, rel=0.05)
+    assert row.reason == "the step was replayed with it"
+
+
+def test_a_fix_that_saves_more_than_its_rule_measured_is_not_called_useless(tmp_path: Path) -> None:
+    # 300 us are loading, less than 5% of the step, and 80 of them stay
+    report = _report(_well_fed(), tmp_path, DataLoaderWait())
+    (outcome,) = report.outcomes
+    assert isinstance(outcome.outcome, Clear)
+    assert outcome.outcome.value == pytest.approx(0.03, rel=0.05)
+    assert outcome.outcome.saving_share == pytest.approx(0.022, rel=0.05)
+    assert report.not_worth_doing == ()
+
+
+def test_a_fix_that_cannot_be_replayed_is_called_useless_for_what_it_is_about_and_says_so(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 10_000).loader(0, 100, kind="_SingleProcessDataLoaderIter")
+    builder.op("aten::mm", 100, 105).launch(100, 103, kernel=(105, 10_000))
+    (row,) = _report(builder, tmp_path, DataLoaderWait()).not_worth_doing
+    assert row.saving_share == pytest.approx(0.01, rel=0.06)
+    assert row.reason == (
+        "all of the exposed data wait together is what it could save; "
+        "not replayed: only 1 complete steps were recorded, and it takes 3 to replay them"
+    )
+
+
+@pytest.mark.parametrize("rule", [rule for rule in all_rules() if rule.popular_fix], ids=lambda rule: rule.meta.id)
+def test_no_fix_is_left_to_be_replayed_in_a_report(rule: Rule, tmp_path: Path) -> None:
+    (outcome,) = _report(_well_fed(), tmp_path, rule).outcomes
+    assert not isinstance(outcome.outcome, Clear) or outcome.outcome.what_if is None
 
 
 def test_all_fixes_are_replayed_together(tmp_path: Path) -> None:

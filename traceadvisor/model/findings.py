@@ -192,6 +192,15 @@ class Clear:
     remark: str | None = None
     """Why the limit was not the whole story, where it was not."""
 
+    what_if: WhatIf | None = None
+    """The rule's popular fix, still to be replayed."""
+
+    saving_share: float | None = None
+    """The most that this fix saves, replayed, as a share of the step; None where it was not replayed."""
+
+    not_replayed: str | None = None
+    """Why it was not, as a sentence without its stop; None where it was, or there is nothing to replay."""
+
 
 @dataclass(frozen=True, slots=True)
 class Skipped:

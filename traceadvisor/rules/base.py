@@ -24,7 +24,10 @@ class Rule(ABC):
     meta: ClassVar[RuleMeta]
 
     popular_fix: ClassVar[str | None] = None
-    """The well-known remedy, to be called not worth doing where the rule is clear by a wide margin."""
+    """The well-known remedy, to be called not worth doing where it would gain next to nothing.
+
+    Where the rule is clear, the replay tells that if it gives ``Clear`` the fix, else the share that it measured does.
+    """
 
     @abstractmethod
     def check(self, facts: Facts) -> Finding | Clear | Skipped:

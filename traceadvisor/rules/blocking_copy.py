@@ -58,9 +58,10 @@ class BlockingCopy(Rule):
         exposed = events.spans(found.copies) & facts.claim(Category.H2D_COPY)
         claims = found.drained | exposed
         share = facts.share(claims)
-        if share < self.min_share:
-            return Clear("copies from pinned memory that are waited for", share, self.min_share, Unit.SHARE)
         fix = WithoutWaits(frozenset(found.waits.tolist()))
+        if share < self.min_share:
+            label = "copies from pinned memory that are waited for"
+            return Clear(label, share, self.min_share, Unit.SHARE, what_if=fix)
         saving = facts.what_if(fix, facts.per_step_ns(claims))
         location = first_location(facts.trace, facts.tree, found.waits[:1])
         blocked = events.spans(found.waits) & windows

@@ -75,7 +75,7 @@ class CudnnBenchmark(Rule):
         most_ns = _most_ns(facts, convolutions)
         share = most_ns * len(facts.steps.kept) / max(facts.steps.kept_windows.total_ns, 1)
         if share < self.min_share:
-            return Clear(_LABEL, share, self.min_share, Unit.SHARE)
+            return Clear(_LABEL, share, self.min_share, Unit.SHARE, not_replayed=_WHY_A_BOUND)
         if facts.settings.cudnn_benchmark is None:
             return Skipped("Whether autotuning is on is not known: record with `traceadvisor capture`.")
         if facts.settings.cudnn_benchmark:

@@ -31,8 +31,8 @@ class DataLoaderWait(Rule):
     How the saving is estimated
         The step is replayed with every batch ready when it is asked for; what was hidden behind the wait comes forward
         and is not counted as saved. Expected: taking a batch costs 0.7 ms and, where the training process made its
-        batches itself, other host work takes 1.1 times as long once others make them. At the least 1.25 times, at the
-        most no longer. Where the replay is not to be believed, a bound: between nothing and the whole exposed wait.
+        batches itself, other host work takes 1.07 times as long once others make them. At the least 1.2 times, at the
+        most 0.95 times. Where the replay is not to be believed, a bound: between nothing and the whole exposed wait.
 
     When it may be wrong
         Starting and exporting a recording stalls the loop, and a loader with workers refills its queue meanwhile: the
@@ -55,7 +55,7 @@ class DataLoaderWait(Rule):
         wait = facts.claim(Category.DATA_WAIT)
         share = facts.share(wait)
         if share < self.min_share:
-            return Clear("exposed data wait", share, self.min_share, Unit.SHARE)
+            return Clear("exposed data wait", share, self.min_share, Unit.SHARE, what_if=NoDataWait())
         loading = facts.overlaps[Work.DATA_LOADING]
         assert loading is not None  # noqa: S101  # Input.LOADER
         location = facts.loader_location

@@ -66,10 +66,10 @@ class ElementwiseChains(Rule):
         runs = elementwise_runs(facts.trace, kernels, self.fewest_in_run, facts.device_work.calls.kernel_rows)
         claims = facts.trace.events.spans(runs.rows) & facts.claim(Category.KERNEL)
         share = facts.share(claims)
-        if share < self.min_share:
-            return Clear("runs of elementwise kernels", share, self.min_share, Unit.SHARE)
-        steps, duration_ns = len(facts.steps.kept), facts.trace.events.duration_ns[runs.rows]
         fix = _fused(runs)
+        if share < self.min_share:
+            return Clear("runs of elementwise kernels", share, self.min_share, Unit.SHARE, what_if=fix)
+        steps, duration_ns = len(facts.steps.kept), facts.trace.events.duration_ns[runs.rows]
         excess_ns = float((duration_ns * (1 - runs.least_share)).sum()) / steps
         saving = facts.what_if(fix, excess_ns)
         return Finding(
@@ -95,5 +95,5 @@ def _fused(runs: ElementwiseRuns) -> FasterKernels:
         rows=runs.rows,
         low=np.ones_like(runs.least_share),
         expected=2 / (1 + runs.least_share),
-        high=1 / np.maximum(runs.least_share, 1 / runs.rows.size),
+        high=1 / np.maximum(runs.least_share, 1 / max(runs.rows.size, 1)),
     )

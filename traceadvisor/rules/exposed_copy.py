@@ -59,7 +59,7 @@ class ExposedCopy(Rule):
         exposed = facts.claim(Category.H2D_COPY)
         share = facts.share(exposed)
         if share < self.min_share:
-            return Clear("exposed copies to the device", share, self.min_share, Unit.SHARE)
+            return Clear("exposed copies to the device", share, self.min_share, Unit.SHARE, what_if=OverlappedCopies())
         events, launches, steps = facts.trace.events, facts.launches, len(facts.steps.kept)
         mine = (events.kind[launches.work_rows] == Kind.COPY_H2D) & _reaches_into(
             facts.steps.kept_windows, events.start_ns[launches.work_rows], events.end_ns[launches.work_rows]

@@ -57,11 +57,12 @@ class HostSync(Rule):
         sites = sync_sites(facts.observation, facts.tree, facts.steps.kept_windows, facts.claim(Category.IDLE_SYNC))
         drained = SpanSet.union_all(site.drained for site in sites)
         share = facts.share(drained)
+        fix = DeferredReads(frozenset(row for site in sites if site.drained for row in site.rows.tolist()))
         if share < self.min_share:
-            return Clear("idle after waits other than those of copies to the device", share, self.min_share, Unit.SHARE)
+            label = "idle after waits other than those of copies to the device"
+            return Clear(label, share, self.min_share, Unit.SHARE, what_if=fix)
         costly = [site for site in sites if site.drained][:MOST_SITES]
         locations = tuple(dict.fromkeys(site.location for site in costly if site.location))
-        fix = DeferredReads(frozenset(row for site in sites if site.drained for row in site.rows.tolist()))
         saving = facts.what_if(fix, facts.per_step_ns(drained))
         return Finding(
             rule=self.meta,

@@ -69,12 +69,12 @@ class LaunchBound(Rule):
     def check(self, facts: Facts) -> Finding | Clear | Skipped:
         """Compare the idle time spent launching with the step."""
         idle = facts.claim(Category.IDLE_LAUNCH)
-        share = facts.share(idle)
+        share, fix = facts.share(idle), AmortisedLaunches(_operators(facts))
         if share < self.min_share:
-            return Clear("idle while the host launches", share, self.min_share, Unit.SHARE)
+            return Clear("idle while the host launches", share, self.min_share, Unit.SHARE, what_if=fix)
         in_long_calls = long_call_time(facts.observation) & idle
         long_share = in_long_calls.total_ns / max(idle.total_ns, 1)
-        fixes = () if long_share > self.few_long_calls else (AmortisedLaunches(_operators(facts)),)
+        fixes = () if long_share > self.few_long_calls else (fix,)
         most_ns = facts.per_step_ns(idle)
         saving = facts.what_if(*fixes, most_ns=most_ns) if fixes else facts.bound(most_ns, _WHY_A_BOUND)
         return Finding(

@@ -64,12 +64,13 @@ class LayoutConversion(Rule):
         ]
         claims = events.spans(rows) & facts.claim(Category.KERNEL)
         of_kernels = facts.device_work.time_ns(rows) / max(facts.device_work.time_ns(kernels), 1)
+        fix = SparedWork(rows)
         if of_kernels < self.min_kernel_share:
-            return Clear("conversions of layout, of kernel time", of_kernels, self.min_kernel_share, Unit.SHARE)
+            label = "conversions of layout, of kernel time"
+            return Clear(label, of_kernels, self.min_kernel_share, Unit.SHARE, what_if=fix)
         share = facts.share(claims)
         if share < self.min_share:
-            return Clear("conversions of layout", share, self.min_share, Unit.SHARE)
-        fix = SparedWork(rows)
+            return Clear("conversions of layout", share, self.min_share, Unit.SHARE, what_if=fix)
         saving = facts.what_if(fix, facts.per_step_ns(claims))
         return Finding(
             rule=self.meta,

@@ -68,9 +68,9 @@ class ManySmallCopies(Rule):
         waiting = facts.claim(Category.IDLE_LAUNCH) | facts.claim(Category.IDLE_SYNC)
         claims = exposed | (events.spans(_around(facts, calls)) & waiting)
         share = facts.share(claims)
-        if share < self.min_share:
-            return Clear("idle around small copies to the device", share, self.min_share, Unit.SHARE)
         fix = SparedWork(_all_but_the_first(facts, work))
+        if share < self.min_share:
+            return Clear("idle around small copies to the device", share, self.min_share, Unit.SHARE, what_if=fix)
         saving = facts.what_if(fix, facts.per_step_ns(claims))
         location = first_location(facts.trace, facts.tree, calls[:1])
         return Finding(

@@ -83,12 +83,12 @@ class NoMixedPrecision(Rule):
         share = facts.share(eligible)
         if not has_tensor_cores(device):
             return Clear("float32 matrix work", share, 1.0, Unit.SHARE, "the device has no tensor cores")
+        edit = _edit(work.in_type(narrow_type(device), calls & work.is_kept))
         if share < self.min_share:
-            return Clear("float32 matrix work", share, self.min_share, Unit.SHARE)
+            why_not = None if edit else _WHY_A_BOUND
+            return Clear("float32 matrix work", share, self.min_share, Unit.SHARE, what_if=edit, not_replayed=why_not)
         eligible_ns = facts.per_step_ns(eligible)
         kernel_ns = facts.per_step_ns(facts.claim(Category.KERNEL))
-        speedups = work.in_type(narrow_type(device), calls & work.is_kept)
-        edit = _edit(speedups)
         saving = _saving(facts, device, edit, eligible_ns)
         return Finding(
             rule=self.meta,

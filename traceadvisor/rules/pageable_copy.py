@@ -65,11 +65,10 @@ class PageableCopy(Rule):
         )
         pageable = pageable[facts.steps.kept_windows.contains(events.start_ns[pageable])]
         exposed = events.spans(pageable) & facts.claim(Category.H2D_COPY)
-        share = facts.share(exposed)
+        share, fix = facts.share(exposed), PinnedCopies(_link_rate(facts))
         if share < self.min_share:
             remark = None if copies.size else "nothing is copied to the device"
-            return Clear("exposed copies from pageable memory", share, self.min_share, Unit.SHARE, remark)
-        fix = PinnedCopies(_link_rate(facts))
+            return Clear("exposed copies from pageable memory", share, self.min_share, Unit.SHARE, remark, fix)
         saving = facts.what_if(fix, facts.per_step_ns(exposed))
         steps = len(facts.steps.kept)
         moved = float(np.maximum(events.byte_count[pageable], 0).sum())

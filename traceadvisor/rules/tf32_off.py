@@ -66,14 +66,15 @@ class Tf32Off(Rule):
         label = "matrix work in float32 without TF32"
         if not has_tf32(facts.device):
             return Skipped("The device has no TF32.")
+        edit = _edit(work, plain)
         if share < self.min_share:
             unknown = float32 & ~plain & ~work.is_run_in(Precision.TF32)
             if facts.share(_time(facts, unknown)) >= self.min_share:
                 return Skipped(
                     "Neither kernels nor settings tell whether float32 ran as TF32: record with `traceadvisor capture`."
                 )
-            return Clear(label, share, self.min_share, Unit.SHARE)
-        edit = _edit(work, plain)
+            why_not = None if edit else _WHY_A_BOUND
+            return Clear(label, share, self.min_share, Unit.SHARE, what_if=edit, not_replayed=why_not)
         saving = _saving(facts, edit, facts.per_step_ns(claims))
         return Finding(
             rule=self.meta,

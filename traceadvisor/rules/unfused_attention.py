@@ -64,9 +64,9 @@ class UnfusedAttention(Rule):
         blocks = attention_blocks(facts.trace, facts.launches, facts.tree, facts.steps.kept_windows)
         claims = events.spans(blocks.kernels) & facts.claim(Category.KERNEL)
         share = facts.share(claims)
-        if share < self.min_share:
-            return Clear("attention in separate kernels", share, self.min_share, Unit.SHARE)
         fix = _fused(blocks.kernels)
+        if share < self.min_share:
+            return Clear("attention in separate kernels", share, self.min_share, Unit.SHARE, what_if=fix)
         saving = facts.what_if(fix, facts.per_step_ns(claims) * (1 - 1 / HIGHEST_SPEEDUP))
         location = first_location(facts.trace, facts.tree, blocks.softmaxes[:1])
         return Finding(

@@ -87,7 +87,7 @@ class UnfusedOptimizer(Rule):
         cost = host | (events.spans(kernels) & windows)
         share = facts.share(cost)
         if share < self.min_share:
-            return Clear("time in the optimizer", share, self.min_share, Unit.SHARE)
+            return Clear("time in the optimizer", share, self.min_share, Unit.SHARE, what_if=FusedOptimizer())
         fix = FusedOptimizer()
         saving = facts.what_if(fix, facts.per_step_ns(cost))
         location = first_location(facts.trace, facts.tree, np.append(launched.call_rows[:1], ranges[:1]))

@@ -68,9 +68,10 @@ class ZeroGradMemset(Rule):
         host = events.spans(ranges) & windows if fills.work_rows.size else SpanSet.empty()
         cost = host | (events.spans(rows) & windows)
         share = facts.share(cost)
-        if share < self.min_share:
-            return Clear("setting gradients to zero, and adding to the zeros", share, self.min_share, Unit.SHARE)
         fix = SparedWork(rows)
+        if share < self.min_share:
+            label = "setting gradients to zero, and adding to the zeros"
+            return Clear(label, share, self.min_share, Unit.SHARE, what_if=fix)
         saving = facts.what_if(fix, facts.per_step_ns(cost))
         location = first_location(facts.trace, facts.tree, np.append(fills.call_rows[:1], ranges[:1]))
         busy = facts.claim(Category.KERNEL) | facts.claim(Category.OTHER_COPY)
