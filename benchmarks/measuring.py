@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -30,13 +31,14 @@ class RunError(Exception):
 
 
 def measure(command: Sequence[str]) -> Usage:
-    """Run a command to its end.
+    """Run a command to its end. Python may keep the bytecode of what it imports, as an installation has it.
 
     Raises:
         RunError: it failed, or was ended by the system.
     """
     launcher = (sys.executable, "-I", "-S", str(Path(__file__).with_name("launcher.py")))
-    done = subprocess.run([*launcher, *command], cwd=ROOT, capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run([*launcher, *command], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RunError(_last_line(done.stderr))
     code, wall_s, user_s, system_s, peak = done.stdout.split()
