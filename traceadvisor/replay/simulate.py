@@ -41,10 +41,9 @@ def simulate(graph: StepGraph) -> Replayed:  # one branch an action and no max()
     for thread, after, work, call, action, first, count, step in zip(*(c.tolist() for c in columns), strict=True):
         now: int = clocks[after] + work
         if action in _LAUNCHES:
-            now = device.place(first, now + call)
-            done = device.launch(now, first, count)
+            done = device.launch(now + call, first, count)
             device_ends[step] = done if done > device_ends[step] else device_ends[step]
-            now = done + wait_call if action == _LAUNCH_AND_WAIT else now
+            now = done + wait_call if action == _LAUNCH_AND_WAIT else device.accepted
         elif action == _WAIT:
             now = max(now, device.ends[first] if first >= 0 else 0) + wait_call + call
         elif action == _WAIT_ALL:
@@ -68,29 +67,29 @@ class _Device:
         """When each task is done; 0 before it was launched."""
 
         self.stream_ends = [-constants.queued_gap_ns] * graph.stream_count
+        self.accepted = 0
+        """When the last launch was in its queue: later than it was tried where that was full."""
+
         self._durations, self._streams = tasks.duration_ns.tolist(), tasks.stream.tolist()
         self._afters = tasks.after.tolist()
         self._latency, self._gap = constants.launch_latency_ns, constants.queued_gap_ns
         self._depth = constants.queue_depth or _UNLIMITED
         self._launch_ends: list[list[int]] = [[] for _ in range(graph.stream_count)]
 
-    def place(self, task: int, now: int) -> int:
-        """When the queue of the task's stream takes another launch, tried now."""
-        launches = self._launch_ends[self._streams[task]]
-        oldest = len(launches) - self._depth
-        return launches[oldest] if oldest >= 0 and launches[oldest] > now else now
-
     def launch(self, now: int, first: int, count: int) -> int:
-        """When the tasks of one launch are done."""
-        ends, stream_ends, gap, visible = self.ends, self.stream_ends, self._gap, now + self._latency
-        done = 0
-        for task in range(first, first + count):
+        """When the tasks of a launch that is tried now are done."""
+        ends, stream_ends, gap = self.ends, self.stream_ends, self._gap
+        launches = self._launch_ends[self._streams[first]]
+        oldest = len(launches) - self._depth
+        self.accepted = now = launches[oldest] if oldest >= 0 and launches[oldest] > now else now
+        visible, done = now + self._latency, 0
+        for task in range(first, first + count) if count != 1 else (first,):
             stream, other = self._streams[task], self._afters[task]
             last = stream_ends[stream] if other < 0 or ends[other] < stream_ends[stream] else ends[other]
             end = (visible if visible > last + gap else last + gap) + self._durations[task]
             ends[task] = stream_ends[stream] = end
             done = end if end > done else done
-        self._launch_ends[self._streams[first]].append(done)
+        launches.append(done)
         return done
 
 
