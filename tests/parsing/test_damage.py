@@ -142,14 +142,14 @@ def test_a_truncated_file_is_read_as_far_as_it_goes_and_says_so(tmp_path: Path) 
     assert [note.code for note in health.notes] == ["truncated"]
 
 
-@pytest.mark.parametrize("lost_bytes", [1, 8, 100])
-def test_a_truncated_gzip_is_read_as_far_as_it_goes_and_says_so(tmp_path: Path, lost_bytes: int) -> None:
+@pytest.mark.parametrize(("lost_bytes", "code"), [(1, "packing-damaged"), (8, "packing-damaged"), (100, "truncated")])
+def test_a_truncated_gzip_is_read_as_far_as_it_goes_and_says_so(tmp_path: Path, lost_bytes: int, code: str) -> None:
     path = tmp_path / "cut.pt.trace.json.gz"
     packed = gzip.compress(many(2000).text())
     path.write_bytes(packed[:-lost_bytes])
     health = trace_of(path).health
     assert 1000 < health.events_read <= 2000
-    assert [note.code for note in health.notes] == ["truncated"]
+    assert [note.code for note in health.notes] == [code]
 
 
 def test_a_gzip_whose_checksum_is_wrong_is_read_and_says_so(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_gzip_whose_checksum_is_wrong_is_read_and_says_so(tmp_path: Path) -> N
     path.write_bytes(packed)
     health = trace_of(path).health
     assert health.events_read == 40
-    assert [note.code for note in health.notes] == ["truncated"]
+    assert [note.code for note in health.notes] == ["packing-damaged"]
 
 
 def test_a_gzip_with_garbage_in_the_middle_keeps_what_stands_before_it(tmp_path: Path) -> None:

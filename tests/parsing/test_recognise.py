@@ -35,6 +35,7 @@ JSON_OF_OTHER_KINDS: dict[str, tuple[Any, str]] = {
     "instants alone": ([{"ph": "i", "name": "a", "ts": 1}], "a list of events, but none of them has a start"),
     "a memory snapshot": ({"segments": [], "device_traces": [[]], "allocator_settings": {}}, "a CUDA memory snapshot"),
     "an execution trace": ({"schema": "1.0.1", "pid": 1, "time": "now", "nodes": []}, "a PyTorch execution trace"),
+    "one event a line": (OF_ANOTHER_TOOL, "a single event, or events one a line"),
     "rocprof": ({"rocprofiler-sdk-tool": []}, "a rocprof recording"),
     "a notebook": ({"cells": [], "nbformat": 4, "metadata": {}}, "a Jupyter notebook"),
     "VizTracer": ({"traceEvents": [OF_ANOTHER_TOOL], "viztracer_metadata": {}}, "a recording by VizTracer"),

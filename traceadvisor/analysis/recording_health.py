@@ -64,7 +64,7 @@ def _device_notes(observation: Observation) -> Iterator[HealthNote]:
             yield HealthNote(
                 "no-kernels",
                 f"The host launched {launched} kernels but the recording holds none of them: "
-                "nothing is said about the device.",
+                "nothing is said about the device. `traceadvisor doctor` tells why the profiler cannot see it.",
             )
         else:
             yield HealthNote(

@@ -20,6 +20,9 @@ class Excess(Enum):
     DIGITS = "integer_digits"
 
 
+ENDS_READING = frozenset({Excess.RATIO, Excess.BYTES, Excess.EVENT})
+"""Behind these there may be more events."""
+
 _WHAT = {
     Excess.RATIO: "The file unpacks to more than {limit} times its size; what stands behind that point was not read",
     Excess.BYTES: "The file unpacks to more than {limit} bytes; what stands behind them was not read",

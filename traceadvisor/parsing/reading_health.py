@@ -13,6 +13,7 @@ from traceadvisor.parsing.excess import Excess, excess_notes
 from traceadvisor.parsing.input_bytes import ByteStream
 from traceadvisor.parsing.members import Members
 from traceadvisor.parsing.profiler_log import RECORD_LESS, stopped_early
+from traceadvisor.parsing.recognise import WRITE_AGAIN
 
 MOST_LISTED = 10
 
@@ -41,11 +42,17 @@ def _ending(stream: ByteStream, members: Members) -> Iterator[HealthNote]:
             "The file changed its size while it was read: it is still being written. What it held was read; "
             "report again once it is complete.",
         )
-    elif stream.damaged or (members.truncated and not stream.excess):
+    elif stream.damaged and not members.truncated:
+        yield HealthNote(
+            "packing-damaged",
+            "The recording is read to its end, but the gzip around it is damaged: its checksum is wrong or cut off, or "
+            "something else follows it. Events may have changed, and the last step is left out. Copy the file again.",
+        )
+    elif members.truncated and not stream.excess:
         yield HealthNote(
             "truncated",
-            "The file ends in the middle of the recording; what stands before the break was read, "
-            "and the last step may be incomplete.",
+            "The file breaks off in the middle of the recording: what stands before the break was read, and the "
+            f"step it breaks off in is left out. {WRITE_AGAIN}",
         )
 
 

@@ -10,6 +10,13 @@ from traceadvisor.parsing.profiler_log import RECORD_LESS, stopped_early
 GIVE_A_RECORDING = "Give the file or folder that tensorboard_trace_handler or export_chrome_trace wrote."
 
 
+WRITE_AGAIN = (
+    "Copy the file again; where it is so at its origin, the job ended while it was being written, so record again."
+)
+_EMPTY = "it holds nothing, as far as it can be read"
+_BROKEN = "it breaks off before its first event, or is no readable JSON up to there"
+
+
 class Recognised(NamedTuple):
     """What was found, and what to do about it."""
 
@@ -38,6 +45,7 @@ _BY_MEMBERS = (
     ({"rocprofiler-sdk-json-tool"}, "a rocprof recording"),
     ({"viztracer_metadata"}, "a recording by VizTracer"),
     ({"cells", "nbformat"}, "a Jupyter notebook"),
+    ({"ph", "name"}, "a single event, or events one a line; a recording has them in a list"),
 )
 _DESCRIPTION = {"deviceProperties", "schemaVersion", "distributedInfo", "baseTimeNanoseconds"}
 """Members that torch writes beside the events."""
@@ -45,6 +53,7 @@ _DESCRIPTION = {"deviceProperties", "schemaVersion", "distributedInfo", "baseTim
 _STOPPED = "it describes a recording but holds nothing of it: the profiler ran out of memory before it began"
 _NEVER_ACTIVE = "it describes a recording but holds nothing of it: the profiler was never active"
 _REMEDIES = {
+    _BROKEN: WRITE_AGAIN,
     _STOPPED: RECORD_LESS,
     _NEVER_ACTIVE: "Train for more steps than the schedule's wait, warm-up and active steps together, and call the "
     "profiler's step() once an iteration; an export while the profiler runs holds nothing either.",
@@ -53,6 +62,8 @@ _REMEDIES = {
 
 def describe_bytes(head: bytes) -> Recognised:
     """What a file is that is no JSON, by its first bytes."""
+    if not head.strip():
+        return Recognised(_EMPTY, WRITE_AGAIN)
     for magic, what, remedy in _BY_FIRST_BYTES:
         if head.startswith(magic):
             return Recognised(f"it is {what}", remedy)
@@ -81,7 +92,7 @@ def describe(
     described = bool(names & _DESCRIPTION)
     cases = (
         *((signs <= names, f"it is {what}") for signs, what in _BY_MEMBERS),
-        (damaged, "it is no readable JSON, or it breaks off before its first event"),
+        (damaged, _BROKEN),
         (unknown, f"it is a Chrome trace by another tool: no event is of a category torch writes ({unknown})"),
         (has_events and stopped_early(members), _STOPPED),
         (has_events and described, _NEVER_ACTIVE),

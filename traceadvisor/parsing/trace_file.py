@@ -11,7 +11,7 @@ from traceadvisor.model.health import Health
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.columns import Columns
-from traceadvisor.parsing.excess import describe_excess, remedy_for
+from traceadvisor.parsing.excess import ENDS_READING, describe_excess, remedy_for
 from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
 from traceadvisor.parsing.members import Members
 from traceadvisor.parsing.metadata import base_time_ns, devices, distributed
@@ -119,7 +119,9 @@ def _nothing_to_read(
 def _what_it_is(members: Members, stream: ByteStream, limits: Limits, categories: Collection[str]) -> Recognised:
     if not members.is_json:
         return describe_bytes(stream.head)
-    for excess in excesses(stream, members):
+    for excess in excesses(stream, members).keys() & ENDS_READING:
         return Recognised(describe_excess(excess, limits), remedy_for(excess))
+    if not stream.head.strip():
+        return describe_bytes(b"")
     broken = stream.damaged or members.truncated
     return describe(members.values, has_events=members.has_events, damaged=broken, categories=categories)

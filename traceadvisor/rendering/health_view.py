@@ -12,6 +12,9 @@ from traceadvisor.rendering.units import count
 
 ON_STEPS = frozenset({"step-left-out", "step-dropped"})
 
+COUNTED = "events-dropped"
+"""The note that says of a recording what the first line says of all."""
+
 
 @dataclass(frozen=True, slots=True)
 class NoteView:
@@ -69,22 +72,22 @@ def _title(status: HealthStatus) -> str | None:
 
 def _counts(report: Report) -> tuple[NoteView, ...]:
     health = report.health
-    if not health.events_dropped and not health.events_repaired:
-        return ()
-    message = (
-        f"Of {count(health.events_read + health.events_dropped)} events, {count(health.events_dropped)} could not be "
-        f"read; {count(health.events_repaired)} had to be repaired."
+    losses = (
+        (health.events_dropped, "could not be read or used and were left out"),
+        (health.events_repaired, "had to be repaired, for broken JSON or values that cannot be"),
     )
-    return (NoteView(message, None),)
+    told = [f"{count(number)} {what}" for number, what in losses if number]
+    message = f"Of {count(health.events_read + health.events_dropped)} events, {'; '.join(told)}."
+    return (NoteView(message, None),) if told else ()
 
 
 def _notes(report: Report, wanted: Callable[[HealthNote], bool]) -> tuple[NoteView, ...]:
     """One view per message, naming every recording it holds for."""
+    one = len(report.recordings) < 2
     about: dict[str, list[str]] = {}
     for row in report.health_notes:
-        if wanted(row.note):
+        if wanted(row.note) and not (one and row.note.code == COUNTED):
             ids = about.setdefault(row.note.message, [])
             if row.recording_id is not None and row.recording_id not in ids:
                 ids.append(row.recording_id)
-    one = len(report.recordings) < 2
     return tuple(NoteView(message, ", ".join(ids) if ids and not one else None) for message, ids in about.items())

@@ -17,7 +17,10 @@ from traceadvisor.rendering.words import CATEGORY
 
 TOP_FINDINGS = 3
 MOST_RECORDINGS = 12
+MOST_NOTES = 12
 LONGEST_TEXT = 200
+LONGEST_NOTE = 600
+"""What is wrong and how to mend it."""
 
 
 class Style(Enum):
@@ -53,9 +56,11 @@ class SummaryLine:
 
 def summary(report: Report) -> tuple[SummaryLine, ...]:
     """What is wrong with the input, the verdict, each recording's step, the first findings."""
-    report = shortened(redacted(report), LONGEST_TEXT)
+    report = redacted(report)
+    notes = _notes(shortened(report, LONGEST_NOTE))
+    report = shortened(report, LONGEST_TEXT)
     blocks = (
-        [_warning(note) for note in warnings(report)],
+        notes,
         _verdict(report),
         _recordings(report),
         _findings(report),
@@ -77,6 +82,15 @@ def _flat(text: str) -> str:
         f"{' ' * (len(text) - len(text.lstrip(' ')))}{inner}{' ' * (len(text) - len(text.rstrip(' ')))}"
         if inner
         else text
+    )
+
+
+def _notes(report: Report) -> list[SummaryLine]:
+    notes = warnings(report)
+    more = len(notes) - MOST_NOTES
+    lines = [_warning(note) for note in notes[:MOST_NOTES]]
+    return lines + (
+        [_line(Piece(f"and {number_of(more, 'more note')} in the report", Style.QUIET))] if more > 0 else []
     )
 
 

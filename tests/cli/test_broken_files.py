@@ -1,0 +1,197 @@
+"""A broken file as somebody gives it who knows nothing of its fault: what the terminal and every format say of it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import pickle
+from pathlib import Path
+
+import pypdf
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.build import TraceBuilder
+from traceadvisor import load
+from traceadvisor.cli import main
+from traceadvisor.facts import Facts
+from traceadvisor.model.findings import Confidence, Skipped
+from traceadvisor.model.health import HealthStatus
+from traceadvisor.model.report import Report
+from traceadvisor.model.trace import Origin
+from traceadvisor.parsing.trace_file import read_trace
+from traceadvisor.rendering.formats import FORMATS
+from traceadvisor.rendering.summary import summary
+
+STEPS = 8
+TITLE = "Read this first"
+EVENT = b'{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1}'
+
+
+def steps(*, kernels: bool = True) -> bytes:
+    """Eight steps of 100 us, a third of each spent waiting for the loader; no two files pack to the same bytes."""
+    builder = TraceBuilder()
+    for number in range(STEPS):
+        at = 100 * number
+        builder.step(number, at, at + 100).loader(at, at + 30).op(f"aten::mm {number * 7919}", at + 30, at + 90)
+        for launched in range(5):
+            start = at + 32 + 10 * launched
+            builder.launch(start, start + 2, kernel=(start + 3, start + 9) if kernels else None)
+    return builder.text()
+
+
+def _flipped(packed: bytes, at: int) -> bytes:
+    changed = bytearray(packed)
+    changed[at] ^= 0xFF
+    return bytes(changed)
+
+
+CUT = steps()[: len(steps()) * 6 // 10]
+PACKED = gzip.compress(steps())
+
+REFUSED = {
+    "empty": (b"", "the file is empty", "record again"),
+    "an empty gzip": (gzip.compress(b""), "it holds nothing", "record again"),
+    "the first bytes": (steps()[:60], "breaks off before its first event", "record again"),
+    "a gzip's first bytes": (PACKED[:30], "it holds nothing, as far as it can be read", "record again"),
+    "an empty object": (b"{}", "JSON without any members", "tensorboard_trace_handler"),
+    "a description": (b'{"schemaVersion": 1}', "description but no events", "tensorboard_trace_handler"),
+    "no events": (b'{"schemaVersion": 1, "traceEvents": []}', "the profiler was never active", "the schedule's wait"),
+    "an execution trace": (b'{"schema": "1", "pid": 1, "nodes": []}', "execution trace", "tensorboard_trace_handler"),
+    "a snapshot": (pickle.dumps({"segments": []}), "a CUDA memory snapshot", "tensorboard_trace_handler"),
+    "rocprof": (b'{"rocprofiler-sdk-tool": []}', "a rocprof recording", "tensorboard_trace_handler"),
+    "other JSON": (b'{"results": []}', "JSON of another kind (members: results)", "tensorboard_trace_handler"),
+    "events one a line": (EVENT + b"\n" + EVENT, "events one a line", "tensorboard_trace_handler"),
+    "nested without end": (b"[" * 100_000, "breaks off before its first event", "record again"),
+    "nested deep": (b"[" * 100_000 + b"]" * 100_000, "none of them has a start", "tensorboard_trace_handler"),
+    "a bomb of blanks": (gzip.compress(b" " * (32 << 20)), "more than 200 times its size", "--max-inflation-ratio"),
+    "UTF-16": (steps().decode().encode("utf-16"), "text in UTF-16", "iconv"),
+}
+
+READ = {
+    "cut": (CUT, "The file breaks off in the middle of the recording", "record again"),
+    "a gzip cut": (PACKED[: len(PACKED) * 6 // 10], "The file breaks off in the middle", "Copy the file again"),
+    "a checksum": (_flipped(PACKED, -6), "its checksum is wrong", "Copy the file again"),
+    "a gzip and more": (PACKED + b"something", "something else follows it", "Copy the file again"),
+    "no kernels": (steps(kernels=False), "the recording holds none of them", "traceadvisor doctor"),
+    "broken names": (steps().replace(b"aten::mm 0", b'aten::"mm"'), "1 had to be repaired", "broken JSON"),
+    "a broken event": (steps().replace(b'"aten::mm 0"', b"aten"), "1 could not be read", "left out"),
+    "many digits": (steps().replace(b'"stream":7', b'"stream":' + b"7" * 5000, 1), "400 digits", "--max-integer"),
+}
+
+
+def _given(content: bytes, folder: Path) -> Path:
+    path = folder / "given" / "worker0.1.pt.trace.json"
+    path.parent.mkdir()
+    path.write_bytes(content)
+    return path
+
+
+def _run(path: Path, folder: Path) -> Result:
+    return CliRunner().invoke(main, ["report", str(path), "-o", str(folder / "out"), "--format", "html,md,json"])
+
+
+@pytest.mark.parametrize(("content", "found", "remedy"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_cannot_be_used_is_refused_with_its_name_what_it_is_and_what_to_do(
+    content: bytes, found: str, remedy: str, tmp_path: Path
+) -> None:
+    path = _given(content, tmp_path)
+    result = _run(path, tmp_path)
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr.startswith(f"traceadvisor: {path}: ")
+    assert result.stderr.count("\n") == 1
+    assert found in result.stderr
+    assert ". Expected a " in result.stderr
+    assert remedy in result.stderr.partition(". Expected a ")[2]
+
+
+@pytest.mark.parametrize(("content", "found", "remedy"), READ.values(), ids=READ.keys())
+def test_what_can_be_read_is_read_and_every_format_says_first_what_is_wrong(
+    content: bytes, found: str, remedy: str, tmp_path: Path
+) -> None:
+    result = _run(_given(content, tmp_path), tmp_path)
+    assert result.exit_code == 0, result.output
+    first = result.stdout.splitlines()[0]
+    assert first.startswith("Note: ")
+    said = " ".join(line for line in result.stdout.splitlines() if line.startswith("Note: "))
+    assert found in said
+    assert remedy in said
+    markdown = (tmp_path / "out" / "report.md").read_text()
+    assert markdown.index(TITLE) < markdown.index("### ")
+    html = (tmp_path / "out" / "report.html").read_text()
+    assert html.index(TITLE) < html.index("<h1>")
+    document = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert document["health"]["status"] == "degraded"
+    assert list(document).index("health") < list(document).index("recordings")
+
+
+def test_the_notes_are_the_first_thing_on_paper(tmp_path: Path) -> None:
+    pytest.importorskip("weasyprint")
+    report = load(_given(CUT, tmp_path))
+    text = pypdf.PdfReader(io.BytesIO(FORMATS["pdf"].render(report))).pages[0].extract_text()
+    assert 0 <= text.index(TITLE) < text.index("of every step")
+
+
+@pytest.mark.parametrize("name", ["cut", "a gzip cut", "a checksum"])
+def test_what_breaks_off_keeps_its_events_loses_its_last_step_says_so_and_is_less_sure(
+    name: str, tmp_path: Path
+) -> None:
+    whole = load(_given(steps(), tmp_path))
+    (tmp_path / "broken").mkdir()
+    broken = load(_given(READ[name][0], tmp_path / "broken"))
+    assert broken.health.events_read > whole.health.events_read // 3
+    assert broken.health.events_dropped == 0
+    ((dropped, reason),) = broken.recordings[0].dropped_steps
+    assert reason == "the file breaks off"
+    assert [row.step.index for row in broken.recordings[0].steps] == list(range(dropped))
+    assert _confidence(whole) is Confidence.HIGH
+    assert _confidence(broken) is Confidence.MEDIUM
+
+
+def test_a_file_that_grows_loses_its_last_step_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _given(CUT, tmp_path)
+
+    def read(origin: object, tell: object, limits: object) -> object:
+        def write_on(position: int) -> None:
+            with path.open("ab") as file:
+                file.write(b" ")
+
+        return read_trace(origin, write_on, limits)  # type: ignore[arg-type]  # as it was given
+
+    monkeypatch.setattr("traceadvisor.judging.read_trace", read)
+    report = load(path, processes=1)
+    assert [row.note.code for row in report.health_notes if row.note.degrades] == ["still-written"]
+    assert len(report.recordings[0].dropped_steps) == 1
+    assert "still being written" in summary(report)[0].text
+
+
+def test_without_the_kernels_that_were_launched_nothing_is_claimed_of_the_device(tmp_path: Path) -> None:
+    report = load(_given(steps(kernels=False), tmp_path))
+    assert report.health.status is HealthStatus.DEGRADED
+    assert report.recordings[0].device is None
+    skipped = {row.rule.id for row in report.outcomes if isinstance(row.outcome, Skipped)}
+    assert {"IDLE002", "IDLE003", "GPU001"} <= skipped
+    assert not [row for row in report.findings if row.finding.rule.id.startswith(("IDLE", "GPU", "MEM"))]
+
+
+def test_a_folder_of_broken_files_names_each_and_reads_the_rest(tmp_path: Path) -> None:
+    for number, (content, _, _) in enumerate(REFUSED.values()):
+        (tmp_path / f"worker{number}.1.pt.trace.json").write_bytes(content)
+    (tmp_path / "worker99.1.pt.trace.json").write_bytes(steps())
+    os.mkfifo(tmp_path / "worker98.1.pt.trace.json")
+    result = _run(tmp_path, tmp_path)
+    assert result.exit_code == 0, result.output
+    notes = [line for line in result.stdout.splitlines() if line.startswith("Note: ")]
+    assert len(notes) == 12
+    assert all(". Expected a " in note and note.endswith(".") for note in notes)
+    assert f"and {len(REFUSED) - 12} more notes in the report" in result.stdout
+    document = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert len(document["health"]["notes"]) >= len(REFUSED)
+
+
+def _confidence(report: Report) -> Confidence:
+    """Of rules about the only recording."""
+    (recording,) = report.recordings
+    return Facts(read_trace(Origin(recording.path, "", "", "")), 0, "").confidence()
