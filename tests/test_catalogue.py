@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from traceadvisor.catalogue import all_rules, read_catalogue, threshold_types
+from tests.build import TraceBuilder
+from traceadvisor import load, rules
+from traceadvisor.catalogue import UnloadableRule, all_rules, read_catalogue, threshold_types
+from traceadvisor.cli import main
 from traceadvisor.config import Settings, type_words
 from traceadvisor.errors import ConfigError
+from traceadvisor.model.findings import Failed
+from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rules.dataloader_wait import DataLoaderWait
 from traceadvisor.rules.launch_bound import LaunchBound
 
@@ -106,3 +113,67 @@ def test_a_share_may_be_from_nothing_to_all_and_other_figures_are_not_negative()
     types = threshold_types(LaunchBound())
     assert type_words(types["min_share"]) == "a number from 0 to 1"
     assert type_words(types["short_kernel_us"]) == "a number from 0"
+
+
+# -- a rule of the package that cannot be imported ------------------------------------------------------------------
+
+DATA900 = """
+from traceadvisor.nowhere import x
+meta = RuleMeta(
+    id="DATA900",
+    name="broken",
+    title="Not whole",
+"""
+
+
+@pytest.fixture
+def unloadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder whose modules are taken for the package's own rules."""
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    monkeypatch.setattr(rules, "__path__", [*rules.__path__, str(folder)])
+    all_rules.cache_clear()
+    yield folder
+    all_rules.cache_clear()
+
+
+def test_every_rule_of_the_package_can_be_imported() -> None:
+    assert not [rule for rule in all_rules() if isinstance(rule, UnloadableRule)]
+
+
+@pytest.mark.parametrize(
+    ("source", "rule_id", "error"),
+    [
+        (f"{DATA900})", "DATA900", "ModuleNotFoundError: No module named 'traceadvisor.nowhere'"),
+        (DATA900, "DATA900", "SyntaxError"),
+        ("raise SystemExit(3)", "not_whole", "SystemExit: 3"),
+        ("\0", "not_whole", "SyntaxError"),
+    ],
+)
+def test_a_rule_that_cannot_be_imported_is_a_check_that_failed(
+    source: str, rule_id: str, error: str, unloadable: Path, tmp_path: Path
+) -> None:
+    (unloadable / "not_whole.py").write_text(source)
+    for number in range(2):
+        TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 90).write(tmp_path / "log" / f"w{number}.1.pt.trace.json")
+    report = load(tmp_path / "log", processes=2)
+    failed = [row for row in report.outcomes if isinstance(row.outcome, Failed)]
+    assert [row.rule.id for row in failed] == [rule_id] * 2
+    assert all(isinstance(row.outcome, Failed) and error in row.outcome.error for row in failed)
+    assert len({row.rule.id for row in report.outcomes}) == len(all_rules())
+    for name in ("html", "md", "json"):
+        assert b"Install TraceAdvisor anew" in FORMATS[name].render(report)
+
+
+def test_thresholds_of_a_rule_that_cannot_be_imported_end_nothing(unloadable: Path) -> None:
+    (unloadable / "not_whole.py").write_text(DATA900)
+    settings = Settings(rules={"DATA900": {"min_share": 0.2}}, select=("broken",))
+    assert [rule.meta.title for rule in read_catalogue(settings).chosen(settings)] == ["Not whole"]
+
+
+def test_commands_go_on_without_a_rule_that_cannot_be_imported(unloadable: Path) -> None:
+    (unloadable / "not_whole.py").write_text(DATA900)
+    for arguments in (["rules"], ["rules", "explain", "DATA900"], ["doctor"]):
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == 0, result.output
+        assert "DATA900" in result.output

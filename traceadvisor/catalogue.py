@@ -8,14 +8,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import isabstract
-from typing import Annotated, Any, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, get_type_hints
 
 from msgspec import Meta
 
 from traceadvisor import rules
 from traceadvisor.config import TABLE, Settings, Threshold, checked, nearest
 from traceadvisor.errors import ConfigError
+from traceadvisor.facts import Facts
+from traceadvisor.model.findings import RuleMeta
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import UsedSettings
 from traceadvisor.plugins import PluginError, find_plugins, load_plugin
@@ -31,6 +35,20 @@ GROUPS = {
     "HW": "The machine",
 }
 """What the package's own rules look at, by the letters that their ids begin with."""
+
+_META = re.compile(r'RuleMeta\(\s*(?:id=)?"([^"]+)",\s*(?:name=)?"([^"]+)",\s*(?:title=)?"([^"]+)"')
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadableRule(Rule):
+    """This rule of the package could not be imported: the installation is not whole. Install TraceAdvisor anew."""
+
+    meta: RuleMeta  # type: ignore[misc]  # its own, not its class's
+    error: str
+
+    def check(self, facts: Facts) -> NoReturn:  # noqa: ARG002  # there is nothing to check with
+        """Fail as the import did."""
+        raise ImportError(f"The rule could not be loaded ({self.error}). Install TraceAdvisor anew.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +115,26 @@ def all_rules() -> tuple[Rule, ...]:
     found: list[Rule] = []
     for module in pkgutil.iter_modules(rules.__path__):
         if module.name != "base":
-            members = vars(import_module(f"{rules.__name__}.{module.name}")).values()
-            found += [member() for member in members if _is_rule(member)]
+            found += _rules_of(module.name)
     return tuple(sorted(found, key=lambda rule: rule.meta.id))
+
+
+def _rules_of(module: str) -> list[Rule]:
+    """The rules of a module of the package; one that fails where it cannot be imported, as a broken installation's."""
+    try:
+        members = vars(import_module(f"{rules.__name__}.{module}")).values()
+        return [member() for member in members if _is_rule(member)]
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # one rule's fault must not take every report with it
+        return [UnloadableRule(_meta_as_written(module), f"{type(error).__name__}: {error}")]
+
+
+def _meta_as_written(module: str) -> RuleMeta:
+    """What a rule that cannot be imported says of itself, read from its file."""
+    spec = find_spec(f"{rules.__name__}.{module}")
+    source = Path(spec.origin).read_text(encoding="utf-8", errors="replace") if spec and spec.origin else ""
+    written = _META.search(source)
+    rule_id, name, title = written.groups() if written else (module, module.replace("_", "-"), f"The rule {module}")
+    return RuleMeta(rule_id, name, title, frozenset())
 
 
 def read_catalogue(settings: Settings) -> Catalogue:
@@ -145,9 +180,9 @@ def _with_thresholds(catalogue: Catalogue, settings: Settings) -> tuple[Rule, ..
     by_id = {rule.meta.id: rule for rule in catalogue.known}
     for name, values in settings.rules.items():
         own = [rule for rule in by_id.values() if name.lower() in {rule.meta.id.lower(), rule.meta.name}]
-        if own:
+        if own and not isinstance(own[0], UnloadableRule):
             by_id[own[0].meta.id] = _set(own[0], values, settings, name)
-        elif name.upper() not in catalogue.absent:
+        elif not own and name.upper() not in catalogue.absent:
             singles = [each for each in catalogue.names if each not in {group_of(each_id) for each_id in by_id}]
             raise _unknown(settings, f"{TABLE}.rules has {name!r}", "a rule's id or name", name, singles)
     return tuple(by_id.values())
@@ -170,6 +205,8 @@ def threshold_types(rule: Rule) -> dict[str, Any]:
 
     By their names shares are 0..1; no other number is below 0, unless its annotation says otherwise.
     """
+    if isinstance(rule, UnloadableRule):
+        return {}
     hints = get_type_hints(type(rule), include_extras=True)
     return {name: _ranged(name, hints[name]) for name in _fields(rule)}
 

@@ -16,6 +16,8 @@ _PDF_COST = "no PDF; HTML, Markdown and JSON need none of it"
 _FONTS = "apt-get install fonts-dejavu-core"
 _PDF_TRIAL = "from traceadvisor.rendering.pdf import from_html; from_html('<p>a</p>')"
 
+REINSTALL = "pip install --force-reinstall traceadvisor"
+
 
 def report_checks() -> Iterator[Check]:
     """Checks of what reports need, one after another."""
@@ -27,7 +29,8 @@ def report_checks() -> Iterator[Check]:
 def _report() -> Check:
     """Whether all that turns a recording into a page can be imported and found."""
     try:
-        rules = import_module("traceadvisor.catalogue").all_rules()
+        catalogue = import_module("traceadvisor.catalogue")
+        rules = catalogue.all_rules()
         import_module("traceadvisor.api")
         environment = import_module("traceadvisor.rendering.templates").html_environment()
         environment.get_template("report.html.j2")
@@ -37,11 +40,13 @@ def _report() -> Check:
             CheckState.BROKEN,
             f"{type(error).__name__}: {error}",
             "no report at all",
-            "pip install --force-reinstall traceadvisor",
+            REINSTALL,
         )
-    return Check(
-        "report", CheckState.OK, f"traceadvisor {__version__}, {len(rules)} rules, Python {platform.python_version()}"
-    )
+    found = f"traceadvisor {__version__}, {len(rules)} rules, Python {platform.python_version()}"
+    broken = ", ".join(rule.meta.id for rule in rules if isinstance(rule, catalogue.UnloadableRule))
+    if broken:
+        return Check("report", CheckState.LIMITED, found, f"what these rules look for: {broken}", REINSTALL)
+    return Check("report", CheckState.OK, found)
 
 
 def _inflating() -> Check:
