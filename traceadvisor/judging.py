@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from traceadvisor.bundle import MANIFEST
@@ -156,4 +156,12 @@ def _in_words(outcome: Outcome[JudgedFile], file: NamedFile) -> Outcome[JudgedFi
 
 
 def _trace(origin: Origin, tell: Tell, limits: Limits) -> Trace:
-    return nothing_recorded(origin) if origin.path.name == MANIFEST else read_trace(origin, tell, limits)
+    """The trace; one of a capture that cannot be read is empty, for what was captured beside it is known."""
+    if origin.path.name == MANIFEST:
+        return nothing_recorded(origin)
+    try:
+        return read_trace(origin, tell, limits)
+    except InputError as error:
+        if origin.bundle is None:
+            raise
+        return replace(nothing_recorded(origin), health=Health(notes=(HealthNote("unreadable", str(error)),)))

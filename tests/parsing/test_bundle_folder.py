@@ -72,6 +72,11 @@ def _codes(report: Report) -> set[str]:
     return {row.note.code for row in report.health_notes}
 
 
+def _message(report: Report, code: str) -> str:
+    (message,) = {row.note.message for row in report.health_notes if row.note.code == code}
+    return message
+
+
 def test_a_capture_is_read_with_its_step_times_and_settings(bundle: Path) -> None:
     report = load(bundle)
     (recording,) = report.recordings
@@ -103,6 +108,7 @@ def test_a_rank_that_recorded_nothing_still_shows_its_step_times(bundle: Path) -
     assert report.recordings[0].undisturbed_median_step_ns == 100_000
     assert "nothing-recorded" in _codes(report)
     assert "no-steps" not in _codes(report)
+    assert _message(report, "missing-trace") == "The capture lacks its file host_1.100.pt.trace.json."
 
 
 def test_why_a_capture_recorded_nothing_is_told(bundle: Path) -> None:
@@ -205,16 +211,38 @@ def test_an_impossible_batch_size_gives_no_samples_per_second(bundle: Path) -> N
 @pytest.mark.parametrize(
     "content", [b'"traceadvisor.bundle' + b"[" * 200_000, b'{"format": "traceadvisor.bundle/1", "x": "\xff"}']
 )
-def test_a_manifest_that_cannot_be_read_is_refused_with_its_name(content: bytes, bundle: Path) -> None:
+def test_of_a_capture_whose_manifest_cannot_be_read_the_recordings_are_read(content: bytes, bundle: Path) -> None:
     (bundle / "manifest.json").write_bytes(content)
-    with pytest.raises(InputError, match=r"manifest\.json: is no readable manifest"):
-        load(bundle)
+    report = load(bundle)
+    assert [one.worker for one in report.recordings] == ["host_1"]
+    assert "manifest.json: is no readable manifest" in _message(report, "unreadable")
 
 
-def test_a_later_format_is_refused(bundle: Path) -> None:
+def test_of_a_later_format_the_recordings_are_read(bundle: Path) -> None:
     _manifest(bundle, format="traceadvisor.bundle/2")
-    with pytest.raises(InputError, match="Use the version of TraceAdvisor that captured it"):
+    report = load(bundle)
+    assert report.recordings[0].captured is None
+    assert "Use the version of TraceAdvisor that captured it" in _message(report, "unreadable")
+
+
+def test_a_manifest_that_cannot_be_read_and_no_recording_beside_it_are_refused(bundle: Path) -> None:
+    _manifest(bundle, format="traceadvisor.bundle/2")
+    (bundle / "host_1.100.pt.trace.json").unlink()
+    with pytest.raises(InputError, match=r"manifest\.json: is of format 'traceadvisor.bundle/2'"):
         load(bundle)
+
+
+@pytest.mark.parametrize(("content", "found"), [(b"", "the file is empty"), (b"{}", "JSON without any members")])
+def test_a_captured_recording_that_cannot_be_read_leaves_the_step_times(
+    content: bytes, found: str, bundle: Path
+) -> None:
+    (bundle / "host_1.100.pt.trace.json").write_bytes(content)
+    report = load(bundle)
+    assert report.recordings[0].undisturbed_median_step_ns == 100_000
+    assert "nothing-recorded" in _codes(report)
+    message = _message(report, "unreadable")
+    assert "host_1.100.pt.trace.json: " in message
+    assert found in message
 
 
 def test_ranks_of_a_host_share_its_cores_and_a_rank_has_its_own_hosts_telemetry(bundle: Path) -> None:

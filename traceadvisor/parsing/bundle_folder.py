@@ -83,6 +83,9 @@ def read_run(folder: Path, rank: int | None) -> tuple[model.Run, tuple[HealthNot
     manifest = _read_manifest(folder)
     notes = [HealthNote(note.code, note.message) for note in manifest.notes if note.rank in {None, rank}]
     ending = next((one for one in manifest.endings if one.rank == rank), None)
+    for file in manifest.files:
+        if file.kind is FileKind.TRACE and file.rank == rank:
+            _path_of(folder, file, notes)
     host, ranks = _neighbours(manifest, rank)
     telemetry, steps, settings = (
         _path_of(folder, _find(manifest, kind, rank, host), notes)

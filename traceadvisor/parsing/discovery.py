@@ -83,13 +83,14 @@ def _in_folder(root: Path) -> tuple[list[Origin], list[InputError]]:
     """
     next(root.iterdir(), None)
     found = [path for path in sorted(root.rglob("*")) if path.is_file() and _inside(path, root)]
-    captures = [path.parent for path in found if path.name == MANIFEST and is_bundle(path.parent)]
+    captures: list[Path] = []
     captured: list[Origin] = []
     damaged: list[InputError] = []
-    for folder in captures:
+    for folder in [path.parent for path in found if path.name == MANIFEST and is_bundle(path.parent)]:
         try:
             captured += find_in_bundle(folder)
-        except InputError as error:
+            captures.append(folder)
+        except InputError as error:  # its recordings are read without it
             damaged.append(error)
     files = [path for path in found if not any(path.is_relative_to(folder) for folder in captures)]
     named = [path for path in files if _TRACE_NAME.match(path.name)]
