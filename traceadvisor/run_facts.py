@@ -120,10 +120,15 @@ class RunFacts:
         return sum(watts) / self.samples_per_s
 
     @property
-    def spare_cores(self) -> int | None:
-        """Cores that this rank's workers may use beside its training thread, at least one; None where not known."""
+    def cores(self) -> float | None:
+        """Cores that this rank may keep busy, its training thread and its workers together; None where not known."""
         limits = [limit for limit in (self.settings.cpu_quota, self.settings.cpu_count) if limit is not None]
-        return max(int(min(limits) / self.settings.ranks_on_host) - 1, 1) if limits else None
+        return min(limits) / self.settings.ranks_on_host if limits else None
+
+    @property
+    def spare_cores(self) -> int | None:
+        """Whole cores of these beside the training thread's, at least one: the most workers worth starting."""
+        return None if self.cores is None else max(int(self.cores) - 1, 1)
 
     @property
     def loading_cores(self) -> float | None:

@@ -172,7 +172,7 @@ def _foretold(before_ns: float, low: float, expected: float, high: float) -> Ran
 
 
 def _workers(facts: Facts) -> Estimate:
-    return facts.what_if(LoaderWorkers(2, facts.spare_cores), 0.0)
+    return facts.what_if(LoaderWorkers(2, facts.cores), 0.0)
 
 
 def _smaller_images(facts: Facts) -> Estimate:

@@ -35,6 +35,14 @@ def test_a_page_tells_what_the_replay_was_held_against() -> None:
     assert "The same with a device that takes no time 35.0% shorter than recorded" in page
 
 
+def test_a_page_says_that_nothing_tests_the_pace_of_workers() -> None:
+    words = "The same with batches at the mean pace of the loader's workers"
+    page = _page(replace(TRUSTED, paced_error_share=-0.01))
+    assert f"{words} 1.0% shorter than recorded; nothing tests that pace, which is the recorded steps' own" in page
+    assert words not in _page(TRUSTED)
+    assert _json(replace(TRUSTED, paced_error_share=-0.01))["paced_error_share"] == -0.01
+
+
 def test_the_step_with_all_fixes_is_a_headline_figure() -> None:
     assert "With the fixes replayed 120.0 ms all that could be, together" in _page(TRUSTED)
     assert "With the fixes replayed" not in _page(NOT_TRUSTED)

@@ -144,8 +144,9 @@ def test_batches_that_are_ready(shape: Shape, scenario: Scenario, seed: int | No
 @given(ALONE.filter(lambda shape: shape.loader_ns > 0), st.sampled_from([1, 2, 3]))
 def test_workers_instead_of_the_training_thread(shape: Shape, workers: int) -> None:
     """As fast as they are in the long run: a recording of the mended loop begins with what was made in advance."""
-    before = program(shape)
-    after = settled(with_workers(before, workers, FETCH_NS[Scenario.HIGH]), turn=workers)
+    before, factor = program(shape), HOST_FACTOR[Scenario.HIGH]
+    changed = with_faster_loader(with_slower_host(before, factor), 1 / factor)
+    after = settled(with_workers(changed, workers, FETCH_NS[Scenario.HIGH]), turn=workers)
     agree(replayed(before), LoaderWorkers(workers), after, None, Scenario.HIGH)
 
 
@@ -259,7 +260,8 @@ def test_fixes_that_are_made_together(shape: Shape, seed: int | None) -> None:
     before, scenario = made(shape, seed), Scenario.HIGH
     was = replayed(before)
     edits = (NoDataWait(), faster(was, 2), WithoutWaits(was.calls("cudaDeviceSynchronize")))
-    mended = without_synchronising(with_faster_kernels(with_batches_ready(before, FETCH_NS[scenario]), 2))
+    ready = with_batches_ready(with_slower_host(before, HOST_FACTOR[scenario]), FETCH_NS[scenario])
+    mended = without_synchronising(with_faster_kernels(ready, 2))
     assert was.predicted(*edits, scenario=scenario) == pytest.approx(was.true(mended), abs=tolerance(seed))
 
 

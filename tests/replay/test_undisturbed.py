@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.analysis.analysing import facts_of
 from tests.build import TraceBuilder
-from tests.replay.edits import with_batches_ready, with_cheap_launches, with_less_in
+from tests.replay.edits import with_batches_ready, with_cheap_launches, with_less_in, with_slower_host
 from tests.replay.program import Program
 from tests.replay.programs import LOGGING, Shape, program
 from tests.replay.replaying import Replayed, replayed, replayed_undisturbed
@@ -20,7 +20,7 @@ from traceadvisor.analysis.names import rows_named
 from traceadvisor.analysis.run_timing import RunTiming
 from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.replay.data_wait import FETCH_NS, NoDataWait
+from traceadvisor.replay.data_wait import FETCH_NS, HOST_FACTOR, NoDataWait
 from traceadvisor.replay.host_work import WithoutHostWork
 from traceadvisor.replay.launches import LAUNCH_FACTOR, AmortisedLaunches
 from traceadvisor.replay.replay import Replay, replay
@@ -58,7 +58,7 @@ def test_python_in_which_nothing_is_recorded_saves_all_that_it_takes(shape: Shap
 @given(SLOW_HOST.filter(lambda shape: shape.loader_ns > 0), st.sampled_from([1_000, 4_000]))
 def test_loading_saves_what_it_takes_undisturbed(shape: Shape, event_ns: int) -> None:
     before = program(shape)
-    ready = with_batches_ready(before, FETCH_NS[Scenario.HIGH])
+    ready = with_batches_ready(with_slower_host(before, HOST_FACTOR[Scenario.HIGH]), FETCH_NS[Scenario.HIGH])
     agree(replayed_undisturbed(before, event_ns), NoDataWait(), ready, Scenario.HIGH)
 
 
@@ -139,6 +139,31 @@ def test_work_that_another_edit_changed_is_found_where_it_was_recorded(tmp_path:
     both = WithoutHostWork(log).applied(half, Scenario.HIGH)
     assert both.host.work_ns.sum() == before.graph.host.work_ns.sum() - 4 * 20_000
     assert np.array_equal(both.host.recorded_work_ns, before.graph.host.recorded_work_ns)
+
+
+def test_where_workers_set_the_pace_the_wait_hides_what_was_added(tmp_path: Path) -> None:
+    """Undisturbed steps are as long, of which the loop waits for 40 ms: the passes take 15 ms longer."""
+    paced = _with_workers(tmp_path, RunTiming(100e6, 40e6, 100e6, 25e6, 1.0))
+    assert paced.baseline_ns == 100e6
+    assert paced.saving(NoDataWait(), 100e6).high_ns == pytest.approx(40e6 - FETCH_NS[Scenario.HIGH])
+
+
+def test_the_pace_of_workers_is_that_of_undisturbed_steps(tmp_path: Path) -> None:
+    paced = _with_workers(tmp_path, RunTiming(80e6, 25e6, 100e6, 25e6, 1.0))
+    assert (paced.baseline_ns, paced.gate.baseline_ns, paced.gate.paced_ns) == (80e6, 100e6, 100e6)
+
+
+def _with_workers(folder: Path, timing: RunTiming) -> Replay:
+    """Steps of 100 ms, of which the loop waits for its workers for 25."""
+    builder = TraceBuilder()
+    for start in range(0, 600_000, 100_000):
+        builder.step(start // 100_000, start, start + 100_000)
+        builder.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start, start + 25_000)
+        builder.op("autograd::engine::evaluate_function: AddmmBackward0", start + 25_000, start + 100_000)
+    facts = facts_of(builder, folder)
+    result = replay(facts.observation, facts.steps, timing)
+    assert result is not None
+    return result
 
 
 def _step_work_us(result: Replay) -> list[float]:

@@ -52,6 +52,13 @@ class RunTiming:
         return self.recorded_ns - self.undisturbed_ns, loading_ns
 
     @property
+    def undisturbed_share(self) -> float:
+        """How long undisturbed steps take, over how long recorded ones do; 1 where they are no longer, or not known."""
+        if not self.undisturbed_ns or not self.recorded_ns:
+            return 1.0
+        return min(self.undisturbed_ns / self.recorded_ns, 1.0)
+
+    @property
     def loader_shares(self) -> tuple[float, float] | None:
         """Share of the step in the loader, of undisturbed and of recorded steps; None where either is not known."""
         if not self.undisturbed_ns or not self.recorded_ns:

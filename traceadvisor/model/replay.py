@@ -37,6 +37,9 @@ class ReplayFigures:
     joint_step_ns: float | None = None
     """The step with all findings' fixes made that can be replayed; None where there are none."""
 
+    paced_error_share: float | None = None
+    """The error where batches come at the mean pace of the recorded ones; None where workers do not set the pace."""
+
     @property
     def status(self) -> ReplayStatus:
         """Whether savings are replayed at all."""

@@ -23,6 +23,9 @@ def _rows(figures: ReplayFigures, *, has_device: bool) -> Iterator[tuple[str, st
     """Without a device there is nothing to say of one."""
     baseline = f"{duration(figures.baseline_step_ns)}, {_error(figures.baseline_error_share)}"
     yield "The step replayed with nothing changed", baseline
+    if figures.paced_error_share is not None:
+        pace = f"{_error(figures.paced_error_share)}; nothing tests that pace, which is the recorded steps' own"
+        yield "The same with batches at the mean pace of the loader's workers", pace
     if has_device:
         unexplained = f"{percent(figures.unexplained_share)} of the step"
         yield "The same with a device that takes no time", _error(figures.null_model_error_share)

@@ -43,6 +43,14 @@ class Gate:
     elsewhere_share: float = 0.0
     """Share of the steps in which another device of this process is busy, of which the graph knows nothing."""
 
+    paced_ns: float | None = None
+    """The same steps with batches at the mean pace of the loader's workers; None where these do not set the pace."""
+
+    @property
+    def paced_error_share(self) -> float | None:
+        """How much longer that is than the recorded step."""
+        return None if self.paced_ns is None else self.paced_ns / self.measured_ns - 1
+
     @property
     def error_share(self) -> float:
         """How much longer the replayed step is than the recorded one; negative where shorter."""
@@ -65,6 +73,9 @@ class Gate:
             )
         if abs(self.error_share) > MOST_ERROR_SHARE:
             return f"the unchanged replay misses the recorded step by {self.error_share:+.1%}"
+        if abs(self.paced_error_share or 0.0) > MOST_ERROR_SHARE:
+            missed = f"{self.paced_error_share:+.1%}"
+            return f"with batches at the mean pace of the loader's workers it misses the recorded step by {missed}"
         if self.unexplained_share > MOST_UNEXPLAINED_SHARE:
             return f"in {self.unexplained_share:.0%} of the step the host waits for something that cannot be told"
         return None
@@ -80,13 +91,14 @@ class Gate:
         return self.doubt
 
 
-def gate(graph: StepGraph, observation: Observation, steps: Sequence[Step]) -> Gate:
+def gate(graph: StepGraph, observation: Observation, steps: Sequence[Step], at_pace: StepGraph | None = None) -> Gate:
     """Replay the steps as they are, and as they would be with a device that takes no time.
 
     Args:
-        graph: the tasks of the steps.
+        graph: the tasks of the steps, each batch taking what it took: a pace that is their mean could not miss it.
         observation: the recording that they are of.
         steps: the steps it was built from, at least one.
+        at_pace: the tasks with batches at their mean pace, where the loader has workers.
     """
     inner = slice(1, -1) if len(steps) >= FEWEST_STEPS else slice(None)
     measured = [step.duration_ns for step in steps][inner]
@@ -97,6 +109,7 @@ def gate(graph: StepGraph, observation: Observation, steps: Sequence[Step]) -> G
         simulate(without_device(graph)).interior_mean_ns(),
         sum(graph.unexplained_ns[inner]) / max(sum(measured), 1),
         _elsewhere_share(observation, steps),
+        simulate(at_pace).interior_mean_ns() if at_pace and at_pace.workers else None,
     )
 
 

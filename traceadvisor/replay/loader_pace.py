@@ -18,7 +18,7 @@ LEAST_WAIT_SHARE = 0.05
 """Share of the time in the loader, beyond what the quickest fetch takes, from which the workers set the pace."""
 
 
-def paced(graph: StepGraph, steps: Sequence[Step]) -> StepGraph:
+def paced(graph: StepGraph, steps: Sequence[Step], undisturbed_share: float = 1.0) -> StepGraph:
     """The graph in which batches come at the pace of the workers, where the recorded loop kept step with that.
 
     A recording shows nothing of the workers. Where the loop waits for them, they make a batch as often as it takes one,
@@ -29,6 +29,7 @@ def paced(graph: StepGraph, steps: Sequence[Step]) -> StepGraph:
     Args:
         graph: the tasks of steps whose loader has workers.
         steps: those steps.
+        undisturbed_share: how long they take undisturbed, over how long they took; the pace is taken to rise alike.
     """
     takes, spent_ns = fetches(graph.host)
     inner = range(1, len(steps) - 1) if len(steps) >= FEWEST_STEPS else range(len(steps))
@@ -36,7 +37,8 @@ def paced(graph: StepGraph, steps: Sequence[Step]) -> StepGraph:
     if not taken:
         return graph
     quickest_ns = min(int(spent_ns.min()), FETCH_NS[Scenario.EXPECTED])
-    pace_ns = sum(steps[position].host_end_ns - steps[position].host_start_ns for position in inner) // taken
+    spans_ns = sum(steps[position].host_end_ns - steps[position].host_start_ns for position in inner)
+    pace_ns = round(spans_ns * undisturbed_share / taken)
     if (spent_ns - quickest_ns).sum() < LEAST_WAIT_SHARE * pace_ns * takes.size:
         return graph
     host = graph.host

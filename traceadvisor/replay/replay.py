@@ -65,6 +65,7 @@ class Replay:
             self.gate.doubt,
             self.gate.device_doubt,
             joint_step_ns,
+            self.gate.paced_error_share,
         )
 
 
@@ -80,7 +81,8 @@ def replay(observation: Observation, table: StepTable, timing: RunTiming) -> Rep
     if not steps:
         return None
     recorded = build_graph(observation, steps)
-    graph = undisturbed(recorded, observation, steps, timing)
+    graph, at_pace = undisturbed(recorded, observation, steps, timing), None
     if observation.loader and not observation.loader.in_training_process:
-        graph = paced(graph, steps)
-    return Replay(graph, simulate(graph).interior_mean_ns(), gate(recorded, observation, steps))
+        at_pace = paced(recorded, steps)
+        graph = paced(graph, steps, timing.undisturbed_share)
+    return Replay(graph, simulate(graph).interior_mean_ns(), gate(recorded, observation, steps, at_pace))

@@ -53,15 +53,19 @@ def undisturbed(graph: StepGraph, observation: Observation, steps: Sequence[Step
 def _added(graph: StepGraph, observation: Observation, steps: Sequence[Step], timing: RunTiming) -> Int64:
     """What the profiler added to each task; nothing where steps were no longer for being recorded.
 
+    Where workers make the batches, the time in the loader is a wait, which may be shorter for what was added elsewhere.
     With a device it is the cost of the events that were recorded, the same for each. Without one, operators compute on
     the host, and what the profiler keeps of every event scatters memory: the tensors that each step makes anew,
     activations and gradients, then lie in fresh pages, so that the forward and the backward pass take longer.
     """
     excess_ns, excess_loading_ns = timing.excess_ns
+    own_loader = observation.loader is not None and observation.loader.in_training_process
+    if own_loader:
+        excess_loading_ns = min(max(excess_loading_ns, 0.0), max(excess_ns, 0.0))
     loading = is_loading(graph.host)
     weight = _events_before(graph, observation) if observation.has_device else _passes_ns(graph, observation, steps)
     added_ns = _spread((excess_ns - excess_loading_ns) * len(steps), np.where(loading, 0, weight))
-    if observation.loader is not None and observation.loader.in_training_process:
+    if own_loader:
         added_ns += _spread(excess_loading_ns * len(steps), np.where(loading, graph.host.work_ns, 0))
     return added_ns
 

@@ -32,7 +32,7 @@ class DataLoaderWait(Rule):
         The step is replayed with every batch ready when it is asked for; what was hidden behind the wait comes forward
         and is not counted as saved. Expected: taking a batch costs 0.7 ms and, where the training process made its
         batches itself, other host work takes 1.07 times as long once others make them. At the least 1.2 times, at the
-        most 0.95 times. Where the replay is not to be believed, a bound: between nothing and the whole exposed wait.
+        most no longer. Where the replay is not to be believed, a bound: between nothing and the whole exposed wait.
 
     When it may be wrong
         Starting and exporting a recording stalls the loop, and a loader with workers refills its queue meanwhile: the

@@ -37,8 +37,9 @@ class SynchronousLoader(Rule):
 
     How the saving is estimated
         The step is replayed with that many workers, each taking as long for a batch as the training process did, which
-        fill a queue of two batches each. Taking a batch and other host work cost what DATA001 says, and more workers
-        than cores share these. Where the replay is not to be believed, a bound: between nothing and the exposed wait.
+        fill a queue of two batches each. Taking a batch and other host work cost what DATA001 says, and processes
+        that are more than the cores share these. Where the replay is not to be believed, a bound: between nothing and
+        the exposed wait.
 
     When it may be wrong
         On a machine with one or two cores, workers compete with the training thread; a data set held in memory can be
@@ -70,7 +71,7 @@ class SynchronousLoader(Rule):
         needed = ceil(loading.total_ns / rest_ns) + 1
         workers = needed if facts.spare_cores is None else min(needed, facts.spare_cores)
         location = facts.loader_location
-        fix = LoaderWorkers(workers, facts.spare_cores)
+        fix = LoaderWorkers(workers, facts.cores)
         sites = loading_sites(facts.observation, facts.tree, wait)[:MOST_SITES]
         saving = facts.what_if(fix, facts.per_step_ns(wait))
         return Finding(
