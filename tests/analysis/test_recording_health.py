@@ -60,6 +60,31 @@ def test_kernels_missing_everywhere_make_everything_less_sure(tmp_path: Path) ->
     assert facts.confidence() is Confidence.MEDIUM
 
 
+@pytest.mark.parametrize(
+    ("marked", "count", "confidence"),
+    [
+        (True, 3, Confidence.HIGH),
+        (True, 1, Confidence.MEDIUM),
+        (False, 4, Confidence.MEDIUM),
+        (False, 1, Confidence.LOW),
+    ],
+)
+def test_few_steps_and_steps_without_marks_tell_less(
+    marked: bool,  # noqa: FBT001  # one of two kinds of recording
+    count: int,
+    confidence: Confidence,
+    tmp_path: Path,
+) -> None:
+    builder = steps([0] * count)
+    if not marked:
+        builder.events[:] = [event for event in builder.events if not event["name"].startswith("ProfilerStep#")]
+        for end in range(0, 100 * count + 1, 100):
+            builder.optimizer(end - 1 if end else 0, max(end, 1))
+    facts = facts_of(builder, tmp_path)
+    assert len(facts.steps.kept) == count
+    assert facts.confidence() is confidence
+
+
 def test_the_last_step_of_a_recording_that_stopped_there_is_no_loss(tmp_path: Path) -> None:
     assert notes(facts_of(steps([0, 0, 0, 0, 9]), tmp_path)) == {"step-dropped": False}
 

@@ -12,6 +12,8 @@ import pytest
 
 from tests.build import TraceBuilder
 from traceadvisor.analysis.launches import link_launches
+from traceadvisor.facts import Facts
+from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.health import HealthStatus
 from traceadvisor.model.trace import Origin
@@ -50,6 +52,24 @@ def test_an_event_without_a_usable_start_is_dropped_and_counted(start: object, t
 def test_an_event_that_ends_before_it_starts_is_dropped_and_counted(tmp_path: Path) -> None:
     trace = TraceBuilder().op("first", 0, 1).event(**kernel() | {"dur": -1}).trace(tmp_path)
     assert (trace.health.events_read, trace.health.events_dropped) == (1, 1)
+
+
+@pytest.mark.parametrize("written", ["NaN", "Infinity", "-Infinity", "nan", "N/A", '"nan"', '"N/A"', "null", "1e999"])
+@pytest.mark.parametrize(
+    ("sound", "kernel_us"), [(b'"ts":10,', {0}), (b'"dur":30,', {0, 50}), (b'"bytes":12345}', {30})]
+)
+def test_what_is_no_number_spoils_no_sum(sound: bytes, kernel_us: set[int], written: str, tmp_path: Path) -> None:
+    """A duration without end is cut where the next work of its stream begins."""
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 90).launch(1, 2, kernel=(10, 40))
+    builder.copy(50, 51, on_device=(60, 70), byte_count=12345)
+    path = tmp_path / "w.1.pt.trace.json"
+    key, _, number = sound.partition(b":")
+    assert builder.text().count(sound) == 1
+    path.write_bytes(builder.text().replace(sound, key + b":" + written.encode() + number[-1:]))
+    (row,) = Facts(read_trace(Origin(path, run="", worker="w", span="1")), 0, "").step_rows
+    parts = [part or 0 for part in row.breakdown.parts_ns.values()]
+    assert sum(parts) == row.step.duration_ns == 100_000
+    assert (row.breakdown.parts_ns[Category.KERNEL] or 0) / 1000 in kernel_us
 
 
 def test_an_event_of_no_length_is_kept(tmp_path: Path) -> None:
@@ -113,6 +133,13 @@ def test_a_stream_is_an_opaque_key(stream: object, tmp_path: Path) -> None:
     trace = TraceBuilder().event(**kernel(stream=stream)).event(**kernel(stream=stream)).kernel(20, 30).trace(tmp_path)
     first, second, other = trace.events.stream.tolist()
     assert first == second != other
+
+
+def test_a_thread_may_be_called_anything(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start, thread in enumerate(("stream 7", "stream 7", -7, 4294967295, 2**70, 1.5)):
+        builder.event(ph="X", cat="cpu_op", name="a", pid=1, tid=thread, ts=start, dur=1)
+    assert builder.trace(tmp_path).events.thread.tolist() == [0, 0, 1, 2, 3, 4]
 
 
 def test_a_thread_is_the_same_whether_its_id_is_a_number_or_a_text(tmp_path: Path) -> None:
