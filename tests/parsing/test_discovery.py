@@ -137,6 +137,32 @@ def test_a_folder_without_recordings_is_refused_with_what_it_holds(name: str, fo
         find_recordings([tmp_path])
 
 
+def test_a_folder_of_links_and_pipes_is_told_from_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "w.1.pt.trace.json").symlink_to(_record(tmp_path / "w.1.pt.trace.json"))
+    (tmp_path / "log" / "other").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "log" / "pipe")
+    with pytest.raises(InputError, match=r"holds no file, only links that lead out of it.*\(3\)") as caught:
+        find_recordings([tmp_path / "log"])
+    assert "the folder in which the files themselves lie" in caught.value.remedy
+
+
+def test_folders_that_vanish_while_they_are_searched_do_not_end_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _record(tmp_path / "w.1.pt.trace.json")
+    (tmp_path / "vanished").mkdir()
+    scan = os.scandir
+
+    def scandir(folder: str | Path) -> object:
+        if Path(folder).name == "vanished":
+            raise FileNotFoundError(2, "No such file or directory")
+        return scan(folder)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert [origin.span for origin in _origins(tmp_path)] == ["1"]
+
+
 def test_an_empty_folder_and_a_missing_path_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is an empty folder"):
         find_recordings([tmp_path])

@@ -31,9 +31,9 @@ def log() -> Iterator[Path]:
 
 
 @contextmanager
-def unreadable(path: Path) -> Iterator[None]:
+def unreadable(path: Path, mode: int = 0) -> Iterator[None]:
     """Nobody may read it, and root, for whom nothing is unreadable, is nobody meanwhile."""
-    path.chmod(0)
+    path.chmod(mode)
     user = os.geteuid()
     if user == 0:
         os.seteuid(NOBODY)
@@ -68,8 +68,9 @@ def test_a_folder_that_may_not_be_entered_is_refused_with_its_name(log: Path) ->
         load(log)
 
 
-def test_a_folder_within_that_may_not_be_entered_is_left_out(log: Path) -> None:
+@pytest.mark.parametrize("mode", [0, 0o444])
+def test_a_folder_within_that_may_not_be_entered_is_left_out(mode: int, log: Path) -> None:
     TraceBuilder().step(0, 0, 10).op("aten::mm", 0, 5).write(log / "deeper" / "w.3.pt.trace.json")
-    with unreadable(log / "deeper"):
+    with unreadable(log / "deeper", mode):
         assert [one.span for one in load(log).recordings] == ["1", "2"]
     (log / "deeper").chmod(0o755)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -82,7 +83,8 @@ def _in_folder(root: Path) -> tuple[list[Origin], list[InputError]]:
         OSError: it cannot be looked into; folders within that cannot are passed over.
     """
     next(root.iterdir(), None)
-    found = [path for path in sorted(root.rglob("*")) if path.is_file() and _inside(path, root)]
+    everything = sorted(_entries(root))
+    found = [path for path in everything if _is_file_inside(path, root)]
     captures: list[Path] = []
     captured: list[Origin] = []
     damaged: list[InputError] = []
@@ -96,13 +98,23 @@ def _in_folder(root: Path) -> tuple[list[Origin], list[InputError]]:
     named = [path for path in files if _TRACE_NAME.match(path.name)]
     chosen = named or [path for path in files if _JSON_NAME.match(path.name) and _begins_like_a_trace(path)]
     if not chosen and not captured and not damaged:
-        raise _no_recording(root, files)
+        raise _no_recording(root, files, passed_over=len(everything) - len(found))
     return captured + [_origin(path, run=_run_name(path.parent, root)) for path in chosen], damaged
 
 
-def _inside(path: Path, root: Path) -> bool:
-    """Whether a file really lies under the root: a link may point anywhere."""
-    return path.resolve().is_relative_to(root.resolve())
+def _entries(root: Path) -> Iterator[Path]:
+    """Whatever lies under a folder and is no folder itself; links to folders are not followed."""
+    for folder, folders, names in os.walk(root):
+        yield from (Path(folder, name) for name in names)
+        yield from (path for path in (Path(folder, name) for name in folders) if path.is_symlink())
+
+
+def _is_file_inside(path: Path, root: Path) -> bool:
+    """Whether a file that can be looked at really lies under the root: a link may point anywhere."""
+    try:
+        return path.is_file() and path.resolve().is_relative_to(root.resolve())
+    except OSError:
+        return False
 
 
 def _run_name(folder: Path, root: Path) -> str:
@@ -138,7 +150,7 @@ def _begins_like_a_trace(path: Path) -> bool:
     return b'"traceEvents"' in begin or b'"deviceProperties"' in begin or (b'"ph"' in begin and b'"ts"' in begin)
 
 
-def _no_recording(root: Path, files: Sequence[Path]) -> InputError:
+def _no_recording(root: Path, files: Sequence[Path], *, passed_over: int) -> InputError:
     names = [path.name for path in files]
     if any(name.endswith((".xplane.pb", ".overview_page.pb")) for name in names) or any(
         name.endswith(".trace.json.gz") and "plugins" in path.parts for name, path in zip(names, files, strict=True)
@@ -151,6 +163,9 @@ def _no_recording(root: Path, files: Sequence[Path]) -> InputError:
             "Record one with torch.profiler.profile(..., "
             "on_trace_ready=torch.profiler.tensorboard_trace_handler(folder))."
         )
+    elif not files and passed_over:
+        found = f"holds no file, only links that lead out of it, pipes or what may not be read ({passed_over})"
+        remedy = "Give the folder in which the files themselves lie, or the files."
     elif not files:
         found, remedy = "is an empty folder", "Give the folder that tensorboard_trace_handler wrote to."
     else:
