@@ -111,7 +111,9 @@ def test_a_device_that_lags_until_its_queue_is_full_is_replayed(seed: int | None
 @settings(max_examples=25)
 @given(ALONE.filter(lambda shape: shape.upload_ns > 0))
 def test_copies_on_a_stream_of_their_own_are_replayed(shape: Shape) -> None:
-    assert abs(replayed(with_copies_a_step_ahead(program(shape))).error_share) < EXACT
+    """Where copies take about as long as kernels, the streams drift against one another, and the replay begins anew."""
+    gate = replayed(with_copies_a_step_ahead(program(shape))).replay.gate
+    assert abs(gate.baseline_ns - gate.measured_ns) < 10_000
 
 
 @settings(max_examples=25)
