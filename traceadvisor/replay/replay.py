@@ -85,4 +85,6 @@ def replay(observation: Observation, table: StepTable, timing: RunTiming) -> Rep
     if observation.loader and not observation.loader.in_training_process:
         at_pace = paced(recorded, steps)
         graph = paced(graph, steps, timing.undisturbed_share)
-    return Replay(graph, simulate(graph).interior_mean_ns(), gate(recorded, observation, steps, at_pace))
+    held = gate(recorded, observation, steps, at_pace)
+    baseline_ns = held.baseline_ns if graph is recorded else simulate(graph).interior_mean_ns()
+    return Replay(graph, baseline_ns, held)
