@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 FEWEST_STEPS = 3
 """Below this a mean says little of the run."""
 
+TOO_FEW_STEPS = f"Fewer than {FEWEST_STEPS} steps tell nothing of what a step usually does: record more."
+"""Why what the host does in them is no cost of every step: the first calls of a run compile, load and allocate."""
+
 NO_STEP = "no complete step was recorded"
 
 

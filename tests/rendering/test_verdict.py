@@ -94,6 +94,15 @@ def test_a_recording_without_steps_told_apart_is_not_called_every_step(
     assert recording_verdict(replace(recording, step_source=StepSource.WINDOW)).startswith(sentence)
 
 
+def test_a_single_step_is_not_called_every_step() -> None:
+    recording = device_recording(
+        "x", NOTHING | {Category.KERNEL: 0.14, Category.IDLE_LAUNCH: 0.86}, step_ms=100, device=v100()
+    )
+    (one, *_) = (row for row in recording.steps if row.step.kept)
+    sentence = recording_verdict(replace(recording, steps=(one,)))
+    assert sentence == "86% of the one step recorded the GPU waits for the host to launch its next work."
+
+
 def test_a_damaged_recording_does_not_make_the_headline_while_there_is_a_sound_one() -> None:
     report = three_recordings()
     worst = recording_of_verdict(report)

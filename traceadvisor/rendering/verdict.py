@@ -87,11 +87,18 @@ def recording_verdict(recording: Recording) -> str:
     mean = recording.mean_breakdown
     if mean is None or not mean.duration_ns:
         return "No complete training step was recorded, so there is no step time to explain."
-    whole = "the recording" if recording.step_source is StepSource.WINDOW else "every step"
+    whole = _whole(recording)
     if Category.KERNEL not in mean.parts_ns:
         largest = _largest(mean, tuple(SPENT_ON_HOST))
         return f"{NO_DEVICE}; on the host, {_lower(_part_of(whole, mean, largest))} {SPENT_ON_HOST[largest]}."
     return _device_verdict(mean, whole)
+
+
+def _whole(recording: Recording) -> str:
+    """What the shares are of."""
+    if recording.step_source is StepSource.WINDOW:
+        return "the recording"
+    return "the one step recorded" if _kept(recording) == 1 else "every step"
 
 
 def lost_share(recording: Recording) -> float:
@@ -153,4 +160,8 @@ def _compared(report: Report, told: Recording) -> str:
 
 
 def _is_told_by_steps(recording: Recording) -> bool:
-    return sum(row.step.kept for row in recording.steps) >= FEWEST_STEPS
+    return _kept(recording) >= FEWEST_STEPS
+
+
+def _kept(recording: Recording) -> int:
+    return sum(row.step.kept for row in recording.steps)

@@ -10,7 +10,7 @@ import numpy as np
 from traceadvisor.analysis.host_built import HostBuilt, host_built
 from traceadvisor.analysis.runtime_calls import blocking_rows
 from traceadvisor.analysis.source_lines import location_of_call
-from traceadvisor.facts import Facts
+from traceadvisor.facts import FEWEST_STEPS, TOO_FEW_STEPS, Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, Location, RuleMeta, Skipped, Unit
@@ -58,6 +58,8 @@ class HostBuiltTensor(Rule):
 
     def check(self, facts: Facts) -> Finding | Clear | Skipped:
         """Compare the host's time for making and copying tensors with the step."""
+        if len(facts.steps.kept) < FEWEST_STEPS:
+            return Skipped(TOO_FEW_STEPS)
         events, windows, steps = facts.trace.events, facts.steps.kept_windows, len(facts.steps.kept)
         found = host_built(facts.observation, facts.tree, windows)
         made = events.spans(found.makers)

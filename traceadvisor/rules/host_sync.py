@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceadvisor.analysis.host_syncs import SyncSite, sync_sites
-from traceadvisor.facts import Facts
+from traceadvisor.facts import FEWEST_STEPS, TOO_FEW_STEPS, Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
@@ -54,6 +54,8 @@ class HostSync(Rule):
 
     def check(self, facts: Facts) -> Finding | Clear | Skipped:
         """Compare the idle time that follows waits with the step."""
+        if len(facts.steps.kept) < FEWEST_STEPS:
+            return Skipped(TOO_FEW_STEPS)
         sites = sync_sites(facts.observation, facts.tree, facts.steps.kept_windows, facts.claim(Category.IDLE_SYNC))
         drained = SpanSet.union_all(site.drained for site in sites)
         share = facts.share(drained)

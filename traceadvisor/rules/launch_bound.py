@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceadvisor.analysis.long_calls import long_call_time
-from traceadvisor.facts import Facts
+from traceadvisor.facts import FEWEST_STEPS, TOO_FEW_STEPS, Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
@@ -25,7 +25,8 @@ class LaunchBound(Rule):
 
     What it finds
         Time in which the device has run dry and the thread that launches the next operation is inside operators or
-        runtime calls. The evidence tells many short calls from a few long ones.
+        runtime calls. The evidence tells many short calls from a few long ones. One or two steps tell nothing of it:
+        they may be the first, which compile, load and allocate.
 
     Why it costs time
         An operator costs the host microseconds whatever its size. Where kernels are shorter than that, the queue runs
@@ -68,6 +69,8 @@ class LaunchBound(Rule):
 
     def check(self, facts: Facts) -> Finding | Clear | Skipped:
         """Compare the idle time spent launching with the step."""
+        if len(facts.steps.kept) < FEWEST_STEPS:
+            return Skipped(TOO_FEW_STEPS)
         idle = facts.claim(Category.IDLE_LAUNCH)
         share, fix = facts.share(idle), AmortisedLaunches(_operators(facts))
         if share < self.min_share:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from traceadvisor.facts import FEWEST_STEPS, Facts
+from traceadvisor.facts import FEWEST_STEPS, TOO_FEW_STEPS, Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.rules.base import Rule
@@ -75,7 +75,7 @@ class LowGpuBusy(Rule):
     def check(self, facts: Facts) -> Finding | Clear | Skipped:
         """Compare the busy share with a half, then look at the host."""
         if len(facts.steps.kept) < FEWEST_STEPS:
-            return Skipped(f"Fewer than {FEWEST_STEPS} steps tell nothing of what a step usually does: record more.")
+            return Skipped(TOO_FEW_STEPS)
         busy = facts.claim(Category.KERNEL) | facts.claim(Category.COMMUNICATION)
         share = facts.share(busy)
         if share >= self.low_share:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from traceadvisor.analysis.call_sites import CallSite, call_sites
 from traceadvisor.analysis.plain_python import plain_python
-from traceadvisor.facts import FEWEST_STEPS, Facts
+from traceadvisor.facts import FEWEST_STEPS, TOO_FEW_STEPS, Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
@@ -76,7 +76,7 @@ class PythonOverhead(Rule):
     def check(self, facts: Facts) -> Finding | Clear | Skipped:
         """Compare the idle time in long stretches of plain Python with the step."""
         if len(facts.steps.kept) < FEWEST_STEPS:
-            return Skipped(f"Fewer than {FEWEST_STEPS} steps tell nothing of what a step usually does: record more.")
+            return Skipped(TOO_FEW_STEPS)
         stretches = plain_python(facts.observation, self.min_stretch_us * 1000)
         stretches &= facts.steps.kept_windows
         category = Category.IDLE_HOST if facts.observation.has_device else Category.OTHER_HOST
