@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from traceadvisor.bundle import FORMAT
 from traceadvisor.errors import InputError
 from traceadvisor.model.report import Report, SourceKind
 from traceadvisor.model.run import LoaderSettings
-from traceadvisor.parsing.bundle_folder import read_run
+from traceadvisor.parsing.bundle_folder import LARGEST_STEPS_BYTES, read_run
 from traceadvisor.rendering.formats import FORMATS
 
 SETTINGS = {"loader": {"batch_size": 8, "num_workers": 2, "file": "train.py", "line": 41}, "cpu_count": 4}
@@ -151,6 +152,25 @@ def test_a_row_that_is_no_step_is_counted(row: str, bundle: Path) -> None:
     report = load(bundle)
     assert "steps-dropped" in _codes(report)
     assert report.recordings[0].undisturbed_median_step_ns == 100_000
+
+
+def test_step_times_of_any_size_take_no_memory(bundle: Path) -> None:
+    with (bundle / "steps.0.csv").open("r+b") as file:
+        file.truncate(LARGEST_STEPS_BYTES + 1)
+    report = load(bundle)
+    assert "steps.0.csv is larger than any run's" in _message(report, "steps-too-large")
+    assert report.recordings[0].steps
+
+
+def test_a_line_without_end_among_step_times_is_read_piece_by_piece(bundle: Path) -> None:
+    with (bundle / "steps.0.csv").open("a") as file:
+        file.write("9" * 40_000_000 + "\n9,1,100000,0,1,plain\n")
+    tracemalloc.start()
+    run, notes = read_run(bundle, 0)
+    assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    tracemalloc.stop()
+    assert run.steps[-1].index == 9
+    assert "steps-dropped" in {note.code for note in notes}
 
 
 @pytest.mark.parametrize("content", [b"[" * 200_000, b'{"loader": "\xff"}', b'{"loader": {"batch_size": "many"}}'])

@@ -29,6 +29,10 @@ from traceadvisor.parsing.telemetry_file import read_telemetry
 
 LARGEST_MANIFEST_BYTES = 1 << 24
 MOST_STEPS = 10_000_000
+LARGEST_STEPS_BYTES = 1 << 30
+LONGEST_LINE = 1 << 12
+"""Of step times, in characters; what is longer is cut into lines that hold no step."""
+
 LONGEST_STEP_NS = 10**15
 """Eleven days."""
 
@@ -176,7 +180,13 @@ def _steps(path: Path, notes: list[HealthNote]) -> tuple[model.TimedStep, ...]:
     steps: list[model.TimedStep] = []
     broken = 0
     try:
-        with path.open(newline="", encoding="utf-8", errors="replace") as lines:
+        if path.stat().st_size > LARGEST_STEPS_BYTES:
+            notes.append(
+                HealthNote("steps-too-large", f"{path.name} is larger than any run's step times and was not read.")
+            )
+            return ()
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            lines = iter(lambda: file.readline(LONGEST_LINE), "")
             for row in islice(csv.DictReader(lines), MOST_STEPS):
                 step = _step(row)
                 if step is None:
