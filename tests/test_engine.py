@@ -23,7 +23,6 @@ from traceadvisor.model.findings import (
     RuleMeta,
     Severity,
     Skipped,
-    Unit,
 )
 from traceadvisor.model.report import Report, Source, SourceKind
 from traceadvisor.model.spans import SpanSet
@@ -65,18 +64,6 @@ class Broken(Rule):
 
     def check(self, facts: Facts) -> Finding | Clear | Skipped:
         raise ZeroDivisionError("on purpose")
-
-
-@dataclass(frozen=True, slots=True)
-class SmallFix(Rule):
-    """Clear, with a figure below what is worth doing."""
-
-    meta: ClassVar = RuleMeta("DATA903", "small", "Small", frozenset())
-    popular_fix: ClassVar = "A popular fix"
-    share: float = 0.01
-
-    def check(self, facts: Facts) -> Finding | Clear | Skipped:
-        return Clear("a small cost", self.share, 0.05, Unit.SHARE)
 
 
 def _report(folder: Path, *rules: Rule, names: tuple[str, ...] = ("run/a",)) -> Report:
@@ -181,19 +168,6 @@ def test_severity_is_the_savings_share_of_the_step(expected_ns: float, severity:
     (row,) = _report(tmp_path, Stub(SpanSet.of((0, 50_000)), expected_ns)).findings
     assert row.severity is severity
     assert row.saving_share == expected_ns / 100_000
-
-
-def test_a_popular_fix_that_gains_next_to_nothing_is_called_not_worth_doing_once(tmp_path: Path) -> None:
-    (row,) = _report(tmp_path, SmallFix(), names=("run/a", "run/b")).not_worth_doing
-    assert (row.what, row.saving_share, row.recording_ids) == ("A popular fix", 0.01, ("run/a", "run/b"))
-
-
-def test_a_fix_for_what_does_not_occur_at_all_is_not_mentioned(tmp_path: Path) -> None:
-    assert _report(tmp_path, SmallFix(0.0)).not_worth_doing == ()
-
-
-def test_a_fix_that_may_gain_more_is_not_called_useless(tmp_path: Path) -> None:
-    assert _report(tmp_path, SmallFix(0.02)).not_worth_doing == ()
 
 
 def test_confidence_falls_without_marks_and_with_few_steps(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def assess(
             _with_worth(row, recordings[row.recording_ids[0]], settings.price)
             for row in (*(row for one in judgements for row in one.findings), *_placed(compared, recordings))
         ),
-        not_worth_doing=not_worth_doing(rules, outcomes),
+        not_worth_doing=not_worth_doing(rules, outcomes, recordings.values()),
         outcomes=outcomes,
         settings=settings,
     )

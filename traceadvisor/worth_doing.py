@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from traceadvisor.facts import Facts
+from traceadvisor.facts import FEWEST_STEPS, Facts
 from traceadvisor.model.findings import Clear, Finding, Found, Method, RuleOutcome, Unit
-from traceadvisor.model.report import NotWorthDoing, OutcomeRow
+from traceadvisor.model.report import NotWorthDoing, OutcomeRow, Recording
 from traceadvisor.replay.what_if import Edit, Scenario
 from traceadvisor.rules.base import Rule
 
 WORTH_DOING_SHARE = 0.02
 """A fix that can gain less than this at most is said not to be worth doing."""
 
+NOTICED_SHARE = 0.0005
+"""Less is shown as less than 0.1% of the step."""
+
 REPLAYED_SAVING = "saving of the fix, replayed"
 
-_BY_ITSELF = "by itself; other work takes the place of what it removes"
+LITTLE_OF_IT = 0.25
+"""Of the time that a fix is about, below which other work must have taken the place of what it removes."""
+
+_TAKEN_OVER = "other work takes the place of what it removes"
 
 
 def tried(rule: Rule, facts: Facts, outcome: RuleOutcome) -> RuleOutcome:
@@ -46,27 +52,37 @@ def _small(facts: Facts, finding: Finding) -> Clear | None:
     share = finding.saving.high_ns / facts.step_ns if facts.step_ns else 1.0
     if finding.saving.method is not Method.REPLAY or share >= WORTH_DOING_SHARE:
         return None
-    return Clear(REPLAYED_SAVING, share, WORTH_DOING_SHARE, Unit.SHARE, _BY_ITSELF, saving_share=share)
+    return Clear(REPLAYED_SAVING, share, WORTH_DOING_SHARE, Unit.SHARE, _TAKEN_OVER, saving_share=share)
 
 
-def not_worth_doing(catalogue: Iterable[Rule], outcomes: Iterable[OutcomeRow]) -> tuple[NotWorthDoing, ...]:
-    """Popular fixes that could gain something, but next to nothing, by the most they could gain anywhere."""
+def not_worth_doing(
+    catalogue: Iterable[Rule], outcomes: Iterable[OutcomeRow], recordings: Iterable[Recording]
+) -> tuple[NotWorthDoing, ...]:
+    """Popular fixes that could gain something, but next to nothing, by the most they could gain anywhere.
+
+    Nothing is said of recordings of a step or two, nor of a fix where what it is about was found, with more insight.
+    """
     popular = {rule.meta.id: rule.popular_fix for rule in catalogue if rule.popular_fix}
-    small: dict[str, list[tuple[Clear, float, str]]] = {}
-    for row in outcomes:
-        if isinstance(row.outcome, Clear) and row.rule.id in popular:
-            share = _most_share(row.outcome)
-            if share is not None and share < WORTH_DOING_SHARE:
-                small.setdefault(row.rule.id, []).append((row.outcome, share, row.recording_ids[0]))
-    return tuple(
-        NotWorthDoing(
-            popular[rule_id],
-            max(share for _, share, _ in found),
-            _why_small(max(found, key=lambda one: one[1])[0]),
-            tuple(recording for _, _, recording in found),
-        )
-        for rule_id, found in small.items()
-    )
+    rows = tuple(outcomes)
+    found = {(row.recording_ids[0], row.rule) for row in rows if isinstance(row.outcome, Found)}
+    contradicted = {(recording, refined) for recording, rule in found for refined in rule.refines}
+    told = {one.id for one in recordings if sum(row.step.kept for row in one.steps) >= FEWEST_STEPS}
+    with_findings = {recording for recording, rule in found if not rule.umbrella}
+    small: dict[str, list[tuple[float, str, str]]] = {}
+    for row in rows:
+        recording = row.recording_ids[0]
+        if not isinstance(row.outcome, Clear) or row.rule.id not in popular or recording not in told:
+            continue
+        share = _most_share(row.outcome)
+        if share is not None and share < WORTH_DOING_SHARE and (recording, row.rule.id) not in contradicted:
+            reason = _why_small(row.outcome, has_findings=recording in with_findings)
+            small.setdefault(row.rule.id, []).append((share, reason, recording))
+    return tuple(_as_one(popular[rule_id], cases) for rule_id, cases in small.items())
+
+
+def _as_one(fix: str, cases: list[tuple[float, str, str]]) -> NotWorthDoing:
+    share, reason, _ = max(cases, key=lambda case: case[0])
+    return NotWorthDoing(fix, share, reason, tuple(recording for _, _, recording in cases))
 
 
 def _most_share(clear: Clear) -> float | None:
@@ -76,8 +92,23 @@ def _most_share(clear: Clear) -> float | None:
     return clear.value if clear.unit is Unit.SHARE and clear.value > 0 else None
 
 
-def _why_small(clear: Clear) -> str:
-    if clear.saving_share is not None:
-        return f"the step was replayed with it{f': {_BY_ITSELF}' if clear.remark == _BY_ITSELF else ''}"
-    reason = f"; not replayed: {clear.not_replayed}" if clear.not_replayed else ""
-    return f"all of the {clear.label} together is what it could save{reason}"
+def _why_small(clear: Clear, *, has_findings: bool) -> str:
+    """In sentences."""
+    if clear.saving_share is None:
+        why_not = f" Not replayed: {clear.not_replayed}." if clear.not_replayed else ""
+        return f"Only this much of a step is there for it to remove: {clear.label}.{why_not}"
+    replayed = (
+        f"Replayed with this change, the step is {'hardly' if clear.saving_share >= NOTICED_SHARE else 'no'} shorter"
+    )
+    if not _is_taken_over(clear):
+        return f"{replayed}."
+    later = " It may be worth doing once the findings are dealt with." if has_findings else ""
+    return f"{replayed}: {_TAKEN_OVER}.{later}"
+
+
+def _is_taken_over(clear: Clear) -> bool:
+    """Whether there is something to remove, and the step is no shorter for it."""
+    if clear.remark == _TAKEN_OVER:
+        return True
+    there = clear.value if clear.unit is Unit.SHARE else 0.0
+    return there >= WORTH_DOING_SHARE and (clear.saving_share or 0.0) < LITTLE_OF_IT * there

@@ -50,7 +50,7 @@ class ElementwiseChains(Rule):
         needs=frozenset({Input.STEPS, Input.DEVICE}),
         refines=frozenset({"GPU011"}),
     )
-    popular_fix: ClassVar = "torch.compile to fuse elementwise kernels"
+    popular_fix: ClassVar = "Fusing elementwise kernels"
 
     min_share: float = 0.1
     """Share of the step in such runs; a ResNet-50, in which little can be fused, comes to 1 to 6%."""

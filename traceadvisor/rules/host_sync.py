@@ -61,7 +61,7 @@ class HostSync(Rule):
         share = facts.share(drained)
         fix = DeferredReads(frozenset(row for site in sites if site.drained for row in site.rows.tolist()))
         if share < self.min_share:
-            label = "idle after waits other than those of copies to the device"
+            label = "idle time after waits other than those of copies to the device"
             return Clear(label, share, self.min_share, Unit.SHARE, what_if=fix)
         costly = [site for site in sites if site.drained][:MOST_SITES]
         locations = tuple(dict.fromkeys(site.location for site in costly if site.location))

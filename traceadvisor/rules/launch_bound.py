@@ -56,7 +56,7 @@ class LaunchBound(Rule):
         title="The device waits for the host to launch work",
         needs=frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES}),
     )
-    popular_fix: ClassVar = "CUDA graphs, torch.compile or fused optimizers to save launches"
+    popular_fix: ClassVar = "Launching less: CUDA graphs, torch.compile, a fused optimizer"
 
     min_share: float = 0.05
     """Share of the step; the profiler's own cost on every launch makes less than that meaningless."""
@@ -74,7 +74,7 @@ class LaunchBound(Rule):
         idle = facts.claim(Category.IDLE_LAUNCH)
         share, fix = facts.share(idle), AmortisedLaunches(_operators(facts))
         if share < self.min_share:
-            return Clear("idle while the host launches", share, self.min_share, Unit.SHARE, what_if=fix)
+            return Clear("idle time while the host launches", share, self.min_share, Unit.SHARE, what_if=fix)
         in_long_calls = long_call_time(facts.observation) & idle
         long_share = in_long_calls.total_ns / max(idle.total_ns, 1)
         fixes = () if long_share > self.few_long_calls else (fix,)
