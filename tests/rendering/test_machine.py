@@ -207,6 +207,17 @@ def test_settings_name_the_loader_s_loop_and_what_is_not_known() -> None:
     assert {unknown[name] for name in ("Data loader", "Optimizer", "Autocast", "CUDA", "CPUs")} == {"not measured"}
 
 
+def test_an_optimizer_s_switches_are_among_the_settings_where_they_were_passed() -> None:
+    run = captured().recordings[0].captured
+    assert run is not None
+    passed = replace(run.settings, optimizer="AdamW", optimizer_fused=True, optimizer_foreach=False)
+    left_to_torch = replace(run.settings, optimizer="AdamW", optimizer_fused=None, optimizer_foreach=None)
+    shown = settings_table(replace(run, settings=passed))
+    assert (row(shown, "fused"), row(shown, "foreach")) == (["on"], ["off"])
+    names = {cells[0].text for cells in settings_table(replace(run, settings=left_to_torch)).rows}
+    assert not names & {"fused", "foreach"}
+
+
 def test_home_directories_and_secrets_on_the_command_line_are_not_shown() -> None:
     shown = text(captured())
     assert "train.py --data ~/imagenet --api-key [redacted] --epochs 1" in shown

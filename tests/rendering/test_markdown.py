@@ -15,7 +15,7 @@ from tests.build_report import (
 )
 from tests.rendering.captures import captured, captured_on_host, captured_ranks
 from tests.rendering.reading import markdown_page
-from traceadvisor.model.findings import Fix, Severity
+from traceadvisor.model.findings import Estimate, Fix, Severity
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import RecordingNote, Report
 from traceadvisor.rendering import markdown
@@ -83,6 +83,16 @@ def test_the_top_three_findings_are_in_the_open_and_all_of_them_folded() -> None
     assert [f"**{rank}. " in in_the_open for rank in (1, 2, 3, 4)] == [True, True, True, False]
     assert "All findings (4)" in folded
     assert "Batches are copied from pageable memory" in folded
+
+
+def test_why_a_saving_is_a_bound_is_said() -> None:
+    report = one_recording()
+    finding = replace(report.findings[0].finding, saving=Estimate.bound(9_000_000, "nobody ran it"))
+    text = text_of(replace(report, findings=(replace(report.findings[0], finding=finding),)))
+    assert (
+        "A bound, not a prediction: what was hidden behind this time is not known. Not replayed: nobody ran it. |"
+        in text
+    )
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,11 @@ def test_the_line_of_an_item_call_is_the_users_never_torchs(generation: Generati
 def test_the_drain_is_the_idle_time_from_the_wait_to_the_next_kernel(tmp_path: Path) -> None:
     found = finding(HostSync(), _steps(Generation.CURRENT), tmp_path)
     assert found.claims.total_ns == 3 * 10_000  # from 42 to 52
+    assert evidence(found, "idle after aten::item in train_one_epoch (train.py:27)") == 10_000
+
+
+def test_recordings_of_2021_tell_the_line_of_the_call_itself(tmp_path: Path) -> None:
+    found = finding(HostSync(), _steps(Generation.Y2021), tmp_path)
     assert evidence(found, "idle after aten::item at train.py:27") == 10_000
 
 

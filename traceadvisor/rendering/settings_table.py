@@ -51,6 +51,10 @@ def _epoch(loader: LoaderSettings) -> Iterator[tuple[str, str]]:
 def _torch(settings: RunSettings) -> Iterator[tuple[str, str]]:
     seen = settings.torch_version is not None  # else nothing of torch is known, and absence says nothing
     yield "Optimizer", settings.optimizer or NOT_MEASURED
+    if settings.optimizer_fused is not None:
+        yield "fused", _flag(settings.optimizer_fused)
+    if settings.optimizer_foreach is not None:
+        yield "foreach", _flag(settings.optimizer_foreach)
     yield "Autocast", settings.autocast_dtype or ("not used" if seen else NOT_MEASURED)
     yield "GradScaler", _flag(settings.grad_scaler)
     yield "TF32 in matrix products", _flag(settings.matmul_tf32)

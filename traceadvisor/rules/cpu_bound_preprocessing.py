@@ -24,8 +24,9 @@ class CpuBoundPreprocessing(Rule):
         Decoding and transforming a batch takes more CPU time than the cores have, so more workers cannot help.
 
     How to fix it
-        Do less on the CPU for each sample: decode to the size that is needed, use faster decoders, prepare the data
-        once and store the result, move transforms to the device, or get more cores.
+        Do less on the CPU for each sample: decode to the size that is needed, prepare the data once and store the
+        result, move transforms to the device (``torchvision.transforms.v2`` works on tensors there), decode
+        there (NVIDIA DALI, nvImageCodec), or get more cores.
 
     How the saving is estimated
         The step is replayed with every batch ready when it is asked for, as DATA001 does: what a fix brings that goes
@@ -85,7 +86,10 @@ class CpuBoundPreprocessing(Rule):
                 Evidence("waiting for a batch with nothing else going on", facts.per_step_ns(wait), Unit.NS_PER_STEP),
                 Evidence("CPU time in use, of what is granted", max(busy), Unit.SHARE),
             ),
-            fix=Fix("Do less on the CPU for each sample: smaller images, faster decoding, transforms on the device"),
+            fix=Fix(
+                "Do less on the CPU for each sample: smaller images, torchvision's v2 transforms on the device, "
+                "decoding there with NVIDIA DALI or nvImageCodec"
+            ),
             locations=(location,) if (location := facts.loader_location) else (),
             caveats=("Other programs on the host may be what keeps the cores busy.",),
             what_ifs=(NoDataWait(),),

@@ -88,5 +88,8 @@ class HostSync(Rule):
 
 
 def _label(site: SyncSite) -> str:
-    where = f" at {site.location.file}:{site.location.line}" if site.location else ""
-    return f"idle after {site.operator}{where}"
+    if site.location is None:
+        return f"idle after {site.operator}"
+    line = f"{site.location.file}:{site.location.line}"
+    where = f"at {line}" if site.location.is_call else f"in {site.location.function} ({line})"
+    return f"idle after {site.operator} {where}"
