@@ -5,9 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.build import AUTOGRAD, TraceBuilder
-from traceadvisor.analysis.operator_tree import DEEPEST, OperatorTree, operator_tree
+from traceadvisor.analysis.operator_tree import DEEPEST, OperatorTree, _capped_parents, _parents, operator_tree
 from traceadvisor.analysis.source_lines import location_of_call
 from traceadvisor.model.events import NONE
 from traceadvisor.model.trace import Trace
@@ -107,3 +109,14 @@ def test_lines_behind_operators_of_any_depth_are_looked_for_in_time(tmp_path: Pa
     for row in range(0, 20_000, 20):
         assert location_of_call(trace, tree, row) is None
     assert time.process_time() - started < 10
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 30)), max_size=40)
+
+
+@given(SPANS)
+def test_parents_found_at_once_are_those_found_one_by_one(spans: list[tuple[int, int, int]]) -> None:
+    threads, starts, durations = np.array(spans, np.int64).reshape(-1, 3).T
+    order = np.lexsort((-durations, starts, threads))
+    columns = starts[order], (starts + durations)[order], threads[order].astype(np.int32)
+    assert _parents(*columns).tolist() == _capped_parents(*columns).tolist()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from traceadvisor.analysis.observation import Observation
+from traceadvisor.model.arrays import numbers_in
 from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
 
@@ -18,7 +17,7 @@ def long_call_time(observation: Observation, least_ns: int = LONG_NS) -> SpanSet
     is_long = events.duration_ns >= least_ns
     operators, calls = events.is_kind(Kind.OPERATOR), events.is_kind(Kind.RUNTIME)
     found = []
-    for thread in np.unique(events.thread[(operators | calls) & is_long]).tolist():
+    for thread in numbers_in(events.thread[(operators | calls) & is_long]):
         mine = events.thread == thread
         found.append(events.spans(mine & operators & is_long) - events.spans(mine & operators & ~is_long))
         found.append(events.spans(mine & calls & is_long))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int32, Int64, Mask, numbers_in
 from traceadvisor.model.events import NONE, EventTable, Kind
 
 DEEPEST = 128
@@ -35,7 +35,7 @@ class OperatorTree:
         if not self.rows.size:
             return np.full(instants_ns.shape, NONE, dtype=np.int64)
         result = np.full(instants_ns.shape, NONE, dtype=np.int64)
-        for thread in np.unique(threads).tolist():
+        for thread in numbers_in(threads):
             first, last = np.searchsorted(self.thread, [thread, thread + 1])
             asked = threads == thread
             position = first + np.searchsorted(self.start_ns[first:last], instants_ns[asked], side="right") - 1
@@ -77,7 +77,30 @@ def operator_tree(events: EventTable) -> OperatorTree:
     return OperatorTree(rows, _parents(starts, ends, threads), threads.astype(np.int64), starts, ends)
 
 
-def _parents(starts: Int64, ends: Int64, threads: np.typing.NDArray[np.int32]) -> Int64:
+def _parents(starts: Int64, ends: Int64, threads: Int32) -> Int64:
+    """The nearest operator before each one that does not end before it and is not over as it starts."""
+    above = np.arange(starts.size) - 1
+    above[np.flatnonzero(threads[1:] != threads[:-1]) + 1] = NONE
+    passed = np.arange(starts.size)
+    while (passed := passed[(above[passed] != NONE) & (ends[above[passed]] < ends[passed])]).size:
+        above[passed] = above[above[passed]]  # what the one before has passed, this one has too: each time twice as far
+    parents = np.where((above != NONE) & (ends[above] > starts), above, NONE)
+    return parents if _deepest(parents) < DEEPEST else _capped_parents(starts, ends, threads)
+
+
+def _deepest(parents: Int64) -> int:
+    """How many operators are above any one, up to the most that may be."""
+    depth = 0
+    above = parents[parents != NONE]
+    while above.size and depth < DEEPEST:
+        above = parents[above]
+        above = above[above != NONE]
+        depth += 1
+    return depth
+
+
+def _capped_parents(starts: Int64, ends: Int64, threads: Int32) -> Int64:
+    """The same, one by one, and none deeper than may be."""
     parents = np.full(starts.size, NONE, dtype=np.int64)
     stack: list[tuple[int, int]] = []
     thread = NONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.launches import Launches
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, numbers_in
 from traceadvisor.model.events import NONE, EventTable
 from traceadvisor.model.spans import SpanSet
 
@@ -21,7 +21,7 @@ def work_within(events: EventTable, launches: Launches, ranges: Int64, windows: 
     """
     within = np.zeros(launches.work_rows.size, dtype=np.bool_)
     asked = (launches.call_rows != NONE) & windows.contains(events.start_ns[launches.work_rows])
-    for thread in np.unique(events.thread[ranges]).tolist():
+    for thread in numbers_in(events.thread[ranges]):
         inside = events.spans(ranges[events.thread[ranges] == thread])
         mine = asked & (events.thread[launches.call_rows] == thread)
         within |= mine & inside.contains(events.start_ns[launches.call_rows])

@@ -16,6 +16,6 @@ def distinct(ascending: Int64) -> Int64:
     return ascending[np.append(True, ascending[1:] != ascending[:-1])] if ascending.size else ascending
 
 
-def numbers_in(ids: Int32) -> list[int]:
+def numbers_in(ids: Int32 | Int64) -> list[int]:
     """Which of few small numbers from -1 upward occur in an array of any length."""
     return (np.flatnonzero(np.bincount(ids + 1)) - 1).tolist() if ids.size else []

@@ -10,7 +10,7 @@ import numpy as np
 from traceadvisor.analysis.launches import Launches
 from traceadvisor.analysis.names import name_mask, rows_named
 from traceadvisor.analysis.runtime_calls import blocking_rows, profiler_stop_rows
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64, Mask, numbers_in
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.trace import Trace
 
@@ -175,7 +175,7 @@ def _stream_in_use(events: EventTable, work: Work, rows: Int64, launched: Int64)
     """For each call, the stream that its thread launched to last; NONE where it launched nothing before."""
     stream = np.full(rows.size, NONE, dtype=np.int64)
     launching = events.thread[work.call_row]
-    for thread in np.unique(events.thread[rows]).tolist():
+    for thread in numbers_in(events.thread[rows]):
         theirs, mine = np.flatnonzero(launching == thread), events.thread[rows] == thread
         position = np.searchsorted(theirs, launched[mine]) - 1
         stream[mine] = np.where(position < 0, NONE, np.append(work.stream[theirs], NONE)[position])
