@@ -93,7 +93,16 @@ def test_the_example_of_the_page_takes_the_threshold_that_is_set(site: Distribut
     tight = Settings(rules={"step-budget": {"budget_ms": 0.04}})
     found = _outcome(_report(tmp_path, tight), "ACME001")
     assert isinstance(found, Found)
-    assert found.finding.saving.expected_ns == pytest.approx(60_000)  # of 100 us
+    assert found.finding.saving.high_ns == pytest.approx(60_000)  # of 100 us
+
+
+def test_the_example_of_the_page_is_told_with_the_headline_and_leads_no_list(
+    site: Distributions, tmp_path: Path
+) -> None:
+    _install_the_example(site)
+    report = _report(tmp_path, Settings(rules={"step-budget": {"budget_ms": 0.04}}))
+    assert "ACME001" not in {row.finding.rule.id for row in report.findings}
+    assert "The step is over its budget" in FORMATS["md"].render(report).decode()
 
 
 @pytest.mark.parametrize("name", ["html", "md", "json"])
