@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from traceadvisor.errors import TraceAdvisorError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -173,6 +174,8 @@ class _Crew(Generic[Item, Result]):
 
     def _listen(self) -> None:
         """Wait until some processes have something to say, and hear it."""
+        from multiprocessing.connection import wait  # noqa: PLC0415  # as below
+
         for connection in wait([child.connection for child, _ in self._busy.values()]):
             child, position = self._busy[connection]
             message = child.hear()
@@ -193,6 +196,8 @@ class _Child:
     """A process and the connection to it."""
 
     def __init__(self) -> None:
+        from multiprocessing import Pipe  # noqa: PLC0415  # takes time that one process alone need not spend
+
         self.connection, self._theirs = Pipe()
         self._process: subprocess.Popen[bytes] | None = None
 
