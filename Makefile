@@ -4,7 +4,7 @@ VENV ?= $(or $(VIRTUAL_ENV),.venv)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install test slow fuzz lint format types layers check golden schema sample-traces report-picture benchmark wheel ci
+.PHONY: help install test slow fuzz lint format types layers check golden schema sample-traces report-pictures benchmark wheel ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,10 +50,18 @@ sample-traces: ## capture sample_traces/ anew, on an otherwise idle machine
 	python sample_traces/record.py
 	pytest -q tests/test_sample_traces.py --golden
 
-report-picture: ## draw docs/images/report-desktop.png, the picture in the README (needs Chromium)
-	set -e; folder=$$(mktemp -d); traceadvisor report sample_traces/loader-bound -o $$folder; mkdir -p docs/images; \
-	chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1280,1400 \
-	  --screenshot=docs/images/report-desktop.png file://$$folder/report.html; \
+CHROMIUM = chromium --headless --no-sandbox --disable-gpu --hide-scrollbars
+
+report-pictures: ## draw docs/images/ (needs Chromium, pdftoppm and the public recordings in ../shared/traces)
+	set -e; folder=$$(mktemp -d); page=file://$$folder; to=--screenshot=docs/images; mkdir -p docs/images; \
+	traceadvisor report sample_traces/loader-bound -o $$folder/capture; \
+	traceadvisor report ../shared/traces/tensorboard-logs -o $$folder/resnet50 --format html,pdf; \
+	$(CHROMIUM) --window-size=1280,1400 $$to/report-desktop.png $$page/capture/report.html; \
+	$(CHROMIUM) --window-size=1280,1500 $$to/resnet50-desktop.png $$page/resnet50/report.html; \
+	$(CHROMIUM) --window-size=390,1500 $$to/resnet50-phone.png $$page/resnet50/report.html; \
+	$(CHROMIUM) --window-size=1280,1500 --blink-settings=preferredColorScheme=0 \
+	  $$to/resnet50-dark.png $$page/resnet50/report.html; \
+	pdftoppm -png -r 55 -f 2 -singlefile $$folder/resnet50/report.pdf docs/images/resnet50-pdf; \
 	rm -r $$folder
 
 benchmark: ## measure how traces are read, on an otherwise idle machine, and write it into docs/performance.md
