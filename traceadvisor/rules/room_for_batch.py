@@ -38,7 +38,8 @@ class RoomForBatch(Rule):
 
     When it may be wrong
         Batch size changes convergence and wants the learning rate looked at again. Memory does not always grow
-        evenly with the batch, and the forecast was not yet held against larger batches on a device. A loader that just keeps up will not keep up with more.
+        evenly with the batch, and the forecast was not yet held against larger batches on a device. A loader that just
+        keeps up will not keep up with more.
     """
 
     meta: ClassVar = RuleMeta(
