@@ -26,6 +26,8 @@ from traceadvisor.parsing.trace_file import read_trace
 
 A100 = {"name": "NVIDIA A100-SXM4-40GB", "computeMajor": 8, "computeMinor": 0}
 V100 = {"name": "Tesla V100-SXM2-32GB", "computeMajor": 7, "computeMinor": 0}
+MI250 = {"name": "AMD Instinct MI250X / MI250", "warpSize": 64, "numSms": 104}
+MI300X = {"name": "AMD Instinct MI300X", "warpSize": 64}
 SQUARE = [[1024, 1024], [1024, 1024]]
 FLOPS, ELEMENTS = 2 * 1024**3, 3 * 1024**2
 """Of the product."""
@@ -73,6 +75,27 @@ def test_where_no_name_tells_the_settings_do(
 
 def test_older_devices_do_not_round(tmp_path: Path) -> None:
     assert _run_in(_work(_product(device=V100), tmp_path)) == [Precision.FP32]
+
+
+@pytest.mark.parametrize(("device", "speedup"), [(MI250, 181.05 / 45.25), (MI300X, 1307.4 / 163.4)])
+@pytest.mark.parametrize("settings", [None, RunSettings(matmul_tf32=True, cudnn_tf32=True)])
+def test_devices_of_amd_do_not_round_whatever_is_allowed(
+    device: dict[str, object], speedup: float, settings: RunSettings | None, tmp_path: Path
+) -> None:
+    """The MI250 has no rate of TF32, the MI300X has one; 16 bits are four and eight times as fast as float32."""
+    work = _work(_product(device=device, kernel="Cijk_Ailk_Bljk_SB_MT128x128x16"), tmp_path, settings)
+    assert _run_in(work) == [Precision.FP32]
+    speedups = work.in_type(Precision.BF16, np.array([True]))
+    assert speedups is not None
+    assert speedups.expected == pytest.approx([speedup])
+
+
+def test_a_device_that_is_not_described_may_round(tmp_path: Path) -> None:
+    assert _run_in(_work(_product(device={}), tmp_path, RunSettings(matmul_tf32=True))) == [Precision.TF32]
+
+
+def test_of_a_named_device_its_maker_tells_the_capability(tmp_path: Path) -> None:
+    assert _run_in(_work(_product(device={"name": "NVIDIA A100-SXM4-40GB"}), tmp_path)) == [None]
 
 
 def test_16_bits_stay_16_bits(tmp_path: Path) -> None:

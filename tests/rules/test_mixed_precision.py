@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
+from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, skipped
 from traceadvisor.rules.mixed_precision import NoMixedPrecision
 
@@ -95,6 +96,11 @@ def test_devices_of_other_makers_are_known(tmp_path: Path) -> None:
     assert found.fix.change is not None
     assert "bfloat16" in found.fix.change
     assert evidence(found, "peak 16-bit rate") == pytest.approx(8.0, rel=0.01)
+
+
+def test_devices_of_other_makers_do_not_round_to_tf32(tmp_path: Path) -> None:
+    captured = Captured(_matmul(("float", "float"), MI300X), tmp_path).with_settings(matmul_tf32=True, cudnn_tf32=True)
+    assert not any("TF32" in caveat for caveat in captured.finding(NoMixedPrecision()).caveats)
 
 
 def test_what_already_runs_as_tf32_gains_less(tmp_path: Path) -> None:

@@ -88,7 +88,8 @@ def in_type(work: MatrixWork, row: DeviceRow, now: NDArray[np.int8], target: Pre
     """What running some calls in another type does to their kernels.
 
     A call comes as close to its new limit as it comes to its present one, but not closer than calls of its kind do.
-    One whose present type is not known is taken to run in TF32; one whose limits are not known stays as it is.
+    One whose present type is not known (only where the device has TF32) is taken to run in TF32; one whose limits are
+    not known stays as it is.
     """
     known = np.where(now == NONE, PRECISIONS.index(Precision.TF32), now).astype(np.int8)
     device_ns = np.maximum(work.device_ns, 1)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from traceadvisor.analysis.matrix_work import KINDS, PRECISIONS, MatrixWork
 from traceadvisor.analysis.names import name_mask
 from traceadvisor.analysis.work import Kind
+from traceadvisor.hardware.devices import device_row
 from traceadvisor.hardware.precision import Precision
 from traceadvisor.model.events import NONE
 from traceadvisor.model.run import RunSettings
@@ -29,18 +30,25 @@ _FLOAT32, _TF32 = PRECISIONS.index(Precision.FP32), PRECISIONS.index(Precision.T
 
 def has_tf32(device: Device | None) -> bool:
     """Whether a device is known to have TF32: NVIDIA's do, from Ampere on; on AMD's PyTorch does not use it."""
-    capability = device.compute_capability if device else None
+    capability = _capability(device) if device else None
     return capability is not None and capability >= FIRST_TF32_CAPABILITY
+
+
+def _capability(device: Device) -> tuple[int, int] | None:
+    row = device_row(device)
+    return device.compute_capability or (row.capability if row else None)
 
 
 def run_precision(trace: Trace, work: MatrixWork, device: Device | None, settings: RunSettings) -> NDArray[np.int8]:
     """For each call a position in ``PRECISIONS``; NONE where not known, above all of float32 that may have been TF32.
 
-    A kernel's name tells, where it tells anything; then the device, for older ones have no TF32; then the settings.
+    The device comes first, for AMD's and older ones use no TF32, whatever is allowed (for convolutions torch allows it
+    by default); then a kernel's name, where it tells anything; then the settings.
     """
     precision = work.precision.copy()
     is_float32 = precision == _FLOAT32
-    if device is not None and device.compute_capability is not None and not has_tf32(device):
+    is_known = device is not None and (device.name is not None or device.compute_capability is not None)
+    if is_known and not has_tf32(device):
         return precision
     precision[is_float32] = _by_settings(settings)[work.kind[is_float32]]
     named = _by_names(trace, work)
