@@ -444,8 +444,8 @@ def pageable_finding() -> Finding:
 
 def ranked(finding: Finding, recording: Recording, severity: Severity, also: tuple[str, ...] = ()) -> RankedFinding:
     """The finding in that recording."""
-    share = finding.saving.expected_ns / recording.mean_step_ns if recording.mean_step_ns else 0.0
-    return RankedFinding(finding, (recording.id,), severity, share, also)
+    share = finding.saving.expected_ns / recording.median_step_ns if recording.median_step_ns else 0.0
+    return RankedFinding(finding, (recording.id,), severity, share, also, step_ns=recording.median_step_ns)
 
 
 def rule(id_: str, name: str, title: str = "A rule") -> RuleMeta:

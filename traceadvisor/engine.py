@@ -227,9 +227,9 @@ def _with_cost(recording: Recording, price: Price | None) -> Recording:
 
 def _with_worth(row: RankedFinding, recording: Recording, price: Price | None) -> RankedFinding:
     saving, cost = row.finding.saving, _cost(recording, price) if price else None
-    if cost is None or not saving.expected_ns or not row.saving_share:
+    if cost is None or not saving.expected_ns or not row.step_ns:
         return row
-    return replace(row, worth=worth(cost, saving, saving.expected_ns / row.saving_share))
+    return replace(row, worth=worth(cost, saving, row.step_ns))
 
 
 def _cost(recording: Recording, price: Price) -> RunCost | None:

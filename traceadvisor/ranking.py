@@ -59,7 +59,7 @@ def placed(
     """A finding with its severity, by the share of the step that it is expected to save."""
     share = finding.saving.expected_ns / step_ns if step_ns else 0.0
     severity = Severity.HIGH if share >= HIGH_SHARE else Severity.MEDIUM if share >= MEDIUM_SHARE else Severity.LOW
-    return RankedFinding(finding, recording_ids, severity, share, also)
+    return RankedFinding(finding, recording_ids, severity, share, also, step_ns=step_ns)
 
 
 def ranked(findings: Iterable[RankedFinding]) -> tuple[RankedFinding, ...]:

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
+from tests.build_report import loader_finding, one_recording
 from traceadvisor.model.findings import Estimate, Method
-from traceadvisor.rendering.finding_view import saving_words, share_words
+from traceadvisor.model.report import Report
+from traceadvisor.rendering.finding_view import finding_views, saving_words, share_words
+from traceadvisor.rendering.formats import FORMATS
 
 MS = 1_000_000
 
@@ -24,3 +30,60 @@ MS = 1_000_000
 def test_a_saving_is_told_as_surely_as_it_is_known(saving: Estimate, time: str, share: str) -> None:
     assert saving_words(saving) == time
     assert share_words(saving, saving.expected_ns / (10 * MS)) == share
+
+
+def _with_saving(saving: Estimate, *, step_ms: float, headed_ms: float, undisturbed_ms: float | None = None) -> Report:
+    """One finding of a step of some length, in a recording that is headed by another."""
+    report = one_recording()
+    recording = replace(
+        report.recordings[0],
+        median_step_ns=headed_ms * MS,
+        undisturbed_median_step_ns=None if undisturbed_ms is None else undisturbed_ms * MS,
+    )
+    ranked = replace(report.findings[0], finding=replace(loader_finding(), saving=saving), step_ns=step_ms * MS)
+    return replace(report, recordings=(recording,), findings=(ranked,))
+
+
+REPLAYED = Estimate(20 * MS, 30 * MS, 40 * MS, Method.REPLAY)
+
+
+@pytest.mark.parametrize(
+    ("headed_ms", "undisturbed_ms", "instead_of"),
+    [
+        (100, None, "100.0 ms"),
+        (110, 100, "100.0 ms"),
+        (110, None, "100.0 ms (the median without the first and the last step)"),
+    ],
+)
+def test_the_predicted_step_is_the_one_that_the_saving_is_of_less_the_saving(
+    headed_ms: float, undisturbed_ms: float | None, instead_of: str
+) -> None:
+    report = _with_saving(REPLAYED, step_ms=100, headed_ms=headed_ms, undisturbed_ms=undisturbed_ms)
+    (view,) = finding_views(report)
+    assert view.saving.predicted == f"about 70.0 ms, between 60.0 ms and 80.0 ms, instead of {instead_of}"
+
+
+def test_a_range_of_one_figure_is_not_told_twice() -> None:
+    (view,) = finding_views(
+        _with_saving(Estimate(30 * MS, 30 * MS, 30 * MS + 9, Method.REPLAY), step_ms=100, headed_ms=100)
+    )
+    assert (view.saving.range, view.saving.predicted) == (None, "about 70.0 ms, instead of 100.0 ms")
+
+
+@pytest.mark.parametrize("saving", [Estimate.bound(40 * MS, "nobody asked"), Estimate(0, 0, 0, Method.REPLAY)])
+def test_no_step_is_predicted_of_what_was_not_replayed_or_saves_nothing(saving: Estimate) -> None:
+    (view,) = finding_views(_with_saving(saving, step_ms=100, headed_ms=100))
+    assert view.saving.predicted is None
+
+
+@pytest.mark.parametrize("kind", ["html", "md"])
+def test_page_and_comment_show_the_saving_with_its_range_and_the_predicted_step_with_its_own(kind: str) -> None:
+    text = FORMATS[kind].render(_with_saving(REPLAYED, step_ms=100, headed_ms=100)).decode()
+    assert "between 20.0 ms and 40.0 ms" in text
+    assert "step would take about 70.0 ms, between 60.0 ms and 80.0 ms, instead of 100.0 ms" in text
+
+
+def test_the_json_report_has_the_predicted_step_in_microseconds() -> None:
+    (row,) = json.loads(FORMATS["json"].render(_with_saving(REPLAYED, step_ms=100, headed_ms=100)))["findings"]
+    assert row["step_us"] == 100_000
+    assert row["predicted_step_us"] == {"low": 60_000, "expected": 70_000, "high": 80_000}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from traceadvisor.model.breakdown import MeanBreakdown, StepBreakdown
 from traceadvisor.model.cost import Price, RunCost, Worth
-from traceadvisor.model.findings import Finding, RuleMeta, RuleOutcome, Severity
+from traceadvisor.model.findings import Finding, Method, RuleMeta, RuleOutcome, Severity
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.run import Run
@@ -172,6 +172,15 @@ class Recording:
     """Verdicts on the step as a whole, which point at causes that findings name."""
 
 
+@dataclass(frozen=True, slots=True)
+class PredictedStep:
+    """How long a step would take."""
+
+    low_ns: float
+    expected_ns: float
+    high_ns: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedFinding:
     """A finding with its place in the report."""
@@ -180,13 +189,28 @@ class RankedFinding:
     recording_ids: tuple[str, ...]
     severity: Severity
     saving_share: float
-    """Expected saving over the step, 0..1: the undisturbed one where it is known, else the mean recorded one."""
+    """Expected saving over the step that it is of, 0..1."""
 
     also: tuple[str, ...] = ()
     """Ids of rules whose findings claim the same time and were folded into this one."""
 
     worth: Worth | None = None
     """The saving in money; None where no price is set."""
+
+    step_ns: float | None = None
+    """The step that the saving is of: the undisturbed one where it is known, else the median recorded one, the first
+    and the last apart where there are others. None where the length of a step is not known."""
+
+    @property
+    def predicted_step(self) -> PredictedStep | None:
+        """The step with the fix made; None where there is nothing to save or that was not replayed."""
+        saving, step_ns = self.finding.saving, self.step_ns
+        if saving.method is not Method.REPLAY or not saving.high_ns or step_ns is None:
+            return None
+        low, expected, high = (
+            max(step_ns - saved_ns, 0.0) for saved_ns in (saving.high_ns, saving.expected_ns, saving.low_ns)
+        )
+        return PredictedStep(low, expected, high)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

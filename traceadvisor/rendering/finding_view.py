@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
 from traceadvisor.model.findings import Confidence, Estimate, Location, Method, Severity
 from traceadvisor.model.report import RankedFinding, Recording, Report
 from traceadvisor.rendering.charts.drawing import across
+from traceadvisor.rendering.step_time import step_time
 from traceadvisor.rendering.units import duration, evidence_value, money, percent
 from traceadvisor.rendering.words import CONFIDENCE, EFFORT, METHOD, SEVERITY
 
@@ -39,7 +41,11 @@ class SavingView:
     """The same as a share of the step."""
 
     range: str | None
-    """The low and high figure where the headline has only the expected one, and there is something to save."""
+    """The low and high figure where the headline has only the expected one, and they differ."""
+
+    predicted: str | None
+    """The step with the fix: ``about 121.8 ms, between 118.2 ms and 130.0 ms, instead of 177.4 ms``; None where the fix
+    was not replayed."""
 
     method: str | None
     """How it was found; None where there is none to find."""
@@ -152,7 +158,7 @@ def _view(rank: int, ranked: RankedFinding, recordings: dict[str, Recording], pr
         recordings=ranked.recording_ids,
         severity=ranked.severity,
         severity_words=SEVERITY[ranked.severity],
-        saving=_saving(ranked, _step_ns(ranked, recordings)),
+        saving=_saving(ranked, [recordings[id_] for id_ in ranked.recording_ids if id_ in recordings]),
         confidence=CONFIDENCE[finding.confidence],
         unsure=finding.confidence is Confidence.LOW,
         effort=EFFORT[finding.effort],
@@ -167,15 +173,16 @@ def _view(rank: int, ranked: RankedFinding, recordings: dict[str, Recording], pr
     )
 
 
-def _saving(ranked: RankedFinding, step_ns: float | None) -> SavingView:
-    saving = ranked.finding.saving
+def _saving(ranked: RankedFinding, recordings: Sequence[Recording]) -> SavingView:
+    saving, step_ns = ranked.finding.saving, ranked.step_ns
     bound = saving.method is Method.BOUND
     drawn = step_ns is not None and step_ns > 0 and saving.high_ns > 0
     scale = step_ns if step_ns else 1.0
     return SavingView(
         headline=saving_words(saving),
         share=share_words(saving, ranked.saving_share),
-        range=None if bound or not saving.high_ns else _between(saving),
+        range=None if bound or duration(saving.low_ns) == duration(saving.high_ns) else _between(saving),
+        predicted=_predicted(ranked, recordings),
         method=_method(saving) if saving.high_ns else None,
         span_start=across(min(1.0, saving.low_ns / scale)) if drawn else None,
         span_length=across(min(1.0, (saving.high_ns - saving.low_ns) / scale)) if drawn else None,
@@ -196,6 +203,17 @@ def _between(saving: Estimate) -> str:
     return f"between {low} and {duration(saving.high_ns)}"
 
 
-def _step_ns(ranked: RankedFinding, recordings: dict[str, Recording]) -> float | None:
-    found = (recordings[id_] for id_ in ranked.recording_ids if id_ in recordings)
-    return next((one.undisturbed_median_step_ns or one.mean_step_ns for one in found), None)
+def _predicted(ranked: RankedFinding, recordings: Sequence[Recording]) -> str | None:
+    step = ranked.predicted_step
+    if step is None or ranked.step_ns is None:
+        return None
+    low, high = duration(step.low_ns), duration(step.high_ns)
+    between = "" if low == high else f", between {low} and {high}"
+    return f"about {duration(step.expected_ns)}{between}, instead of {_step_words(ranked.step_ns, recordings)}"
+
+
+def _step_words(step_ns: float, recordings: Sequence[Recording]) -> str:
+    """The step that a saving is of, and which that is where it is not the one that heads the recording."""
+    step = duration(step_ns)
+    is_headed = any(duration(step_time(recording).ns) == step for recording in recordings)
+    return step if is_headed else f"{step} (the median without the first and the last step)"

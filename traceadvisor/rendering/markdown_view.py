@@ -175,13 +175,17 @@ def _finding_row(finding: FindingView) -> tuple[Cell, ...]:
         Cell(f"{finding.rank}"),
         Cell(f"{finding.title} ({', '.join(filter(None, (finding.rule_id, finding.provider)))})"),
         Cell(", ".join(finding.recordings)),
-        Cell(finding.saving.headline),
+        Cell("; ".join(filter(None, (finding.saving.headline, finding.saving.range, _predicted(finding))))),
         Cell(finding.saving.share),
         Cell(finding.saving.method or ""),
         Cell(finding.confidence),
         Cell("; ".join(f"{row.label}: {row.value}" for row in finding.evidence)),
         Cell(" ".join(finding.caveats)),
     )
+
+
+def _predicted(finding: FindingView) -> str | None:
+    return finding.saving.predicted and f"the step would take {finding.saving.predicted}"
 
 
 def _categories(report: Report) -> Table:

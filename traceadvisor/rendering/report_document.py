@@ -113,6 +113,15 @@ class SavingDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedStepDocument:
+    """How long a step would take."""
+
+    low: float
+    expected: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocationDocument:
     """A place in the user's code."""
 
@@ -177,7 +186,14 @@ class FindingDocument:
     effort: Effort
     saving_us_per_step: SavingDocument
     saving_share: float | None
-    """Expected saving over the step: the undisturbed one where it is known, else the median recorded one."""
+    """Expected saving over ``step_us``."""
+
+    step_us: float | None
+    """The step that the saving is of: the undisturbed one where it is known, else the median recorded one, the first
+    and the last apart where there are others."""
+
+    predicted_step_us: PredictedStepDocument | None
+    """The step with the fix made; null where the fix was not replayed."""
 
     evidence: list[EvidenceDocument]
     locations: list[LocationDocument]

@@ -12,9 +12,9 @@ import numpy as np
 
 from traceadvisor.model.cost import Amounts, Worth
 from traceadvisor.model.findings import Clear, Evidence, Failed, Found, Skipped, Unit
-from traceadvisor.model.report import OutcomeRow, RankedFinding, Report, UsedSettings
+from traceadvisor.model.report import OutcomeRow, PredictedStep, RankedFinding, Report, UsedSettings
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rendering.recording_json import in_us, recording_document
+from traceadvisor.rendering.recording_json import in_us, in_us_or_null, recording_document
 from traceadvisor.rendering.redaction import redacted, shortened
 from traceadvisor.rendering.report_document import (
     AmountsDocument,
@@ -28,6 +28,7 @@ from traceadvisor.rendering.report_document import (
     NotWorthDoingDocument,
     OutcomeDocument,
     OutcomeStatus,
+    PredictedStepDocument,
     ReportDocument,
     SavingDocument,
     SourceDocument,
@@ -124,6 +125,8 @@ def _finding(ranked: RankedFinding) -> FindingDocument:
             reason=saving.reason,
         ),
         saving_share=ranked.saving_share,
+        step_us=in_us_or_null(ranked.step_ns),
+        predicted_step_us=_predicted_step(ranked.predicted_step),
         evidence=[_evidence(row) for row in finding.evidence],
         locations=[
             LocationDocument(file=place.file, line=place.line, function=place.function, is_call=place.is_call)
@@ -135,6 +138,12 @@ def _finding(ranked: RankedFinding) -> FindingDocument:
         also=list(ranked.also),
         worth=_worth(ranked.worth),
     )
+
+
+def _predicted_step(step: PredictedStep | None) -> PredictedStepDocument | None:
+    if step is None:
+        return None
+    return PredictedStepDocument(low=in_us(step.low_ns), expected=in_us(step.expected_ns), high=in_us(step.high_ns))
 
 
 def _worth(worth: Worth | None) -> WorthDocument | None:

@@ -157,6 +157,8 @@ def _finding(finding: FindingView, *, several: bool) -> list[SummaryLine]:
             Piece(f" (confidence {finding.confidence})", Style.QUIET),
         )
     ]
+    if finding.saving.predicted:
+        lines.append(_line(Piece(f"   The step would take {finding.saving.predicted}", Style.QUIET)))
     at = f" at {finding.places[0].where}" if finding.places else ""
     lines.append(_line(Piece(f"   {finding.fix}"), Piece(at, Style.CODE)))
     if finding.change is not None:
