@@ -147,10 +147,10 @@ def with_workers(program: Program, workers: int, take_ns: int) -> Program:
 
 
 def with_pinned_uploads(program: Program, speedup: float = 1.0) -> Program:
-    """Copies to the device come from pinned memory, and nothing waits for them."""
+    """Copies that came from pageable memory come from pinned memory, and nothing waits for them."""
 
     def pin(action: Action) -> Actions:
-        if isinstance(action, Upload):
+        if isinstance(action, Upload) and not action.pinned:
             return (replace(action, pinned=True, non_blocking=True, copy_ns=round(action.copy_ns / speedup)),)
         return (action,)
 

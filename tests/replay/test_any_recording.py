@@ -41,7 +41,7 @@ def _edits(graph: StepGraph) -> tuple[Edit, ...]:
     return (
         NoDataWait(),
         LoaderWorkers(2, cores=1),
-        PinnedCopies(),
+        PinnedCopies(frozenset(graph.device.row.tolist())),
         OverlappedCopies(),
         WithoutWaits(rows),
         DeferredReads(rows),

@@ -117,7 +117,7 @@ def test_savings_on_the_device_fall_back_to_a_bound_with_the_reason(tmp_path: Pa
         start = 100 * number
         builder.step(number, start, start + 100).launch(start + 10, start + 12, kernel=(start + 13, start + 20))
     facts = facts_of(builder, tmp_path)
-    pinned, ready = facts.what_if(PinnedCopies(), 5_000), facts.what_if(NoDataWait(), 5_000)
+    pinned, ready = facts.what_if(PinnedCopies(frozenset()), 5_000), facts.what_if(NoDataWait(), 5_000)
     assert (pinned.method, pinned.high_ns, ready.method) == (Method.BOUND, 5_000, Method.REPLAY)
     assert pinned.reason is not None
     assert pinned.reason.startswith("not replayed: the host alone explains the recorded step")

@@ -7,6 +7,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.model.findings import Finding
 from traceadvisor.replay.copies import PinnedCopies
 from traceadvisor.rules.pageable_copy import PageableCopy
 
@@ -52,13 +53,25 @@ def test_where_copies_do_not_say_where_they_start_the_rule_cannot_look(tmp_path:
 
 def test_pinned_copies_go_at_the_rate_of_the_link_that_was_sampled(tmp_path: Path) -> None:
     found = Captured(_step((5, 15)), tmp_path).with_device(best_link=(3, 8)).finding(PageableCopy())
-    assert found.what_ifs == (PinnedCopies(pytest.approx(7.88e9, rel=1e-3)),)  # type: ignore[arg-type]
+    assert _fix(found).link_bytes_per_s == pytest.approx(7.88e9, rel=1e-3)
 
 
 def test_the_link_that_the_device_is_made_for_stands_in_for_it(tmp_path: Path) -> None:
     found = finding(PageableCopy(), _step((5, 15)).device(0, name="NVIDIA A100-SXM4-80GB"), tmp_path)
-    assert found.what_ifs == (PinnedCopies(pytest.approx(31.5e9, rel=1e-3)),)  # type: ignore[arg-type]
+    assert _fix(found).link_bytes_per_s == pytest.approx(31.5e9, rel=1e-3)
 
 
 def test_where_the_link_is_not_known_none_is_assumed(tmp_path: Path) -> None:
-    assert finding(PageableCopy(), _step((5, 15)), tmp_path).what_ifs == (PinnedCopies(),)
+    assert _fix(finding(PageableCopy(), _step((5, 15)), tmp_path)).link_bytes_per_s is None
+
+
+def test_the_fix_is_of_the_pageable_copies_alone(tmp_path: Path) -> None:
+    builder = _step((5, 15)).copy(30, 32, on_device=(101, 111), pinned=True, byte_count=60_000)
+    (copy,) = _fix(finding(PageableCopy(), builder, tmp_path)).rows
+    assert builder.trace(tmp_path).events.start_ns[copy] == 5_000
+
+
+def _fix(found: Finding) -> PinnedCopies:
+    (fix,) = found.what_ifs
+    assert isinstance(fix, PinnedCopies)
+    return fix

@@ -25,7 +25,10 @@ REACHED_SHARE = {Scenario.LOW: 0.0, Scenario.EXPECTED: 0.8, Scenario.HIGH: 1.0}
 
 @dataclass(frozen=True, slots=True)
 class PinnedCopies(Edit):
-    """Batches lie in pinned memory, and the host goes on while they are copied."""
+    """What was copied from pageable memory lies in pinned memory, and the host goes on while it is copied."""
+
+    rows: frozenset[int]
+    """Rows of the event table: the copies from pageable memory."""
 
     link_bytes_per_s: float | None = None
     """What the link between host and device carries one way; None where not known."""
@@ -33,8 +36,8 @@ class PinnedCopies(Edit):
     changes_device: ClassVar = True
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """Copies run at the link's rate where that is faster, and no call waits for them."""
-        copies = _is_upload(graph.device)
+        """These copies run at the link's rate where that is faster, and no call waits for them."""
+        copies = np.isin(graph.device.row, np.fromiter(self.rows, np.int64, len(self.rows)))
         duration_ns, rate = graph.device.duration_ns.copy(), self._bytes_per_s(scenario)
         known = copies & (graph.device.byte_count != NONE)
         if rate:

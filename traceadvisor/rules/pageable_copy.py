@@ -34,10 +34,11 @@ class PageableCopy(Rule):
         the link's rate while the host goes on.
 
     How the saving is estimated
-        The step is replayed with copies for which no call waits, at four fifths of the link's rate where they were
-        slower (at the least as fast as recorded, at the most at its whole rate). The link is the one that was sampled,
-        else the one that the device is made for; where neither is known, 12 GB/s, at the most 25. Where the replay is
-        not to be believed, a bound: between nothing and the whole exposed time of these copies. It is usually modest.
+        The step is replayed with no call waiting for these copies, at four fifths of the link's rate where they were
+        slower (at the least as fast as recorded, at the most at its whole rate); copies from pinned memory stay. The
+        link is the one that was sampled, else the one that the device is made for; where neither is known, 12 GB/s, at
+        the most 25. Where the replay is not to be believed, a bound: between nothing and the whole exposed time of
+        these copies. It is usually modest.
 
     When it may be wrong
         Pinning a batch costs host time of its own; for batches of a few kilobytes it gains nothing. ROCm does not
@@ -60,12 +61,12 @@ class PageableCopy(Rule):
         events = facts.trace.events
         if (copies := events.rows(Kind.COPY_H2D)).size and not _says_where_from(facts):
             return Skipped("The recording does not say whether its copies start from pageable or pinned memory.")
-        pageable = np.intersect1d(
+        every = np.intersect1d(
             rows_named(facts.trace, Kind.COPY_H2D, lambda name: "Pageable" in name), facts.launches.work_rows
         )
-        pageable = pageable[facts.steps.kept_windows.contains(events.start_ns[pageable])]
+        pageable = every[facts.steps.kept_windows.contains(events.start_ns[every])]
         exposed = events.spans(pageable) & facts.claim(Category.H2D_COPY)
-        share, fix = facts.share(exposed), PinnedCopies(_link_rate(facts))
+        share, fix = facts.share(exposed), PinnedCopies(frozenset(every.tolist()), _link_rate(facts))
         if share < self.min_share:
             remark = None if copies.size else "nothing is copied to the device"
             return Clear("exposed copies from pageable memory", share, self.min_share, Unit.SHARE, remark, fix)
