@@ -139,7 +139,8 @@ class Facts(RunFacts):
         """The steps as tasks that can be run again; None where no step is kept."""
         from traceadvisor.replay.replay import replay  # noqa: PLC0415  # as above
 
-        return replay(self.observation, self.steps, self.timing)
+        loader = self.settings.loader
+        return replay(self.observation, self.steps, self.timing, loader.worker_count if loader else None)
 
     def what_if(self, edit: Edit, most_ns: float) -> Estimate:
         """What a fix saves of the step, replayed; a bound where the replay of it is not to be believed.

@@ -56,7 +56,7 @@ def replayed(program: Program, *, sync_events: bool = False) -> Replayed:
     truth = simulate(program)
     with TemporaryDirectory() as folder:
         facts = facts_of(write(truth, sync_events=sync_events), Path(folder))
-    result = replay(facts.observation, facts.steps, facts.timing)
+    result = replay(facts.observation, facts.steps, facts.timing, program.loader.workers)
     assert result is not None
     return Replayed(truth, facts, result)
 
@@ -71,7 +71,7 @@ def replayed_undisturbed(program: Program, event_ns: int) -> Replayed:
         facts = facts_of(write(slowed), Path(folder))
     loader_ns = [fmean(step.fetch_ns for step in run.recorded[1:]) for run in (truth, slowed)]
     timing = RunTiming(truth.step_ns(), loader_ns[0], slowed.step_ns(), loader_ns[1], 1.0)
-    result = replay(facts.observation, facts.steps, timing)
+    result = replay(facts.observation, facts.steps, timing, program.loader.workers)
     assert result is not None
     return Replayed(truth, facts, result)
 

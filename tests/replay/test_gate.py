@@ -90,27 +90,6 @@ def test_waits_that_nothing_explains_are_a_reason_for_doubt() -> None:
     assert Gate(4, 100.0, 100.0, 50.0, 0.10).doubt is None
 
 
-def test_where_workers_set_the_pace_one_pace_has_to_stand_for_all_batches() -> None:
-    """That each batch took what it took reproduces any step; batches at their mean pace do not."""
-    gate = Gate(4, 100.0, 100.0, 100.0, 0.0, paced_ns=95.0)
-    assert gate.error_share == 0
-    assert gate.doubt == "with batches at the mean pace of the loader's workers it misses the recorded step by -5.0%"
-    assert Gate(4, 100.0, 100.0, 50.0, 0.0, paced_ns=101.0).doubt is None
-
-
-@pytest.mark.parametrize(("wait_ms", "paced_ms"), [(60, 100), (0.5, None)])
-def test_a_pace_is_known_where_the_loop_waits_for_its_workers(
-    wait_ms: float, paced_ms: int | None, tmp_path: Path
-) -> None:
-    builder = TraceBuilder()
-    for start in range(0, 600_000, 100_000):
-        builder.step(start // 100_000, start, start + 100_000)
-        kind = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
-        builder.annotation(kind, start, start + wait_ms * 1000)
-        builder.op("aten::linear", start + 70_000, start + 90_000)
-    assert _replay(facts_of(builder, tmp_path)).gate.paced_ns == (paced_ms and paced_ms * 1e6)
-
-
 def test_savings_on_the_device_fall_back_to_a_bound_with_the_reason(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for number in range(4):

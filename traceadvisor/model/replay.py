@@ -38,7 +38,8 @@ class ReplayFigures:
     """The step with all findings' fixes made that can be replayed; None where there are none."""
 
     paced_error_share: float | None = None
-    """The error where batches come at the mean pace of the recorded ones; None where workers do not set the pace."""
+    """The error of the step, or turn of workers, that differs most where batches come at the mean pace of the recorded
+    ones; None where workers do not set the pace."""
 
     @property
     def status(self) -> ReplayStatus:

@@ -116,8 +116,8 @@ class ReplayDocument:
     baseline_error_share: float | None
     null_model_error_share: float | None
     paced_error_share: float | None
-    """Error with batches at the mean pace of the loader's workers, which nothing puts to the test; null where these do
-    not set the pace."""
+    """Error, with batches at the mean pace of the loader's workers, of the step or turn of workers that differs most;
+    nothing puts that pace to the test. Null where they do not set the pace."""
 
     unexplained_share: float | None
     """Share of the step in waits for the device that the simulation does not explain."""

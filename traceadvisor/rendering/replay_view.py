@@ -24,7 +24,8 @@ def _rows(figures: ReplayFigures, *, has_device: bool) -> Iterator[tuple[str, st
     baseline = f"{duration(figures.baseline_step_ns)}, {_error(figures.baseline_error_share)}"
     yield "The step replayed with nothing changed", baseline
     if figures.paced_error_share is not None:
-        pace = f"{_error(figures.paced_error_share)}; nothing tests that pace, which is the recorded steps' own"
+        most = f"{_error(figures.paced_error_share)} where it differs most"
+        pace = f"{most}; nothing tests that pace, which is the recorded steps' own"
         yield "The same with batches at the mean pace of the loader's workers", pace
     if has_device:
         unexplained = f"{percent(figures.unexplained_share)} of the step"

@@ -14,8 +14,8 @@ from traceadvisor.model.steps import StepTable
 from traceadvisor.model.what_if import WhatIf
 from traceadvisor.replay.build_graph import build_graph
 from traceadvisor.replay.chosen_steps import chosen_steps
-from traceadvisor.replay.gate import Gate, gate
-from traceadvisor.replay.loader_pace import paced
+from traceadvisor.replay.gate import Gate, gate, held_to_workers
+from traceadvisor.replay.loader_pace import late_share, paced, turn_of
 from traceadvisor.replay.simulate import simulate
 from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.undisturbed import undisturbed
@@ -65,26 +65,29 @@ class Replay:
             self.gate.doubt,
             self.gate.device_doubt,
             joint_step_ns,
-            self.gate.paced_error_share,
+            None if self.gate.paced_ns is None else self.gate.turn_error_share,
         )
 
 
-def replay(observation: Observation, table: StepTable, timing: RunTiming) -> Replay | None:
+def replay(
+    observation: Observation, table: StepTable, timing: RunTiming, worker_count: int | None = None
+) -> Replay | None:
     """The replay of the steps nearest to the median; None where no step is kept.
 
     Args:
         observation: the recording.
         table: its steps.
         timing: the steps of the run that it is part of.
+        worker_count: processes that make batches; None where that is not known.
     """
     steps = chosen_steps(table)
     if not steps:
         return None
     recorded = build_graph(observation, steps)
-    graph, at_pace = undisturbed(recorded, observation, steps, timing), None
+    graph, held = undisturbed(recorded, observation, steps, timing), gate(recorded, observation, steps)
     if observation.loader and not observation.loader.in_training_process:
-        at_pace = paced(recorded, steps)
-        graph = paced(graph, steps, timing.undisturbed_share)
-    held = gate(recorded, observation, steps, at_pace)
+        turn, late = turn_of(worker_count, steps), late_share(observation.loader, table.kept)
+        held = held_to_workers(held, paced(recorded, steps, turn), steps, turn, late)
+        graph = paced(graph, steps, turn, timing.undisturbed_share)
     baseline_ns = held.baseline_ns if graph is recorded else simulate(graph).interior_mean_ns()
     return Replay(graph, baseline_ns, held)
