@@ -30,7 +30,7 @@ from tests.replay.edits import (
     with_workers,
     without_synchronising,
 )
-from tests.replay.program import Program, Upload
+from tests.replay.program import Actions, Launch, Program, Range, Upload, Work
 from tests.replay.programs import LOGGING, Shape, program
 from tests.replay.replaying import Replayed, replayed, settled
 from tests.replay.shapes import ALONE, SHAPES
@@ -140,6 +140,23 @@ def test_batches_that_are_ready(shape: Shape, scenario: Scenario, seed: int | No
     before = made(shape, seed)
     ready = with_batches_ready(with_slower_host(before, HOST_FACTOR[scenario]), FETCH_NS[scenario])
     agree(replayed(before), NoDataWait(), ready, seed, scenario)
+
+
+@settings(max_examples=25)
+@given(ALONE.filter(lambda shape: shape.loader_ns > 0), st.sampled_from([1, 4, 40]), st.sampled_from(Scenario))
+def test_a_loader_that_launches_kernels_costs_one_batch_to_take(
+    shape: Shape, launches: int, scenario: Scenario
+) -> None:
+    """They are launched all the same, by whoever makes the batch."""
+    alone = program(replace(shape, loader_ns=0))
+    one: Actions = (Work(shape.loader_ns // launches), Launch(3_000, call_ns=4_000))
+    fetch = Range("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", (*one * launches, Work(1_000)))
+    fetch_ns = launches * (shape.loader_ns // launches + 4_000) + 1_000
+    before = replace(alone, steps=tuple((fetch, *step) for step in alone.steps))
+    slower = with_slower_host(alone, HOST_FACTOR[scenario])
+    take = (*(Launch(3_000, call_ns=0),) * launches, Work(min(FETCH_NS[scenario], fetch_ns)))
+    ready = replace(slower, steps=tuple((*take, *step) for step in slower.steps))
+    agree(replayed(before), NoDataWait(), ready, None, scenario)
 
 
 @settings(max_examples=25)

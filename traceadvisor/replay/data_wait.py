@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.replay.edit_host import is_loading, slowed
+from traceadvisor.replay.edit_host import fetches, is_loading, slowed
 from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
@@ -37,16 +37,9 @@ class NoDataWait(Edit):
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Loading leaves the training thread; taking a batch stays, and the rest of the host slows down."""
-        loading = is_loading(graph.host)
+        takes, load_ns = fetches(graph.host)
         factor = HOST_FACTOR[scenario] if graph.workers is None else CROWDED_HOST_FACTOR[scenario]
-        host = slowed(graph.host, np.where(loading, 1.0, factor))
-        takes = host.action == Action.FETCH
-        fetch_ns = np.minimum(np.where(takes, host.call_ns, host.work_ns), FETCH_NS[scenario])
-        return replace(
-            graph,
-            host=replace(
-                host,
-                work_ns=np.where(loading, fetch_ns, host.work_ns),
-                action=np.where(takes, np.int8(Action.NOTHING), host.action),
-            ),
-        )
+        host = slowed(graph.host, np.where(is_loading(graph.host), 0.0, factor))
+        host.work_ns[takes] = np.minimum(load_ns, FETCH_NS[scenario])
+        action = np.where(host.action == Action.FETCH, np.int8(Action.NOTHING), host.action)
+        return replace(graph, host=replace(host, action=action))
