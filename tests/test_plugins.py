@@ -193,6 +193,28 @@ def test_a_rule_that_breaks_is_a_check_that_failed(body: str, error: str, site: 
     assert b"ACME001 fine (acme-rules 1.0)" in FORMATS["html"].render(report)
 
 
+@pytest.mark.parametrize(
+    "array",
+    [
+        "facts.trace.events.duration_ns",
+        "facts.trace.events.end_ns",
+        "facts.trace.events.rows(Kind.OPERATOR)",
+        "facts.trace.details.dims_id.values",
+        "facts.trace.python_calls.start_ns",
+        "facts.trace.memory.time_ns",
+        "facts.steps.kept_windows.ends_ns",
+        "facts.launches.call_rows",
+        "facts.tree.start_ns",
+    ],
+)
+def test_a_rule_cannot_change_what_others_read(array: str, site: Distributions, tmp_path: Path) -> None:
+    body = f"from traceadvisor.model.events import Kind; {array}[:] = 0"
+    site.install("acme-rules", "acme_rules", _rule(body=body), {"ACME001": "acme_rules:Fine"})
+    outcome = _outcome(_report(tmp_path), "ACME001")
+    assert isinstance(outcome, Failed)
+    assert "read-only" in outcome.error
+
+
 def test_entry_points_that_cannot_be_read_are_passed_over(site: Distributions, tmp_path: Path) -> None:
     site.install("acme-rules", "acme_rules", _rule(), {"ACME001": "acme_rules:Fine"})
     (about,) = site.folder.glob("*.dist-info")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, read_only
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
 
 
@@ -19,6 +19,9 @@ class Launches:
 
     call_rows: Int64
     """For each, the row of the runtime call; NONE where none was recorded."""
+
+    def __post_init__(self) -> None:
+        read_only(self.work_rows, self.call_rows)
 
     def of_device(self, events: EventTable, device: int | None) -> Launches:
         """Those of one device; nothing where there is none: work whose device is no number is nobody's."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceadvisor.model.arrays import Int32, Int64, Mask, numbers_in
+from traceadvisor.model.arrays import Int32, Int64, Mask, numbers_in, read_only
 from traceadvisor.model.events import NONE, EventTable, Kind
 
 DEEPEST = 128
@@ -29,6 +29,9 @@ class OperatorTree:
     thread: Int64
     start_ns: Int64
     end_ns: Int64
+
+    def __post_init__(self) -> None:
+        read_only(self.rows, self.parent, self.thread, self.start_ns, self.end_ns)
 
     def enclosing(self, threads: Int64, instants_ns: Int64) -> Int64:
         """Position of the innermost operator around each instant on its thread; NONE where there is none."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,12 @@ Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Float64 = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+
+
+def read_only(*arrays: NDArray[Any]) -> None:
+    """Keep what many read from being changed by one of them: from here on a write into an array raises."""
+    for array in arrays:
+        array.flags.writeable = False
 
 
 def distinct(ascending: Int64) -> Int64:

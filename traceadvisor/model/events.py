@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from traceadvisor.model.arrays import Int32, Int64, Mask
+from traceadvisor.model.arrays import Int32, Int64, Mask, read_only
 from traceadvisor.model.spans import SpanSet
 
 T = TypeVar("T", bound=np.generic)
@@ -58,7 +58,7 @@ DEVICE_WORK = (Kind.KERNEL, Kind.COLLECTIVE, Kind.COPY_H2D, Kind.COPY_D2H, Kind.
 
 @dataclass(frozen=True, eq=False)
 class EventTable:
-    """Events sorted by start, one array per column, all of shape ``(n,)``."""
+    """Events sorted by start, one read-only array per column, all of shape ``(n,)``."""
 
     start_ns: Int64
     """Nanoseconds since the trace's first event."""
@@ -90,17 +90,23 @@ class EventTable:
     byte_count: Int64
     """Bytes moved, set or, in ``record_param_comms``, sent by a rank; NONE where absent."""
 
+    def __post_init__(self) -> None:
+        read_only(*(getattr(self, name) for name in self.dtypes()))
+
     def __len__(self) -> int:
         return int(self.start_ns.size)
 
     @cached_property
     def end_ns(self) -> Int64:
         """Start plus duration, shape ``(n,)``."""
-        return self.start_ns + self.duration_ns
+        end_ns = self.start_ns + self.duration_ns
+        read_only(end_ns)
+        return end_ns
 
     @cached_property
     def _rows_by_kind(self) -> list[Int64]:
         by_kind = np.argsort(self.kind, kind="stable")
+        read_only(by_kind)
         return np.split(by_kind, np.cumsum(np.bincount(self.kind, minlength=len(Kind)))[:-1])
 
     def rows(self, *kinds: Kind) -> Int64:
@@ -144,6 +150,9 @@ class Sparse(Generic[T]):
 
     values: NDArray[T]
     """Shape ``(m,)``."""
+
+    def __post_init__(self) -> None:
+        read_only(self.rows, self.values)
 
     def at(self, rows: Int64, missing: T) -> NDArray[T]:
         """The values at some rows, ``missing`` where there is none; same shape as ``rows``."""

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64, Mask, read_only
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpanSet:
     """Disjoint half-open spans, sorted by start, none empty, none touching the next.
 
-    Build one with :meth:`union_of` or :meth:`of`; the constructor trusts its arguments.
+    Build one with :meth:`union_of` or :meth:`of`; the constructor trusts its arguments and makes them read-only.
     """
 
     starts_ns: Int64
@@ -28,6 +28,9 @@ class SpanSet:
 
     ends_ns: Int64
     """Shape ``(n,)``; ``starts_ns[i] < ends_ns[i] < starts_ns[i + 1]``."""
+
+    def __post_init__(self) -> None:
+        read_only(self.starts_ns, self.ends_ns)
 
     @property
     def is_valid(self) -> bool:

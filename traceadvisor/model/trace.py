@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from traceadvisor.model.arrays import Int32, Int64
+from traceadvisor.model.arrays import Int32, Int64, read_only
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Sparse
 from traceadvisor.model.health import Health
 
@@ -81,6 +81,9 @@ class PythonCalls:
     thread: Int32
     """Row of :attr:`Trace.threads`."""
 
+    def __post_init__(self) -> None:
+        read_only(self.start_ns, self.end_ns, self.name_id, self.thread)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllocatorSamples:
@@ -95,6 +98,9 @@ class AllocatorSamples:
 
     reserved_bytes: Int64
     """Taken from the driver, in use or not; NONE where not recorded."""
+
+    def __post_init__(self) -> None:
+        read_only(self.time_ns, self.device, self.allocated_bytes, self.reserved_bytes)
 
 
 def _nothing() -> Sparse[np.int32]:
@@ -153,6 +159,9 @@ class Trace:
     with_stacks: bool
     with_shapes: bool
     health: Health
+    own_code: frozenset[str] | None = None
+    """First parts of the paths of the user's own modules, as stacks have them: ``train.py``, ``datasets``. A capture
+    knows; None without one."""
 
     @property
     def is_empty(self) -> bool:
