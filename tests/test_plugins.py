@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import tomllib
@@ -9,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.build import TraceBuilder
 from tests.distribution import Distributions
 from traceadvisor import api
 from traceadvisor.catalogue import all_rules, read_catalogue
+from traceadvisor.cli import main
 from traceadvisor.config import Settings
 from traceadvisor.errors import ConfigError
 from traceadvisor.model.findings import Clear, Failed, Found
@@ -191,6 +194,24 @@ def test_a_rule_that_breaks_is_a_check_that_failed(body: str, error: str, site: 
     assert isinstance(outcome, Failed)
     assert error in outcome.error
     assert b"ACME001 fine (acme-rules 1.0)" in FORMATS["html"].render(report)
+
+
+@pytest.mark.parametrize("base", ["Rule", "RankRule"])
+def test_what_a_rule_prints_does_not_get_into_a_report_on_standard_output(
+    base: str, site: Distributions, tmp_path: Path
+) -> None:
+    method = {"Rule": "check(self, facts)", "RankRule": "compare(self, ranks)"}[base]
+    source = _rule(body="print('at work'); return Clear('odds', 0, 1, Unit.SHARE)").replace(
+        "check(self, facts)", method
+    )
+    source = source.replace("import Rule\n", f"import {base} as Rule\nprint('on import')\n")
+    site.install("acme-rules", "acme_rules", source, {"ACME001": "acme_rules:Fine"})
+    for rank in range(2):
+        builder = TraceBuilder().distributed(rank, 2).step(0, 0, 100).op("aten::mm", 0, 100)
+        builder.write(tmp_path / "log" / f"worker{rank}.1.pt.trace.json")
+    result = CliRunner().invoke(main, ["report", str(tmp_path / "log"), "-o", "-", "--format", "json"])
+    assert json.loads(result.stdout)["settings"]["plugins"] == {"ACME001": "acme-rules 1.0"}
+    assert ("on import" in result.stderr, "at work" in result.stderr) == (True, True)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from traceadvisor.model.findings import Clear, Failed, Finding, Found, RuleOutco
 from traceadvisor.model.ranks import RankFigures
 from traceadvisor.model.report import OutcomeRow
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.plugins import output_aside
 from traceadvisor.rules.base import RankRule, Rule
 
 
@@ -74,7 +75,8 @@ def side_by_side(judged: Iterable[tuple[OutcomeRow, ...]], compared: Sequence[Ou
 def _outcome(rule: RankRule, ranks: Sequence[RankFigures]) -> RuleOutcome:
     """Whatever goes wrong in the rule stays in its outcome."""
     try:
-        outcome = rule.compare(ranks)
+        with output_aside(rule):
+            outcome = rule.compare(ranks)
     except (Exception, SystemExit) as error:  # noqa: BLE001  # a rule's failure must not take the report with it
         return Failed(f"{type(error).__name__}: {error}")
     if not conforms(outcome, Finding | Clear | Skipped) or (isinstance(outcome, Finding) and outcome.rule != rule.meta):

@@ -38,6 +38,7 @@ from traceadvisor.model.report import (
     Source,
     UsedSettings,
 )
+from traceadvisor.plugins import output_aside
 from traceadvisor.ranking import folded, placed, ranked
 from traceadvisor.rules.base import Rule
 from traceadvisor.worth_doing import not_worth_doing, tried
@@ -156,7 +157,8 @@ def run_rule(rule: Rule, facts: Facts) -> RuleOutcome:
     """The outcome of one rule on one recording; whatever goes wrong in the rule stays in its outcome."""
     try:
         missing = facts.missing(rule.meta.needs)
-        outcome = Skipped(missing) if missing else rule.check(facts)
+        with output_aside(rule):
+            outcome = Skipped(missing) if missing else rule.check(facts)
         wrong = _wrong(rule, outcome)
     except (Exception, SystemExit) as error:  # noqa: BLE001  # a rule's failure must not take the report with it
         return Failed(f"{type(error).__name__}: {error}")

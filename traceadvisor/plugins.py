@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass, fields, is_dataclass
 from importlib.metadata import Distribution, EntryPoint, distributions
 from inspect import isabstract
@@ -60,8 +61,8 @@ def load_plugin(plugin: Plugin, taken: Collection[str]) -> Rule:
         PluginError: it cannot be imported, or is no rule that can be used.
     """
     try:
-        loaded = plugin.entry_point.load()
-        rule = _made(loaded)
+        with redirect_stdout(sys.stderr):
+            rule = _made(plugin.entry_point.load())
     except (Exception, SystemExit) as error:
         raise PluginError(f"{type(error).__name__}: {error}") from error
     if rule.meta.id != plugin.rule_id:
@@ -70,6 +71,11 @@ def load_plugin(plugin: Plugin, taken: Collection[str]) -> Rule:
         if name in taken:
             raise PluginError(f"there is a rule {name!r} already")
     return rule
+
+
+def output_aside(rule: Rule) -> AbstractContextManager[object]:
+    """What a rule of another distribution prints goes to standard error: the report may go to standard output."""
+    return nullcontext() if type(rule).__module__.startswith("traceadvisor.") else redirect_stdout(sys.stderr)
 
 
 def _offered(path: list[str]) -> Iterator[Plugin]:
