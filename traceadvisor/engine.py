@@ -121,6 +121,13 @@ def assess(
     compared = compare((one.rank for one in judgements if one.rank), rules)
     outcomes = side_by_side(zip(*(one.outcomes for one in judgements), strict=True), compared)
     recordings = {one.recording.id: one.recording for one in judgements}
+    told = {(row.rule.id, recording_id) for row in compared for recording_id in row.recording_ids}
+    alone = (
+        row
+        for one in judgements
+        for row in one.findings
+        if (row.finding.rule.id, one.recording.id) not in told  # by a comparison with other ranks
+    )
     return Report(
         tool_version=__version__,
         source=source,
@@ -132,7 +139,7 @@ def assess(
         recordings=tuple(_with_cost(one.recording, settings.price) for one in judgements),
         findings=ranked(
             _with_worth(row, recordings[row.recording_ids[0]], settings.price)
-            for row in (*(row for one in judgements for row in one.findings), *_placed(compared, recordings))
+            for row in (*alone, *_placed(compared, recordings))
         ),
         not_worth_doing=not_worth_doing(rules, outcomes, recordings.values()),
         outcomes=outcomes,

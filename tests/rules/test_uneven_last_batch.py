@@ -8,8 +8,11 @@ from tests.build import TraceBuilder
 from tests.rules.captured import LOOP
 from tests.rules.judging import facts_of, skipped
 from traceadvisor.across_ranks import compare, rank_recording
+from traceadvisor.engine import assess, judge, run_rule
 from traceadvisor.facts import Facts
 from traceadvisor.model.findings import Clear, Finding, Found, RuleOutcome, Skipped
+from traceadvisor.model.health import Health
+from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
 from traceadvisor.rules.uneven_last_batch import UnevenLastBatch
 
@@ -79,6 +82,53 @@ def test_without_settings_or_a_length_the_rule_cannot_look(loaders: list[LoaderS
     assert isinstance(_outcome(tmp_path, *loaders), Skipped)
 
 
-def test_one_rank_alone_cannot_be_compared(tmp_path: Path) -> None:
+def _alone(folder: Path, loader: LoaderSettings, world_size: int = 2) -> RuleOutcome:
+    """What comes of looking at one rank of a run."""
+    trace = facts_of(TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 100), folder).trace
+    run = Run(("train.py",), "ran to its end", (), RunSettings(loader=loader), None, world_size)
+    return run_rule(UnevenLastBatch(), Facts(trace, None, "run/rank0", run))
+
+
+@pytest.mark.parametrize(("samples", "drop_last", "last"), [(65, False, 1), (7, True, 0)])
+def test_a_last_batch_that_is_too_short_is_found_in_one_rank_alone(
+    samples: int, *, drop_last: bool, last: int, tmp_path: Path
+) -> None:
+    (loader,) = _loaders(samples, drop_last=drop_last)
+    outcome = _alone(tmp_path, loader)
+    assert isinstance(outcome, Found)
+    assert (_figures(outcome.finding)["samples in its last batch"], outcome.finding.locations) == (last, (LOOP,))
+
+
+@pytest.mark.parametrize(("samples", "drop_last", "last"), [(66, False, 2), (65, True, 8), (64, False, 8)])
+def test_one_rank_alone_whose_last_batch_is_long_enough_is_clear(
+    samples: int, *, drop_last: bool, last: int, tmp_path: Path
+) -> None:
+    (loader,) = _loaders(samples, drop_last=drop_last)
+    outcome = _alone(tmp_path, loader)
+    assert isinstance(outcome, Clear)
+    assert (outcome.value, outcome.remark) == (last, "of this rank; the others were not recorded")
+
+
+def test_one_rank_alone_of_which_the_samples_are_not_known_is_not_judged(tmp_path: Path) -> None:
+    assert isinstance(_alone(tmp_path, LoaderSettings(batch_size=8)), Skipped)
+
+
+def test_a_single_process_has_no_other_ranks_to_wait_for(tmp_path: Path) -> None:
+    (loader,) = _loaders(65)
+    assert _alone(tmp_path, loader, world_size=1) == Skipped("Only one process trains.")
+
+
+def test_what_each_of_two_ranks_tells_alone_is_not_told_beside_their_comparison(tmp_path: Path) -> None:
+    judgements = []
+    for rank, loader in enumerate(_loaders(65, 65)):
+        builder = TraceBuilder().distributed(rank, 2).step(0, 0, 100).op("aten::mm", 0, 100)
+        run = Run(("train.py",), "ran to its end", (), RunSettings(loader=loader), None, 2)
+        judgements.append(judge(Facts(facts_of(builder, tmp_path).trace, None, f"run/rank{rank}", run)))
+    assert [[row.finding.rule.id for row in one.findings] for one in judgements] == [["DIST007"], ["DIST007"]]
+    report = assess(judgements, Source((tmp_path,), SourceKind.TRACE), Health())
+    assert [row.recording_ids for row in report.findings] == [("run/rank0", "run/rank1")]
+
+
+def test_without_a_capture_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 100)
     assert "traceadvisor capture" in skipped(UnevenLastBatch(), builder, tmp_path)

@@ -39,8 +39,8 @@ class RankRule(Rule):
 
     __slots__ = ()
 
-    def check(self, facts: Facts) -> Skipped:  # noqa: ARG002  # one recording tells nothing
-        """One rank alone cannot be compared."""
+    def check(self, facts: Facts) -> Finding | Clear | Skipped:  # noqa: ARG002  # one recording tells nothing
+        """One rank alone cannot be compared; what it tells nonetheless gives way to a comparison with others."""
         return Skipped("It takes recordings of several ranks of one run: give the folder that holds them.")
 
     @abstractmethod

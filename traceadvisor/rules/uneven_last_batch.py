@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from traceadvisor.facts import Facts
 from traceadvisor.model.findings import (
     Clear,
     Confidence,
@@ -25,6 +26,8 @@ from traceadvisor.model.run import LoaderSettings
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import RankRule
 
+_UNKNOWN = "How many samples a rank draws in an epoch is not known: record with `traceadvisor capture`."
+
 
 @dataclass(frozen=True, slots=True)
 class UnevenLastBatch(RankRule):
@@ -32,7 +35,7 @@ class UnevenLastBatch(RankRule):
 
     What it finds
         The samples that each rank's sampler draws in an epoch, over the batch size: a last batch of a single sample, or
-        ranks with different numbers of batches.
+        none at all; where several ranks were recorded, ranks with different numbers of batches, too.
 
     Why it costs time
         Batch normalisation over a single sample has no variance: it raises an error, or its statistics turn to NaN. A
@@ -62,31 +65,51 @@ class UnevenLastBatch(RankRule):
     min_samples: int = 2
     """In a last batch; of a single sample there is no variance."""
 
+    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+        """Look at the last batch of one rank."""
+        if facts.rank_count < 2:
+            return Skipped("Only one process trains.")
+        loader = facts.settings.loader
+        samples = loader.last_batch if loader else None
+        if loader is None or samples is None:
+            return Skipped(_UNKNOWN)
+        if samples >= self.min_samples:
+            remark = "of this rank; the others were not recorded"
+            return Clear("samples in the last batch", samples, self.min_samples, Unit.COUNT, remark)
+        figures = {
+            "ranks": facts.rank_count,
+            "batch size": loader.batch_size,
+            "samples in an epoch of this rank": loader.sample_count,
+            "samples in its last batch": samples,
+        }
+        return self._finding([loader], figures)
+
     def compare(self, ranks: Sequence[RankFigures]) -> Finding | Clear | Skipped:
         """Compare the last batches of all ranks that are known."""
         loaders = [one.loader for one in ranks if one.loader is not None]
         last = [samples for loader in loaders if (samples := loader.last_batch) is not None]
         counts = [count for loader in loaders if (count := _batches(loader)) is not None]
         if not last:
-            return Skipped(
-                "How many samples a rank draws in an epoch is not known: record with `traceadvisor capture`."
-            )
+            return Skipped(_UNKNOWN)
         if min(last) >= self.min_samples and len(set(counts)) <= 1:
             return Clear("samples in the shortest last batch", min(last), self.min_samples, Unit.COUNT)
-        figures = (
-            ("ranks", len(ranks)),
-            ("batch size", loaders[0].batch_size),
-            ("samples in the shortest last batch", min(last)),
-            ("fewest batches of a rank", min(counts, default=None)),
-            ("most batches of a rank", max(counts, default=None)),
-        )
+        figures = {
+            "ranks": len(ranks),
+            "batch size": loaders[0].batch_size,
+            "samples in the shortest last batch": min(last),
+            "fewest batches of a rank": min(counts, default=None),
+            "most batches of a rank": max(counts, default=None),
+        }
+        return self._finding(loaders, figures)
+
+    def _finding(self, loaders: Sequence[LoaderSettings], figures: Mapping[str, int | None]) -> Finding:
         return Finding(
             rule=self.meta,
             claims=SpanSet.empty(),
             saving=Estimate(0.0, 0.0, 0.0, Method.MODEL),
             confidence=Confidence.HIGH,
             effort=Effort.SETTING,
-            evidence=tuple(Evidence(label, value, Unit.COUNT) for label, value in figures if value is not None),
+            evidence=tuple(Evidence(label, value, Unit.COUNT) for label, value in figures.items() if value is not None),
             fix=Fix("Give every rank the same whole batches", change="DataLoader(..., drop_last=True)"),
             locations=tuple(dict.fromkeys(loader.location for loader in loaders if loader.location)),
             caveats=("Without batch normalisation a last batch of one sample does no harm.",),
