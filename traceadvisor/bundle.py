@@ -218,5 +218,9 @@ class Settings(msgspec.Struct, frozen=True):
     own_profiler_share: float | None = None
     """Share of optimizer steps, 0..1, during which a profiler of the script's own was at work."""
 
+    own_code: tuple[str, ...] | None = None
+    """What the paths of the script and of its own modules begin with, below a folder of ``sys.path``: ``train.py``,
+    ``datasets``. Stacks name files so, those of libraries as well."""
+
     environment: dict[str, str] = {}
     """Of the process; those of :data:`TOLD_VARIABLES` that are set."""

@@ -97,6 +97,7 @@ class FileJudge:
         """A recording is one trace and one device; a trace without device activity is one recording."""
         devices: tuple[int | None, ...] = trace.device_indices or (None,)
         run, notes = self._run(file.origin)
+        trace = replace(trace, own_code=run.settings.own_code if run else None)
         if len(devices) > MOST_DEVICES:
             said = f"The file tells of {len(devices)} devices: only the first {MOST_DEVICES} are shown."
             notes = (*notes, HealthNote("devices-left-out", said))

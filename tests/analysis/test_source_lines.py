@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,29 @@ def test_the_first_event_that_has_a_place_gives_it(tmp_path: Path) -> None:
     trace = TraceBuilder().launch(20, 30).launch(40, 50).python("train.py(12): main", 35, 90).trace(tmp_path)
     calls = trace.events.rows(Kind.RUNTIME)
     assert first_location(trace, operator_tree(trace.events), calls) == RUNNING
+
+
+@pytest.mark.parametrize("generation", list(Generation))
+@pytest.mark.parametrize(
+    "file", ["datasets/coco.py", "code/train.py", "platform/load.py", "./train.py", "../src/train.py"]
+)
+def test_a_users_file_is_named_though_a_library_is_called_so(generation: Generation, file: str, tmp_path: Path) -> None:
+    stack = ["timm/layers/norm.py(3): forward", f"{file}(7): step", "runpy.py(86): _run_code"]
+    trace = TraceBuilder(generation).op("aten::linear", 10, 50, stack=stack).launch(20, 30).trace(tmp_path)
+    (call,) = trace.events.rows(Kind.RUNTIME)
+    found = location_of_call(trace, operator_tree(trace.events), int(call))
+    assert found is not None
+    assert (found.file, found.line) == (file, 7)
+
+
+@pytest.mark.parametrize("generation", list(Generation))
+def test_where_a_capture_tells_whose_code_it_is_names_do_not(generation: Generation, tmp_path: Path) -> None:
+    stack = ["newlib/layers.py(3): forward", "queue.py(7): step", "train.py(9): main"]
+    trace = TraceBuilder(generation).op("aten::linear", 10, 50, stack=stack).launch(20, 30).trace(tmp_path)
+    captured = replace(trace, own_code=frozenset({"queue.py", "train.py"}))
+    (call,) = trace.events.rows(Kind.RUNTIME)
+    found = [location_of_call(each, operator_tree(each.events), int(call)) for each in (trace, captured)]
+    assert [each and each.file for each in found] == ["newlib/layers.py", "queue.py"]
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,24 @@ def test_of_the_environment_only_known_variables_are_believed(bundle: Path) -> N
     assert (found.environment, found.own_profiler_share) == ({"CUDA_LAUNCH_BLOCKING": "1"}, None)
 
 
+def test_the_scripts_own_modules_are_read(bundle: Path) -> None:
+    (bundle / "settings.0.json").write_text(json.dumps({"own_code": ["train.py", "datasets"]}))
+    assert read_run(bundle, 0)[0].settings.own_code == frozenset({"train.py", "datasets"})
+
+
+@pytest.mark.parametrize(("own_code", "named"), [(["train.py", "queue.py"], [["queue.py"]]), (["train.py"], [])])
+def test_a_report_names_the_scripts_own_modules_whatever_libraries_are_called(
+    own_code: list[str], named: list[list[str]], bundle: Path
+) -> None:
+    builder = TraceBuilder().python("train.py(9): main", 0, 300)
+    for start in (0, 100, 200):
+        builder.step(start // 100 + 6, start, start + 100).loader(start, start + 40)
+        builder.python("queue.py(7): wait", start, start + 40).op("aten::mm", start + 40, start + 100)
+    builder.write(bundle / "host_1.100.pt.trace.json")
+    (bundle / "settings.0.json").write_text(json.dumps({"own_code": own_code}))
+    assert [[location.file for location in row.finding.locations] for row in load(bundle).findings] == named
+
+
 def test_the_optimizers_own_settings_are_read(bundle: Path) -> None:
     written = {"name": "AdamW", "fused": True, "foreach": None}
     (bundle / "settings.0.json").write_text(json.dumps({"optimizer": written}))

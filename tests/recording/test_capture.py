@@ -123,6 +123,20 @@ def test_a_script_that_ends_early_still_yields_times_and_settings(tmp_path: Path
     assert note.message in captured.stderr
 
 
+def test_the_scripts_own_modules_are_told_from_installed_ones(tmp_path: Path) -> None:
+    """They are named as torch names them in its stacks: without the script's folder."""
+    for file in ("src/datasets/coco.py", "src/unused.py"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    training = EARLY.replace("ones(9, 4)", "ones(40, 4)")
+    (tmp_path / "src" / "loop.py").write_text(f"import collections, psutil, numpy, datasets.coco\n{training}")
+    capture("-o", "bundle", "src/loop.py", cwd=tmp_path)
+    bundle = tmp_path / "bundle"
+    assert settings(bundle).own_code == ("datasets", "loop.py")
+    with gzip.open(traces(bundle)[0], "rt") as recording:
+        assert '"loop.py(' in recording.read()
+
+
 ENDLESS = """
 import os, sys, time
 import torch

@@ -62,6 +62,23 @@ def test_in_2021_the_lines_come_from_operators_inside_the_loader(tmp_path: Path)
     assert (location.file, location.line, location.is_call) == ("data.py", 52, True)
 
 
+@pytest.mark.parametrize("file", ["datasets/coco.py", "datasets.py", "profile.py", "./data.py", "../src/data.py"])
+def test_files_called_like_libraries_are_the_scripts(file: str, tmp_path: Path) -> None:
+    builder = _steps()
+    for at in (0, 200, 400):
+        builder.python(NEXT, at, at + 100).python(f"{file}(30): __getitem__", at + 10, at + 70)
+    found = finding(CollateInMain(), builder, tmp_path)
+    assert evidence(found, "idle in functions that the loader calls") == 60_000
+    assert [each.file for each in found.locations] == [file]
+
+
+def test_functions_of_libraries_are_not_the_scripts(tmp_path: Path) -> None:
+    builder = _steps()
+    for at in (0, 200, 400):
+        builder.python(NEXT, at, at + 100).python("albumentations/core/composition.py(30): __call__", at + 10, at + 70)
+    assert clear(CollateInMain(), builder, tmp_path).value == 0
+
+
 def test_functions_that_take_little_are_clear(tmp_path: Path) -> None:
     outcome = clear(CollateInMain(), _with_calls(_steps(), decode_us=5, collate_us=2), tmp_path)
     assert outcome.value == pytest.approx(7 / 200)

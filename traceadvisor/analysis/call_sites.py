@@ -98,7 +98,7 @@ def _segments(
         yield outer, since, start
         since = start
         if name not in locations:
-            locations[name] = _of_user(trace.names[name])
+            locations[name] = _of_user(trace.names[name], trace.own_code)
         open_.append((end, _inner(outer, name, is_user=locations[name] is not None)))
     while open_:
         until, site = open_.pop()
@@ -112,8 +112,8 @@ def _inner(outer: _Site, name: int, *, is_user: bool) -> _Site:
     return _Site(outer.function, name) if outer.callee == NONE else outer
 
 
-def _of_user(name: str) -> Location | None:
-    found = user_frame([name])
+def _of_user(name: str, own_code: frozenset[str] | None) -> Location | None:
+    found = user_frame([name], own_code)
     return Location(found.file, found.line, found.function, is_call=False) if found else None
 
 

@@ -50,7 +50,7 @@ def _by_operators(observation: Observation, tree: OperatorTree, waiting: SpanSet
     stacks = trace.details.stack_id.at(rows, np.int32(NONE))
     groups: dict[Location, list[Int64]] = {}
     for stack in np.unique(stacks[stacks != NONE]).tolist():
-        location = _inside_loader(trace.texts[stack].split(";"))
+        location = _inside_loader(trace.texts[stack].split(";"), trace.own_code)
         if location:
             groups.setdefault(location, []).append(rows[stacks == stack])
     return [
@@ -58,7 +58,7 @@ def _by_operators(observation: Observation, tree: OperatorTree, waiting: SpanSet
     ]
 
 
-def _inside_loader(frames: list[str]) -> Location | None:
+def _inside_loader(frames: list[str], own_code: frozenset[str] | None) -> Location | None:
     """The user's innermost frame among those that the loader called; None where there is none."""
     called = next((at for at, frame in enumerate(frames) if _LOADER_FRAME in frame.replace("\\", "/")), 0)
-    return user_frame(frames[:called])
+    return user_frame(frames[:called], own_code)

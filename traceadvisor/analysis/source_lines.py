@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
 
 import numpy as np
 
+from traceadvisor.analysis.library_files import is_library
 from traceadvisor.analysis.operator_tree import OperatorTree
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE
@@ -15,32 +15,20 @@ from traceadvisor.model.findings import Location
 from traceadvisor.model.trace import Trace
 
 _FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$")
-_INSTALLED = re.compile(
-    r"site-packages[/\\]|dist-packages[/\\]|[/\\]lib[/\\]python\d|traceadvisor[/\\]recording[/\\]|^[<.]{1,3}|\.pyx$"
-)
-_LIBRARIES = frozenset(
-    {"torch", "torchvision", "torchaudio", "torchdata", "numpy", "pandas", "scipy", "PIL", "cv2", "tqdm", "triton"}
-    | {"lightning", "lightning_fabric", "pytorch_lightning", "transformers", "accelerate", "datasets", "deepspeed"}
-)
-"""Profilers cut the installation's path off the front, so ``torch/nn/modules/module.py`` is all that is left."""
 
 
-def user_frame(frames: list[str]) -> Location | None:
+def user_frame(frames: list[str], own_code: frozenset[str] | None = None) -> Location | None:
     """The innermost frame that belongs to the user's code, never to torch or the standard library.
 
     Args:
         frames: ``file.py(line): function``, innermost first.
+        own_code: :attr:`Trace.own_code`.
     """
     for frame in frames:
         match = _FRAME.match(frame.strip())
-        if match and not _is_library(match["file"]):
+        if match and not is_library(match["file"], own_code):
             return Location(match["file"], int(match["line"]), match["function"])
     return None
-
-
-def _is_library(file: str) -> bool:
-    top = re.split(r"[/\\]", file, maxsplit=1)[0].removesuffix(".py")
-    return top in _LIBRARIES or top in sys.stdlib_module_names or _INSTALLED.search(file) is not None
 
 
 def location_of_call(trace: Trace, tree: OperatorTree, row: int) -> Location | None:
@@ -65,7 +53,7 @@ def first_location(trace: Trace, tree: OperatorTree, rows: Int64) -> Location | 
 
 def _from_stack(trace: Trace, row: int) -> Location | None:
     found = int(trace.details.stack_id.at(np.array([row]), np.int32(NONE))[0])
-    return user_frame(trace.texts[found].split(";")) if found != NONE else None
+    return user_frame(trace.texts[found].split(";"), trace.own_code) if found != NONE else None
 
 
 def _from_operators(trace: Trace, tree: OperatorTree, thread: int, instant_ns: int) -> Location | None:
@@ -83,5 +71,5 @@ def _from_python_calls(trace: Trace, thread: int, instant_ns: int) -> Location |
     started = int(np.searchsorted(calls.start_ns, instant_ns, side="right"))
     inside = (calls.thread[:started] == thread) & (instant_ns < calls.end_ns[:started])
     rows = np.flatnonzero(inside)[::-1]
-    location = user_frame([trace.names[calls.name_id[row]] for row in rows.tolist()])
+    location = user_frame([trace.names[calls.name_id[row]] for row in rows.tolist()], trace.own_code)
     return replace(location, is_call=False) if location else None

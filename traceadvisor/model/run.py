@@ -126,6 +126,9 @@ class RunSettings:
     own_profiler_share: float | None = None
     """Share of optimizer steps during which a profiler of the script's own was at work."""
 
+    own_code: frozenset[str] | None = None
+    """First parts of the paths of the user's own modules, as recorded stacks have them."""
+
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that change how training runs, as far as they were set."""
 

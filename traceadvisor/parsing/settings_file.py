@@ -43,6 +43,7 @@ def read_settings(content: bytes) -> model.RunSettings:
         gc_share=_share(settings.gc_share),
         gc_longest_ns=_count(settings.gc_longest_ns),
         own_profiler_share=_share(settings.own_profiler_share),
+        own_code=None if settings.own_code is None else frozenset(settings.own_code),
         environment={
             name: value[:LONGEST_TEXT] for name, value in settings.environment.items() if name in TOLD_VARIABLES
         },

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +12,10 @@ from typing import Any
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from traceadvisor.bundle import LoaderSettings
+from traceadvisor.recording.own_code import is_of_library
 from traceadvisor.recording.own_frames import OWN_FILE
 
 DEFAULT_PREFETCH = 2
-
-_LIBRARY_FOLDERS = tuple(
-    sorted({str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,7 +125,7 @@ def _user_frame() -> FrameType | None:
     while frame:
         file = frame.f_code.co_filename
         own = file == OWN_FILE or str(frame.f_globals.get("__name__", "")).startswith("traceadvisor.")
-        if not own and not file.startswith(("<", *_LIBRARY_FOLDERS)):
+        if not own and not is_of_library(file):
             return frame
         frame = frame.f_back
     return None

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from traceadvisor.bundle import TOLD_VARIABLES, LoaderSettings, OptimizerSettings, Settings
 from traceadvisor.cores import cpu_affinity, cpu_quota
+from traceadvisor.recording.own_code import own_code
 
 _Value = TypeVar("_Value")
 
@@ -76,6 +77,7 @@ class SettingsSeen:
             detect_anomaly=self._detect_anomaly,
             cuda_sync_debug_mode=_sync_debug_mode(),
             own_profiler_share=self._profiled_steps / self._optimizer_steps if self._optimizer_steps else None,
+            own_code=own_code(),
             environment={name: os.environ[name] for name in TOLD_VARIABLES if name in os.environ},
         )
 
