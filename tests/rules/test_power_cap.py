@@ -31,9 +31,24 @@ def test_a_device_that_draws_all_it_is_made_for_is_clear(tmp_path: Path) -> None
     assert (outcome.value, outcome.remark) == (1.0, "the device draws all it is made for")
 
 
-def test_where_the_highest_limit_is_not_told_the_one_it_comes_with_counts(tmp_path: Path) -> None:
-    captured = _captured(tmp_path).with_sampled_device(power_limit_watts=400, default_power_limit_watts=400)
-    assert captured.clear(PowerCap()).value == 1.0
+@pytest.mark.parametrize(("limit", "highest"), [(450, 600), (460, 600), (450, None)])
+def test_a_device_at_the_limit_it_comes_with_is_clear_though_more_may_be_set(
+    limit: float, highest: float | None, tmp_path: Path
+) -> None:
+    captured = _captured(tmp_path).with_sampled_device(
+        power_limit_watts=limit, default_power_limit_watts=450, max_power_limit_watts=highest
+    )
+    assert captured.clear(PowerCap()).value == pytest.approx(limit / 450)
+
+
+def test_a_lowered_limit_is_brought_back_to_the_one_the_device_comes_with(tmp_path: Path) -> None:
+    captured = _captured(tmp_path).with_sampled_device(
+        power_limit_watts=350, default_power_limit_watts=450, max_power_limit_watts=600
+    )
+    found = captured.finding(PowerCap())
+    assert found.fix.change is not None
+    assert found.fix.change.endswith("-pl 450")
+    assert evidence(found, "limit the device comes with") == 450
 
 
 def test_a_supply_that_brakes_is_found_whatever_the_limit(tmp_path: Path) -> None:

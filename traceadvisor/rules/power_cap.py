@@ -17,12 +17,13 @@ _WHY_A_BOUND = "how much of the kernels' time follows the clock is not known"
 
 @dataclass(frozen=True, slots=True)
 class PowerCap(Rule):
-    """The device lowers its clocks to stay within a power limit that could be higher, or that its supply sets.
+    """The device lowers its clocks to stay within a power limit that was lowered, or that its supply sets.
 
     What it finds
         Samples in which the driver's clock event reasons name power, with clocks noticeably below the highest, where
-        the limit in force is below the highest that may be set, or the power supply itself calls for less. A device
-        that draws all it is made for is no finding: it is in full use.
+        the limit in force is below the one that the device comes with (below the highest that may be set, where the
+        driver tells only that), or the power supply itself calls for less. A device that draws all it is made for is no
+        finding: it is in full use, though some makers allow more than they deliver.
 
     Why it costs time
         Kernels run at the lowered clock.
@@ -54,10 +55,10 @@ class PowerCap(Rule):
     """Share of the highest clock that is lost; clocks vary by less without any limit."""
 
     full_share: float = 0.98
-    """Share of the highest limit from which there is nothing left to raise."""
+    """Share of the limit that the device comes with from which nothing was lowered."""
 
     def check(self, facts: Facts) -> Finding | Clear | Skipped:
-        """Look for samples slowed by power, a lowered clock, and a limit that could be raised."""
+        """Look for samples slowed by power, a lowered clock, and a limit that was lowered."""
         window = facts.device_telemetry
         assert window is not None  # noqa: S101  # Input.DEVICE_TELEMETRY
         if window.power_share is None or window.mean_sm_clock_share is None:
@@ -68,10 +69,10 @@ class PowerCap(Rule):
         if lost < self.min_lost_share:
             return Clear("clock lost", lost, self.min_lost_share, Unit.SHARE)
         brake = (window.clock_event_shares or {}).get(ClockEventReason.HW_POWER_BRAKE, 0.0)
-        raised = _limit_share(facts.sampled_device)
-        if brake < self.min_share and raised is not None and raised >= self.full_share:
+        share = _limit_share(facts.sampled_device)
+        if brake < self.min_share and share is not None and share >= self.full_share:
             remark = "the device draws all it is made for"
-            return Clear("power limit over the highest that may be set", raised, self.full_share, Unit.SHARE, remark)
+            return Clear("power limit over the one the device comes with", share, self.full_share, Unit.SHARE, remark)
         return self._finding(facts, window, lost, brake)
 
     def _finding(self, facts: Facts, window: DeviceWindow, lost: float, brake: float) -> Finding:
@@ -83,6 +84,7 @@ class PowerCap(Rule):
             ("clock lost", lost, Unit.SHARE),
             ("mean power", window.mean_power_watts, Unit.WATTS),
             ("power limit", device.power_limit_watts if device else None, Unit.WATTS),
+            ("limit the device comes with", device.default_power_limit_watts if device else None, Unit.WATTS),
             ("highest limit that may be set", device.max_power_limit_watts if device else None, Unit.WATTS),
         )
         return Finding(
@@ -101,11 +103,16 @@ class PowerCap(Rule):
 
 
 def _limit_share(device: DeviceTelemetry | None) -> float | None:
-    """The limit in force over the highest that may be set, else over the one the device comes with."""
-    if device is None or device.power_limit_watts is None:
+    """The limit in force over the one the device is made for."""
+    made_for = _made_for_watts(device)
+    if device is None or device.power_limit_watts is None or not made_for:
         return None
-    highest = device.max_power_limit_watts or device.default_power_limit_watts
-    return device.power_limit_watts / highest if highest else None
+    return device.power_limit_watts / made_for
+
+
+def _made_for_watts(device: DeviceTelemetry | None) -> float | None:
+    """The limit that a device comes with, else the highest that may be set."""
+    return (device.default_power_limit_watts or device.max_power_limit_watts) if device else None
 
 
 def _supply_fix() -> Fix:
@@ -113,6 +120,6 @@ def _supply_fix() -> Fix:
 
 
 def _limit_fix(device: DeviceTelemetry | None) -> Fix:
-    highest = device.max_power_limit_watts if device else None
+    made_for = _made_for_watts(device)
     which = f" -i {device.index}" if device and device.index is not None else ""
-    return Fix("Raise the power limit", change=f"nvidia-smi{which} -pl {highest:.0f}" if highest else None)
+    return Fix("Raise the power limit", change=f"nvidia-smi{which} -pl {made_for:.0f}" if made_for else None)
