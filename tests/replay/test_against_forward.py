@@ -222,7 +222,7 @@ def test_a_number_that_is_looked_at_later(shape: Shape, seed: int | None) -> Non
 
 
 @settings(max_examples=25)
-@given(ALONE.filter(lambda shape: shape.item and not shape.upload_ns))
+@given(ALONE.filter(lambda shape: shape.item and shape.pinned_item and not shape.upload_ns))
 def test_a_number_that_is_needed_is_waited_for_without_the_synchronise(shape: Shape) -> None:
     was = replayed(program(shape))
     assert was.predicted(WithoutWaits(was.calls("cudaStreamSynchronize"))) == pytest.approx(0, abs=EXACT)

@@ -8,7 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.replay.edits import with_pinned_uploads, with_slower_host
-from tests.replay.program import Actions, Launch, Range, Upload, Work
+from tests.replay.program import (
+    COPY_STREAM,
+    STREAM,
+    Actions,
+    Copy,
+    Launch,
+    Range,
+    Record,
+    Synchronize,
+    Upload,
+    Wait,
+    Work,
+)
 from tests.replay.programs import Shape, program
 from tests.replay.replaying import replayed
 from tests.replay.shapes import ALONE
@@ -16,6 +28,7 @@ from tests.replay.test_against_forward import agree, pageable
 from tests.replay.written import BYTES_PER_NS
 from traceadvisor.replay.copies import PinnedCopies
 from traceadvisor.replay.data_wait import FETCH_NS, HOST_FACTOR, NoDataWait
+from traceadvisor.replay.waits import DeferredReads, WithoutWaits
 from traceadvisor.replay.what_if import Scenario
 
 
@@ -46,3 +59,28 @@ def test_copies_from_pinned_memory_stay_as_they_are(shape: Shape, copies_ns: tup
     before = replace(alone, steps=tuple((*uploads, *step) for step in alone.steps))
     was = replayed(before)
     agree(was, PinnedCopies(pageable(was)), with_pinned_uploads(before, 12 / BYTES_PER_NS), None)
+
+
+@settings(max_examples=25)
+@given(
+    ALONE,
+    st.sampled_from([Wait.STREAM, Wait.DEVICE]),
+    st.lists(st.sampled_from([Launch(3_000), Launch(900_000), Launch(30_000, stream=COPY_STREAM)]), max_size=3),
+    st.sampled_from([1, 2]),
+)
+def test_what_a_synchronise_is_called_to_read_is_waited_for_without_it(
+    shape: Shape, wait: Wait, launches: list[Launch], synchronises: int
+) -> None:
+    """Kernels that were given after the copy are not; nor does a second synchronise read it again."""
+    plain = program(replace(shape, pinned=True, item=False, device_sync=False))
+    copy = Copy(2_000, to_device=False, pinned=True)
+    later: Actions = (*(one for one in launches if one.stream == STREAM or wait is Wait.DEVICE),)
+    second: Actions = (Work(5_000), Launch(300_000))
+    synchronise: Actions = (Synchronize(wait), *second, *(Synchronize(wait),) * (synchronises - 1))
+    reading: Actions = (Record("read", call_ns=0), *later, Synchronize(Wait.EVENT, event="read"), *second)
+    before = replace(plain, steps=tuple((*step, copy, *later, *synchronise, Work(50_000)) for step in plain.steps))
+    mended = replace(plain, steps=tuple((*step, copy, *reading, Work(50_000)) for step in plain.steps))
+    was = replayed(before)
+    waits = was.calls(wait.value)
+    agree(was, WithoutWaits(waits), mended, None)
+    agree(was, DeferredReads(waits), mended, None, Scenario.LOW)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from traceadvisor.analysis.names import rows_with_prefix
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
@@ -27,7 +27,6 @@ def build_graph(observation: Observation, steps: tuple[Step, ...]) -> StepGraph:
     optimizer = events.spans(rows_with_prefix(trace, Kind.ANNOTATION, "Optimizer.step#"))
     tasks, step = timed_tasks(observation, steps, work, waits, optimizer)
     call_ns = _call_times(tasks, work, waits, constants)
-    is_read = _reads_result(observation, tasks, work)
     excess_ns = np.maximum(_own_wait_times(tasks, work, waits) - constants.wait_call_ns, 0)
     unexplained = np.bincount(step, weights=excess_ns, minlength=len(steps)).astype(np.int64).tolist()
     recorded_ns, tasks = tasks.start_ns, spliced(tasks, step, steps)
@@ -36,9 +35,7 @@ def build_graph(observation: Observation, steps: tuple[Step, ...]) -> StepGraph:
     after, work_ns = _host_work(tasks, thread)
     phase = _phases(np.where(work_ns > 0, recorded_ns - 1, recorded_ns), observation.loading, optimizer)
     first, device = _device_tasks(observation, tasks, step, work, after_other)
-    host = HostTasks(
-        tasks.row, thread, after, work_ns, work_ns, call_ns, tasks.action, phase, step, first, tasks.count, is_read
-    )
+    host = HostTasks(tasks.row, thread, after, work_ns, work_ns, call_ns, tasks.action, phase, step, first, tasks.count)
     counts = (work.stream_count, threads.size + 1)
     return StepGraph(host, device, constants, tuple(unexplained), recorded_ns, *counts)
 
@@ -74,13 +71,6 @@ def _own_wait_times(tasks: TimedTasks, work: Work, waits: Waits) -> Int64:
     begun = np.maximum(tasks.start_ns[copies], work.previous_end_ns[first])
     own[copies] = tasks.end_ns[copies] - begun - (work.end_ns - work.start_ns)[first]
     return own
-
-
-def _reads_result(observation: Observation, tasks: TimedTasks, work: Work) -> Mask:
-    waits = np.isin(tasks.action, (Action.WAIT, Action.LAUNCH_AND_WAIT)) & (tasks.first != NONE)
-    result = np.zeros(tasks.row.size, dtype=np.bool_)
-    result[waits] = observation.trace.events.kind[work.row[tasks.first[waits]]] == Kind.COPY_D2H
-    return result
 
 
 def _host_work(tasks: TimedTasks, thread: Int64) -> tuple[Int64, Int64]:

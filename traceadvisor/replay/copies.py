@@ -9,7 +9,8 @@ import numpy as np
 
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE, Kind
-from traceadvisor.replay.step_graph import Action, DeviceTasks, HostTasks, StepGraph
+from traceadvisor.replay.step_graph import DeviceTasks, HostTasks, StepGraph
+from traceadvisor.replay.waits import without_waits
 from traceadvisor.replay.what_if import Edit, Scenario
 
 USUAL_BYTES_PER_S = {Scenario.LOW: 0.0, Scenario.EXPECTED: 12e9, Scenario.HIGH: 25e9}
@@ -44,7 +45,7 @@ class PinnedCopies(Edit):
             link_ns = np.rint(graph.device.byte_count[known] / rate * 1e9).astype(np.int64)
             duration_ns[known] = np.minimum(duration_ns[known], link_ns)
         device = replace(graph.device, duration_ns=duration_ns)
-        return replace(graph, host=_not_waiting_for(graph.host, copies), device=device)
+        return replace(graph, host=_not_waiting_for(graph, copies), device=device)
 
     def _bytes_per_s(self, scenario: Scenario) -> float:
         if self.link_bytes_per_s is None:
@@ -68,7 +69,7 @@ class OverlappedCopies(Edit):
             stream=np.where(copies, graph.stream_count, graph.device.stream),
             after=_after_copies_of_last_step(graph.device, copies),
         )
-        host = _not_waiting_for(graph.host, copies)
+        host = _not_waiting_for(graph, copies)
         return replace(graph, host=host, device=device, stream_count=graph.stream_count + 1)
 
 
@@ -77,13 +78,9 @@ def _is_upload(device: DeviceTasks) -> Mask:
     return uploads
 
 
-def _not_waiting_for(host: HostTasks, copies: Mask) -> HostTasks:
-    """No call waits for one of some copies: the launch returns, the wait is not called."""
-    concerned = np.append(copies, False)[host.first]
-    action = host.action.copy()
-    action[concerned & (action == Action.LAUNCH_AND_WAIT)] = Action.LAUNCH
-    action[concerned & (action == Action.WAIT)] = Action.NOTHING
-    return replace(host, action=action)
+def _not_waiting_for(graph: StepGraph, copies: Mask) -> HostTasks:
+    """No call waits for one of some copies."""
+    return without_waits(graph, np.append(copies, False)[graph.host.first])
 
 
 def _after_copies_of_last_step(device: DeviceTasks, copies: Mask) -> Int64:

@@ -8,7 +8,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64
 
 
 class Action(IntEnum):
@@ -101,9 +101,6 @@ class HostTasks:
 
     count: Int64
     """Device tasks that it launches, ``first`` onwards."""
-
-    reads_result: Mask
-    """Whether it waits for a copy to the host: what follows may depend on the values."""
 
     def __len__(self) -> int:
         return int(self.work_ns.size)

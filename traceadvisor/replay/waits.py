@@ -7,14 +7,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.model.arrays import Mask
+from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.step_graph import Action, HostTasks, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
 
 @dataclass(frozen=True, slots=True)
 class WithoutWaits(Edit):
-    """Some waits are not there; those for copies to the host stay, since what follows may depend on the values."""
+    """Some waits are not there but for the copies to the host that they are the first to wait for.
+
+    What follows may depend on the values.
+    """
 
     rows: frozenset[int]
     """Rows of the event table: the calls that wait."""
@@ -22,9 +26,8 @@ class WithoutWaits(Edit):
     changes_device: ClassVar = True
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:  # noqa: ARG002  # there is nothing to assume
-        """The host goes on at once."""
-        chosen = _is_among(graph.host, self.rows) & ~graph.host.reads_result
-        return replace(graph, host=_going_on(graph.host, chosen))
+        """The host goes on at once, or as soon as it has what it reads."""
+        return replace(graph, host=without_waits(graph, _is_among(graph.host, self.rows)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,41 @@ class DeferredReads(Edit):
         if scenario is Scenario.LOW:
             return WithoutWaits(self.rows).applied(graph, scenario)
         return replace(graph, host=_going_on(graph.host, _is_among(graph.host, self.rows)))
+
+
+def without_waits(graph: StepGraph, chosen: Mask) -> HostTasks:
+    """The host's tasks, of which some do not wait, or only for the copy to the host that they read."""
+    read = _results_read(graph)
+    reads = chosen & (read != NONE)
+    host = _going_on(graph.host, chosen & ~reads)
+    waits = reads & (host.action != Action.LAUNCH_AND_WAIT)
+    return replace(
+        host,
+        action=np.where(waits, np.int8(Action.WAIT), host.action),
+        first=np.where(waits, read, host.first),
+    )
+
+
+def _results_read(graph: StepGraph) -> Int64:
+    """For each host task, the last copy to the host that it waits for and none before it did; else NONE.
+
+    A copy to the device that waits for itself reads nothing, whatever its stream did before.
+    """
+    host, device = graph.host, graph.device
+    result = np.full(len(host), NONE, dtype=np.int64)
+    to_host = device.kind == Kind.COPY_D2H
+    own = np.append(to_host, False)[host.first] & (host.action == Action.LAUNCH_AND_WAIT)
+    for_all = host.action == Action.WAIT_ALL
+    given = np.maximum.accumulate(np.where(host.count > 0, host.first + host.count, 0))
+    until = np.where(for_all, given, host.first + np.maximum(host.count, 1))
+    for stream in np.unique(device.stream[to_host]).tolist():
+        copies = np.flatnonzero(to_host & (device.stream == stream))
+        for_stream = (host.first != NONE) & (np.append(device.stream, NONE)[host.first] == stream)
+        waits = np.flatnonzero(for_all | (for_stream & (own | (host.action == Action.WAIT))))
+        last = np.searchsorted(copies, until[waits]) - 1
+        is_new = last > np.maximum.accumulate(np.append(-1, last))[:-1]
+        result[waits[is_new]] = np.maximum(result[waits[is_new]], copies[last[is_new]])
+    return result
 
 
 def _is_among(host: HostTasks, rows: frozenset[int]) -> Mask:
