@@ -21,7 +21,11 @@ def _report(figures: ReplayFigures | None) -> Report:
 
 def _page(figures: ReplayFigures | None) -> str:
     """The text of the page, a space between any two elements."""
-    return " ".join(Page(FORMATS["html"].render(_report(figures)).decode().replace("<", " <")).text.split())
+    return _text(_report(figures))
+
+
+def _text(report: Report) -> str:
+    return " ".join(Page(FORMATS["html"].render(report).decode().replace("<", " <")).text.split())
 
 
 def _json(figures: ReplayFigures | None) -> dict[str, object]:
@@ -33,6 +37,13 @@ def test_a_page_tells_what_the_replay_was_held_against() -> None:
     page = _page(TRUSTED)
     assert "The step replayed with nothing changed 177.0 ms, 0.4% longer than recorded" in page
     assert "The same with a device that takes no time 35.0% shorter than recorded" in page
+
+
+def test_without_a_device_a_page_says_that_the_check_proves_little() -> None:
+    report = _report(TRUSTED)
+    on_the_host = replace(report, recordings=tuple(replace(one, device=None) for one in report.recordings))
+    assert "which has to come out right and does not show that it can foretell waits" in _text(on_the_host)
+    assert "can foretell waits" not in _text(report)
 
 
 def test_a_page_says_that_nothing_tests_the_pace_of_workers() -> None:

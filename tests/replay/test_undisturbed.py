@@ -127,8 +127,20 @@ def test_steps_that_are_no_longer_for_being_recorded_stay_as_they_are(tmp_path: 
 
 
 def test_no_more_is_taken_off_than_there_is(tmp_path: Path) -> None:
-    before = _on_the_host(tmp_path, undisturbed_us=10, recorded_us=200)
-    assert _step_work_us(before)[1:] == [0, 10, 20]
+    before = _on_the_host(tmp_path, undisturbed_us=47.5)
+    assert _step_work_us(before) == [18, 0, 10, 20]
+
+
+@pytest.mark.parametrize(("undisturbed_us", "recorded_us"), [(40, 100), (10, 200)])
+def test_where_less_can_be_taken_off_than_was_added_steps_stay_as_recorded(
+    undisturbed_us: float, recorded_us: float, tmp_path: Path
+) -> None:
+    """48 us would be left, which is not the undisturbed step: what is saved is a share of the recorded one."""
+    before = _on_the_host(tmp_path, undisturbed_us, recorded_us)
+    assert _step_work_us(before) == [20, 50, 10, 20]
+    assert before.baseline_ns == before.gate.baseline_ns
+    log = SpanSet.of(*((start + 80_000, start + 100_000) for start in range(0, 400_000, 100_000)))
+    assert before.saving(WithoutHostWork(log), 10_000).high_ns == pytest.approx(2_000)
 
 
 def test_work_that_another_edit_changed_is_found_where_it_was_recorded(tmp_path: Path) -> None:

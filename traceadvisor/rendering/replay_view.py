@@ -9,6 +9,11 @@ from traceadvisor.model.report import Recording
 from traceadvisor.rendering.table import Column, Table, cells
 from traceadvisor.rendering.units import duration, percent
 
+_NO_WAITS = (
+    "without a device the replay adds up the times that the host was recorded with, "
+    "which has to come out right and does not show that it can foretell waits"
+)
+
 
 def replay_table(recording: Recording) -> Table | None:
     """The checks that the replay had to pass, and what came of them; None where nothing was replayed."""
@@ -22,7 +27,7 @@ def replay_table(recording: Recording) -> Table | None:
 def _rows(figures: ReplayFigures, *, has_device: bool) -> Iterator[tuple[str, str]]:
     """Without a device there is nothing to say of one."""
     baseline = f"{duration(figures.baseline_step_ns)}, {_error(figures.baseline_error_share)}"
-    yield "The step replayed with nothing changed", baseline
+    yield "The step replayed with nothing changed", baseline if has_device else f"{baseline}; {_NO_WAITS}"
     if figures.paced_error_share is not None:
         most = f"{_error(figures.paced_error_share)} where it differs most"
         pace = f"{most}; nothing tests that pace, which is the recorded steps' own"

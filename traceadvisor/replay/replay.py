@@ -14,7 +14,7 @@ from traceadvisor.model.steps import StepTable
 from traceadvisor.model.what_if import WhatIf
 from traceadvisor.replay.build_graph import build_graph
 from traceadvisor.replay.chosen_steps import chosen_steps
-from traceadvisor.replay.gate import Gate, gate, held_to_workers
+from traceadvisor.replay.gate import MOST_ERROR_SHARE, Gate, gate, held_to_workers
 from traceadvisor.replay.loader_pace import late_share, paced, turn_of
 from traceadvisor.replay.simulate import simulate
 from traceadvisor.replay.step_graph import StepGraph
@@ -27,7 +27,7 @@ class Replay:
     """What can be tried on a recording."""
 
     graph: StepGraph
-    """The steps undisturbed by the profiler, as far as that is known: what edits start from."""
+    """The steps undisturbed by the profiler, where that gives what the run's times say: what edits start from."""
 
     baseline_ns: float
     """The replayed step with nothing changed."""
@@ -87,7 +87,10 @@ def replay(
     graph, held = undisturbed(recorded, observation, steps, timing), gate(recorded, observation, steps)
     if observation.loader and not observation.loader.in_training_process:
         turn, late = turn_of(worker_count, steps), late_share(observation.loader, table.kept)
-        held = held_to_workers(held, paced(recorded, steps, turn), steps, turn, late)
-        graph = paced(graph, steps, turn, timing.undisturbed_share)
+        at_pace = paced(recorded, steps, turn)
+        held = held_to_workers(held, at_pace, steps, turn, late)
+        recorded, graph = at_pace, paced(graph, steps, turn, timing.undisturbed_share)
     baseline_ns = held.baseline_ns if graph is recorded else simulate(graph).interior_mean_ns()
+    if abs(baseline_ns / max(held.baseline_ns, 1.0) - timing.undisturbed_share) > MOST_ERROR_SHARE:
+        graph, baseline_ns = recorded, held.paced_ns or held.baseline_ns
     return Replay(graph, baseline_ns, held)
