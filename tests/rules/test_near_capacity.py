@@ -32,7 +32,31 @@ def test_memory_reserved_near_the_capacity_is_found(tmp_path: Path) -> None:
 
 
 def test_memory_sampled_from_the_driver_comes_before_what_torch_reserved(tmp_path: Path) -> None:
-    captured = Captured(_with_reserved(_holding(GB), 2 * GB), tmp_path).device(memory=9.9 * GB)
+    captured = Captured(_with_reserved(_holding(6 * GB), 7 * GB), tmp_path).device(memory=9.9 * GB)
+    assert evidence(captured.finding(NearCapacity()), "device memory held") == 9.9 * GB
+
+
+def test_memory_of_other_processes_is_no_matter_of_this_run(tmp_path: Path) -> None:
+    captured = Captured(_with_reserved(_holding(GB), 15 * GB // 10), tmp_path)
+    outcome = captured.with_device(peak_memory_bytes=9.9 * GB, peak_foreign_memory_bytes=7.8 * GB).clear(NearCapacity())
+    assert outcome.value == pytest.approx(0.21)
+    assert outcome.remark == "other processes hold the rest: see HW003"
+
+
+def test_a_run_that_fills_what_others_leave_by_itself_is_found(tmp_path: Path) -> None:
+    captured = Captured(_with_reserved(_holding(8 * GB), 9 * GB), tmp_path)
+    found = captured.with_device(peak_memory_bytes=9.9 * GB, peak_foreign_memory_bytes=0.5 * GB).finding(NearCapacity())
+    assert evidence(found, "of it by other processes") == 0.5 * GB
+
+
+def test_what_torch_keeps_and_does_not_use_is_no_need_for_memory(tmp_path: Path) -> None:
+    outcome = clear(NearCapacity(), _with_reserved(_holding(GB), 95 * GB // 10), tmp_path)
+    assert (outcome.value, outcome.remark) == (0.1, "torch keeps more than it uses: see MEM005")
+
+
+def test_a_cache_does_not_excuse_what_is_held_beside_it(tmp_path: Path) -> None:
+    """Of 9.9 GB torch reserved 0.8 and used 0.4: half a gigabyte less is still more than nine tenths."""
+    captured = Captured(_with_reserved(_holding(4 * GB // 10), 8 * GB // 10), tmp_path).device(memory=9.9 * GB)
     assert evidence(captured.finding(NearCapacity()), "device memory held") == 9.9 * GB
 
 

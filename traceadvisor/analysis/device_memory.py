@@ -29,10 +29,18 @@ class DeviceMemory:
     reserved_bytes: int | None = None
     """Peak that torch's allocator had taken, in use or not, from the recording."""
 
+    foreign_bytes: float | None = None
+    """Of what is held, the peak of other processes; None where nobody was told apart."""
+
     @property
     def share(self) -> float:
         """Of the capacity, 0..1."""
         return self.held_bytes / self.capacity_bytes
+
+    @property
+    def own_bytes(self) -> float:
+        """Held without what other processes are known to hold; the least that it can be, for peaks may fall apart."""
+        return max(self.held_bytes - (self.foreign_bytes or 0.0), 0.0)
 
 
 def device_memory(trace: Trace, device: int, windows: SpanSet, sampled: DeviceWindow | None) -> DeviceMemory | None:
@@ -43,6 +51,7 @@ def device_memory(trace: Trace, device: int, windows: SpanSet, sampled: DeviceWi
     allocated = memory.allocated_bytes[inside]
     reserved = memory.reserved_bytes[inside & (memory.reserved_bytes != NONE)]
     held = sampled.peak_memory_bytes if sampled else None
+    foreign = sampled.peak_foreign_memory_bytes if sampled and held is not None else None
     if held is None and reserved.size:
         held = float(reserved.max())
     if not capacity or held is None:
@@ -53,4 +62,5 @@ def device_memory(trace: Trace, device: int, windows: SpanSet, sampled: DeviceWi
         int(np.min(allocated)) if allocated.size else None,
         held,
         int(reserved.max()) if reserved.size else None,
+        foreign,
     )
