@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.build import AUTOGRAD, TraceBuilder
 from tests.rules.judging import clear, evidence, finding, skipped
 from traceadvisor.rules.conv_bias_before_norm import ConvBiasBeforeNorm
@@ -10,7 +12,7 @@ IMAGES, WEIGHT, BIAS = [8, 3, 32, 32], [16, 3, 3, 3], [16]
 STACK = ("torch/nn/modules/conv.py(40): forward", "net.py(27): forward", "train.py(80): main")
 
 
-def _step(*, bias: bool = True, then: str = "aten::batch_norm") -> TraceBuilder:
+def _step(*, bias: bool = True, then: str = "aten::batch_norm", training: str | None = None) -> TraceBuilder:
     """A convolution of 20 us, its bias of 5 us, the norm's count, what follows; backward, the bias's gradient of 4."""
     dims = [IMAGES, WEIGHT, BIAS if bias else []]
     builder = TraceBuilder().step(0, 0, 100).op("aten::conv2d", 0, 10, dims=dims, stack=STACK)
@@ -18,7 +20,8 @@ def _step(*, bias: bool = True, then: str = "aten::batch_norm") -> TraceBuilder:
     if bias:
         builder.op("aten::add_", 3, 6).launch(4, 5, kernel=(30, 35), name="add")
     builder.op("aten::add_", 11, 13).launch(11.5, 12.5, kernel=(35, 36), name="count")
-    builder.op(then, 14, 19).launch(15, 16, kernel=(36, 50), name="norm")
+    values = () if training is None else ("", "", "", "", "", training, "0.1", "1e-05", "True")
+    builder.op(then, 14, 19, dims=[[8, 16, 30, 30]], values=values).launch(15, 16, kernel=(36, 50), name="norm")
     builder.op("aten::convolution_backward", 20, 30, dims=[[8, 16, 30, 30], IMAGES, WEIGHT], thread=AUTOGRAD)
     builder.launch(21, 22, kernel=(50, 90), name="dgrad", thread=AUTOGRAD)
     if bias:
@@ -49,6 +52,19 @@ def test_a_convolution_without_a_bias_is_clear(tmp_path: Path) -> None:
 
 def test_a_bias_before_anything_else_is_clear(tmp_path: Path) -> None:
     assert clear(ConvBiasBeforeNorm(), _step(then="aten::relu"), tmp_path).value == 0
+
+
+NORMS = ("aten::batch_norm", "aten::native_batch_norm")
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_bias_before_a_norm_in_evaluation_mode_counts(norm: str, tmp_path: Path) -> None:
+    assert clear(ConvBiasBeforeNorm(), _step(then=norm, training="False"), tmp_path).value == 0
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_bias_before_a_norm_in_training_mode_is_found(norm: str, tmp_path: Path) -> None:
+    assert finding(ConvBiasBeforeNorm(), _step(then=norm, training="True"), tmp_path).claims.total_ns == 9_000
 
 
 def test_a_gradient_that_may_be_of_another_convolution_does_not_count(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceadvisor.analysis.names import name_mask
-from traceadvisor.analysis.operator_inputs import Shape, read_inputs
+from traceadvisor.analysis.operator_inputs import Inputs, Shape, read_inputs
 from traceadvisor.analysis.operator_tree import OperatorTree
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE
@@ -17,6 +17,9 @@ from traceadvisor.model.trace import Trace
 CONVOLUTION, BACKWARD = "aten::convolution", "aten::convolution_backward"
 CALLERS = frozenset(f"aten::{name}" for name in ("conv1d", "conv2d", "conv3d", "conv_transpose2d", "conv_transpose3d"))
 NORMS = frozenset({"aten::batch_norm", "aten::_batch_norm_impl_index", "aten::native_batch_norm"})
+_TRAINING = 5
+"""Which of their inputs says that they take the mean of the batch; where it is not recorded, they are taken to."""
+
 COUNTING = frozenset({"aten::add_", "aten::add"})
 """A batch norm counts its batches right before it begins."""
 
@@ -50,15 +53,24 @@ def _named(trace: Trace, tree: OperatorTree, matches: Callable[[str], bool]) -> 
     return named
 
 
+def _inputs(trace: Trace, row: int) -> Inputs:
+    """Shapes and values of an operator's inputs."""
+    ids = (
+        int(column.at(np.array([row]), np.int32(NONE))[0])
+        for column in (trace.details.dims_id, trace.details.concrete_id)
+    )
+    dims, values = ("" if text == NONE else trace.texts[text] for text in ids)
+    return read_inputs(dims, "", values)
+
+
 def _shapes(trace: Trace, row: int) -> tuple[Shape, Shape, Shape]:
     """The shapes of the first three inputs."""
-    text = int(trace.details.dims_id.at(np.array([row]), np.int32(NONE))[0])
-    inputs = read_inputs("" if text == NONE else trace.texts[text], "", "")
+    inputs = _inputs(trace, row)
     return inputs.shape(0), inputs.shape(1), inputs.shape(2)
 
 
 def _is_before_norm(trace: Trace, tree: OperatorTree, at: int) -> bool:
-    """Whether the next operator on the thread, after the one that was called for this convolution, normalises."""
+    """Whether the next operator on the thread, past the one called for this convolution, takes the batch's mean off."""
     while (above := int(tree.parent[at])) != NONE and trace.names[trace.events.name_id[tree.rows[above]]] in CALLERS:
         at = above
     end = int(tree.end_ns[at])
@@ -69,7 +81,7 @@ def _is_before_norm(trace: Trace, tree: OperatorTree, at: int) -> bool:
             continue
         name = trace.names[trace.events.name_id[tree.rows[later]]]
         if name not in COUNTING:
-            return name in NORMS
+            return name in NORMS and _inputs(trace, int(tree.rows[later])).value(_TRAINING) is not False
     return False
 
 

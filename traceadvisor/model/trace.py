@@ -120,7 +120,7 @@ class Details:
 
     dtypes_id: Sparse[np.int32]
     """Row of :attr:`Trace.texts`: an operator's input types joined by ``;``. This and what follows is kept for
-    operators by whose name they may multiply matrices, convolve or attend."""
+    operators by whose name they may multiply matrices, convolve, attend or normalise over a batch."""
 
     dims_id: Sparse[np.int32] = field(default_factory=_nothing)
     """Row of :attr:`Trace.texts`: the JSON list of an operator's input shapes."""

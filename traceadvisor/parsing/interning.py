@@ -20,8 +20,8 @@ T = TypeVar("T", bound=Hashable)
 FIRST_DEVICE = 0
 """Where device work goes that does not say which device it ran on."""
 
-_WITH_SHAPES = re.compile(r"::.*(?:mm|mv|conv|att|rnn)")
-"""Names of operators that may multiply matrices, convolve or attend; too many of them do no harm."""
+_WITH_SHAPES = re.compile(r"::.*(?:mm|mv|conv|att|rnn|batch_norm)")
+"""Names of operators that may multiply matrices, convolve, attend or normalise; too many of them do no harm."""
 
 _MOST_DEVICES = np.iinfo(np.int32).max
 

@@ -40,7 +40,8 @@ class ConvBiasBeforeNorm(Rule):
 
     When it may be wrong
         The order of operators is not the flow of data: the batch norm may take something else. One that is in
-        evaluation mode subtracts a stored mean, and the bias counts.
+        evaluation mode subtracts a stored mean, and the bias counts: it is passed over where the recording holds that
+        mode, which those of older versions of torch do not.
     """
 
     meta: ClassVar = RuleMeta(
