@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from traceadvisor.hardware.devices import device_row
 from traceadvisor.hardware.precision import Precision
 from traceadvisor.model.trace import Device
@@ -12,8 +14,13 @@ FIRST_CAPABILITY = (7, 0)
 FIRST_BFLOAT16_CAPABILITY = (8, 0)
 """Ampere."""
 
-_WITHOUT = ("GTX 16",)
-"""Turing parts of capability 7.5 that were built without tensor cores."""
+_TURING = (7, 5)
+"""Built with and without tensor cores; of its devices only the name tells which."""
+
+_TURING_WITH = re.compile(r"\b(RTX|T4|T4G)\b")
+_TURING_WITHOUT = re.compile(r"\b(GTX|T400|T500|T550|T600|T1000|T1200|T2000|MX450|MX550)\b")
+"""The chips TU116 and TU117. Sources: CubeCL, cubecl-cpp/src/cuda/arch.rs (both report 7.5, also as T400 to
+T1000); sysrqmts.com/gpus (T500, Quadro T1000 and GTX 16: these chips, no tensor cores listed)."""
 
 
 def has_tensor_cores(device: Device) -> bool | None:
@@ -23,7 +30,13 @@ def has_tensor_cores(device: Device) -> bool | None:
         return row.tensor_cores
     if device.compute_capability is None:
         return None
-    return device.compute_capability >= FIRST_CAPABILITY and not any(part in (device.name or "") for part in _WITHOUT)
+    if device.compute_capability == _TURING:
+        return True if _is_named(device, _TURING_WITH) else False if _is_named(device, _TURING_WITHOUT) else None
+    return device.compute_capability >= FIRST_CAPABILITY
+
+
+def _is_named(device: Device, names: re.Pattern[str]) -> bool:
+    return names.search(device.name or "") is not None
 
 
 def narrow_type(device: Device) -> Precision:
