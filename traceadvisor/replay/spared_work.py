@@ -12,7 +12,7 @@ from traceadvisor.replay.edit_host import slowed
 from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
-HOST_FACTOR = {Scenario.LOW: 1.0, Scenario.EXPECTED: 0.5, Scenario.HIGH: 0.0}
+WORK_LEFT_FACTOR = {Scenario.LOW: 1.0, Scenario.EXPECTED: 0.5, Scenario.HIGH: 0.0}
 """What is left of the host's work between the call before and one that is not made; assumptions: a recording does not
 tell what of it led up to the call, and what would be done in any case."""
 
@@ -30,7 +30,7 @@ class SparedWork(Edit):
         """The work takes no time; calls that launch nothing else are not made."""
         spared = np.isin(graph.device.row, self.rows)
         unmade = _launches_only(graph, spared & ~_is_waited_for(graph))
-        host = slowed(graph.host, np.where(unmade, HOST_FACTOR[scenario], 1.0))
+        host = slowed(graph.host, np.where(unmade, WORK_LEFT_FACTOR[scenario], 1.0))
         host = replace(
             host,
             call_ns=np.where(unmade, 0, host.call_ns),
