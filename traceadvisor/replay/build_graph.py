@@ -37,7 +37,8 @@ def build_graph(observation: Observation, steps: tuple[Step, ...]) -> StepGraph:
     first, device = _device_tasks(observation, tasks, step, work, after_other)
     host = HostTasks(tasks.row, thread, after, work_ns, work_ns, call_ns, tasks.action, phase, step, first, tasks.count)
     counts = (work.stream_count, threads.size + 1)
-    return StepGraph(host, device, constants, tuple(unexplained), recorded_ns, *counts)
+    has_workers = observation.loader is not None and not observation.loader.in_training_process
+    return StepGraph(host, device, constants, tuple(unexplained), recorded_ns, *counts, loader_has_workers=has_workers)
 
 
 def _phases(instants_ns: Int64, loading: SpanSet, optimizer: SpanSet) -> NDArray[np.int8]:

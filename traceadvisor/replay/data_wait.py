@@ -38,7 +38,7 @@ class NoDataWait(Edit):
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Loading leaves the training thread; taking a batch stays, and the rest of the host slows down."""
         takes, load_ns = fetches(graph.host)
-        factor = HOST_FACTOR[scenario] if graph.workers is None else CROWDED_HOST_FACTOR[scenario]
+        factor = (CROWDED_HOST_FACTOR if graph.loader_has_workers else HOST_FACTOR)[scenario]
         host = slowed(graph.host, np.where(is_loading(graph.host), 0.0, factor))
         host.work_ns[takes] = np.minimum(load_ns, FETCH_NS[scenario])
         action = np.where(host.action == Action.FETCH, np.int8(Action.NOTHING), host.action)

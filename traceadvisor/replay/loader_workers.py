@@ -39,7 +39,7 @@ class LoaderWorkers(Edit):
         action = host.action.copy()
         action[takes] = Action.FETCH
         workers = Workers(self.count, self.count * PREFETCH_FACTOR, tuple(made_ns.tolist()))
-        return replace(graph, host=replace(host, action=action), workers=workers)
+        return replace(graph, host=replace(host, action=action), workers=workers, loader_has_workers=True)
 
     def _contending(self, host: HostTasks, made_ns: Int64, cores: float, scenario: Scenario) -> tuple[HostTasks, Int64]:
         """Host work and batches where processes that want to run share the cores evenly.

@@ -161,6 +161,9 @@ class StepGraph:
 
     stream_count: int
     thread_count: int
+    loader_has_workers: bool = False
+    """Whether processes other than the training one make batches, be they fast or slow."""
+
     workers: Workers | None = None
     """Who makes the batches that are taken by ``FETCH``; None where there is no such task."""
 
