@@ -9,11 +9,11 @@ from tests.build import TraceBuilder
 from traceadvisor import api
 from traceadvisor.config import Settings
 from traceadvisor.errors import InputError, PdfUnavailableError, UsageError
-from traceadvisor.judging import MOST_DEVICES
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.cost import Price
 from traceadvisor.model.findings import Failed
 from traceadvisor.model.report import Report
+from traceadvisor.model.trace import MOST_DEVICES
 from traceadvisor.rendering import pdf
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from traceadvisor.facts import Facts
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import StepRow
-from traceadvisor.model.trace import Origin
+from traceadvisor.model.trace import MOST_DEVICES, Origin
 from traceadvisor.parsing.trace_file import read_trace
 
 
@@ -27,4 +27,5 @@ def breakdown(path: Path | str, *, limits: Limits = LIMITS) -> dict[int | None, 
         InputError: it cannot be read.
     """
     trace = read_trace(Origin(Path(path), "", "", ""), limits=limits, details=False)
-    return {device: Facts(trace, device, "").step_rows for device in trace.device_indices or (None,)}
+    devices = trace.device_indices[:MOST_DEVICES] or (None,)
+    return {device: Facts(trace, device, "").step_rows for device in devices}

@@ -19,7 +19,7 @@ from traceadvisor.facts import Facts
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.run import Run
-from traceadvisor.model.trace import Origin, Trace
+from traceadvisor.model.trace import MOST_DEVICES, Origin, Trace
 from traceadvisor.parsing.bundle_folder import read_run
 from traceadvisor.parsing.trace_file import nothing_recorded, read_trace
 from traceadvisor.processes import Died, Outcome, Tell, Watch, one_by_one, side_by_side
@@ -37,9 +37,6 @@ PAYING_BYTES = 2 << 20
 
 _GZIP_RATIO = 20
 """Traces pack 18 to 30 times."""
-
-MOST_DEVICES = 64
-"""Recordings that are made of one file: no process uses more devices."""
 
 _ENOUGH_MEMORY = "memory for every file that is read at the same time"
 _READ_FEWER = "Read fewer at once (--processes 1), or on a machine with more memory."

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 from jinja2 import Environment, FileSystemLoader
+from jinja2.bccache import Bucket
 
+from traceadvisor.rendering import compiled_templates
 from traceadvisor.rendering.compiled_templates import CompiledTemplates
 
 
@@ -42,6 +45,25 @@ def test_a_changed_template_is_compiled_anew(tmp_path: Path) -> None:
     rendered(tmp_path)
     (tmp_path / "page.j2").write_text("after")
     assert rendered(tmp_path) == "after"
+
+
+def test_a_changed_environment_compiles_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "page.j2").write_text("{{ text }}")
+    rendered(tmp_path)
+    monkeypatch.setattr(compiled_templates, "__version__", "later")
+    with pytest.raises(TypeError, match="NoneType"):
+        rendered(tmp_path, may_compile=False)
+
+
+def test_what_cannot_be_written_whole_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(bucket: Bucket, file: IO[bytes]) -> None:
+        file.write(b"half")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Bucket, "write_bytecode", full)
+    (tmp_path / "page.j2").write_text("{{ text }}")
+    assert rendered(tmp_path) == "&lt;b&gt;"
+    assert not list((tmp_path / "__pycache__").iterdir())
 
 
 def test_what_was_compiled_for_one_output_is_not_used_for_another(tmp_path: Path) -> None:

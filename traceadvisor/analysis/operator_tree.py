@@ -15,6 +15,9 @@ DEEPEST = 128
 Those of the public recordings are six deep at most. Whoever climbs the tree takes time for each level.
 """
 
+_MOST_PASSES = 64
+"""Over all operators at once: what takes more is one of these chains, and is faster one by one."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OperatorTree:
@@ -85,10 +88,12 @@ def _parents(starts: Int64, ends: Int64, threads: Int32) -> Int64:
     above = np.arange(starts.size) - 1
     above[np.flatnonzero(threads[1:] != threads[:-1]) + 1] = NONE
     passed = np.arange(starts.size)
-    while (passed := passed[(above[passed] != NONE) & (ends[above[passed]] < ends[passed])]).size:
-        above[passed] = above[above[passed]]  # what the one before has passed, this one has too: each time twice as far
+    for _ in range(_MOST_PASSES):
+        passed = passed[(above[passed] != NONE) & (ends[above[passed]] < ends[passed])]
+        above[passed] = above[above[passed]]  # what the one before has passed, this one has too: mostly twice as far
     parents = np.where((above != NONE) & (ends[above] > starts), above, NONE)
-    return parents if _deepest(parents) < DEEPEST else _capped_parents(starts, ends, threads)
+    is_sound = not passed.size and _deepest(parents) < DEEPEST
+    return parents if is_sound else _capped_parents(starts, ends, threads)
 
 
 def _deepest(parents: Int64) -> int:

@@ -11,6 +11,9 @@ from traceadvisor.model.arrays import Int32, Int64, read_only
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Sparse
 from traceadvisor.model.health import Health
 
+MOST_DEVICES = 64
+"""Recordings that are made of one file: no process uses more devices."""
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:

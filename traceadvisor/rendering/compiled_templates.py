@@ -8,8 +8,10 @@ from contextlib import suppress
 from importlib.util import cache_from_source
 from pathlib import Path
 
-from jinja2 import BytecodeCache
+from jinja2 import BytecodeCache, Environment
 from jinja2.bccache import Bucket
+
+from traceadvisor import __version__
 
 
 class CompiledTemplates(BytecodeCache):
@@ -18,6 +20,11 @@ class CompiledTemplates(BytecodeCache):
     def __init__(self, folder: Path, kind: str) -> None:
         """Of the templates of a folder, compiled for one kind of output."""
         self._folder, self._kind = folder, kind
+
+    def get_bucket(self, environment: Environment, name: str, filename: str | None, source: str) -> Bucket:
+        """What is kept of a template, where it was compiled from this text by this version with these settings."""
+        settings = (environment.autoescape, environment.trim_blocks, environment.lstrip_blocks, *environment.filters)
+        return super().get_bucket(environment, name, filename, f"{source}{__version__}{settings}")
 
     def load_bytecode(self, bucket: Bucket) -> None:
         """Fill the bucket with what is kept of a template, if that is of its present text."""
@@ -29,12 +36,15 @@ class CompiledTemplates(BytecodeCache):
         if sys.dont_write_bytecode:
             return
         file = self._file(bucket)
-        part = file.with_suffix(f".{os.getpid()}.part")
+        part = file.with_suffix(f".{os.urandom(4).hex()}.part")
         with suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as content:
-                bucket.write_bytecode(content)
-            part.replace(file)
+            try:
+                with part.open("wb") as content:
+                    bucket.write_bytecode(content)
+                part.replace(file)
+            finally:
+                part.unlink(missing_ok=True)
 
     def _file(self, bucket: Bucket) -> Path:
         return Path(cache_from_source(str(self._folder / f"{self._kind}-{bucket.key}.j2")))
