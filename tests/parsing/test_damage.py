@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import random
 import time
 from collections import Counter
 from pathlib import Path
@@ -16,6 +18,7 @@ from traceadvisor.model.health import HealthStatus
 from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.event_decoder import EventDecoder
+from traceadvisor.parsing.input_bytes import open_bytes
 from traceadvisor.parsing.trace_file import read_trace
 
 WINDOWS = [64, 100, 128, 256, 511, 4096]
@@ -171,6 +174,20 @@ def test_a_gzip_with_garbage_in_the_middle_keeps_what_stands_before_it(tmp_path:
     health = trace_of(path).health
     assert 5_000 < health.events_read < 20_000
     assert health.status is HealthStatus.DEGRADED
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 1 << 16])
+def test_a_gzip_cut_off_while_it_is_read_ends_there(tmp_path: Path, kept_bytes: int) -> None:
+    path = tmp_path / "emptied.pt.trace.json.gz"
+    path.write_bytes(gzip.compress(random.Random(0).randbytes(4 << 20)))
+    window = bytearray(1 << 20)
+    with open_bytes(path) as stream:
+        assert stream.readinto(memoryview(window)) == len(window)
+        os.truncate(path, kept_bytes)
+        while stream.readinto(memoryview(window)):
+            pass
+        assert stream.damaged
+        assert stream.is_growing
 
 
 def test_a_malformed_event_degrades_the_file_and_is_counted(tmp_path: Path) -> None:

@@ -115,7 +115,10 @@ class ByteStream:
         skipped = 0
         try:
             while skipped < self._delivered:
-                skipped += len(self._raw.read1(self._delivered - skipped))
+                count = len(self._raw.read1(self._delivered - skipped))
+                if not count:  # the file was cut off or emptied meanwhile
+                    return False
+                skipped += count
         except DAMAGED:
             return False
         return True
