@@ -11,8 +11,9 @@ from statistics import median
 
 import pytest
 
-from tests.recordings.compared import PAIRS, Pair, captured_pairs, index, public_pair, step_ns
+from tests.recordings.compared import PAIRS, Pair, captured_pairs, index, public_pairs, step_ns
 from tests.test_sample_traces import ELSEWHERE
+from traceadvisor.model.findings import Method
 
 PAGE = Path(__file__).parents[2] / "docs" / "validation.md"
 
@@ -57,17 +58,21 @@ def test_the_step_of_a_run_is_that_of_whole_undisturbed_turns(tmp_path: Path) ->
 # -- the predictions --------------------------------------------------------------------------------------------------
 
 
+KNOWN_MISSES = {"workers", "logging", "checkpoints"}
+"""Replayed pairs whose step came out shorter than the shortest foretold: more was saved than the range said."""
+
+
 @captured
-def test_what_came_lies_within_what_was_foretold_or_chance_decides() -> None:
-    for pair in captured_pairs():
-        if pair.is_conclusive:
-            assert pair.foretold.shortest - pair.spread_ns <= median(pair.after_ns), pair
-            assert median(pair.after_ns) <= pair.foretold.longest + pair.spread_ns, pair
+def test_what_came_lies_within_what_was_foretold_but_for_known_misses() -> None:
+    conclusive = [pair for pair in captured_pairs() if pair.is_conclusive]
+    misses = [pair for pair in conclusive if not pair.is_within_range]
+    assert {pair.name for pair in misses} == KNOWN_MISSES
+    assert all(median(pair.after_ns) < pair.foretold.shortest for pair in misses)
+    assert len([pair for pair in conclusive if pair.method is Method.REPLAY]) == 1 + len(KNOWN_MISSES)
 
 
 def test_what_came_of_a_public_training_lies_within_what_was_foretold(shared_traces: Path) -> None:
-    pair = public_pair(shared_traces)
-    assert pair.foretold.shortest < median(pair.after_ns) < pair.foretold.longest
+    assert all(pair.is_within_range for pair in public_pairs(shared_traces))
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------
@@ -81,8 +86,8 @@ def test_the_page_has_the_captured_pairs(golden: Callable[[Path, str], None]) ->
     golden(PAGE, with_block("captured", text + table(captured_pairs())))
 
 
-def test_the_page_has_the_public_pair(golden: Callable[[Path, str], None], shared_traces: Path) -> None:
-    golden(PAGE, with_block("public", table([public_pair(shared_traces)])))
+def test_the_page_has_the_public_pairs(golden: Callable[[Path, str], None], shared_traces: Path) -> None:
+    golden(PAGE, with_block("public", table(public_pairs(shared_traces))))
 
 
 def with_block(name: str, text: str) -> str:
@@ -94,23 +99,43 @@ def with_block(name: str, text: str) -> str:
 
 
 def table(pairs: list[Pair]) -> str:
-    head = "| change | before | after | spread | difference | foretold: expected (range) | by | error |"
-    return "\n".join([head, "|" + "---|" * 8, *map(_row, pairs)]) + "\n"
+    columns = ["change", "before", "after", "spread", "difference", "foretold: expected (range)"]
+    columns += ["by", "within the range", "error", "unseen"]
+    head = f"| {' | '.join(columns)} |"
+    return "\n".join([head, "|" + "---|" * len(columns), *map(_row, pairs)]) + "\n"
 
 
 def _row(pair: Pair) -> str:
-    foretold = pair.foretold
     cells = (
         pair.change,
         _ms(median(pair.before_ns)),
         _ms(median(pair.after_ns)),
-        _ms(pair.spread_ns),
+        "not known" if pair.spread_ns is None else _ms(pair.spread_ns),
         _ms(pair.difference_ns, "+"),
-        f"{_ms(foretold.expected)} ({_ms(foretold.shortest)} to {_ms(foretold.longest)})",
-        pair.method,
-        f"{pair.error_share:+.0%}" if pair.is_conclusive else "inconclusive",
+        _foretold(pair),
+        pair.method.value,
+        ("yes" if pair.is_within_range else "**no**") if pair.is_conclusive else "inconclusive",
+        _error(pair),
+        "yes" if pair.is_unseen else "no",
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _foretold(pair: Pair) -> str:
+    """A bound has nothing to expect."""
+    foretold = pair.foretold
+    ends = f"{_ms(foretold.shortest)} to {_ms(foretold.longest)}"
+    if pair.method is Method.BOUND:
+        return ends
+    gone = "" if pair.all_gone_ns is None else f"; all of it gone: {_ms(pair.all_gone_ns)}"
+    return f"{_ms(foretold.expected)} ({ends}){gone}"
+
+
+def _error(pair: Pair) -> str:
+    if pair.method is Method.BOUND or not pair.is_conclusive:
+        return "-"
+    gone = "" if pair.all_gone_ns is None else f"; all of it gone: {pair.error_share(pair.all_gone_ns):+.0%}"
+    return f"{pair.error_share(pair.foretold.expected):+.0%}{gone}"
 
 
 def _ms(ns: float, sign: str = "") -> str:
