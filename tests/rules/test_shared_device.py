@@ -23,7 +23,18 @@ def _captured(folder: Path, foreign: float | None, *, busy: float | None = None)
 def test_memory_of_other_processes_is_found_and_saves_no_time_of_itself(tmp_path: Path) -> None:
     found = _captured(tmp_path, 8 * GB, busy=0.5).finding(SharedDevice())
     assert evidence(found, "share of the device's memory") == 0.1
-    assert found.saving.high_ns == 0
+    assert (found.saving.high_ns, found.claims.total_ns) == (0, 0)
+
+
+@pytest.mark.parametrize("busy", [None, 0.5])
+def test_a_desktop_that_takes_no_time_is_clear(busy: float | None, tmp_path: Path) -> None:
+    clear = _captured(tmp_path, 7.9 * GB, busy=busy).clear(SharedDevice())
+    assert (clear.value, clear.limit) == (7.9 / 80, 0.1)
+
+
+def test_little_memory_is_enough_where_others_take_time(tmp_path: Path) -> None:
+    found = _captured(tmp_path, 1.6 * GB, busy=0.9).finding(SharedDevice())
+    assert found.claims.total_ns == 50_000
 
 
 def test_time_that_others_take_bounds_the_saving(tmp_path: Path) -> None:
@@ -33,7 +44,8 @@ def test_time_that_others_take_bounds_the_saving(tmp_path: Path) -> None:
 
 
 def test_a_bare_context_is_clear(tmp_path: Path) -> None:
-    assert _captured(tmp_path, 0.5 * GB).clear(SharedDevice()).value == 0.5 / 80
+    clear = _captured(tmp_path, 0.5 * GB, busy=0.9).clear(SharedDevice())
+    assert (clear.value, clear.limit) == (0.5 / 80, 0.02)
 
 
 def test_a_device_of_ones_own_is_clear(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
 
 _WHY_A_BOUND = "what the other processes do on the device, and when, is not recorded"
@@ -18,8 +19,8 @@ class SharedDevice(Rule):
     """Processes that are no part of the training hold memory of the device, or its time.
 
     What it finds
-        Memory held by other processes, as the driver tells it, above a few hundredths of the capacity; and how much
-        busier the device is than this training makes it.
+        Memory held by other processes, as the driver tells it: above a few hundredths of the capacity where the device
+        is also busier than this training makes it, else from a tenth on.
 
     Why it costs time
         Processes take turns on a device: while another's kernel runs, this one's waits, and looks as if it took longer.
@@ -45,7 +46,10 @@ class SharedDevice(Rule):
     )
 
     min_memory_share: float = 0.02
-    """Share of the device's memory; a bare context of an idle process takes less."""
+    """Share of the device's memory, held by others that take its time; a bare context of an idle process takes less."""
+
+    min_idle_memory_share: float = 0.1
+    """Share of the device's memory, held by others that were not seen to take its time; a desktop takes less."""
 
     min_time_share: float = 0.1
     """By how much the device must be busier than this training makes it; the driver's figure is no finer."""
@@ -59,13 +63,14 @@ class SharedDevice(Rule):
         if foreign is None or not capacity:
             return Skipped("Whose memory it is cannot be told: in containers the driver's process ids are others.")
         share = foreign / capacity
-        if share < self.min_memory_share:
-            return Clear("device memory of other processes", share, self.min_memory_share, Unit.SHARE)
         kernels = facts.claim(Category.KERNEL) | facts.claim(Category.COMMUNICATION)
         others = self._time_share(window.mean_utilization_share, facts.share(kernels))
+        least = self.min_memory_share if others else self.min_idle_memory_share
+        if share < least:
+            return Clear("device memory of other processes", share, least, Unit.SHARE)
         return Finding(
             rule=self.meta,
-            claims=kernels,
+            claims=kernels if others else SpanSet.empty(),
             saving=facts.bound(facts.per_step_ns(kernels) * others, _WHY_A_BOUND),
             confidence=facts.confidence(),
             effort=Effort.REFACTOR,
