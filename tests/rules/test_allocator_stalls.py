@@ -11,14 +11,14 @@ from traceadvisor.rules.allocator_stalls import AllocatorStalls
 
 
 def _steps(*, allocating: int, count: int = 5) -> TraceBuilder:
-    """Steps of 100 us, each with a call for memory that long, then a launch and 40 us of kernel."""
+    """Steps of 100 us, each with a call for memory that long, then a launch and 38 us of kernel, waited for."""
     builder = TraceBuilder()
     for number in range(count):
         start = 100 * number
         builder.step(number, start, start + 100).op("aten::empty", start, start + 50)
         if allocating:
             builder.allocate(start, start + allocating)
-        builder.launch(start + 52, start + 55, kernel=(start + 60, start + 100))
+        builder.launch(start + 52, start + 55, kernel=(start + 60, start + 98)).sync(start + 56, start + 99)
     return builder
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.edit_host import scaled
 from traceadvisor.replay.host_work import REMOVED_SHARE, WithoutHostWork
-from traceadvisor.replay.step_graph import StepGraph
+from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.waits import WithoutWaits
 from traceadvisor.replay.what_if import Edit, Scenario
 
@@ -25,11 +25,13 @@ class CachedMemory(Edit):
     rows: frozenset[int]
     """Rows of the event table: those calls, of which some wait for the device."""
 
-    changes_device: ClassVar = False
+    changes_device: ClassVar = True
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """The calls' own time goes, as does what they wait for."""
         host = WithoutWaits(self.rows).applied(WithoutHostWork(self.calls).applied(graph, scenario), scenario).host
         mine = np.isin(host.row, np.fromiter(self.rows, np.int64, len(self.rows)))
         left_ns = np.where(mine, host.call_ns - scaled(host.call_ns, REMOVED_SHARE[scenario]), host.call_ns)
-        return replace(graph, host=replace(host, call_ns=left_ns))
+        is_work = mine & (host.action == Action.NOTHING)  # which makes no call that could take time
+        work_ns = np.where(is_work, host.work_ns + left_ns, host.work_ns)
+        return replace(graph, host=replace(host, work_ns=work_ns, call_ns=left_ns))
