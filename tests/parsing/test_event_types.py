@@ -122,10 +122,16 @@ def test_an_id_beyond_64_bits_matches_nothing_and_spoils_no_neighbour(key: str, 
     assert trace.events.correlation[:2].tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("device", [2**40, -(2**40)])
-def test_a_device_number_beyond_32_bits_is_no_other_device(device: int, tmp_path: Path) -> None:
-    trace = TraceBuilder().event(**kernel(device=device)).kernel(20, 30, device=0).trace(tmp_path)
-    assert trace.events.device.tolist() == [NONE, 0]
+@pytest.mark.parametrize("device", [2**30, 2**31, 2**40, -(2**40), 2**64, 2**70])
+def test_a_device_number_beyond_any_ordinal_is_a_device_of_its_own(device: int, tmp_path: Path) -> None:
+    builder = TraceBuilder().kernel(20, 30, device=0)
+    for start, other in enumerate((device, device + 1, device), start=40):
+        builder.event(**kernel(device=other) | {"ts": start})
+    trace = builder.trace(tmp_path)
+    ordinary, first, second, again = trace.events.device.tolist()
+    assert ordinary == 0
+    assert first == again
+    assert trace.device_indices == (0, first, second)
 
 
 @pytest.mark.parametrize("stream", [4294967295, -1, "stream 7", 2**70])

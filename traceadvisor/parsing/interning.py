@@ -23,7 +23,8 @@ FIRST_DEVICE = 0
 _WITH_SHAPES = re.compile(r"::.*(?:mm|mv|conv|att|rnn|batch_norm)")
 """Names of operators that may multiply matrices, convolve, attend or normalise; too many of them do no harm."""
 
-_MOST_DEVICES = np.iinfo(np.int32).max
+_FIRST_OF_FAR_DEVICES = 1 << 30
+"""A device id that is farther from 0 is no ordinal, and may need more bits than a column has."""
 
 
 class Shortener:
@@ -112,11 +113,13 @@ class Signatures(dict[tuple[str, str, Key, Key], int]):
 class Places(dict[tuple[int, int | str], int]):
     """Numbers each distinct (device, stream) and keeps what it stands for, by number.
 
-    A stream is the same whether its id is written as a number or as text.
+    A stream is the same whether its id is written as a number or as text. A device id that is no ordinal is
+    replaced by a number of its own.
     """
 
     def __init__(self, shortened: Shortener) -> None:
         self._shortened = shortened
+        self._far_devices: Interner[int] = Interner()
         self.streams: Interner[str] = Interner()
         self.devices, self.stream_ids = array("i"), array("i")
 
@@ -125,9 +128,13 @@ class Places(dict[tuple[int, int | str], int]):
         if (short := self._shortened(stream)) != stream:
             return self[device, short]
         self[key] = number = len(self)
-        self.devices.append(FIRST_DEVICE if device == NONE else device if abs(device) <= _MOST_DEVICES else NONE)
+        self.devices.append(FIRST_DEVICE if device == NONE else self._device(device))
         self.stream_ids.append(NONE if stream == NONE else self.streams[str(stream)])
         return number
+
+    def _device(self, device: int) -> int:
+        is_ordinal = abs(device) < _FIRST_OF_FAR_DEVICES
+        return device if is_ordinal else _FIRST_OF_FAR_DEVICES + self._far_devices[device]
 
 
 class TypeLists(dict[bytes, int]):
