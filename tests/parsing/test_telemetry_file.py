@@ -212,6 +212,14 @@ def test_a_gap_becomes_a_row_of_nan_and_a_note(tmp_path: Path) -> None:
     assert "1 gaps, 10.0 s" in notes[0].message
 
 
+def test_a_worker_seen_twice_has_one_row_for_all_gaps_between(tmp_path: Path) -> None:
+    busiest = {"busiest": [{"pid": pid, "cpu_percent": 90} for pid in range(50)]}
+    between = (sample(10 * second, processes={}) for second in range(1, 200))
+    telemetry, _ = read(tmp_path, HEADER, sample(0, processes=busiest), *between, sample(2000, processes=busiest))
+    assert telemetry.node.time_ns.size == 401
+    assert [seconds(worker.series) for worker in telemetry.workers] == [[0, 5, 2000]] * 50
+
+
 def test_samples_made_sparse_on_purpose_are_no_gap(tmp_path: Path) -> None:
     _, notes = read(tmp_path, HEADER, sample(0), sample(1, interval_s=10.0), sample(11, interval_s=10.0), sample(21))
     assert notes == ()

@@ -79,16 +79,15 @@ class Rows:
             column.append(number(figures.get(name)))
 
     def series(self, clock: Clock) -> Series:
-        """The rows by time, with a row of NaN in every gap between them."""
+        """The rows by time, with a row of NaN between two that have gaps between them, however many."""
         samples = np.array(self._sample, dtype=np.int64)
         samples = samples[~clock.stray[samples]]
         rows = np.flatnonzero(~clock.stray[np.array(self._sample, dtype=np.int64)])
         order = np.argsort(clock.time_ns[samples], kind="stable")
         time_ns = clock.time_ns[samples][order]
-        gaps_ns = (
-            clock.gaps_ns[(clock.gaps_ns > time_ns[0]) & (clock.gaps_ns < time_ns[-1])] if time_ns.size else time_ns
-        )
-        places = np.searchsorted(time_ns, gaps_ns)
+        gaps_before = np.searchsorted(clock.gaps_ns, time_ns)
+        places = 1 + np.flatnonzero(np.diff(gaps_before))
+        gaps_ns = clock.gaps_ns[gaps_before[places - 1]]
         uncertain = clock.uncertain[samples][order]
         figures: dict[str, Float64] = {}
         for name, column in self._columns.items():
