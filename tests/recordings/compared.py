@@ -33,7 +33,7 @@ from traceadvisor.rules.worker_restart import WorkerRestart
 PAIRS = Path(__file__).parent / "pairs"
 
 _CHOSEN_ON = ("workers", "logging", "checkpoints", "resnet50-workers")
-"""On the first three it was chosen where that lies which recording adds (decision 13), on the last what workers cost."""
+"""The first three: where in the step recording adds time (decision 13). The last: what workers cost the host."""
 
 _TAKEN_OUT = ("logging", "checkpoints")
 """Work that was taken out altogether; a report expects nine tenths of such work to go."""

@@ -9,7 +9,7 @@ from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import FORMATS
 
-TRUSTED = ReplayFigures(177_000_000, 0.004, -0.35, 0.0, None, None, 120_000_000)
+TRUSTED = ReplayFigures(1, 177_000_000, 0.004, -0.35, 0.0, None, None, 120_000_000)
 HOST_ONLY = replace(TRUSTED, null_model_error_share=-0.015, device_doubt="the host alone explains it")
 NOT_TRUSTED = replace(HOST_ONLY, baseline_error_share=0.04, doubt="it is off by 4%", joint_step_ns=None)
 
@@ -35,7 +35,8 @@ def _json(figures: ReplayFigures | None) -> dict[str, object]:
 
 def test_a_page_tells_what_the_replay_was_held_against() -> None:
     page = _page(TRUSTED)
-    assert "The step replayed with nothing changed 177.0 ms, 0.4% longer than recorded" in page
+    assert "The step replayed with nothing changed 177.0 ms, 0.4% longer than recorded, judged by 1 step " in page
+    assert _json(TRUSTED)["judged_steps"] == 1
     assert "The same with a device that takes no time 35.0% shorter than recorded" in page
 
 

@@ -35,6 +35,7 @@ def _steps(count: int, kernel_us: int = 80) -> TraceBuilder:
 
 def test_a_replay_that_gives_the_recorded_step_is_believed(tmp_path: Path) -> None:
     gate = _replay(facts_of(_steps(4), tmp_path)).gate
+    assert gate.judged_steps == 2
     assert (gate.doubt, gate.device_doubt) == (None, None)
     assert gate.error_share == pytest.approx(0, abs=0.01)
     # without the device the host's 14 us up to the wait, what follows it, and the wait's own cost are left
@@ -57,7 +58,7 @@ def test_a_replay_that_misses_the_step_is_not(tmp_path: Path) -> None:
 
 def test_too_few_steps_are_not_replayed(tmp_path: Path) -> None:
     gate = _replay(facts_of(_steps(2), tmp_path)).gate
-    assert gate.doubt == "only 2 complete steps were recorded, and it takes 3 to replay them"
+    assert gate.doubt == "only 2 complete steps were recorded, and a replay takes 3"
 
 
 def test_where_the_host_alone_explains_the_step_changes_to_the_device_are_not_believed(tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ def test_where_the_host_alone_explains_the_step_changes_to_the_device_are_not_be
     host_bound = Gate(4, gate.baseline_ns, gate.measured_ns, gate.measured_ns * 0.99, 0.0)
     assert host_bound.doubt is None
     assert host_bound.device_doubt == (
-        "the host alone explains the recorded step to -1.0%, so the replay of the device is not put to the test"
+        "the host alone explains the recorded step to within 1.0%, so the replay of the device is not put to the test"
     )
 
 

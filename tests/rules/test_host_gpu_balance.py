@@ -65,5 +65,5 @@ def test_where_nothing_that_is_bought_would_help_the_rule_is_clear(tmp_path: Pat
 
 def test_without_a_trusted_replay_two_short_runs_are_recommended(tmp_path: Path) -> None:
     reason = skipped(HostGpuBalance(), _steps(host_us=20, kernel_us=75, count=2), tmp_path)
-    assert "only 2 complete steps" in reason
+    assert "only 2 complete steps were recorded" in reason
     assert "Run the loader without the model" in reason

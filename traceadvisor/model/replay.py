@@ -18,6 +18,9 @@ class ReplayStatus(Enum):
 class ReplayFigures:
     """The unchanged replay held against the recording; shares are 0..1, errors positive where the replay is longer."""
 
+    judged_steps: int
+    """Steps that were held against the recording."""
+
     baseline_step_ns: float
     """The replayed step, nothing changed."""
 

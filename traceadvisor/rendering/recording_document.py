@@ -112,6 +112,9 @@ class ReplayDocument:
     """How well a simulation of the step reproduces it, and the step with all applicable fixes made."""
 
     status: ReplayStatus
+    judged_steps: int | None
+    """Steps that were held against the recording: all that were replayed but the first and the last."""
+
     baseline_step_us: float | None
     baseline_error_share: float | None
     null_model_error_share: float | None

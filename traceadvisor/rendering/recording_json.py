@@ -30,6 +30,7 @@ _NS_PER_US = 1000
 
 _NO_REPLAY = ReplayDocument(
     status=ReplayStatus.NOT_RUN,
+    judged_steps=None,
     baseline_step_us=None,
     baseline_error_share=None,
     null_model_error_share=None,
@@ -108,6 +109,7 @@ def _replay(figures: ReplayFigures | None) -> ReplayDocument:
         return _NO_REPLAY
     return ReplayDocument(
         status=figures.status,
+        judged_steps=figures.judged_steps,
         baseline_step_us=in_us(figures.baseline_step_ns),
         baseline_error_share=figures.baseline_error_share,
         null_model_error_share=figures.null_model_error_share,

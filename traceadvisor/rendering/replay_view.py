@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import Recording
 from traceadvisor.rendering.table import Column, Table, cells
-from traceadvisor.rendering.units import duration, percent
+from traceadvisor.rendering.units import duration, number_of, percent
 
 _NO_WAITS = (
     "without a device the replay adds up the times that the host was recorded with, "
@@ -26,7 +26,8 @@ def replay_table(recording: Recording) -> Table | None:
 
 def _rows(figures: ReplayFigures, *, has_device: bool) -> Iterator[tuple[str, str]]:
     """Without a device there is nothing to say of one."""
-    baseline = f"{duration(figures.baseline_step_ns)}, {_error(figures.baseline_error_share)}"
+    judged = number_of(figures.judged_steps, "step")
+    baseline = f"{duration(figures.baseline_step_ns)}, {_error(figures.baseline_error_share)}, judged by {judged}"
     yield "The step replayed with nothing changed", baseline if has_device else f"{baseline}; {_NO_WAITS}"
     if figures.paced_error_share is not None:
         most = f"{_error(figures.paced_error_share)} where it differs most"

@@ -58,6 +58,11 @@ class Gate:
     """Share of the recorded steps in which the loop waits for batches of workers that do not set the pace."""
 
     @property
+    def judged_steps(self) -> int:
+        """How many of the steps are held against the recording: one leads in, one follows."""
+        return self.steps - 2 if self.steps >= FEWEST_STEPS else self.steps
+
+    @property
     def paced_error_share(self) -> float | None:
         """How much longer steps at the pace of workers are than recorded."""
         return None if self.paced_ns is None else self.paced_ns / self.measured_ns - 1
@@ -76,7 +81,8 @@ class Gate:
     def doubt(self) -> str | None:
         """Why the replay is not to be believed at all; None where it is."""
         if self.steps < FEWEST_STEPS:
-            return f"only {self.steps} complete steps were recorded, and it takes {FEWEST_STEPS} to replay them"
+            steps = "1 complete step was" if self.steps == 1 else f"{self.steps} complete steps were"
+            return f"only {steps} recorded, and a replay takes {FEWEST_STEPS}"
         if self.elsewhere_share > MOST_ERROR_SHARE:
             return (
                 f"in {self.elsewhere_share:.0%} of the step this process keeps another device busy too, "
@@ -111,7 +117,7 @@ class Gate:
         """Why the replay is not to be believed of changes to the device's work; None where it is."""
         if self.doubt is None and abs(self.null_error_share) <= MOST_ERROR_SHARE:
             return (
-                f"the host alone explains the recorded step to {self.null_error_share:+.1%}, "
+                f"the host alone explains the recorded step to within {abs(self.null_error_share):.1%}, "
                 "so the replay of the device is not put to the test"
             )
         return self.doubt

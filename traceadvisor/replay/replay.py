@@ -58,6 +58,7 @@ class Replay:
     def figures(self, joint_step_ns: float | None) -> ReplayFigures:
         """What the report says of the replay."""
         return ReplayFigures(
+            self.gate.judged_steps,
             self.gate.baseline_ns,
             self.gate.error_share,
             self.gate.null_error_share,
