@@ -89,6 +89,11 @@ def test_an_unknown_threshold_is_an_error_that_suggests_the_nearest() -> None:
         ("DATA001", "min_share", True, "a number"),
         ("DATA001", "min_share", float("nan"), "a number"),
         ("IDLE002", "short_kernel_us", -1, "a number from 0"),
+        ("IDLE006", "ratio", 1, "a number above 1"),
+        ("GPU003", "multiple", 0, "a whole number above 0"),
+        ("H2D004", "reachable_share", 0, "a number above 0 and at most 1"),
+        ("HW005", "times", 1, "a number above 1"),
+        ("HW005", "times", float("inf"), "a number above 1"),
         ("IDLE002", "short_kernel_us", float("inf"), "a number from 0"),
     ],
 )

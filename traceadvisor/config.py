@@ -206,7 +206,7 @@ def _words(info: inspect.Type) -> str:  # noqa: PLR0911  # one case per type
 
 
 def _range(info: inspect.IntType | inspect.FloatType) -> str:
-    to = "at most" if info.ge is None else "to"
+    to = "to" if info.ge is not None else "at most" if info.gt is None else "and at most"
     parts = (
         ("above", info.gt),
         ("from", info.ge),

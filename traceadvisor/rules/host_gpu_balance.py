@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
 
 from traceadvisor.facts import Facts
 from traceadvisor.model.findings import (
@@ -65,7 +67,7 @@ class HostGpuBalance(Rule):
         umbrella=True,
     )
 
-    times: float = 2.0
+    times: Annotated[float, Meta(gt=1, lt=1e300)] = 2.0
     """How many times as fast a part is taken to be: about what a newer generation of devices brings."""
 
     min_gain_share: float = 0.05

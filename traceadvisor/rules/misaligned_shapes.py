@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
 from traceadvisor.analysis.roofline import REACH, Case
 from traceadvisor.analysis.work import Kind
@@ -59,7 +60,7 @@ class MisalignedShapes(Rule):
     min_share: float = 0.03
     """Share of the step in such products; below it, last layers with an odd number of classes would be found."""
 
-    multiple: int = 8
+    multiple: Annotated[int, Meta(gt=0, lt=2**62)] = 8
     """What sizes should be multiples of: 16 bytes of 16-bit numbers."""
 
     def check(self, facts: Facts) -> Finding | Clear | Skipped:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
 
 from traceadvisor.analysis.copy_rate import pinned_copy_rate
 from traceadvisor.analysis.host_link import host_link
@@ -55,7 +57,7 @@ class SlowLink(Rule):
     min_rate_share: float = 0.5
     """Share of the link's rate below which something is wrong: large pinned copies reach some four fifths."""
 
-    reachable_share: float = 0.8
+    reachable_share: Annotated[float, Meta(gt=0, le=1)] = 0.8
     """Share of the link's rate that copies can be expected to reach; headers and flow control take the rest."""
 
     def check(self, facts: Facts) -> Finding | Clear | Skipped:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
 
 from traceadvisor.analysis.call_sites import call_sites
 from traceadvisor.analysis.plain_python import plain_python
@@ -76,7 +78,7 @@ class StepOutliers(Rule):
         needs=frozenset({Input.STEPS}),
     )
 
-    ratio: float = 1.5
+    ratio: Annotated[float, Meta(gt=1, lt=1e300)] = 1.5
     """To the median: what clocks, caches and neighbours do to a step stays below."""
 
     min_share: float = 0.05
