@@ -56,6 +56,14 @@ def test_an_unknown_rule_is_wrong_usage_and_the_nearest_is_named() -> None:
     assert "Did you mean 'DATA011'?" in result.output
 
 
+@pytest.mark.parametrize("name", ["HW006", "hw006", "cost"])
+def test_who_asks_for_the_cost_is_told_of_the_price(name: str) -> None:
+    result = CliRunner().invoke(main, ["rules", "explain", name])
+    assert result.exit_code == 2
+    assert "with `gpu_price_per_hour` set" in result.output
+    assert "Did you mean" not in result.output
+
+
 def test_rules_of_other_distributions_are_listed_and_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = """
 from dataclasses import dataclass

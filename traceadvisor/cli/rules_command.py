@@ -19,6 +19,14 @@ from traceadvisor.rendering.redaction import clean
 
 _NO_PLUGINS = click.option("--no-plugins", is_flag=True, help="Leave out rules of other distributions.")
 
+_COST = ("hw006", "cost")
+"""Where the catalogue of checks has what a run costs: no check, and so no rule."""
+
+_HOW_TO_SEE_COST = (
+    "with `gpu_price_per_hour` set in [tool.traceadvisor] every report says what a million samples cost and what each "
+    "finding is worth."
+)
+
 
 @click.group("rules", invoke_without_command=True)
 @click.pass_context
@@ -54,6 +62,8 @@ def explain(*, rule_id: str, no_plugins: bool) -> None:
     with errors_as_exit_codes():
         catalogue = _catalogue(no_plugins=no_plugins)
         found = [rule for rule in catalogue.known if rule_id.lower() in {rule.meta.id.lower(), rule.meta.name}]
+        if not found and rule_id.lower() in _COST:
+            raise UsageError(f"{rule_id!r} is a setting, not a rule: {_HOW_TO_SEE_COST}")
         if not found:
             like = nearest(rule_id, (name for rule in catalogue.known for name in (rule.meta.id, rule.meta.name)))
             suggestion = f"Did you mean {like!r}?" if like else "`traceadvisor rules list` names them."
