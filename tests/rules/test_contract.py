@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pkgutil
 import re
@@ -25,8 +26,8 @@ SECTIONS = (
     "When it may be wrong",
 )
 
-OUTCOMES = {"found": r"\bfinding\(|\bFound\b", "clear": r"\bclear\(|\bClear\b", "skipped": r"\bskipped\(|\bSkipped\b"}
-"""What a rule's test uses, or asserts, for each of them."""
+OUTCOMES = {"finding": "Found", "clear": "Clear", "skipped": "Skipped"}
+"""What a rule's test calls, for it asserts as much, or asserts itself."""
 
 
 @pytest.fixture(params=all_rules(), ids=lambda rule: rule.meta.id)
@@ -77,8 +78,36 @@ def test_every_default_is_a_value_that_may_be_set(rule: Rule) -> None:
 
 def test_every_rule_is_tested_where_it_finds_where_all_is_well_and_where_it_cannot_look(rule: Rule) -> None:
     path = Path(__file__).with_name(f"test_{type(rule).__module__.rsplit('.', 1)[1]}.py")
-    text = path.read_text(encoding="utf-8")
-    assert not [outcome for outcome, used in OUTCOMES.items() if not re.search(used, text)]
+    asserted = _asserted(path.read_text(encoding="utf-8"))
+    assert [outcome for outcome, kind in OUTCOMES.items() if not asserted & {outcome, kind}] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "asserted"),
+    [
+        ("from judging import skipped\nfrom findings import Clear", set()),
+        ("def test() -> Clear: return 'skipped('", set()),
+        ("def test(): outcome.finding", set()),
+        ("def test(): assert isinstance(_outcome(), Clear | Skipped)", {"Clear", "Skipped"}),
+        ("def test(): found = Captured().finding(R()); skipped(R())", {"finding", "skipped"}),
+    ],
+)
+def test_what_a_test_imports_or_mentions_it_does_not_assert(source: str, asserted: set[str]) -> None:
+    assert _asserted(source) & {*OUTCOMES, *OUTCOMES.values()} == asserted
+
+
+def _asserted(source: str) -> set[str]:
+    """Names in the assertions of a test and of the functions that it calls."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Assert():
+                names |= {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+                names.add(name)
+            case _:
+                pass
+    return names
 
 
 def test_a_rule_refines_only_rules_that_exist(rule: Rule) -> None:
