@@ -162,7 +162,8 @@ class Facts(RunFacts):
         """How sure a cause seen in this recording is: less without step marks, with few steps, with parts missing.
 
         Args:
-            saving: what the fix saves; where a replay leaves a range wider than the expected value, little is sure.
+            saving: what the fix saves; where a replay leaves a range wider than the expected value, little is sure;
+                where something speaks against what was replayed, less.
         """
         if saving and saving.method is Method.REPLAY and saving.high_ns - saving.low_ns > saving.expected_ns:
             return Confidence.LOW
@@ -171,6 +172,7 @@ class Facts(RunFacts):
             + (len(self.steps.kept) < FEWEST_STEPS)
             + any(note.degrades for note in (*self.trace.health.notes, *missing_parts(self.observation, self.steps)))
             + (abs(self.timing.disturbance_share or 0.0) > DISTURBED_SHARE)
+            + (saving is not None and saving.method is Method.REPLAY and saving.reason is not None)
         )
         return (Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW)[min(doubts, 2)]
 

@@ -128,7 +128,7 @@ class Estimate:
     high_ns: float
     method: Method
     reason: str | None = None
-    """Why it is a bound and not replayed; None where it is no bound."""
+    """Why it is a bound and not replayed, or what makes a replayed one less sure; None where nothing does."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.low_ns <= self.expected_ns <= self.high_ns < inf:

@@ -14,12 +14,15 @@ from traceadvisor.model.steps import StepTable
 from traceadvisor.model.what_if import WhatIf
 from traceadvisor.replay.build_graph import build_graph
 from traceadvisor.replay.chosen_steps import chosen_steps
-from traceadvisor.replay.gate import MOST_ERROR_SHARE, Gate, gate, held_to_workers
+from traceadvisor.replay.gate import MOST_ERROR_SHARE, Gate, gate, held_to_workers, without_device
 from traceadvisor.replay.loader_pace import late_share, paced, turn_of
 from traceadvisor.replay.simulate import simulate
 from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.undisturbed import undisturbed
 from traceadvisor.replay.what_if import Edit, Scenario
+
+UNTESTED_DEVICE = "with the fix made the step waits for the device, and the replay of that is not put to the test"
+"""What makes the saving of an edit of the host's work less sure."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,9 +49,17 @@ class Replay:
 
     def saving(self, edit: Edit, step_ns: float) -> Estimate:
         """What an edit saves of a step of this length; nothing where it costs time."""
-        shares = (self.saving_share((edit,), scenario) for scenario in Scenario)
-        low, expected, high = sorted(max(share, 0.0) * step_ns for share in shares)
-        return Estimate(low, expected, high, Method.REPLAY)
+        shares = {scenario: self.saving_share((edit,), scenario) for scenario in Scenario}
+        low, expected, high = sorted(max(share, 0.0) * step_ns for share in shares.values())
+        is_untested = self._waits_for_untested_device(edit, 1 - shares[Scenario.EXPECTED])
+        return Estimate(low, expected, high, Method.REPLAY, UNTESTED_DEVICE if is_untested else None)
+
+    def _waits_for_untested_device(self, edit: Edit, left_share: float) -> bool:
+        """Whether what is left of the step with an edit of the host hangs on the device, which nothing tested."""
+        if self.gate.device_doubt is None:
+            return False
+        alone = without_device(edit.applied(self.graph, Scenario.EXPECTED))
+        return left_share - simulate(alone).interior_mean_ns() / max(self.baseline_ns, 1.0) > MOST_ERROR_SHARE
 
     def joint_step_ns(self, what_ifs: Iterable[WhatIf], step_ns: float) -> float | None:
         """What is left of a step of this length with several fixes made; None where none of them can be replayed."""

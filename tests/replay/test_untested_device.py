@@ -1,0 +1,32 @@
+"""Savings of the host's time that end at a device of which a recording tells little."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.analysis.analysing import facts_of
+from tests.build import TraceBuilder
+from traceadvisor.model.findings import Confidence, Method
+from traceadvisor.replay.data_wait import NoDataWait
+from traceadvisor.replay.replay import UNTESTED_DEVICE
+
+
+@pytest.mark.parametrize(
+    ("kernel_ms", "reason", "confidence"), [(90, UNTESTED_DEVICE, Confidence.MEDIUM), (5, None, Confidence.HIGH)]
+)
+def test_a_device_that_sets_the_pace_only_once_the_fix_is_made_makes_it_less_sure(
+    kernel_ms: int, reason: str | None, confidence: Confidence, tmp_path: Path
+) -> None:
+    """Steps of 100 ms of host, 40 of which in the loader: without these a kernel of 90 ms is what they wait for."""
+    builder = TraceBuilder()
+    for number in range(6):
+        start = number * 100_000
+        builder.step(number, start, start + 100_000)
+        builder.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start, start + 40_000)
+        builder.launch(start + 40_000, start + 40_010, kernel=(start + 40_020, start + 40_020 + kernel_ms * 1_000))
+    facts = facts_of(builder, tmp_path)
+    saving = facts.what_if(NoDataWait(), 0)
+    assert (saving.method, saving.reason) == (Method.REPLAY, reason)
+    assert facts.confidence(saving) is confidence
