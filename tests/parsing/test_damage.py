@@ -222,3 +222,54 @@ def test_broken_events_before_a_giant_one_do_not_cost_its_length_each() -> None:
     assert result.names[-1] == "last"
     assert result.members.dropped == 20_000
     assert time.process_time() - started < 20
+
+
+@pytest.mark.parametrize("window_bytes", WINDOWS)
+@pytest.mark.parametrize("broken", BEYOND_REPAIR.values(), ids=BEYOND_REPAIR.keys())
+def test_a_last_event_beyond_repair_does_not_cost_the_devices_behind_it(broken: bytes, window_bytes: int) -> None:
+    devices = [{"id": number, "name": "V100"} for number in range(3)]
+    content = between(broken, 40).replace(b'"after": 1', b'"deviceProperties": ' + json.dumps(devices).encode())
+    result = read(content, window_bytes)
+    assert result.names == SOUND
+    assert result.members.dropped == 1
+    assert result.members.values == {"deviceProperties": devices}
+
+
+@pytest.mark.parametrize("window_bytes", WINDOWS)
+def test_a_lone_event_that_is_mended_does_not_cost_the_devices_behind_it(window_bytes: int) -> None:
+    result = read(b'{"traceEvents": [{"ph": "X", "name": "a \xff"}], "d": [{"id": 0}, {"id": 1}]}', window_bytes)
+    assert result.names == ["a \ufffd"]
+    assert result.members.values == {"d": [{"id": 0}, {"id": 1}]}
+    assert (result.members.dropped, result.members.repaired) == (0, 1)
+
+
+UNUSUAL = {
+    "a key of another writer": '{{"displayName": "a", "ph": "X", "name": {name}, "args": {{"x": {lists}}}}}',
+    "the phase last": '{{"displayName": "a", "args": {{"x": {lists}}}, "name": {name}, "ph": "X"}}',
+    "an id": '{{"id": 1, "args": {{"x": {lists}}}, "name": {name}, "ph": "X"}}',
+    "a key of its own": '{{"{name_alone}": 1, "ph": "X", "name": {name}, "args": {{"x": {lists}}}}}',
+    "a key of its own, the phase last": '{{"{name_alone}": 1, "args": {{"x": 2}}, "name": {name}, "ph": "X"}}',
+}
+
+
+@pytest.mark.parametrize("window_bytes", [*WINDOWS, 1 << 20])
+@pytest.mark.parametrize("position", [0, 1, 200, 298, 299])
+@pytest.mark.parametrize("form", UNUSUAL.values(), ids=UNUSUAL.keys())
+def test_behind_an_event_beyond_repair_events_are_found_whatever_their_first_key(
+    form: str, position: int, window_bytes: int
+) -> None:
+    lists = '[{"a": 1}, {"b": [{}, {"c": 2}]}]'
+    names = [f"op {number}" for number in range(300)]
+    events = [form.format(name=json.dumps(name), name_alone=name, lists=lists) for name in names]
+    events[position] = events[position].replace(json.dumps(names[position]) + ",", f"{names[position]},")
+    result = read(('{"traceEvents": [' + ", ".join(events) + '], "after": 1}').encode(), window_bytes)
+    assert result.names == [name for name in names if name != names[position]]
+    assert result.members.dropped == 1
+    assert result.members.values == {"after": 1}
+
+
+def test_events_that_are_lost_together_are_counted_one_by_one() -> None:
+    lost = ", ".join(f'{{"{number}": [{{}}, {{}}], "ph": "X", "name": "lost"}}' for number in range(20))
+    result = read(b'[{"a" "ph": "X"}, ' + lost.encode() + b', {"ph": "X", "name": "last"}]', 4096)
+    assert result.names == ["last"]
+    assert result.members.dropped == 21

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,9 @@ from hypothesis import strategies as st
 
 from tests.build import Framing, Generation, TraceBuilder
 from tests.parsing.reading import expected, read
+from tests.shared import FORMATS, NO_WORKERS
+from traceadvisor.model.limits import Limits
+from traceadvisor.parsing.excess import Excess
 
 WINDOWS = [64, 65, 100, 127, 128, 200, 256, 511, 512, 4096]
 
@@ -191,3 +196,58 @@ def test_any_trace_reads_the_same_through_any_window(
     assert result.members.values == {**members, "end": 1}
     assert not result.members.truncated
     assert result.members.dropped == 0
+
+
+def several_devices(device_count: int) -> TraceBuilder:
+    trace = builder().distributed(0, 2)
+    for number in range(1, device_count):
+        trace.device(number, name="Tesla V100-DGXS-32GB", totalGlobalMem=34084028416)
+    return trace
+
+
+@pytest.mark.parametrize("window_bytes", [*WINDOWS, 1 << 20])
+@pytest.mark.parametrize("indent", [None, 0, 2, -1])
+@pytest.mark.parametrize("device_count", [2, 3, 30])
+def test_a_list_of_devices_behind_the_events_is_no_part_of_them(
+    device_count: int, indent: int | None, window_bytes: int
+) -> None:
+    content = several_devices(device_count).text(framing=Framing.METADATA_LAST, indent=indent)
+    result = read(content, window_bytes)
+    assert result.events == expected(content)
+    assert [device["id"] for device in result.members.values["deviceProperties"]] == list(range(device_count))
+    assert result.members.values["distributedInfo"]["world_size"] == 2
+    assert (result.members.dropped, result.members.repaired, result.members.truncated) == (0, 0, False)
+
+
+@pytest.mark.parametrize("window_bytes", [*WINDOWS, 1 << 20])
+def test_two_lists_of_several_events_are_read_whole(window_bytes: int) -> None:
+    events = b", ".join(b'{"ph": "X", "name": "%d"}' % number for number in range(5))
+    content = b'{"traceEvents": [' + events + b'], "b": [{"id": 0}, {"id": 1}], "traceEvents": [' + events + b"]}"
+    result = read(content, window_bytes)
+    assert result.names == ["0", "1", "2", "3", "4"] * 2
+    assert result.members.dropped == 0
+
+
+def test_members_behind_the_events_beyond_the_limit_are_left_out_and_that_is_said() -> None:
+    devices = b", ".join(b'{"id": %d}' % number for number in range(2000))
+    content = b'{"traceEvents": [{"ph": "X", "name": "a"}, {"ph": "X", "name": "b"}], "d": [' + devices + b"]}"
+    result = read(content, limits=Limits(event_bytes=1000))
+    assert result.names == ["a", "b"]
+    assert result.members.dropped == 0
+    assert result.members.truncated
+    assert result.members.excesses[Excess.EVENT] == 1
+
+
+@pytest.mark.parametrize("recording", [NO_WORKERS, FORMATS[0], FORMATS[4]])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_recording_whose_metadata_stand_last_reads_the_same(
+    recording: str, indent: int | None, shared_traces: Path
+) -> None:
+    document = json.loads(gzip.decompress((shared_traces / recording).read_bytes()), strict=False)
+    devices = document.get("deviceProperties") or [{"id": 0}]
+    document["deviceProperties"] = [*devices, {**devices[0], "id": len(devices)}]
+    events = document.pop("traceEvents")
+    usual = read(json.dumps({**document, "traceEvents": events}, indent=indent).encode(), 1 << 20)
+    moved = read(json.dumps({"traceEvents": events, **document}, indent=indent).encode(), 1 << 20)
+    assert moved == usual
+    assert len(moved.members.values["deviceProperties"]) == len(devices) + 1

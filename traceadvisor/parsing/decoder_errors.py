@@ -23,6 +23,11 @@ def goes_on(error: Exception) -> bool:
     return str(error) == "Input data was truncated"
 
 
+def is_trailing(error: Exception) -> bool:
+    """Whether something follows behind the end of what was to be decoded; the fault is told by one byte too late."""
+    return "trailing characters" in str(error)
+
+
 def fault_offset(error: Exception, buffer: bytearray, start: int, end: int, limits: Limits) -> int:
     """Where in a buffer the decoder met what it could not decode; ``start`` where that is not known.
 

@@ -9,6 +9,7 @@ import msgspec
 
 from traceadvisor.model.limits import Limits
 from traceadvisor.parsing.decoder_errors import MALFORMED
+from traceadvisor.parsing.event_boundaries import count_events
 from traceadvisor.parsing.event_json import BRIEF_EVENT, DETAILED_EVENT, Event, Lenient, LooseEvent
 from traceadvisor.parsing.excess import Excess
 from traceadvisor.parsing.repair import Repair
@@ -66,5 +67,5 @@ class EventDecoder:
                 if events := self.events(b"[" + attempt + b"]"):
                     self._mended += 1
                     return events
-        self.dropped += 1
+        self.dropped += count_events(raw)
         return []

@@ -3,8 +3,8 @@
 The file is never held whole. From a known event start, a prefix that ends at a ``}`` followed by ``,`` and ``{`` ends
 with a complete event if and only if ``[`` + prefix + ``]`` decodes; so boundaries are guessed from the right, decoded,
 and moved left when the guess was inside a string or a nested list. Where that fails for another reason, the decoder
-tells the offset of the fault: what stands before it is decoded at once, and the one event that holds it is repaired or
-left out, and counted.
+tells the offset of the fault: behind the last event, or within one. What stands before it is decoded at once, and the
+one event that holds it is repaired or left out, and counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from itertools import islice
 import msgspec
 
 from traceadvisor.model.limits import LIMITS, Limits
-from traceadvisor.parsing.decoder_errors import LITERAL_BYTES, MALFORMED, fault_offset, goes_on
+from traceadvisor.parsing.decoder_errors import LITERAL_BYTES, MALFORMED, fault_offset, goes_on, is_trailing
+from traceadvisor.parsing.event_boundaries import NextEvent, end_before_member, last_boundary
 from traceadvisor.parsing.event_decoder import EventDecoder
 from traceadvisor.parsing.event_json import Event
 from traceadvisor.parsing.excess import Excess
@@ -27,13 +28,7 @@ from traceadvisor.parsing.members import Members
 
 WINDOW_BYTES = 1 << 20
 
-_BOUNDARY = re.compile(rb"\}\s*(,)\s*(?=\{)")
-_NEXT_EVENT = rb"\}\s*(,)\s*(?=\{\s*\"(?:ph|name|cat|pid|tid|ts|dur|id|s|bp|args)\"\s*:)"
-"""A boundary behind a malformed event: more than any ``}, {``, since nested lists may hold those."""
-
-_NEXT_EVENT_IN_BYTES, _NEXT_EVENT_IN_TEXT = re.compile(_NEXT_EVENT), re.compile(_NEXT_EVENT.decode())
 _LAST_EVENT_END = re.compile(r"\}\s*(\])")
-_NEAR_END_BYTES = 1 << 10
 _LONGEST_BOUNDARY_BYTES = 1 << 10
 _MOST_ENDS = 100
 """Brackets that are tried for the end of the events, where the last event is malformed."""
@@ -48,10 +43,11 @@ class WindowReader:
         self._stream, self._limits = stream, limits
         self._buffer = bytearray(window_bytes)
         self._start = self._end = 0
-        self._at_end = self._is_bare_array = self._in_object = False
+        self._at_end = self._is_bare_array = self._in_object = self._events_ended = False
         self.members = Members()
         self._decoder = EventDecoder(limits, self.members.excesses, details=details)
         self._json = JsonText(limits, self.members.excesses)
+        self._next_event = NextEvent()
 
     def windows(self) -> Iterator[list[Event]]:
         """The events, a window at a time. The raw members of an event are valid until the next window is asked for."""
@@ -59,9 +55,11 @@ class WindowReader:
             return
         self.members.has_events = True
         while not self._at_end:
-            events = self._decode_window()
-            if events:
+            if events := self._decode_window():
                 yield events
+            elif self._is_giant() and self._events_ended:
+                self.members.excesses[Excess.EVENT] += 1
+                break
             elif self._is_giant():
                 yield self._first_event()
             self._refill()
@@ -154,15 +152,17 @@ class WindowReader:
     def _decode_window(self) -> list[Event]:
         """Decode up to the last boundary that holds, and stand behind it; empty where none does."""
         events: list[Event] = []
-        last = self._last_boundary(self._end)
-        while True:
+        last = last_boundary(self._buffer, self._start, self._end)
+        while not self._events_ended:
             try:
                 return events + self._decode_to_boundary(last if last is None or last >= self._start else None)
             except MALFORMED as error:
-                around = self._decode_around(fault_offset(error, self._buffer, self._start, self._end, self._limits))
-                if around is None:
-                    return events
-                events += around
+                fault = fault_offset(error, self._buffer, self._start, self._end, self._limits)
+                found = self._decode_to_end(fault) if is_trailing(error) else None
+                if found is None and (found := self._decode_around(fault)) is None:
+                    break
+                events += found
+        return events
 
     def _decode_to_boundary(self, comma: int | None) -> list[Event]:
         """The events up to a boundary, or one left of it where an event ends; none where no such is found.
@@ -174,8 +174,20 @@ class WindowReader:
             try:
                 return self._decode_until(comma)
             except Unfinished:
-                comma = self._last_boundary(comma - step)
+                comma = last_boundary(self._buffer, self._start, comma - step)
                 step *= 2
+        return []
+
+    def _decode_to_end(self, trailing: int) -> list[Event] | None:
+        """All that is left, where a fault is that members of the file's object follow; None where no such do."""
+        end = end_before_member(self._buffer, self._start, trailing)
+        if end is None or self._is_bare_array:
+            return None
+        self._events_ended = True
+        with suppress(*MALFORMED):  # of a last event that needs mending, which the tail does
+            events = self._decoder.events(b"[" + self._buffer[self._start : end + 1])
+            self._start = end
+            return events
         return []
 
     def _decode_around(self, fault: int) -> list[Event] | None:
@@ -187,16 +199,16 @@ class WindowReader:
         begun = self._start
         events = self._decode_before_fault(fault)
         from_fault = max(fault - LITERAL_BYTES, self._start)
-        end = _NEXT_EVENT_IN_BYTES.search(self._buffer, from_fault, self._end)
-        if end:
-            events += self._decoder.mended(bytes(self._buffer[self._start : end.start(1)]))
-            self._start = end.start(1) + 1
+        self._next_event.learn(self._buffer, begun)
+        if (end := self._next_event.boundary(self._buffer, from_fault, self._end)) is not None:
+            events += self._decoder.mended(bytes(self._buffer[self._start : end]))
+            self._start = end + 1
         return events if self._start > begun else None
 
     def _decode_before_fault(self, fault: int) -> list[Event]:
         for until in (fault, fault - LITERAL_BYTES):
             with suppress(*MALFORMED):
-                return self._decode_to_boundary(self._last_boundary(until))
+                return self._decode_to_boundary(last_boundary(self._buffer, self._start, until))
         return []
 
     def _first_event(self) -> list[Event]:
@@ -216,23 +228,11 @@ class WindowReader:
     def _go_to_next_event(self) -> None:
         """However far that is."""
         while True:
-            following = _NEXT_EVENT_IN_BYTES.search(self._buffer, self._start, self._end)
-            if following or self._at_end:
-                self._start = following.end(1) if following else self._end
+            if (comma := self._next_event.boundary(self._buffer, self._start, self._end)) is not None or self._at_end:
+                self._start = self._end if comma is None else comma + 1
                 return
             self._start = max(self._start, self._end - _LONGEST_BOUNDARY_BYTES)
             self._refill()
-
-    def _last_boundary(self, until: int) -> int | None:
-        """Offset of the comma of the last ``}, {`` that lies before ``until``."""
-        near = max(self._start, until - _NEAR_END_BYTES)
-        while True:
-            last = None
-            for match in _BOUNDARY.finditer(self._buffer, near, until):
-                last = match.start(1)
-            if last is not None or near == self._start:
-                return last
-            near = max(self._start, near - 4 * (until - near))
 
     def _decode_until(self, comma: int) -> list[Event]:
         """The events before ``comma``; raises Unfinished where the last of them goes on behind it."""
@@ -285,14 +285,14 @@ class WindowReader:
 
     def _end_of_malformed(self, text: str, at: int) -> int:
         """Where the next event or the end of the events follows."""
+        raw = text[at:].encode("latin-1")
         try:
-            msgspec.json.decode(text[at:].encode("latin-1"))
+            msgspec.json.decode(raw)
         except MALFORMED as error:
             if goes_on(error):
                 raise Unfinished from error
-        following = _NEXT_EVENT_IN_TEXT.search(text, at)
-        if following:
-            return following.start(1)
+        if (comma := self._next_event.boundary(raw, 0, len(raw))) is not None:
+            return at + comma
         for match in islice(_LAST_EVENT_END.finditer(text, at), _MOST_ENDS):
             rest = text[match.end() :].strip()
             if self._json.ends_object(rest) if rest else self._is_bare_array:
