@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -115,6 +116,46 @@ def test_what_is_nested_too_deep_in_the_description_is_left_out(tmp_path: Path) 
     result = read(content, 4096, replace(LIMITS, nesting_depth=3))
     assert result.members.values == {"deep": {"a": [[1]], "b": [[None]]}}
     assert result.members.excesses == {Excess.DEPTH: 1}
+    assert result.names == ["a"]
+
+
+FILLINGS = {
+    "lists": b"[" + b"[]," * 100_000 + b"0]",
+    "a text": b'"' + b"x" * 300_000 + b'"',
+    "numbers that are none": b"[" + b"NaN, " * 60_000 + b'"]"]',
+    "a lone surrogate": b'["\\ud800", "' + b"]" * 300_000 + b'"]',
+    "nested deep": b"[" * 150_000 + b"]" * 150_000,
+}
+
+
+@pytest.mark.parametrize("filling", FILLINGS.values(), ids=FILLINGS.keys())
+@pytest.mark.parametrize("side", ["before", "behind"])
+def test_of_members_too_large_together_the_names_are_kept(filling: bytes, side: str) -> None:
+    sides = (b'"small": [1], "large": ' + filling + b', "after": {"a": 2}', b'"end": 3')
+    first, last = sides if side == "before" else sides[::-1]
+    content = b"{" + first + b', "traceEvents": [' + EVENT + b"], " + last + b"}"
+    result = read(content, 1 << 16, replace(LIMITS, member_bytes=100_000))
+    assert result.names == ["a"]
+    assert result.members.values == {"small": [1], "large": None, "after": {"a": 2}, "end": 3}
+    assert result.members.excesses == {Excess.MEMBER: 1}
+    assert not result.members.truncated
+
+
+def test_a_member_too_large_is_not_built_and_is_told(tmp_path: Path) -> None:
+    large = b'{"INFO": [' + b"[]," * 2 * MIB + b'0], "traceEvents": [' + EVENT + b"]}"
+    tracemalloc.start()
+    trace = trace_of(large, tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "--max-member-bytes" in notes_of(trace)["limit-member-bytes"]
+    assert peak < 8 * len(large)
+
+
+def test_more_names_of_members_than_are_kept_are_left_out() -> None:
+    members = b", ".join(b'"member %d": {}' % number for number in range(1_000))
+    result = read(b"{" + members + b', "traceEvents": [' + EVENT + b"]}", limits=replace(LIMITS, member_bytes=120))
+    assert list(result.members.values) == [f"member {number}" for number in range(len(result.members.values))]
+    assert len(result.members.values) == 12
     assert result.names == ["a"]
 
 

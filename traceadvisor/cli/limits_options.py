@@ -17,6 +17,7 @@ _HELP = {
     "inflation_ratio": "Times its size that a gzipped file may unpack to.",
     "inflated_bytes": "Bytes that a file may unpack to.",
     "event_bytes": "Bytes of one event, or of the description before the events.",
+    "member_bytes": "Bytes of all that stands beside the events.",
     "text_length": "Characters of a name; of longer ones the beginning is kept.",
     "nesting_depth": "Lists and objects within one another.",
     "integer_digits": "Digits of a whole number.",

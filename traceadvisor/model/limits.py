@@ -24,6 +24,10 @@ class Limits:
     event_bytes: int = 64 << 20
     """Of one event, or of all that stands before the events: it is held in memory while it is read."""
 
+    member_bytes: int = 4 << 20
+    """Of what stands beside the events, all members together. torch writes some 20 KB; the names of members tell what a
+    file is, so those of larger ones are kept."""
+
     text_length: int = 20_000
     """Characters of a name, a call stack or a list of types; of longer ones the beginning is kept."""
 

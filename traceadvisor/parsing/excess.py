@@ -15,6 +15,7 @@ class Excess(Enum):
     RATIO = "inflation_ratio"
     BYTES = "inflated_bytes"
     EVENT = "event_bytes"
+    MEMBER = "member_bytes"
     TEXT = "text_length"
     DEPTH = "nesting_depth"
     DIGITS = "integer_digits"
@@ -27,6 +28,8 @@ _WHAT = {
     Excess.RATIO: "The file unpacks to more than {limit} times its size; what stands behind that point was not read",
     Excess.BYTES: "The file unpacks to more than {limit} bytes; what stands behind them was not read",
     Excess.EVENT: "What is larger than {limit} bytes in one piece was left out ({count} in all)",
+    Excess.MEMBER: "Of what stands beside the events {limit} bytes were read at most, "
+    "so {count} of its members were left out",
     Excess.TEXT: "Names and other texts longer than {limit} characters were cut ({count} in all)",
     Excess.DEPTH: "What is nested deeper than {limit} levels was left out ({count} in all)",
     Excess.DIGITS: "Numbers of more than {limit} digits were left out ({count} in all)",

@@ -140,11 +140,7 @@ class WindowReader:
             if key == "traceEvents" and text.startswith("[", at):
                 self._start = begin + at + 1
                 return True
-            end = self._json.end_of(text, at)
-            if end >= len(text):  # a number may go on
-                raise Unfinished
-            self.members.values[key] = self._json.member(text[at:end].encode("latin-1"))
-            at = end
+            at = self._json.keep_member(self.members.values, key, text, at)
             self._start = begin + at
 
     # -- the events ---------------------------------------------------------------------------------------------
