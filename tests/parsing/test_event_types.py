@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.health import HealthStatus
 from traceadvisor.model.trace import Origin
+from traceadvisor.parsing.columns import Columns
+from traceadvisor.parsing.input_bytes import open_bytes
 from traceadvisor.parsing.trace_file import read_trace
+from traceadvisor.parsing.windows import WindowReader
 
 LONG_AGO = 1_623_142_623_460_111
 """Microseconds: with three decimals behind them, more than a double holds."""
@@ -120,6 +124,19 @@ def test_an_id_beyond_64_bits_matches_nothing_and_spoils_no_neighbour(key: str, 
     column = {"correlation": "correlation", "External id": "external_id", "bytes": "byte_count"}[key]
     assert getattr(trace.events, column)[2] == NONE
     assert trace.events.correlation[:2].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(("duration", "kept"), [("1e308", [1 << 61]), ("-1e308", [])])
+def test_a_duration_that_overflows_is_the_longest_or_none(duration: str, kept: list[int], tmp_path: Path) -> None:
+    path = tmp_path / "w.1.pt.trace.json"
+    path.write_bytes(TraceBuilder().op("a", 0, 1).text().replace(b'"dur":1,', b'"dur":' + duration.encode() + b","))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        columns = Columns()
+        with open_bytes(path) as stream:
+            for window in WindowReader(stream).windows():
+                columns.add(window)
+    assert columns.tables()[0].duration_ns.tolist() == kept
 
 
 @pytest.mark.parametrize("device", [2**30, 2**31, 2**40, -(2**40), 2**64, 2**70])

@@ -47,6 +47,12 @@ JSON_OF_OTHER_KINDS: dict[str, tuple[Any, str]] = {
     "the old autograd profiler": ([OF_OLD_AUTOGRAD], "events of no category"),
 }
 
+LONG = "x" * 3_000_000
+LONG_NAMES: dict[str, Any] = {
+    "a member": {LONG: 1},
+    "a category": [{**OF_ANOTHER_TOOL, "cat": LONG}],
+}
+
 NEVER_ACTIVE = {
     "no events": {"schemaVersion": 1, "traceEvents": []},
     "the end alone": {"schemaVersion": 1, "traceEvents": [WINDOW_END]},
@@ -76,6 +82,13 @@ def test_json_of_another_kind_is_told_by_its_members(
     error = _refused(pack(json.dumps(document).encode()), tmp_path)
     assert found in error.found
     assert "tensorboard_trace_handler" in error.remedy
+
+
+@pytest.mark.parametrize("document", LONG_NAMES.values(), ids=LONG_NAMES.keys())
+def test_of_a_long_name_the_beginning_is_told(document: Any, tmp_path: Path) -> None:
+    error = _refused(json.dumps(document).encode(), tmp_path)
+    assert "x" * 80 in error.found
+    assert len(error.found) < 200
 
 
 @pytest.mark.parametrize("document", NEVER_ACTIVE.values(), ids=NEVER_ACTIVE.keys())

@@ -14,7 +14,7 @@ from traceadvisor.api import write
 from traceadvisor.cli import main
 from traceadvisor.model.health import HealthStatus
 from traceadvisor.model.report import Report
-from traceadvisor.parsing.secret_members import secret_members
+from traceadvisor.parsing.secret_members import secret_members, secret_notes
 
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"  # noqa: S105  # looks like one
 
@@ -44,6 +44,12 @@ def secrets(report: Report) -> list[str]:
 )
 def test_a_place_that_holds_a_secret_is_told_by_what_it_is_called(members: dict[str, Any], places: list[str]) -> None:
     assert secret_members(members) == places
+
+
+def test_of_a_long_name_the_beginning_is_told() -> None:
+    (note,) = secret_notes(Path("trace.json"), {"x" * 3_000_000: TOKEN})
+    assert "in " + "x" * 80 + ". " in note.message
+    assert set(map(len, secret_members({"x" * 3_000_000: {f"{n}_token": TOKEN for n in range(1000)}}))) <= {88, 89, 90}
 
 
 def test_the_file_is_named_and_the_report_does_not_show_what_is_in_it(tmp_path: Path) -> None:

@@ -180,7 +180,8 @@ def _at(values: array[int], place: NDArray[np.int32]) -> NDArray[np.int32]:
 
 def _rounded_nanoseconds(microseconds: list[float]) -> Int64:
     """Durations as whole nanoseconds, half of one rounded up; NONE for what is none, the most for what overflowed."""
-    values = np.frombuffer(array("d", microseconds)) * 1000 + (0.5 + 1e-6)  # less than that is what a double lost
+    with np.errstate(over="ignore"):
+        values = np.frombuffer(array("d", microseconds)) * 1000 + (0.5 + 1e-6)  # less than that is what a double lost
     return np.where(values >= 0, np.minimum(values, MOST_NS), NONE).astype(np.int64)
 
 

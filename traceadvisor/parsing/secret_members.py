@@ -13,6 +13,8 @@ LONGEST_SCANNED = 10_000
 """Characters of one value."""
 
 MOST_NAMED = 5
+LONGEST_NAMED = 80
+"""Characters of the name of a place."""
 
 
 def secret_notes(path: Path, members: Mapping[str, Any]) -> tuple[HealthNote, ...]:
@@ -20,11 +22,12 @@ def secret_notes(path: Path, members: Mapping[str, Any]) -> tuple[HealthNote, ..
     places = secret_members(members)
     if not places:
         return ()
+    named = ", ".join(place[:LONGEST_NAMED] for place in places[:MOST_NAMED])
     more = f" and {len(places) - MOST_NAMED} other places" if len(places) > MOST_NAMED else ""
     return (
         HealthNote(
             "secrets",
-            f"{path.name} holds what looks like secrets, in {', '.join(places[:MOST_NAMED])}{more}. "
+            f"{path.name} holds what looks like secrets, in {named}{more}. "
             "They are not shown here; think of them before you give the file to others.",
             degrades=False,
         ),
@@ -37,14 +40,15 @@ def secret_members(members: Mapping[str, Any]) -> list[str]:
 
 
 def _texts(members: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Every text with its place."""
+    """Every text with its place; of long names the beginning, lest each text within has a copy of all of it."""
     waiting: list[tuple[str, Any]] = [("", members)]
     while waiting:
         place, value = waiting.pop()
         if isinstance(value, str):
             yield place, value
         elif isinstance(value, Mapping):
-            waiting += ((f"{place}.{key}".lstrip("."), item) for key, item in value.items())
+            within = place[:LONGEST_NAMED]
+            waiting += ((f"{within}.{key[:LONGEST_NAMED]}".lstrip("."), item) for key, item in value.items())
         elif isinstance(value, list):
             waiting += ((place, item) for item in value)
 
