@@ -14,6 +14,7 @@ from traceadvisor.api import write
 from traceadvisor.cli import main
 from traceadvisor.model.health import HealthStatus
 from traceadvisor.model.report import Report
+from traceadvisor.model.secrets import beginning
 from traceadvisor.parsing.secret_members import secret_members, secret_notes
 
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"  # noqa: S105  # looks like one
@@ -80,3 +81,9 @@ def test_the_terminal_warns(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["report", str(path), "-o", str(tmp_path / "out")])
     assert "Note: worker0.1.pt.trace.json holds what looks like secrets, in token." in result.stdout
     assert TOKEN not in result.output
+
+
+def test_a_long_name_is_cut_only_after_the_secrets_in_it_are_gone() -> None:
+    token = "ghp_" + "a" * 36
+    assert beginning("x" * 60 + " " + token) == "x" * 60 + " [redacted]"
+    assert beginning("x" * 75 + " " + token) == "x" * 75 + " [red"

@@ -6,6 +6,11 @@ import re
 
 REDACTED = "[redacted]"
 
+LONGEST_NAMED = 80
+"""Characters of a name in a message."""
+
+_LONGEST_READ = 1 << 12
+
 _BEGIN = r"(?:\b|(?<=\\u[0-9a-fA-F]{4})|(?<=\\x[0-9a-fA-F]{2})|(?<=\\[nrt]))"
 """Of a word; also behind an escape, which text that was escaped once too often holds."""
 
@@ -55,6 +60,11 @@ def without_secrets(text: str) -> str:
     for labelled in (_BEARERS, _SECRET_SETTINGS):
         text = labelled.sub(rf"\1{REDACTED}", text)
     return _LONG_VALUES.sub(_without_long_value, text)
+
+
+def beginning(name: str) -> str:
+    """A name for a message, long ones cut; secrets go before that, for nobody would know the beginning of one."""
+    return name if len(name) <= LONGEST_NAMED else without_secrets(name[:_LONGEST_READ])[:LONGEST_NAMED]
 
 
 def _without_long_value(match: re.Match[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from traceadvisor.model.secrets import beginning
 from traceadvisor.parsing.profiler_log import RECORD_LESS, stopped_early
 
 GIVE_A_RECORDING = "Give the file or folder that tensorboard_trace_handler or export_chrome_trace wrote."
@@ -37,8 +38,6 @@ _BY_FIRST_BYTES = (
     (b"version https://git-lfs", "a pointer to a file that Git LFS keeps", "Fetch the file first: git lfs pull."),
 )
 _TAR_MAGIC_AT = 257
-_LONGEST_NAMED = 80
-"""Characters of a member's or category's name."""
 
 _BY_MEMBERS = (
     ({"nodes", "schema", "pid"}, "a PyTorch execution trace, which has no times of the device"),
@@ -90,7 +89,7 @@ def describe(
         categories: those of its timed events, where it has any.
     """
     names = set(members)
-    unknown = ", ".join(f"'{category[:_LONGEST_NAMED]}'" for category in sorted(categories)[:8] if category)
+    unknown = ", ".join(f"'{beginning(category)}'" for category in sorted(categories)[:8] if category)
     described = bool(names & _DESCRIPTION)
     cases = (
         *((signs <= names, f"it is {what}") for signs, what in _BY_MEMBERS),
@@ -103,6 +102,6 @@ def describe(
         (not names, "it is JSON without any members"),
         (described, "it holds a recording's description but no events"),
     )
-    other = f"it is JSON of another kind (members: {', '.join(name[:_LONGEST_NAMED] for name in sorted(names)[:8])})"
+    other = f"it is JSON of another kind (members: {', '.join(beginning(name) for name in sorted(names)[:8])})"
     found = next((what for holds, what in cases if holds), other)
     return Recognised(found, _REMEDIES.get(found, GIVE_A_RECORDING))

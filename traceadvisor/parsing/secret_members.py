@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from traceadvisor.model.health import HealthNote
-from traceadvisor.model.secrets import holds_secret
+from traceadvisor.model.secrets import beginning, holds_secret
 
 LONGEST_SCANNED = 10_000
 """Characters of one value."""
 
 MOST_NAMED = 5
-LONGEST_NAMED = 80
-"""Characters of the name of a place."""
 
 
 def secret_notes(path: Path, members: Mapping[str, Any]) -> tuple[HealthNote, ...]:
@@ -22,7 +20,7 @@ def secret_notes(path: Path, members: Mapping[str, Any]) -> tuple[HealthNote, ..
     places = secret_members(members)
     if not places:
         return ()
-    named = ", ".join(place[:LONGEST_NAMED] for place in places[:MOST_NAMED])
+    named = ", ".join(beginning(place) for place in places[:MOST_NAMED])
     more = f" and {len(places) - MOST_NAMED} other places" if len(places) > MOST_NAMED else ""
     return (
         HealthNote(
@@ -47,8 +45,8 @@ def _texts(members: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if isinstance(value, str):
             yield place, value
         elif isinstance(value, Mapping):
-            within = place[:LONGEST_NAMED]
-            waiting += ((f"{within}.{key[:LONGEST_NAMED]}".lstrip("."), item) for key, item in value.items())
+            within = beginning(place)
+            waiting += ((f"{within}.{beginning(key)}".lstrip("."), item) for key, item in value.items())
         elif isinstance(value, list):
             waiting += ((place, item) for item in value)
 
