@@ -44,7 +44,7 @@ golden: ## write golden files anew (schema and README included): read the differ
 	pytest --golden
 
 schema: ## write docs/report.schema.json from the types of the JSON report
-	pytest -q tests/rendering/test_report_json.py -k committed_schema --golden
+	pytest -q tests/results/test_report_json.py -k committed_schema --golden
 
 sample-traces: ## capture sample_traces/ anew, on an otherwise idle machine
 	python sample_traces/record.py

@@ -20,10 +20,10 @@ import click
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from traceadvisor.bundle import Schedule
+from traceadvisor.bundle.layout import Schedule
+from traceadvisor.recording.loop.step_log import StepLog
+from traceadvisor.recording.loop.training_watch import TrainingWatch
 from traceadvisor.recording.options import CaptureOptions
-from traceadvisor.recording.step_log import StepLog
-from traceadvisor.recording.training_watch import TrainingWatch
 
 ROUNDS = 7
 STEP_US = 10_000

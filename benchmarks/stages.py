@@ -20,16 +20,16 @@ import click
 
 from benchmarks.measuring import RSS_UNIT_BYTES
 from benchmarks.workloads import DEFAULT_CACHE, DEFAULT_TRACE, SMALL_BYTES, build, repeats_for
-from traceadvisor.catalogue import all_rules
-from traceadvisor.engine import assess, judge, recording_of, run_rule
 from traceadvisor.facts import Facts
+from traceadvisor.judging.catalogue import all_rules
+from traceadvisor.judging.engine import assess, judge, recording_of, run_rule
 from traceadvisor.model.events import DEVICE_WORK
 from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.input_bytes import open_bytes
+from traceadvisor.parsing.json.windows import WINDOW_BYTES, WindowReader
 from traceadvisor.parsing.trace_file import read_trace
-from traceadvisor.parsing.windows import WINDOW_BYTES, WindowReader
-from traceadvisor.rendering import html
+from traceadvisor.rendering.page import html
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.build import AUTOGRAD, Generation, TraceBuilder
 from tests.build_report import CANARY
-from traceadvisor.bundle import FORMAT
+from traceadvisor.bundle.layout import FORMAT
 from traceadvisor.model.telemetry import DeviceColumn, NodeColumn
 
 HOSTILE = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from traceadvisor.catalogue import GROUPS, group_of
 from traceadvisor.cli.rule_page import RulePage, ThresholdRow
+from traceadvisor.judging.catalogue import GROUPS, group_of
 
 Proofs = Mapping[str, tuple[str, ...]]
 """Recordings in which a rule found something, by its id."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
+CHECKOUT = Path(__file__).parents[1]
+
+SHARED_TRACES = CHECKOUT.parent / "shared" / "traces"
 
 NO_WORKERS = "tensorboard-logs/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz"
 NO_WORKERS_LATER = "tensorboard-logs/resnet50_num_workers_0/worker0.1623143566756.pt.trace.json.gz"

@@ -14,7 +14,7 @@ from traceadvisor.model.cost import Price
 from traceadvisor.model.findings import Failed
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import MOST_DEVICES
-from traceadvisor.rendering import pdf
+from traceadvisor.rendering.page import pdf
 
 
 def _record(path: Path, devices: int = 1) -> Path:

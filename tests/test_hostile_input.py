@@ -19,8 +19,8 @@ from traceadvisor import load
 from traceadvisor.api import to_frame
 from traceadvisor.cli import main
 from traceadvisor.model.report import Report
-from traceadvisor.rendering import pdf
 from traceadvisor.rendering.formats import FORMATS
+from traceadvisor.rendering.page import pdf
 
 UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2028]|ghp_|hunter2|/home/ada")
 

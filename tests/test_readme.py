@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.shared import CHECKOUT
 from traceadvisor.cli import main
 
-CHECKOUT = Path(__file__).parents[1]
 README = CHECKOUT / "README.md"
 PAGES = (
     "README.md",

@@ -13,15 +13,14 @@ from pathlib import Path
 import pytest
 
 from tests.rule_docs import Proofs, index, page_text
-from tests.shared import RECORDINGS, SHARED_TRACES
+from tests.shared import CHECKOUT, RECORDINGS, SHARED_TRACES
 from traceadvisor import api
-from traceadvisor.catalogue import all_rules
 from traceadvisor.cli.rule_page import rule_page
 from traceadvisor.config import Settings
+from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.model.findings import Found
 from traceadvisor.rules.base import Rule
 
-CHECKOUT = Path(__file__).parents[1]
 FOLDER = CHECKOUT / "docs" / "rules"
 FIRED = FOLDER / "fired.json"
 SAMPLES = tuple(

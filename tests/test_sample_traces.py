@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.shared import CHECKOUT
 from traceadvisor import __version__
 from traceadvisor.api import load
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import FORMATS
 
-CHECKOUT = Path(__file__).parents[1]
 SAMPLES = CHECKOUT / "sample_traces"
 GOLDEN = CHECKOUT / "tests" / "golden"
 NAMES = ("loader-bound", "well-fed", "stumbling-loader", "one-core", "left-on", "two-ranks")

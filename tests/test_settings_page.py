@@ -8,11 +8,12 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import get_type_hints
 
-from traceadvisor.catalogue import read_catalogue
+from tests.shared import CHECKOUT
 from traceadvisor.config import Settings, read_settings, type_words
-from traceadvisor.rendering.field_docs import field_docs
+from traceadvisor.judging.catalogue import read_catalogue
+from traceadvisor.results.report_schema import field_docs
 
-PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
+PAGE = CHECKOUT / "docs" / "settings.md"
 
 _TABLE = re.compile(r"(<!-- keys -->\n)(.*?)(\n## )", re.DOTALL)
 _EXAMPLE = re.compile(r"```toml\n(.*?)```", re.DOTALL)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from traceadvisor.api import capture, load, report, to_frame
-    from traceadvisor.brief import breakdown
     from traceadvisor.config import Settings, find_settings
     from traceadvisor.errors import TraceAdvisorError
+    from traceadvisor.judging.breakdown import breakdown
     from traceadvisor.model.limits import Limits
     from traceadvisor.model.report import Report
 
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "breakdown": "traceadvisor.brief",
+    "breakdown": "traceadvisor.judging.breakdown",
     "capture": "traceadvisor.api",
     "load": "traceadvisor.api",
     "report": "traceadvisor.api",

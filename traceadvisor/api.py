@@ -11,20 +11,20 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traceadvisor.analysis.rank_health import rank_notes
-from traceadvisor.catalogue import read_catalogue
+from traceadvisor.analysis.communication.rank_health import rank_notes
 from traceadvisor.config import Settings
-from traceadvisor.engine import assess
 from traceadvisor.errors import InputError, PdfUnavailableError, UsageError
-from traceadvisor.judging import JudgedFile, NamedFile, Progress, judge_files, paying_processes
+from traceadvisor.judging.catalogue import read_catalogue
+from traceadvisor.judging.engine import assess
+from traceadvisor.judging.files import JudgedFile, NamedFile, Progress, judge_files, paying_processes
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.discovery import find_recordings
-from traceadvisor.processes import Outcome
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.write import write_report
+from traceadvisor.system.executor import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,33 +7,31 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from traceadvisor.analysis.device_memory import DeviceMemory, device_memory
-from traceadvisor.analysis.launches import Launches, link_launches
-from traceadvisor.analysis.memory_relief import fullest, memory_figures
+from traceadvisor.analysis.memory.device_memory import DeviceMemory, device_memory
+from traceadvisor.analysis.memory.relief import fullest, memory_figures
+from traceadvisor.analysis.memory.step_memory import step_memory
 from traceadvisor.analysis.observation import Observation, observe
-from traceadvisor.analysis.operator_tree import OperatorTree, operator_tree
-from traceadvisor.analysis.overlap import overlaps
+from traceadvisor.analysis.operators.launches import Launches, link_launches
+from traceadvisor.analysis.operators.source_lines import first_location
+from traceadvisor.analysis.operators.tree import OperatorTree, operator_tree
 from traceadvisor.analysis.recording_health import missing_parts, recording_notes, timing_notes
-from traceadvisor.analysis.run_timing import DISTURBED_SHARE
-from traceadvisor.analysis.source_lines import first_location
-from traceadvisor.analysis.step_breakdown import Partition, break_down, partition_recording
-from traceadvisor.analysis.step_memory import step_memory
-from traceadvisor.analysis.step_windows import step_windows
+from traceadvisor.analysis.steps.breakdown import Partition, break_down, overlaps, partition_recording
+from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE
+from traceadvisor.analysis.steps.windows import step_windows
 from traceadvisor.hardware.tensor_cores import has_tensor_cores
 from traceadvisor.model.breakdown import Category, MeanBreakdown
-from traceadvisor.model.findings import Confidence, Estimate, Input, Location, Method
+from traceadvisor.model.findings import HOW_TO_GET, Confidence, Estimate, Input, Location, Method
 from traceadvisor.model.health import HealthNote
-from traceadvisor.model.how_to_get import HOW_TO_GET
 from traceadvisor.model.report import Overlap, StepRow, Work
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.step_memory import MemoryFigures, StepMemory
 from traceadvisor.model.steps import StepSource, StepTable
-from traceadvisor.replay.chosen_steps import measured_step_ns
+from traceadvisor.replay.step_graph import measured_step_ns
 from traceadvisor.replay.what_if import Edit
 from traceadvisor.run_facts import RunFacts
 
 if TYPE_CHECKING:
-    from traceadvisor.analysis.device_work import DeviceWork
+    from traceadvisor.analysis.arithmetic.device_work import DeviceWork
     from traceadvisor.replay.replay import Replay
 
 FEWEST_STEPS = 3
@@ -98,7 +96,7 @@ class Facts(RunFacts):
     @cached_property
     def device_work(self) -> DeviceWork:
         """What the device did in the kept steps, against what it could do."""
-        from traceadvisor.analysis.device_work import DeviceWork  # noqa: PLC0415  # a breakdown needs nothing of it
+        from traceadvisor.analysis.arithmetic.device_work import DeviceWork  # noqa: PLC0415  # a breakdown needs nothing of it
 
         return DeviceWork(self.trace, self.launches, self.tree, self.steps.kept_windows, self.device, self.settings)
 

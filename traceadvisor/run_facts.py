@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from traceadvisor.analysis.marks import recording_extent
-from traceadvisor.analysis.run_timing import NOT_COUNTED, RunTiming, run_timing
+from traceadvisor.analysis.steps.marks import recording_extent
+from traceadvisor.analysis.steps.run_timing import NOT_COUNTED, RunTiming, run_timing
 from traceadvisor.analysis.telemetry_figures import telemetry_window
 from traceadvisor.model.events import DEVICE_WORK, NONE
 from traceadvisor.model.health import HealthNote

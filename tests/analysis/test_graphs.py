@@ -9,9 +9,9 @@ import pytest
 from tests.analysis.analysing import breakdown_us, facts_of
 from tests.build import TraceBuilder
 from tests.rules.judging import clear
-from traceadvisor.analysis.kernel_table import kernel_table
+from traceadvisor.analysis.operators.tables import kernel_table
 from traceadvisor.model.health import HealthStatus
-from traceadvisor.rules.launch_bound import LaunchBound
+from traceadvisor.rules.idle.idle002_launch_bound import LaunchBound
 
 KERNELS = 20
 GRAPH_LAUNCHES = ["cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch"]

@@ -6,8 +6,7 @@ import pytest
 
 from tests.analysis.analysing import facts_of
 from tests.build import AUTOGRAD, TraceBuilder
-from traceadvisor.analysis.kernel_table import kernel_table
-from traceadvisor.analysis.operator_table import operator_table
+from traceadvisor.analysis.operators.tables import kernel_table, operator_table
 from traceadvisor.model.report import KernelRow, OperatorRow
 
 

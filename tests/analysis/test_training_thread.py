@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.build import AUTOGRAD, MAIN, TraceBuilder
-from traceadvisor.analysis.training_thread import training_thread
+from traceadvisor.analysis.observation import training_thread
 from traceadvisor.model.events import NONE
 
 

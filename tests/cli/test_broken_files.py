@@ -160,7 +160,7 @@ def test_a_file_that_grows_loses_its_last_step_too(tmp_path: Path, monkeypatch: 
 
         return read_trace(origin, write_on, limits)  # type: ignore[arg-type]  # as it was given
 
-    monkeypatch.setattr("traceadvisor.judging.read_trace", read)
+    monkeypatch.setattr("traceadvisor.judging.files.read_trace", read)
     report = load(path, processes=1)
     assert [row.note.code for row in report.health_notes if row.note.degrades] == ["still-written"]
     assert len(report.recordings[0].dropped_steps) == 1

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from traceadvisor.cli import main, report_checks
-from traceadvisor.model.check import Check, CheckState
 from traceadvisor.recording import doctor
+from traceadvisor.system.check import Check, CheckState
 
 WITHOUT = """
 import sys

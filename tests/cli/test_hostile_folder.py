@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
+from tests.shared import CHECKOUT
 
-CHECKOUT = Path(__file__).parents[2]
 SHADOWED = ("click", "isal", "jinja2", "markupsafe", "msgspec", "numpy", "pandas", "rich", "weasyprint")
 
 

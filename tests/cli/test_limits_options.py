@@ -11,7 +11,7 @@ from tests.build import TraceBuilder
 from traceadvisor import Limits, load
 from traceadvisor.cli import main
 from traceadvisor.model.limits import LIMITS
-from traceadvisor.parsing.excess import Excess, option_of
+from traceadvisor.parsing.json.excess import Excess, option_of
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.build import TraceBuilder
 from traceadvisor.cli import main
 from traceadvisor.errors import PdfUnavailableError
 from traceadvisor.model.report import Report
-from traceadvisor.rendering import pdf
+from traceadvisor.rendering.page import pdf
 
 
 @pytest.fixture

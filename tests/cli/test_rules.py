@@ -7,8 +7,8 @@ from click import unstyle
 from click.testing import CliRunner
 
 from tests.distribution import Distributions
-from traceadvisor.catalogue import GROUPS, all_rules, group_of
 from traceadvisor.cli import main
+from traceadvisor.judging.catalogue import GROUPS, all_rules, group_of
 from traceadvisor.rules.base import Rule
 
 

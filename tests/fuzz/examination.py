@@ -13,12 +13,13 @@ from typing import Any
 
 import jsonschema
 
+from tests.shared import CHECKOUT
 from traceadvisor.api import load, to_frame, write
 from traceadvisor.errors import InputError
 from traceadvisor.model.findings import Failed
 from traceadvisor.model.report import Report
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "report.schema.json"
+SCHEMA = CHECKOUT / "docs" / "report.schema.json"
 MOST_MARKDOWN_CHARACTERS = 60_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 

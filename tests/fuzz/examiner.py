@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.fuzz.examination import Verdict
-from traceadvisor.processes import Fault
+from traceadvisor.system.executor import Fault
 
 Examine = Callable[[Path], Verdict]
 

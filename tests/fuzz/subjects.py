@@ -16,11 +16,11 @@ from tests.analysis.known_idleness import Ending, Traits
 from tests.analysis.known_steps import mark_steps
 from tests.analysis.known_truth import Layout
 from tests.build import Framing, Generation, TraceBuilder
-from tests.shared import RECORDINGS, SHARED_TRACES
+from tests.shared import CHECKOUT, RECORDINGS, SHARED_TRACES
 from tests.spelling import SPELLINGS, Clock, spelled
 from traceadvisor.model.telemetry import DeviceColumn
 
-SAMPLES = Path(__file__).parents[2] / "sample_traces"
+SAMPLES = CHECKOUT / "sample_traces"
 
 FEW_EVENTS = 1500
 """Of a thinned recording."""

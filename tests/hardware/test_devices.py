@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceadvisor.hardware.devices import DeviceRow, device_row, device_rows, sources
-from traceadvisor.hardware.precision import Precision
+from traceadvisor.hardware.devices import DeviceRow, Precision, device_row, device_rows, sources
 from traceadvisor.model.trace import Device
 
 GIB = 1 << 30

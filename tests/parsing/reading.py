@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from traceadvisor.model.limits import LIMITS, Limits
-from traceadvisor.parsing.event_json import TimedEvent
 from traceadvisor.parsing.input_bytes import ByteStream
-from traceadvisor.parsing.members import Members
-from traceadvisor.parsing.windows import WindowReader
+from traceadvisor.parsing.json.events import TimedEvent
+from traceadvisor.parsing.json.members import Members
+from traceadvisor.parsing.json.windows import WindowReader
 
 Seen = tuple[object, ...]
 """What a reader made of a timed event."""

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pytest
 
 from tests.build import TraceBuilder
-from traceadvisor.parsing.event_decoder import EventDecoder
-from traceadvisor.parsing.event_json import Event
 from traceadvisor.parsing.input_bytes import ByteStream
-from traceadvisor.parsing.windows import WindowReader
+from traceadvisor.parsing.json.decoder import EventDecoder
+from traceadvisor.parsing.json.events import Event
+from traceadvisor.parsing.json.windows import WindowReader
 
 WINDOW_BYTES = 1 << 14
 EVENTS = 4_000

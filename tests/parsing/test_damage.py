@@ -17,8 +17,8 @@ from tests.parsing.reading import expected, read
 from traceadvisor.model.health import HealthStatus
 from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import Origin, Trace
-from traceadvisor.parsing.event_decoder import EventDecoder
 from traceadvisor.parsing.input_bytes import open_bytes
+from traceadvisor.parsing.json.decoder import EventDecoder
 from traceadvisor.parsing.trace_file import read_trace
 
 WINDOWS = [64, 100, 128, 256, 511, 4096]

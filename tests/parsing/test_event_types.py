@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from tests.build import TraceBuilder
-from traceadvisor.analysis.launches import link_launches
+from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.health import HealthStatus
 from traceadvisor.model.trace import Origin
-from traceadvisor.parsing.columns import Columns
+from traceadvisor.parsing.columns.events import Columns
 from traceadvisor.parsing.input_bytes import open_bytes
+from traceadvisor.parsing.json.windows import WindowReader
 from traceadvisor.parsing.trace_file import read_trace
-from traceadvisor.parsing.windows import WindowReader
 
 LONG_AGO = 1_623_142_623_460_111
 """Microseconds: with three decimals behind them, more than a double holds."""

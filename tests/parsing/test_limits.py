@@ -14,7 +14,7 @@ from tests.parsing.reading import read
 from traceadvisor.errors import InputError, UsageError
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.trace import Origin, Trace
-from traceadvisor.parsing.excess import Excess
+from traceadvisor.parsing.json.excess import Excess
 from traceadvisor.parsing.trace_file import read_trace
 
 EVENT = b'{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1}'

@@ -14,9 +14,9 @@ from tests.build import Framing, Generation, TraceBuilder
 from tests.fuzz.case import Group, make_case
 from tests.fuzz.examination import examine
 from tests.fuzz.subjects import built, captures, laid_out, small_recordings
-from traceadvisor.engine import recording_of
 from traceadvisor.errors import InputError
 from traceadvisor.facts import Facts
+from traceadvisor.judging.engine import recording_of
 from traceadvisor.model.events import DEVICE_WORK
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.trace_file import read_trace

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from traceadvisor.bundle import Schedule, StepTime
-from traceadvisor.recording.loop_tracker import LoopTracker
-from traceadvisor.recording.step_log import StepLog
-from traceadvisor.recording.window import Window
+from traceadvisor.bundle.layout import Schedule, StepTime
+from traceadvisor.recording.loop.step_log import StepLog
+from traceadvisor.recording.loop.tracker import LoopTracker
+from traceadvisor.recording.loop.window import Window
 
 TRAIN, VALID, EXTRA = "train", "valid", "extra"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from traceadvisor.bundle import Manifest, Settings, StepTime
+from traceadvisor.bundle.layout import Manifest, Settings, StepTime
 
 PYTHON = (sys.executable,)
 CAPTURE = (sys.executable, "-m", "traceadvisor", "capture")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.recording.running import CAPTURE, PYTHON, capture, manifest, noticed, run, settings, steps, traces
 from traceadvisor.api import load
-from traceadvisor.bundle import Ending
+from traceadvisor.bundle.layout import Ending
 from traceadvisor.model.breakdown import Category
 
 RANDOM = """

@@ -13,7 +13,7 @@ import pytest
 
 from tests.recording.running import manifest, settings, steps, traces
 from traceadvisor import load
-from traceadvisor.bundle import Ending, FileKind
+from traceadvisor.bundle.layout import Ending, FileKind
 
 pytestmark = pytest.mark.slow
 

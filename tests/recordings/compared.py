@@ -18,17 +18,17 @@ from typing import Any
 
 from tests.recordings.test_table import facts_of, plain_reading_of
 from tests.shared import FOUR_WORKERS, NO_WORKERS, NO_WORKERS_LATER
-from traceadvisor.analysis.names import rows_named, rows_with_prefix
-from traceadvisor.engine import run_rule
+from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
+from traceadvisor.bundle.folder import find_in_bundle, read_run
 from traceadvisor.facts import Facts
+from traceadvisor.judging.engine import run_rule
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Estimate, Found, Method
-from traceadvisor.parsing.bundle_folder import find_in_bundle, read_run
 from traceadvisor.parsing.trace_file import read_trace
-from traceadvisor.replay.faster_parts import FasterLoader
-from traceadvisor.replay.host_work import WithoutHostWork
-from traceadvisor.replay.loader_workers import LoaderWorkers
-from traceadvisor.rules.worker_restart import WorkerRestart
+from traceadvisor.replay.fixes.faster_parts import FasterLoader
+from traceadvisor.replay.fixes.host_work import WithoutHostWork
+from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
+from traceadvisor.rules.data.data007_worker_restart import WorkerRestart
 
 PAIRS = Path(__file__).parent / "pairs"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.plain_reading import PlainReading
-from traceadvisor.engine import recording_of
 from traceadvisor.facts import Facts
+from traceadvisor.judging.engine import recording_of
 from traceadvisor.model.events import Kind
 from traceadvisor.model.trace import Trace
 

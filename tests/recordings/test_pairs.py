@@ -12,10 +12,11 @@ from statistics import median
 import pytest
 
 from tests.recordings.compared import PAIRS, Pair, captured_pairs, index, public_pairs, step_ns
+from tests.shared import CHECKOUT
 from tests.test_sample_traces import ELSEWHERE
 from traceadvisor.model.findings import Method
 
-PAGE = Path(__file__).parents[2] / "docs" / "validation.md"
+PAGE = CHECKOUT / "docs" / "validation.md"
 
 MOST_BYTES = 1_500_000
 FEWEST_RUNS = 4

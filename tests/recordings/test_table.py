@@ -10,7 +10,7 @@ import pytest
 from tests.plain_reading import PlainReading, read
 from tests.recordings.figures import of_plain_reading, of_production, table
 from tests.shared import RECORDINGS
-from traceadvisor.analysis.launches import link_launches
+from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.facts import Facts
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace

@@ -14,7 +14,7 @@ from tests.build_report import harmless, hostile, three_recordings
 from tests.hostile_input import HOSTILE, PLAIN, write_hostile_input
 from tests.rendering.reading import Page
 from traceadvisor import load
-from traceadvisor.rendering.html import render
+from traceadvisor.rendering.page.html import render
 
 pytestmark = pytest.mark.slow
 

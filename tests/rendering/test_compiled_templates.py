@@ -10,8 +10,8 @@ import pytest
 from jinja2 import Environment, FileSystemLoader
 from jinja2.bccache import Bucket
 
-from traceadvisor.rendering import compiled_templates
-from traceadvisor.rendering.compiled_templates import CompiledTemplates
+from traceadvisor.rendering import templates as compiled_templates
+from traceadvisor.rendering.templates import CompiledTemplates
 
 
 @pytest.fixture(autouse=True)

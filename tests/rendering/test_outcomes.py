@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.build_report import one_recording, three_recordings
 from traceadvisor.model.findings import Clear, Input, RuleMeta, RuleOutcome, Skipped, Unit
 from traceadvisor.model.report import OutcomeRow, Report, UsedSettings
-from traceadvisor.rendering.outcome_view import outcomes_view
+from traceadvisor.rendering.page.outcomes import outcomes_view
 
 NO_DEVICE, NO_STEPS = Skipped("No kernels were recorded."), Skipped("No step was recorded.")
 

@@ -5,14 +5,13 @@ import pytest
 from tests.build_report import MS
 from tests.rendering.captures import captured, run
 from tests.rendering.samples import START_NS
-from traceadvisor.model.run import Run, RunSettings, StepState, TimedStep
-from traceadvisor.rendering.captured import by_run
+from traceadvisor.model.run import Run, RunSettings, StepState, TimedStep, steps_by_state, undisturbed_count
 from traceadvisor.rendering.charts.clock import RunClock
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.palette import STEP_PAINTS
 from traceadvisor.rendering.charts.run_steps import run_steps_chart
-from traceadvisor.rendering.run_steps import steps_by_state, undisturbed_count
-from traceadvisor.rendering.run_view import run_view
+from traceadvisor.rendering.page.captured import by_run
+from traceadvisor.rendering.page.run import run_view
 from traceadvisor.rendering.step_time import step_time
 
 

@@ -18,8 +18,7 @@ from traceadvisor.rendering.charts.palette import (
     WAITING_PAINT,
     Paint,
 )
-from traceadvisor.rendering.charts.thinning import MOST_POINTS, thinned
-from traceadvisor.rendering.charts.trend import BOTTOM, TOP, Limit, Subject, Trend, trend_chart
+from traceadvisor.rendering.charts.trend import BOTTOM, MOST_POINTS, TOP, Limit, Subject, Trend, thinned, trend_chart
 from traceadvisor.rendering.units import watts
 
 

@@ -13,8 +13,8 @@ from tests.analysis.analysing import facts_of
 from tests.replay.forward import Truth, simulate
 from tests.replay.program import Program
 from tests.replay.written import write
-from traceadvisor.analysis.names import rows_named
-from traceadvisor.analysis.run_timing import RunTiming
+from traceadvisor.analysis.operators.names import rows_named
+from traceadvisor.analysis.steps.run_timing import RunTiming
 from traceadvisor.facts import Facts
 from traceadvisor.model.events import Kind
 from traceadvisor.replay.replay import Replay, replay

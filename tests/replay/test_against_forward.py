@@ -35,16 +35,16 @@ from tests.replay.programs import LOGGING, Shape, program
 from tests.replay.replaying import Replayed, replayed, settled
 from tests.replay.shapes import ALONE, SHAPES
 from tests.replay.written import BYTES_PER_NS
-from traceadvisor.analysis.names import rows_named
+from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.model.events import Kind
-from traceadvisor.replay.copies import OverlappedCopies, PinnedCopies
-from traceadvisor.replay.data_wait import FETCH_NS, HOST_FACTOR, NoDataWait
-from traceadvisor.replay.faster_parts import FasterHost, FasterLoader
-from traceadvisor.replay.host_work import REMOVED_SHARE, WithoutHostWork
-from traceadvisor.replay.kernels import FasterKernels, HiddenCommunication
-from traceadvisor.replay.launches import FUSED_FACTOR, LAUNCH_FACTOR, AmortisedLaunches, FusedOptimizer
-from traceadvisor.replay.loader_workers import LoaderWorkers
-from traceadvisor.replay.waits import DeferredReads, WithoutWaits
+from traceadvisor.replay.fixes.copies import OverlappedCopies, PinnedCopies
+from traceadvisor.replay.fixes.data_wait import FETCH_NS, HOST_FACTOR, NoDataWait
+from traceadvisor.replay.fixes.faster_parts import FasterHost, FasterLoader
+from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
+from traceadvisor.replay.fixes.kernels import FasterKernels, HiddenCommunication
+from traceadvisor.replay.fixes.launches import FUSED_FACTOR, LAUNCH_FACTOR, AmortisedLaunches, FusedOptimizer
+from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
+from traceadvisor.replay.fixes.waits import DeferredReads, WithoutWaits
 from traceadvisor.replay.what_if import Edit, Scenario
 
 EXACT = 0.001

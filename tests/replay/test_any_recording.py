@@ -14,14 +14,14 @@ from tests.build import Generation
 from traceadvisor.errors import InputError
 from traceadvisor.facts import Facts
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.replay.copies import OverlappedCopies, PinnedCopies
-from traceadvisor.replay.data_wait import NoDataWait
-from traceadvisor.replay.kernels import FasterKernels, HiddenCommunication
-from traceadvisor.replay.launches import AmortisedLaunches, FusedOptimizer
-from traceadvisor.replay.loader_workers import LoaderWorkers
+from traceadvisor.replay.fixes.copies import OverlappedCopies, PinnedCopies
+from traceadvisor.replay.fixes.data_wait import NoDataWait
+from traceadvisor.replay.fixes.kernels import FasterKernels, HiddenCommunication
+from traceadvisor.replay.fixes.launches import AmortisedLaunches, FusedOptimizer
+from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
+from traceadvisor.replay.fixes.waits import DeferredReads, WithoutWaits
 from traceadvisor.replay.simulate import simulate
 from traceadvisor.replay.step_graph import StepGraph
-from traceadvisor.replay.waits import DeferredReads, WithoutWaits
 from traceadvisor.replay.what_if import Edit, Scenario
 
 

@@ -9,11 +9,11 @@ from tests.build import TraceBuilder
 from traceadvisor.facts import Facts
 from traceadvisor.model.findings import Method
 from traceadvisor.model.steps import Step, StepSource, StepTable
-from traceadvisor.replay.chosen_steps import chosen_steps, measured_step_ns
-from traceadvisor.replay.copies import PinnedCopies
-from traceadvisor.replay.data_wait import NoDataWait
+from traceadvisor.replay.fixes.copies import PinnedCopies
+from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.replay.gate import Gate
 from traceadvisor.replay.replay import Replay
+from traceadvisor.replay.step_graph import chosen_steps, measured_step_ns
 
 
 def _replay(facts: Facts) -> Replay:

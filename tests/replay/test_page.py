@@ -6,19 +6,19 @@ import inspect
 import pkgutil
 import re
 from importlib import import_module
-from pathlib import Path
 
-from traceadvisor import replay
+from tests.shared import CHECKOUT
+from traceadvisor.replay import fixes
 from traceadvisor.replay.what_if import Edit
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-savings-are-estimated.md"
+PAGE = CHECKOUT / "docs" / "how-savings-are-estimated.md"
 
 _ROW = re.compile(r"^\| [^|]*: ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
 """The first cell of a fix ends with the names of its models."""
 
 
 def _edits() -> set[str]:
-    modules = [import_module(f"{replay.__name__}.{module.name}") for module in pkgutil.iter_modules(replay.__path__)]
+    modules = [import_module(module.name) for module in pkgutil.iter_modules(fixes.__path__, f"{fixes.__name__}.")]
     kinds = (kind for module in modules for _, kind in inspect.getmembers(module, inspect.isclass))
     return {kind.__name__ for kind in kinds if issubclass(kind, Edit) and kind is not Edit}
 

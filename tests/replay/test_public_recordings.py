@@ -9,8 +9,8 @@ import pytest
 from tests.recordings.test_table import facts_of
 from tests.shared import FOUR_WORKERS, LOGS, NO_WORKERS, NO_WORKERS_LATER, RECORDINGS
 from traceadvisor.facts import Facts
-from traceadvisor.replay.data_wait import NoDataWait
-from traceadvisor.replay.loader_workers import LoaderWorkers
+from traceadvisor.replay.fixes.data_wait import NoDataWait
+from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.replay.replay import Replay
 from traceadvisor.replay.what_if import Edit, Scenario
 

@@ -16,13 +16,13 @@ from tests.replay.edits import with_batches_ready, with_cheap_launches, with_les
 from tests.replay.program import Program
 from tests.replay.programs import LOGGING, Shape, program
 from tests.replay.replaying import Replayed, replayed, replayed_undisturbed
-from traceadvisor.analysis.names import rows_named
-from traceadvisor.analysis.run_timing import RunTiming
+from traceadvisor.analysis.operators.names import rows_named
+from traceadvisor.analysis.steps.run_timing import RunTiming
 from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.replay.data_wait import FETCH_NS, HOST_FACTOR, NoDataWait
-from traceadvisor.replay.host_work import WithoutHostWork
-from traceadvisor.replay.launches import LAUNCH_FACTOR, AmortisedLaunches
+from traceadvisor.replay.fixes.data_wait import FETCH_NS, HOST_FACTOR, NoDataWait
+from traceadvisor.replay.fixes.host_work import WithoutHostWork
+from traceadvisor.replay.fixes.launches import LAUNCH_FACTOR, AmortisedLaunches
 from traceadvisor.replay.replay import Replay, replay
 from traceadvisor.replay.what_if import Edit, Scenario
 

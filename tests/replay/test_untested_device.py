@@ -9,7 +9,7 @@ import pytest
 from tests.analysis.analysing import facts_of
 from tests.build import TraceBuilder
 from traceadvisor.model.findings import Confidence, Method
-from traceadvisor.replay.data_wait import NoDataWait
+from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.replay.replay import UNTESTED_DEVICE
 
 

@@ -26,9 +26,9 @@ from tests.replay.replaying import replayed
 from tests.replay.shapes import ALONE
 from tests.replay.test_against_forward import agree, pageable
 from tests.replay.written import BYTES_PER_NS
-from traceadvisor.replay.copies import PinnedCopies
-from traceadvisor.replay.data_wait import FETCH_NS, HOST_FACTOR, NoDataWait
-from traceadvisor.replay.waits import DeferredReads, WithoutWaits
+from traceadvisor.replay.fixes.copies import PinnedCopies
+from traceadvisor.replay.fixes.data_wait import FETCH_NS, HOST_FACTOR, NoDataWait
+from traceadvisor.replay.fixes.waits import DeferredReads, WithoutWaits
 from traceadvisor.replay.what_if import Scenario
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tests.build import TraceBuilder
-from traceadvisor.engine import run_rule
 from traceadvisor.facts import Facts
+from traceadvisor.judging.engine import run_rule
 from traceadvisor.model.events import DEVICE_WORK
 from traceadvisor.model.findings import Clear, Finding, Found, Location, RuleOutcome
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings, StepState, TimedStep

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.build import TraceBuilder
-from traceadvisor.engine import run_rule
 from traceadvisor.facts import Facts
+from traceadvisor.judging.engine import run_rule
 from traceadvisor.model.events import DEVICE_WORK
 from traceadvisor.model.findings import Clear, Finding, Found, Skipped
 from traceadvisor.rules.base import Rule

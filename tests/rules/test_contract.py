@@ -6,16 +6,17 @@ import ast
 import inspect
 import pkgutil
 import re
+import sys
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from traceadvisor import rules
-from traceadvisor.catalogue import all_rules, read_catalogue, threshold_types
 from traceadvisor.cli.rule_page import rule_page
 from traceadvisor.config import Settings
-from traceadvisor.rendering.field_docs import field_docs
+from traceadvisor.judging.catalogue import all_rules, read_catalogue, threshold_types
+from traceadvisor.results.report_schema import field_docs
 from traceadvisor.rules.base import Rule
 
 SECTIONS = (
@@ -36,10 +37,23 @@ def rule(request: pytest.FixtureRequest) -> Rule:
     return found
 
 
-def test_each_file_holds_one_rule_and_is_named_for_it() -> None:
-    modules = [module.name for module in pkgutil.iter_modules(rules.__path__) if module.name != "base"]
-    homes = [type(rule).__module__.rsplit(".", 1)[1] for rule in all_rules()]
-    assert sorted(homes) == sorted(modules)
+def test_each_rule_has_a_file_named_for_it_in_the_folder_of_its_group(rule: Rule) -> None:
+    group = rule.meta.id[:-3].lower()
+    file = f"{rule.meta.id.lower()}_{rule.meta.name.replace('-', '_')}"
+    assert type(rule).__module__ == f"{rules.__name__}.{group}.{file}"
+
+
+def test_each_file_named_for_a_rule_holds_it() -> None:
+    modules = [module.name for module in pkgutil.walk_packages(rules.__path__, f"{rules.__name__}.")]
+    named = {name for name in modules if re.search(r"\.[a-z0-9]+\d{3}_\w+$", name)}
+    assert named == {type(rule).__module__ for rule in all_rules()}
+
+
+def test_no_rule_imports_another(rule: Rule) -> None:
+    others = {type(other).__module__ for other in all_rules()} - {type(rule).__module__}
+    tree = ast.parse(inspect.getsource(sys.modules[type(rule).__module__]))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert not imported & others
 
 
 def test_ids_and_names_are_unique() -> None:
@@ -77,7 +91,8 @@ def test_every_default_is_a_value_that_may_be_set(rule: Rule) -> None:
 
 
 def test_every_rule_is_tested_where_it_finds_where_all_is_well_and_where_it_cannot_look(rule: Rule) -> None:
-    path = Path(__file__).with_name(f"test_{type(rule).__module__.rsplit('.', 1)[1]}.py")
+    group, module = type(rule).__module__.split(".")[-2:]
+    path = Path(__file__).parent / group / f"test_{module}.py"
     asserted = _asserted(path.read_text(encoding="utf-8"))
     assert [outcome for outcome, kind in OUTCOMES.items() if not asserted & {outcome, kind}] == []
 

@@ -10,21 +10,21 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured, workers
 from tests.rules.judging import facts_of, finding
-from traceadvisor.catalogue import all_rules
-from traceadvisor.engine import assess, judge
+from traceadvisor.judging.catalogue import all_rules
+from traceadvisor.judging.engine import assess, judge
 from traceadvisor.model.findings import Clear, Method
 from traceadvisor.model.health import Health
 from traceadvisor.model.report import Report, Source, SourceKind
-from traceadvisor.replay.data_wait import NoDataWait
+from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Rule
-from traceadvisor.rules.cpu_bound_preprocessing import CpuBoundPreprocessing
-from traceadvisor.rules.dataloader_wait import DataLoaderWait
-from traceadvisor.rules.host_sync import HostSync
-from traceadvisor.rules.launch_bound import LaunchBound
-from traceadvisor.rules.storage_bound import StorageBound
-from traceadvisor.rules.synchronous_loader import SynchronousLoader
-from traceadvisor.rules.unbalanced_workers import UnbalancedWorkers
-from traceadvisor.rules.worker_count import TOO_FEW_CORES, WorkerCount
+from traceadvisor.rules.data.data001_dataloader_wait import DataLoaderWait
+from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
+from traceadvisor.rules.data.data003_worker_count import TOO_FEW_CORES, WorkerCount
+from traceadvisor.rules.data.data004_cpu_bound_preprocessing import CpuBoundPreprocessing
+from traceadvisor.rules.data.data005_storage_bound import StorageBound
+from traceadvisor.rules.data.data011_unbalanced_workers import UnbalancedWorkers
+from traceadvisor.rules.idle.idle001_host_sync import HostSync
+from traceadvisor.rules.idle.idle002_launch_bound import LaunchBound
 
 STEPS = range(6)
 

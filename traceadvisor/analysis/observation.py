@@ -1,4 +1,7 @@
-"""A recording on one device, with what the host does at each instant as far as it can explain an idle device."""
+"""A recording on one device, with what the host does at each instant as far as it can explain an idle device.
+
+Which host thread runs the training loop.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from traceadvisor.analysis.launches import Launches
-from traceadvisor.analysis.loader import Loader, find_loader
-from traceadvisor.analysis.names import rows_named
-from traceadvisor.analysis.runtime_calls import allocator_rows, blocking_rows, profiler_stop_rows
-from traceadvisor.analysis.training_thread import training_thread
+from traceadvisor.analysis.data.loader import Loader, find_loader
+from traceadvisor.analysis.operators.launches import Launches
+from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
+from traceadvisor.analysis.operators.runtime_calls import allocator_rows, blocking_rows, profiler_stop_rows
 from traceadvisor.model.arrays import Int64
-from traceadvisor.model.events import Kind
+from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
@@ -80,3 +82,24 @@ def observe(trace: Trace, launches: Launches) -> Observation:
         blocked=trace.events.spans(blocking_rows(trace, launches)),
         allocator_calls=allocator_rows(trace),
     )
+
+
+def training_thread(trace: Trace) -> int:
+    """The owner of the step marks; if it runs no operators, the thread that spends most time in operators.
+
+    Returns:
+        A row of ``trace.threads``; NONE where the trace has neither marks nor operators.
+    """
+    events = trace.events
+    operators = events.rows(Kind.OPERATOR)
+    for prefix in ("ProfilerStep#", "Optimizer.step#"):
+        marks = rows_with_prefix(trace, Kind.ANNOTATION, prefix)
+        if marks.size:
+            owner = int(events.thread[marks[0]])
+            if not operators.size or (events.thread[operators] == owner).any():
+                return owner
+            break
+    if not operators.size:
+        return NONE
+    threads, owners = np.unique(events.thread[operators], return_inverse=True)
+    return int(threads[np.bincount(owners, weights=events.duration_ns[operators]).argmax()])

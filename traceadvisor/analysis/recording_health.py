@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from traceadvisor.analysis.lost_records import lost_records
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.run_timing import DISTURBED_SHARE, RunTiming
-from traceadvisor.analysis.runtime_calls import kernel_launch_rows
-from traceadvisor.analysis.step_windows import LOST_RECORDS_SHARE
+from traceadvisor.analysis.operators.runtime_calls import kernel_launch_rows
+from traceadvisor.analysis.steps.lost_records import lost_records
+from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE, RunTiming
+from traceadvisor.analysis.steps.windows import LOST_RECORDS_SHARE
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.steps import StepSource, StepTable
 

@@ -85,8 +85,8 @@ def _capture(
 ) -> str | int | None:
     """What to exit with."""
     try:
-        from traceadvisor.recording.run import capture_script  # noqa: PLC0415  # after the atexit function
-        from traceadvisor.recording.script import Script  # noqa: PLC0415
+        from traceadvisor.recording.script.program import Script  # noqa: PLC0415
+        from traceadvisor.recording.script.run import capture_script  # noqa: PLC0415  # after the atexit function
     except ImportError as error:
         raise UsageError(
             f"A capture needs {error.name}, which is not installed: pip install 'traceadvisor[capture]'."
@@ -116,7 +116,7 @@ def _end_by_interrupt(interrupted: list[bool]) -> None:
     if interrupted:
         import signal  # noqa: PLC0415  # only then
 
-        from traceadvisor.recording.termination import end_by  # noqa: PLC0415  # as above
+        from traceadvisor.recording.script.termination import end_by  # noqa: PLC0415  # as above
 
         sys.stdout.flush()
         sys.stderr.flush()

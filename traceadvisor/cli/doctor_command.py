@@ -11,8 +11,8 @@ from rich.text import Text
 
 from traceadvisor.cli.exit_codes import ExitCode
 from traceadvisor.cli.report_checks import report_checks
-from traceadvisor.model.check import Check, CheckState
 from traceadvisor.recording.doctor import capture_checks
+from traceadvisor.system.check import Check, CheckState
 
 _STYLES = {
     CheckState.OK: "green",

@@ -11,7 +11,7 @@ from enum import IntEnum
 import click
 
 from traceadvisor.errors import InputError, PdfUnavailableError, TraceAdvisorError, UsageError
-from traceadvisor.recording.termination import end_by
+from traceadvisor.recording.script.termination import end_by
 
 
 class ExitCode(IntEnum):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceadvisor.catalogue import Catalogue
 from traceadvisor.cli.settings_options import words
 from traceadvisor.config import TABLE, Settings, nearest
 from traceadvisor.errors import ConfigError, TraceAdvisorError, UsageError
+from traceadvisor.judging.catalogue import Catalogue
 from traceadvisor.model.findings import Severity
 from traceadvisor.model.health import HealthStatus
 from traceadvisor.model.report import Report

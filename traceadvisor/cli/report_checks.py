@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from importlib import import_module
 
 from traceadvisor import __version__
-from traceadvisor.model.check import Check, CheckState
+from traceadvisor.system.check import Check, CheckState
 
 _PDF_COST = "no PDF; HTML, Markdown and JSON need none of it"
 _FONTS = "apt-get install fonts-dejavu-core"
-_PDF_TRIAL = "from traceadvisor.rendering.pdf import from_html; from_html('<p>a</p>')"
+_PDF_TRIAL = "from traceadvisor.rendering.page.pdf import from_html; from_html('<p>a</p>')"
 
 REINSTALL = "pip install --force-reinstall traceadvisor"
 
@@ -29,7 +29,7 @@ def report_checks() -> Iterator[Check]:
 def _report() -> Check:
     """Whether all that turns a recording into a page can be imported and found."""
     try:
-        catalogue = import_module("traceadvisor.catalogue")
+        catalogue = import_module("traceadvisor.judging.catalogue")
         rules = catalogue.all_rules()
         import_module("traceadvisor.api")
         environment = import_module("traceadvisor.rendering.templates").html_environment()

@@ -7,10 +7,10 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from traceadvisor.catalogue import threshold_types
 from traceadvisor.config import type_words
+from traceadvisor.judging.catalogue import threshold_types
 from traceadvisor.model.findings import Input
-from traceadvisor.rendering.field_docs import field_docs
+from traceadvisor.results.report_schema import field_docs
 from traceadvisor.rules.base import Rule
 
 WIDTH = 100

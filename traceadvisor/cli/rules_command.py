@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from traceadvisor.catalogue import GROUPS, Catalogue, group_of, read_catalogue
 from traceadvisor.cli.exit_codes import errors_as_exit_codes
 from traceadvisor.cli.rule_page import RulePage, as_text, rule_page
 from traceadvisor.config import Settings, nearest
 from traceadvisor.errors import UsageError
-from traceadvisor.rendering.redaction import clean
+from traceadvisor.judging.catalogue import GROUPS, Catalogue, group_of, read_catalogue
+from traceadvisor.text.cleaning import clean
 
 _NO_PLUGINS = click.option("--no-plugins", is_flag=True, help="Leave out rules of other distributions.")
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from traceadvisor.catalogue import Catalogue, read_catalogue
 from traceadvisor.config import Settings, find_settings, nearest, passed_over, read_settings
 from traceadvisor.errors import UsageError
+from traceadvisor.judging.catalogue import Catalogue, read_catalogue
 
 _OPTIONS = (
     click.option(

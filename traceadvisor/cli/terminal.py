@@ -11,8 +11,8 @@ from typing import TypeAlias
 import click
 
 from traceadvisor.model.report import Report
-from traceadvisor.rendering.redaction import clean
 from traceadvisor.rendering.summary import summary
+from traceadvisor.text.cleaning import clean
 
 Line: TypeAlias = Sequence[tuple[str, str]]
 """Texts, each with its style."""

@@ -13,8 +13,8 @@ from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
 
-from traceadvisor.cores import usable_cores
 from traceadvisor.errors import UsageError
+from traceadvisor.system.cores import usable_cores
 
 TRAINING = Path(__file__).with_name("train.py")
 

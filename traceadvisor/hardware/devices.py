@@ -1,17 +1,51 @@
-"""What the makers of devices publish of them: ``devices.toml``, row by row, and the row of a device in a recording."""
+"""What the makers of devices publish of them: ``devices.toml``, row by row, and the row of a device in a recording.
+
+The number types that devices multiply matrices in.
+"""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 from importlib import resources
 
 import msgspec
 
-from traceadvisor.hardware.precision import Precision
 from traceadvisor.model.trace import Device
+
+
+class Precision(Enum):
+    """How the factors of a matrix product are represented while they are multiplied."""
+
+    FP64 = "fp64"
+    FP32 = "fp32"
+    TF32 = "tf32"
+    """Stored as float32, multiplied with a mantissa of 10 bits."""
+
+    FP16 = "fp16"
+    BF16 = "bf16"
+    FP8 = "fp8"
+    INT8 = "int8"
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes that an element takes in memory."""
+        return _BYTES[self]
+
+
+_BYTES = {
+    Precision.FP64: 8,
+    Precision.FP32: 4,
+    Precision.TF32: 4,
+    Precision.FP16: 2,
+    Precision.BF16: 2,
+    Precision.FP8: 1,
+    Precision.INT8: 1,
+}
+
 
 _VENDOR_WORDS = frozenset({"nvidia", "amd", "tesla", "geforce", "instinct"})
 

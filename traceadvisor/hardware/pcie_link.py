@@ -1,6 +1,13 @@
-"""What a PCIe link carries, from its generation and width."""
+"""What a PCIe link carries, from its generation and width.
+
+The link between a device and its host.
+"""
 
 from __future__ import annotations
+
+from traceadvisor.hardware.devices import device_row
+from traceadvisor.model.telemetry_window import DeviceWindow
+from traceadvisor.model.trace import Device
 
 _LANE_BYTES_PER_S = {
     1: 2.5e9 / 8 * 8 / 10,
@@ -18,3 +25,11 @@ def link_bytes_per_s(generation: int, width: int) -> float | None:
     """One way; copies reach some four fifths of it. None for a generation not known here."""
     lane = _LANE_BYTES_PER_S.get(generation)
     return None if lane is None else lane * width
+
+
+def host_link(device: Device | None, sampled: DeviceWindow | None) -> tuple[int, int] | None:
+    """PCIe generation and lanes: as sampled, else as the device is made; None where neither is known."""
+    if sampled and sampled.best_link:
+        return sampled.best_link
+    row = device_row(device) if device else None
+    return (row.pcie.generation, row.pcie.lanes) if row and row.pcie else None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from traceadvisor.hardware.devices import device_row
-from traceadvisor.hardware.precision import Precision
+from traceadvisor.hardware.devices import Precision, device_row
 from traceadvisor.model.trace import Device
 
 FIRST_CAPABILITY = (7, 0)

@@ -1,4 +1,7 @@
-"""What rules say: findings, and why a rule has none."""
+"""What rules say: findings, and why a rule has none.
+
+What a rule misses, and how to get it.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ from enum import Enum
 from math import inf
 from typing import Self
 
+from traceadvisor.model.replay import WhatIf
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.model.what_if import WhatIf
 
 
 class Input(Enum):
@@ -226,3 +229,21 @@ class Found:
 
 RuleOutcome = Found | Clear | Skipped | Failed
 """Everything that can come of running a rule."""
+
+
+HOW_TO_GET = {
+    Input.STEPS: "No complete step was recorded: let the profiler's active window hold several steps.",
+    Input.DEVICE: "No kernels were recorded: record with ProfilerActivity.CUDA on a machine with a GPU.",
+    Input.LOADER: "No data loader events were recorded: let the profiled loop iterate over its DataLoader.",
+    Input.LAUNCHES: "No launch calls were recorded: record with ProfilerActivity.CPU beside the device's.",
+    Input.STACKS: "No call stacks were recorded: record with with_stack=True.",
+    Input.DTYPES: "No operator input types were recorded: record with record_shapes=True.",
+    Input.COLLECTIVES: "No collectives ran on the device: the process trains by itself, or exchanges on the host.",
+    Input.SHAPES: "No operator input shapes were recorded: record with record_shapes=True.",
+    Input.DEVICE_MODEL: "What the device is capable of is not known: it is not said, or none of those known.",
+    Input.PEAK_RATES: "The device's peak rates are not known: it is not said which it is, or none of those known.",
+    Input.SETTINGS: "The loader's settings are not known: record with `traceadvisor capture`.",
+    Input.HOST_TELEMETRY: "The host was not sampled: record with `traceadvisor capture`.",
+    Input.DEVICE_TELEMETRY: "The device was not sampled: record with `traceadvisor capture` where NVML works.",
+    Input.DEVICE_MEMORY: "Device memory was not recorded: record with profile_memory=True or `traceadvisor capture`.",
+}

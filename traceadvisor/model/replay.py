@@ -1,7 +1,11 @@
-"""How far the simulation of a recording's steps can be trusted, and what it says of all fixes together."""
+"""How far the simulation of a recording's steps can be trusted, and what it says of all fixes together.
+
+A fix that can be tried on a recording; what it does to the recorded steps is the replay's matter.
+"""
 
 from __future__ import annotations
 
+from abc import ABC
 from dataclasses import dataclass
 from enum import Enum
 
@@ -48,3 +52,9 @@ class ReplayFigures:
     def status(self) -> ReplayStatus:
         """Whether savings are replayed at all."""
         return ReplayStatus.NOT_TRUSTED if self.doubt else ReplayStatus.TRUSTED
+
+
+class WhatIf(ABC):  # noqa: B024  # the model knows that there are such, not what they do
+    """What a finding proposes, in a form that can be replayed."""
+
+    __slots__ = ()

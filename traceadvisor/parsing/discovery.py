@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from traceadvisor.bundle import MANIFEST
+from traceadvisor.bundle.folder import find_in_bundle, is_bundle
+from traceadvisor.bundle.layout import MANIFEST
 from traceadvisor.errors import InputError
 from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.trace import Origin
-from traceadvisor.parsing.bundle_folder import find_in_bundle, is_bundle
 from traceadvisor.parsing.input_bytes import open_bytes
 
 _TRACE_NAME = re.compile(r"(?P<stem>.+?)\.pt\.trace\.json(?:\.gz)?\Z", re.DOTALL)

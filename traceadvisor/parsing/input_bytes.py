@@ -14,7 +14,7 @@ from pathlib import Path
 
 from traceadvisor.errors import InputError
 from traceadvisor.model.limits import LIMITS, Limits
-from traceadvisor.parsing.excess import Excess
+from traceadvisor.parsing.json.excess import Excess
 
 try:
     gzip, zlib = import_module("isal.igzip"), import_module("isal.isal_zlib")

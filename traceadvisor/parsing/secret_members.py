@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from traceadvisor.model.health import HealthNote
-from traceadvisor.model.secrets import beginning, holds_secret
+from traceadvisor.text.secrets import beginning, holds_secret
 
 LONGEST_SCANNED = 10_000
 """Characters of one value."""

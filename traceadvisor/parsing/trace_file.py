@@ -10,16 +10,16 @@ from traceadvisor.model.events import Kind
 from traceadvisor.model.health import Health
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.trace import Origin, Trace
-from traceadvisor.parsing.columns import Columns
-from traceadvisor.parsing.excess import ENDS_READING, describe_excess, remedy_for
+from traceadvisor.parsing.columns.events import Columns
+from traceadvisor.parsing.columns.sound_times import Tables, with_sound_times
+from traceadvisor.parsing.health import excesses, reading_health
 from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
-from traceadvisor.parsing.members import Members
+from traceadvisor.parsing.json.excess import ENDS_READING, describe_excess, remedy_for
+from traceadvisor.parsing.json.members import Members
+from traceadvisor.parsing.json.windows import WindowReader
 from traceadvisor.parsing.metadata import base_time_ns, devices, distributed
-from traceadvisor.parsing.reading_health import excesses, reading_health
 from traceadvisor.parsing.recognise import Recognised, describe, describe_bytes
 from traceadvisor.parsing.secret_members import secret_notes
-from traceadvisor.parsing.sound_times import Tables, with_sound_times
-from traceadvisor.parsing.windows import WindowReader
 
 EARLIEST_WALL_CLOCK_NS = 10**18
 """September 2001: a sum below it is a clock since boot, not a date."""

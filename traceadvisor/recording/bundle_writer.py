@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from traceadvisor.bundle import FORMAT, MANIFEST, BundleFile, Manifest, Note, RankEnding
+from traceadvisor.bundle.layout import FORMAT, MANIFEST, BundleFile, Manifest, Note, RankEnding
 from traceadvisor.errors import UsageError
 
 LOCK = ".lock"

@@ -7,12 +7,12 @@ import sys
 from types import TracebackType
 from typing import Self
 
-from traceadvisor.bundle import Ending
-from traceadvisor.recording.launch import Launch
+from traceadvisor.bundle.layout import Ending
 from traceadvisor.recording.options import CaptureOptions
-from traceadvisor.recording.script import Script
+from traceadvisor.recording.script.launch import Launch
+from traceadvisor.recording.script.program import Script
+from traceadvisor.recording.script.torch_import import after_torch_import
 from traceadvisor.recording.session import Captured, CaptureSession
-from traceadvisor.recording.torch_import import after_torch_import
 
 _BLOCKS = itertools.count()
 """Of this process; each is a run of its own."""

@@ -9,8 +9,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from traceadvisor.cores import cpu_affinity, cpu_quota
-from traceadvisor.model.check import Check, CheckState
+from traceadvisor.system.check import Check, CheckState
+from traceadvisor.system.cores import cpu_affinity, cpu_quota
 
 EXTRA = "pip install 'traceadvisor[capture]'"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from traceadvisor.bundle import Schedule
+from traceadvisor.bundle.layout import Schedule
 
 __all__ = ["DEFAULT_SCHEDULE", "CaptureOptions", "Schedule", "schedule"]
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from traceadvisor import __version__
-from traceadvisor.bundle import FORMAT, BundleFile, Ending, FileKind, Manifest, Note, RankEnding
+from traceadvisor.bundle.layout import FORMAT, BundleFile, Ending, FileKind, Manifest, Note, RankEnding
 from traceadvisor.recording.bundle_writer import BundleWriter
-from traceadvisor.recording.launch import Launch
+from traceadvisor.recording.loop.step_log import StepLog, StepState
 from traceadvisor.recording.options import CaptureOptions
-from traceadvisor.recording.step_log import StepLog, StepState
+from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.telemetry import TelemetrySampler
 
 if TYPE_CHECKING:
-    from traceadvisor.recording.training_watch import TrainingWatch
+    from traceadvisor.recording.loop.training_watch import TrainingWatch
 
 TELEMETRY_INTERVAL_S = 0.1
 
@@ -81,7 +81,7 @@ class CaptureSession:
     def attach(self) -> None:
         """Begin to listen to the training loop; torch is imported by now."""
         try:
-            from traceadvisor.recording.training_watch import TrainingWatch  # noqa: PLC0415  # it imports torch
+            from traceadvisor.recording.loop.training_watch import TrainingWatch  # noqa: PLC0415  # it imports torch
 
             self._watch = TrainingWatch(
                 self._options,

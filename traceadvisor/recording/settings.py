@@ -10,9 +10,9 @@ from typing import TypeVar
 import torch
 from torch.optim import Optimizer
 
-from traceadvisor.bundle import TOLD_VARIABLES, LoaderSettings, OptimizerSettings, Settings
-from traceadvisor.cores import cpu_affinity, cpu_quota
-from traceadvisor.recording.own_code import own_code
+from traceadvisor.bundle.layout import TOLD_VARIABLES, LoaderSettings, OptimizerSettings, Settings
+from traceadvisor.recording.script.own_code import own_code
+from traceadvisor.system.cores import cpu_affinity, cpu_quota
 
 _Value = TypeVar("_Value")
 

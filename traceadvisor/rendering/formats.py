@@ -18,7 +18,7 @@ class Format:
     file_name: str
 
     module: str
-    """Of this package; it is imported when first used, so that nobody waits for a format that is not asked for."""
+    """Imported when first used, so that nobody waits for a format that is not asked for."""
 
     def render(self, report: Report) -> bytes:
         """The report in this format, with the marker that `write` knows reports by.
@@ -26,17 +26,17 @@ class Format:
         Raises:
             TraceAdvisorError: it cannot be made here.
         """
-        content: bytes = import_module(f"{__package__}.{self.module}").render(report)
+        content: bytes = import_module(f"traceadvisor.{self.module}").render(report)
         return content
 
 
 FORMATS = {
     format_.name: format_
     for format_ in (
-        Format("html", "report.html", "html"),
-        Format("pdf", "report.pdf", "pdf"),
-        Format("md", "report.md", "markdown"),
-        Format("json", "report.json", "report_json"),
+        Format("html", "report.html", "rendering.page.html"),
+        Format("pdf", "report.pdf", "rendering.page.pdf"),
+        Format("md", "report.md", "rendering.markdown.render"),
+        Format("json", "report.json", "results.report_json"),
     )
 }
 """By name, in the order they are listed to users."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from traceadvisor.model.report import Recording
+from traceadvisor.model.run import undisturbed_count
 from traceadvisor.model.steps import StepSource
-from traceadvisor.rendering.run_steps import undisturbed_count
 from traceadvisor.rendering.units import duration, number_of
 
 MEDIAN = "median"

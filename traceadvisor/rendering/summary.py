@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from enum import Enum
 
 from traceadvisor.model.report import Recording, Report
-from traceadvisor.rendering.finding_view import FindingView, finding_views
-from traceadvisor.rendering.health_view import NoteView, warnings
-from traceadvisor.rendering.recording_view import cost_words
-from traceadvisor.rendering.redaction import one_line, redacted, shortened
+from traceadvisor.rendering.page.findings import FindingView, finding_views
+from traceadvisor.rendering.page.health import NoteView, warnings
+from traceadvisor.rendering.page.recordings import cost_words
 from traceadvisor.rendering.step_time import step_time
 from traceadvisor.rendering.units import count, duration, number_of, percent
 from traceadvisor.rendering.verdict import recording_verdict, verdict, verdict_scope
 from traceadvisor.rendering.words import CATEGORY
+from traceadvisor.results.redaction import redacted, shortened
+from traceadvisor.text.cleaning import one_line
 
 TOP_FINDINGS = 3
 MOST_RECORDINGS = 12

@@ -1,4 +1,7 @@
-"""Reports on disk: whole or not at all, and never over somebody else's file."""
+"""Reports on disk: whole or not at all, and never over somebody else's file.
+
+What tells a report of ours from any other file.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from traceadvisor.errors import OutputError
-from traceadvisor.rendering.marker import MARKER
 
 
 def write_report(path: Path, content: bytes) -> None:
@@ -63,3 +65,7 @@ def _write_new(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+MARKER = "traceadvisor.report/1"
+"""In every format: the JSON report's ``schema``, a meta tag, a comment."""

@@ -13,10 +13,9 @@ from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import DEVICE_WORK, NONE
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
-from traceadvisor.replay.chosen_steps import FEWEST_STEPS
 from traceadvisor.replay.loader_pace import LEAST_WAIT_SHARE
 from traceadvisor.replay.simulate import simulate
-from traceadvisor.replay.step_graph import StepGraph
+from traceadvisor.replay.step_graph import FEWEST_STEPS, StepGraph
 
 MOST_ERROR_SHARE = 0.02
 """Error of the unchanged replay up to which it is believed; the error of a saving is of the same size."""

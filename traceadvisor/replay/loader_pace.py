@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceadvisor.analysis.loader import Loader
+from traceadvisor.analysis.data.loader import Loader
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
-from traceadvisor.replay.chosen_steps import FEWEST_STEPS
-from traceadvisor.replay.data_wait import FETCH_NS
-from traceadvisor.replay.edit_host import fetches, is_loading
-from traceadvisor.replay.step_graph import Action, StepGraph, Workers
+from traceadvisor.replay.fixes.data_wait import FETCH_NS
+from traceadvisor.replay.fixes.edit_host import fetches, is_loading
+from traceadvisor.replay.step_graph import FEWEST_STEPS, Action, StepGraph, Workers
 from traceadvisor.replay.what_if import Scenario
 
 LEAST_WAIT_SHARE = 0.05

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceadvisor.analysis.launches import Launches
-from traceadvisor.analysis.names import name_mask, rows_named
-from traceadvisor.analysis.runtime_calls import blocking_rows, profiler_stop_rows
+from traceadvisor.analysis.operators.launches import Launches
+from traceadvisor.analysis.operators.names import name_mask, rows_named
+from traceadvisor.analysis.operators.runtime_calls import blocking_rows, profiler_stop_rows
 from traceadvisor.model.arrays import Int64, Mask, numbers_in
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.trace import Trace

@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from functools import reduce
 
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.run_timing import RunTiming
+from traceadvisor.analysis.steps.run_timing import RunTiming
 from traceadvisor.model.findings import Estimate, Method
-from traceadvisor.model.replay import ReplayFigures
+from traceadvisor.model.replay import ReplayFigures, WhatIf
 from traceadvisor.model.steps import StepTable
-from traceadvisor.model.what_if import WhatIf
 from traceadvisor.replay.build_graph import build_graph
-from traceadvisor.replay.chosen_steps import chosen_steps
 from traceadvisor.replay.gate import MOST_ERROR_SHARE, Gate, gate, held_to_workers, without_device
 from traceadvisor.replay.loader_pace import late_share, paced, turn_of
 from traceadvisor.replay.simulate import simulate
-from traceadvisor.replay.step_graph import StepGraph
+from traceadvisor.replay.step_graph import StepGraph, chosen_steps
 from traceadvisor.replay.undisturbed import undisturbed
 from traceadvisor.replay.what_if import Edit, Scenario
 

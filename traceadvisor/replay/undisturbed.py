@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceadvisor.analysis.names import rows_with_prefix
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.run_timing import RunTiming
-from traceadvisor.analysis.step_kinds import BACKWARD
+from traceadvisor.analysis.operators.names import rows_with_prefix
+from traceadvisor.analysis.steps.lost_records import BACKWARD
+from traceadvisor.analysis.steps.run_timing import RunTiming
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
-from traceadvisor.replay.edit_host import is_loading, scaled
+from traceadvisor.replay.fixes.edit_host import is_loading, scaled
 from traceadvisor.replay.gate import MOST_ERROR_SHARE
 from traceadvisor.replay.simulate import simulate
 from traceadvisor.replay.step_graph import StepGraph

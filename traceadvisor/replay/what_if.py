@@ -6,7 +6,7 @@ from abc import abstractmethod
 from enum import Enum
 from typing import ClassVar
 
-from traceadvisor.model.what_if import WhatIf
+from traceadvisor.model.replay import WhatIf
 from traceadvisor.replay.step_graph import StepGraph
 
 

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import time
 
-from traceadvisor.recording.telemetry.host import Host, readable
-from traceadvisor.recording.telemetry.rates import Rate
+from traceadvisor.recording.telemetry.host import Host, Rate, readable
 
 
 def test_shares_of_the_cpus_are_between_0_and_100() -> None:

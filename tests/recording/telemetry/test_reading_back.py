@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.recording.telemetry.sampling import record
-from traceadvisor.parsing.telemetry_file import read_telemetry
+from traceadvisor.bundle.telemetry import read_telemetry
 
 
 def test_a_recorded_file_is_read_back_without_a_note(driver: Path, tmp_path: Path) -> None:

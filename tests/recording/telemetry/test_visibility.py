@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceadvisor.recording.telemetry.visibility import visibilities
+from traceadvisor.recording.telemetry.nvml import visibilities
 
 UUIDS = ["GPU-aa1", "GPU-ab2", "GPU-bb3"]
 ALIKE = ["H100", "H100", "H100"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from traceadvisor.control_groups import OWN_PROCESS, ControlGroup, control_groups
-from traceadvisor.cores import quota_of
+from traceadvisor.system.control_groups import OWN_PROCESS, ControlGroup, control_groups
+from traceadvisor.system.cores import quota_of
 
 _UNLIMITED_BYTES = 1 << 60
 """Version 1 writes a number as large as it has where there is no limit."""

@@ -1,4 +1,7 @@
-"""CPU, memory and I/O of the whole host."""
+"""CPU, memory and I/O of the whole host.
+
+Rates from counters.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from typing import TypeVar
 
 import psutil
 
-from traceadvisor.recording.telemetry.rates import Rate
 from traceadvisor.recording.telemetry.records import NodeSample
 
 T = TypeVar("T")
@@ -85,3 +87,20 @@ class Host:
 
 def _percent(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else round(min(100 * part / whole, 100.0), 2)
+
+
+class Rate:
+    """How fast a counter rises between one reading and the next."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, float] | None = None
+
+    def per_s(self, count: float | None, now_s: float) -> float | None:
+        """The rise per second since the last reading.
+
+        None at the first one, after one that failed, and where the counter was set back.
+        """
+        last, self._last = self._last, None if count is None else (count, now_s)
+        if last is None or count is None or now_s <= last[1] or count < last[0]:
+            return None
+        return (count - last[0]) / (now_s - last[1])

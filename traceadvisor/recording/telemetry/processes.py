@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import psutil
 
-from traceadvisor.recording.telemetry.host import readable
-from traceadvisor.recording.telemetry.rates import Rate
+from traceadvisor.recording.telemetry.host import Rate, readable
 from traceadvisor.recording.telemetry.records import ProcessSample, WorkerSample
 
 PROC = "/proc"

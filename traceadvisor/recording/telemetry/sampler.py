@@ -12,13 +12,13 @@ from threading import Event, Thread
 
 import msgspec
 
-from traceadvisor.cores import cpu_affinity, cpu_quota
 from traceadvisor.recording.telemetry.group import GroupUse
 from traceadvisor.recording.telemetry.host import Host, host_name, memory_bytes
 from traceadvisor.recording.telemetry.nvml import Device, Nvml, open_nvml
 from traceadvisor.recording.telemetry.pace import Pace, Turns
 from traceadvisor.recording.telemetry.processes import ProcessTree
 from traceadvisor.recording.telemetry.records import FORMAT, DeviceSample, Header, ProcessSample, Sample
+from traceadvisor.system.cores import cpu_affinity, cpu_quota
 
 
 class TelemetrySampler:

@@ -21,10 +21,10 @@ from traceadvisor.rendering.charts.drawing import (
     rectangle,
 )
 from traceadvisor.rendering.charts.palette import PAINTS
-from traceadvisor.rendering.redaction import clipped_inside
 from traceadvisor.rendering.table import Cell, Column, Table, cells
 from traceadvisor.rendering.units import NOT_MEASURED, duration, milliseconds, percent
 from traceadvisor.rendering.words import CATEGORY
+from traceadvisor.text.cleaning import clipped_inside
 
 BAR_HEIGHT = 44
 AXIS_HEIGHT = 22

@@ -23,10 +23,10 @@ from traceadvisor.rendering.charts.drawing import (
 from traceadvisor.rendering.charts.palette import PAINTS
 from traceadvisor.rendering.charts.raster import runs_by_layer, shares
 from traceadvisor.rendering.charts.step_bar import time_axis
-from traceadvisor.rendering.redaction import clipped
 from traceadvisor.rendering.table import Cell, Column, Table
 from traceadvisor.rendering.units import duration, number_of, percent
 from traceadvisor.rendering.words import ACTIVITY, CATEGORY
+from traceadvisor.text.cleaning import clipped
 
 LANE_HEIGHT = 40
 TITLE_HEIGHT = 15

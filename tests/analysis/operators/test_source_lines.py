@@ -1,0 +1,134 @@
+"""The user's own line behind an event, from the stacks of both generations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.build import AUTOGRAD, Generation, TraceBuilder
+from traceadvisor.analysis.operators.source_lines import first_location, location_of_call, user_frame
+from traceadvisor.analysis.operators.tree import operator_tree
+from traceadvisor.model.events import Kind
+from traceadvisor.model.findings import Location
+
+TORCH = [
+    "torch/nn/functional.py(1848): linear",
+    "/opt/conda/lib/python3.10/site-packages/torch/nn/modules/linear.py(114): forward",
+    "nn.Module: Linear_0",
+]
+USER = ["model.py(41): forward", "train.py(12): main", "<built-in function exec>"]
+
+RUNNING = Location("train.py", 12, "main", is_call=False)
+
+
+@pytest.mark.parametrize("generation", list(Generation))
+def test_the_innermost_frame_of_the_user_is_named_and_never_torchs(generation: Generation, tmp_path: Path) -> None:
+    trace = TraceBuilder(generation).op("aten::linear", 10, 50, stack=TORCH + USER).launch(20, 30).trace(tmp_path)
+    (call,) = trace.events.rows(Kind.RUNTIME)
+    location = location_of_call(trace, operator_tree(trace.events), int(call))
+    assert location is not None
+    assert (location.file, location.line, location.function) == ("model.py", 41, "forward")
+
+
+@pytest.mark.parametrize(("generation", "is_call"), [(Generation.Y2021, True), (Generation.CURRENT, False)])
+def test_only_the_stacks_of_2021_hold_the_line_of_the_call(
+    generation: Generation,
+    is_call: bool,  # noqa: FBT001  # a parameter of the test
+    tmp_path: Path,
+) -> None:
+    trace = TraceBuilder(generation).op("aten::linear", 10, 50, stack=USER).launch(20, 30).trace(tmp_path)
+    (call,) = trace.events.rows(Kind.RUNTIME)
+    location = location_of_call(trace, operator_tree(trace.events), int(call))
+    assert location is not None
+    assert location.is_call is is_call
+
+
+def test_where_the_innermost_operator_has_no_stack_the_one_around_it_is_asked(tmp_path: Path) -> None:
+    builder = (
+        TraceBuilder(Generation.Y2021).op("aten::linear", 10, 50, stack=USER).op("aten::addmm", 15, 40).launch(20, 30)
+    )
+    trace = builder.trace(tmp_path)
+    (call,) = trace.events.rows(Kind.RUNTIME)
+    assert location_of_call(trace, operator_tree(trace.events), int(call)) == Location("model.py", 41, "forward")
+
+
+def test_python_calls_of_another_thread_say_nothing(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch(20, 30).python("train.py(12): main", 0, 90, thread=AUTOGRAD).trace(tmp_path)
+    (call,) = trace.events.rows(Kind.RUNTIME)
+    assert location_of_call(trace, operator_tree(trace.events), int(call)) is None
+
+
+def test_a_python_call_that_was_over_says_nothing(tmp_path: Path) -> None:
+    trace = (
+        TraceBuilder()
+        .python("other.py(9): before", 0, 20)
+        .python("train.py(12): main", 0, 90)
+        .launch(20, 30)
+        .trace(tmp_path)
+    )
+    (call,) = trace.events.rows(Kind.RUNTIME)
+    assert location_of_call(trace, operator_tree(trace.events), int(call)) == RUNNING
+
+
+def test_the_first_event_that_has_a_place_gives_it(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch(20, 30).launch(40, 50).python("train.py(12): main", 35, 90).trace(tmp_path)
+    calls = trace.events.rows(Kind.RUNTIME)
+    assert first_location(trace, operator_tree(trace.events), calls) == RUNNING
+
+
+@pytest.mark.parametrize("generation", list(Generation))
+@pytest.mark.parametrize(
+    "file", ["datasets/coco.py", "code/train.py", "platform/load.py", "./train.py", "../src/train.py"]
+)
+def test_a_users_file_is_named_though_a_library_is_called_so(generation: Generation, file: str, tmp_path: Path) -> None:
+    stack = ["timm/layers/norm.py(3): forward", f"{file}(7): step", "runpy.py(86): _run_code"]
+    trace = TraceBuilder(generation).op("aten::linear", 10, 50, stack=stack).launch(20, 30).trace(tmp_path)
+    (call,) = trace.events.rows(Kind.RUNTIME)
+    found = location_of_call(trace, operator_tree(trace.events), int(call))
+    assert found is not None
+    assert (found.file, found.line) == (file, 7)
+
+
+@pytest.mark.parametrize("generation", list(Generation))
+def test_where_a_capture_tells_whose_code_it_is_names_do_not(generation: Generation, tmp_path: Path) -> None:
+    stack = ["newlib/layers.py(3): forward", "queue.py(7): step", "train.py(9): main"]
+    trace = TraceBuilder(generation).op("aten::linear", 10, 50, stack=stack).launch(20, 30).trace(tmp_path)
+    captured = replace(trace, own_code=frozenset({"queue.py", "train.py"}))
+    (call,) = trace.events.rows(Kind.RUNTIME)
+    found = [location_of_call(each, operator_tree(each.events), int(call)) for each in (trace, captured)]
+    assert [each and each.file for each in found] == ["newlib/layers.py", "queue.py"]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "torch/optim/optimizer.py(280): wrapper",
+        "/usr/lib/python3/dist-packages/numpy/core/fromnumeric.py(3): sum",
+        "/home/me/venv/lib/python3.11/site-packages/torchvision/models/resnet.py(150): forward",
+        "/usr/lib/python3.10/contextlib.py(79): inner",
+        "threading.py(953): run",
+        "multiprocessing/queues.py(122): get",
+        "<frozen importlib._bootstrap>(241): _call",
+        "<string>(2): __init__",
+        "nn.Module: ResNet_0",
+        "built-in method apply of type object",
+    ],
+)
+def test_a_frame_of_a_library_is_not_the_users(frame: str) -> None:
+    assert user_frame([frame]) is None
+
+
+@pytest.mark.parametrize(
+    ("frame", "location"),
+    [
+        ("train.py(12): main", Location("train.py", 12, "main")),
+        ("/home/me/project/train.py(12): <module>", Location("/home/me/project/train.py", 12, "<module>")),
+        ("C:\\work\\my train.py(7): step", Location("C:\\work\\my train.py", 7, "step")),
+        ("models/torch_like.py(3): f", Location("models/torch_like.py", 3, "f")),
+        ("src/a(1)/b.py(22): g", Location("src/a(1)/b.py", 22, "g")),
+    ],
+)
+def test_a_frame_of_the_user_is_read(frame: str, location: Location) -> None:
+    assert user_frame([frame]) == location

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import AUTOGRAD, Generation, TraceBuilder
+from traceadvisor.analysis.steps.marks import find_marks
+from traceadvisor.model.steps import StepSource
+
+Found = tuple[StepSource, list[tuple[int, float, float]]]
+
+
+def marks_us(builder: TraceBuilder, folder: Path) -> Found:
+    source, marks = find_marks(builder.trace(folder))
+    return source, [(mark.index, mark.start_ns / 1000, mark.end_ns / 1000) for mark in marks]
+
+
+@pytest.mark.parametrize("generation", list(Generation))
+def test_marks_of_the_host_tell_steps_apart(generation: Generation, tmp_path: Path) -> None:
+    builder = TraceBuilder(generation).step(7, 0, 100).step(8, 100, 180)
+    assert marks_us(builder, tmp_path) == (StepSource.MARKS, [(7, 0, 100), (8, 100, 180)])
+
+
+def test_the_mirror_images_of_marks_on_the_device_are_no_marks(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(7, 0, 100).device_annotation("ProfilerStep#7", 20, 130)
+    assert marks_us(builder, tmp_path) == (StepSource.MARKS, [(7, 0, 100)])
+
+
+@pytest.mark.parametrize("name", ["ProfilerStep#seven", "ProfilerStep#", "ProfilerStep#-1", "ProfilerStep#" + "9" * 19])
+def test_a_name_that_merely_begins_like_a_mark_is_none(name: str, tmp_path: Path) -> None:
+    builder = TraceBuilder().step(7, 0, 100).annotation(name, 100, 200)
+    assert marks_us(builder, tmp_path) == (StepSource.MARKS, [(7, 0, 100)])
+
+
+def test_marks_of_a_second_thread_do_not_count(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(7, 0, 100).step(7, 10, 110, thread=AUTOGRAD)
+    assert marks_us(builder, tmp_path) == (StepSource.MARKS, [(7, 0, 100)])
+
+
+def test_a_mark_that_outlives_the_recording_is_clipped_to_it(tmp_path: Path) -> None:
+    builder = TraceBuilder().profiler_span(0, 150).step(7, 0, 100).step(8, 100, 13_000_000)
+    assert marks_us(builder, tmp_path) == (StepSource.MARKS, [(7, 0, 100), (8, 100, 150)])
+
+
+def test_a_mark_behind_the_recording_is_none(tmp_path: Path) -> None:
+    builder = TraceBuilder().profiler_span(0, 100).step(7, 0, 100).step(8, 100, 200)
+    assert marks_us(builder, tmp_path) == (StepSource.MARKS, [(7, 0, 100)])
+
+
+def test_without_marks_n_optimizer_steps_make_n_minus_one_steps(tmp_path: Path) -> None:
+    builder = TraceBuilder().optimizer(40, 50).optimizer(90, 100).optimizer(150, 160)
+    assert marks_us(builder, tmp_path) == (StepSource.OPTIMIZER, [(1, 10, 60), (2, 60, 120)])
+
+
+def test_of_several_optimizers_the_most_frequent_counts(tmp_path: Path) -> None:
+    builder = TraceBuilder().op("a", 0, 1).optimizer(40, 50, name="Adam.step")
+    for end in (10, 20, 60):
+        builder.optimizer(end - 5, end)
+    assert marks_us(builder, tmp_path) == (StepSource.OPTIMIZER, [(1, 10, 20), (2, 20, 60)])
+
+
+def test_optimizer_steps_that_end_together_make_no_step_between_them(tmp_path: Path) -> None:
+    builder = TraceBuilder().op("a", 0, 1).optimizer(5, 10).optimizer(7, 10).optimizer(30, 40)
+    assert marks_us(builder, tmp_path) == (StepSource.OPTIMIZER, [(1, 10, 40)])
+
+
+def test_with_one_optimizer_step_the_whole_recording_is_one_step(tmp_path: Path) -> None:
+    builder = TraceBuilder().op("a", 0, 1).optimizer(40, 50).kernel(60, 90)
+    assert marks_us(builder, tmp_path) == (StepSource.WINDOW, [(0, 0, 90)])
+
+
+def test_the_whole_recording_includes_its_python_calls(tmp_path: Path) -> None:
+    builder = TraceBuilder().op("a", 10, 20).python("train.py(3): main", 0, 90)
+    assert marks_us(builder, tmp_path) == (StepSource.WINDOW, [(0, 0, 90)])
+
+
+def test_marks_come_before_optimizer_steps(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(7, 0, 100).optimizer(40, 50).optimizer(90, 95)
+    assert marks_us(builder, tmp_path)[0] is StepSource.MARKS

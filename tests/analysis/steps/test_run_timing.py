@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from traceadvisor.analysis.recording_health import timing_notes
+from traceadvisor.analysis.steps.run_timing import run_timing
+from traceadvisor.model.run import StepState, TimedStep
+
+PLAIN, RECORDED = StepState.PLAIN, StepState.RECORDED
+
+
+def _steps(*durations: int, state: StepState = PLAIN, first: int = 1) -> list[TimedStep]:
+    """Steps of the given durations, half of each in the loader, one batch each."""
+    return [TimedStep(first + at, 0, ns, ns // 2, 1, state) for at, ns in enumerate(durations)]
+
+
+def test_the_undisturbed_median_is_of_steps_that_no_profiler_touched() -> None:
+    timing = run_timing([*_steps(10, 30, 20), *_steps(90, state=StepState.WARMUP)], 1)
+    assert timing.undisturbed_ns == 20
+    assert timing.undisturbed_loader_ns == 10
+
+
+def test_the_first_step_of_the_run_counts_nowhere() -> None:
+    assert run_timing(_steps(1000, 10, 10, first=0), 1).undisturbed_ns == 10
+
+
+def test_batches_that_come_in_bursts_do_not_hide_the_wait() -> None:
+    # Four workers deliver together: one step in four waits 60 for all of them.
+    assert run_timing(_steps(*[60, 4, 4, 4] * 5), 4).undisturbed_ns == 18
+
+
+def test_fewer_steps_than_a_burst_give_their_mean() -> None:
+    assert run_timing(_steps(10, 20), 4).undisturbed_ns == 15
+
+
+@pytest.mark.parametrize(("recorded", "share"), [(100, 0.0), (125, 0.25), (80, -0.2)])
+def test_the_disturbance_is_how_much_longer_recorded_steps_take(recorded: int, share: float) -> None:
+    timing = run_timing([*_steps(100, 100), *_steps(recorded, recorded, state=RECORDED, first=3)], 1)
+    assert timing.disturbance_share == pytest.approx(share)
+
+
+def test_without_undisturbed_steps_no_disturbance_is_claimed() -> None:
+    assert run_timing(_steps(10, state=RECORDED), 1).disturbance_share is None
+
+
+@pytest.mark.parametrize(("loader_ns", "codes"), [(50, []), (41, []), (39, ["loader-disturbed"])])
+def test_a_wait_that_recording_hides_is_said(loader_ns: int, codes: list[str]) -> None:
+    # Undisturbed steps of 100 are 50 in the loader.
+    recorded = [TimedStep(3, 0, 100, loader_ns, 1, RECORDED)]
+    assert [note.code for note in timing_notes(run_timing([*_steps(100, 100), *recorded], 1))] == codes
+
+
+def test_without_steps_nothing_is_known() -> None:
+    timing = run_timing([], 1)
+    assert (timing.undisturbed_ns, timing.recorded_ns, timing.fetches_per_step) == (None, None, None)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from traceadvisor.judging.conformity import conforms
+from traceadvisor.model.findings import (
+    Clear,
+    Confidence,
+    Effort,
+    Estimate,
+    Evidence,
+    Finding,
+    Fix,
+    Input,
+    Location,
+    Method,
+    RuleMeta,
+    Skipped,
+    Unit,
+)
+from traceadvisor.model.spans import SpanSet
+
+META = RuleMeta("ACME001", "slow-thing", "A slow thing", frozenset({Input.STEPS}))
+FINDING = Finding(
+    META,
+    SpanSet.of((0, 1)),
+    Estimate(0, np.float64(1), 2, Method.BOUND, "not replayed: nobody asked"),
+    Confidence.LOW,
+    Effort.LINE,
+    (Evidence("calls", int(np.int64(3)), Unit.COUNT), Evidence("kind", "a", Unit.TEXT)),
+    Fix("Change it"),
+    (Location("train.py", 1),),
+    ("It may be wrong.",),
+)
+
+
+def test_what_is_as_annotated_conforms() -> None:
+    assert conforms(FINDING, Finding)
+    assert conforms(Clear("wait", 0.5, 1, Unit.SHARE), Finding | Clear | Skipped)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    evidence: Any = Evidence("calls", np.int64(3), Unit.COUNT)  # type: ignore[arg-type]  # what rules may compute
+    assert conforms(replace(FINDING, evidence=(evidence,)), Finding)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"evidence": None},
+        {"evidence": [Evidence("calls", 3, Unit.COUNT)]},
+        {"evidence": (Evidence("calls", None, Unit.COUNT),)},  # type: ignore[arg-type]  # the point
+        {"claims": ((0, 1),)},
+        {"fix": "Change it"},
+        {"rule": replace(META, needs=frozenset({"steps"}))},  # type: ignore[arg-type]  # the point
+        {"locations": (Location("train.py", "1"),)},  # type: ignore[arg-type]  # the point
+        {"confidence": "low"},
+    ],
+)
+def test_one_wrong_part_is_enough_not_to(wrong: dict[str, Any]) -> None:
+    assert not conforms(replace(FINDING, **wrong), Finding)
+
+
+@pytest.mark.parametrize("value", [None, "found", 3, FINDING.fix])
+def test_what_is_no_outcome_at_all_does_not(value: object) -> None:
+    assert not conforms(value, Finding | Clear | Skipped)

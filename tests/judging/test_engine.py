@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from tests.build import TraceBuilder
+from traceadvisor.facts import Facts
+from traceadvisor.judging.catalogue import all_rules
+from traceadvisor.judging.engine import assess, judge
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import (
+    Clear,
+    Effort,
+    Estimate,
+    Failed,
+    Finding,
+    Fix,
+    Input,
+    RuleMeta,
+    Severity,
+    Skipped,
+)
+from traceadvisor.model.report import Report, Source, SourceKind
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.rules.base import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Stub(Rule):
+    """Finds what it is told to."""
+
+    meta: ClassVar = RuleMeta("DATA900", "stub", "Stub", frozenset({Input.STEPS}))
+    claims: SpanSet
+    expected_ns: float = 10_000
+
+    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+        return Finding(
+            self.meta,
+            self.claims,
+            Estimate.bound(2 * self.expected_ns, "nobody asked"),
+            facts.confidence(),
+            Effort.LINE,
+            (),
+            Fix("Change it"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Refining(Stub):
+    """Says more of the same time."""
+
+    meta: ClassVar = RuleMeta("DATA901", "refining", "Refining", frozenset({Input.STEPS}), frozenset({"DATA900"}))
+
+
+@dataclass(frozen=True, slots=True)
+class Broken(Rule):
+    """Raises."""
+
+    meta: ClassVar = RuleMeta("DATA902", "broken", "Broken", frozenset())
+
+    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+        raise ZeroDivisionError("on purpose")
+
+
+def _report(folder: Path, *rules: Rule, names: tuple[str, ...] = ("run/a",)) -> Report:
+    """A report on a run of three steps of 100 us."""
+    builder = TraceBuilder()
+    for number in range(3):
+        start = 100 * number
+        builder.step(number, start, start + 100).op("aten::mm", start, start + 100)
+    trace = builder.trace(folder)
+    judgements = [judge(Facts(trace, None, name), rules) for name in names]
+    return assess(judgements, Source((folder,), SourceKind.TRACE), trace.health, rules)
+
+
+def test_a_broken_rule_becomes_a_row_and_the_report_survives(tmp_path: Path) -> None:
+    report = _report(tmp_path, Broken(), Stub(SpanSet.of((0, 50))))
+    assert report.outcomes[0].outcome == Failed("ZeroDivisionError: on purpose")
+    assert len(report.findings) == 1
+
+
+@pytest.mark.parametrize("given", [None, "found", Skipped(3), RuleMeta("A001", "a", "A", frozenset())])  # type: ignore[arg-type]  # the point
+def test_a_rule_that_gives_what_is_no_outcome_has_failed(given: object, tmp_path: Path) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Odd(Rule):
+        meta: ClassVar = RuleMeta("DATA904", "odd", "Odd", frozenset())
+
+        def check(self, facts: Facts) -> Finding | Clear | Skipped:
+            return given  # type: ignore[return-value]  # the point
+
+    (row,) = _report(tmp_path, Odd()).outcomes
+    assert isinstance(row.outcome, Failed)
+    assert type(given).__name__ in row.outcome.error
+
+
+def test_a_finding_of_another_rule_is_not_taken_as_ones_own(tmp_path: Path) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Borrowing(Rule):
+        meta: ClassVar = RuleMeta("DATA905", "borrowing", "Borrowing", frozenset({Input.STEPS}))
+
+        def check(self, facts: Facts) -> Finding | Clear | Skipped:
+            return Stub(SpanSet.of((0, 50))).check(facts)
+
+    assert isinstance(_report(tmp_path, Borrowing()).outcomes[0].outcome, Failed)
+
+
+def test_claims_that_are_no_set_of_spans_are_refused(tmp_path: Path) -> None:
+    reversed_span = SpanSet(np.array([50]), np.array([0]))
+    report = _report(tmp_path, Stub(reversed_span))
+    assert isinstance(report.outcomes[0].outcome, Failed)
+
+
+def test_a_rule_that_would_end_the_program_does_not(tmp_path: Path) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Leaving(Rule):
+        meta: ClassVar = RuleMeta("DATA906", "leaving", "Leaving", frozenset())
+
+        def check(self, facts: Facts) -> Finding | Clear | Skipped:
+            raise SystemExit(3)
+
+    assert _report(tmp_path, Leaving()).outcomes[0].outcome == Failed("SystemExit: 3")
+
+
+def test_a_rule_that_lacks_an_input_is_skipped_with_the_way_to_get_it(tmp_path: Path) -> None:
+    outcome = next(row.outcome for row in _report(tmp_path, *all_rules()).outcomes if row.rule.id == "DATA001")
+    assert isinstance(outcome, Skipped)
+    assert "DataLoader" in outcome.reason
+
+
+def test_two_findings_of_the_same_time_fold_into_the_one_that_refines(tmp_path: Path) -> None:
+    claims = SpanSet.of((0, 50_000))
+    (row,) = _report(tmp_path, Stub(claims), Refining(claims)).findings
+    assert row.finding.rule.id == "DATA901"
+    assert row.also == ("DATA900",)
+
+
+def test_findings_that_share_no_more_than_eight_tenths_of_the_larger_stay_apart(tmp_path: Path) -> None:
+    report = _report(tmp_path, Stub(SpanSet.of((0, 100_000))), Refining(SpanSet.of((0, 80_000))))
+    assert {row.finding.rule.id for row in report.findings} == {"DATA900", "DATA901"}
+
+
+def test_findings_of_the_same_time_stay_apart_where_neither_refines(tmp_path: Path) -> None:
+    claims = SpanSet.of((0, 50_000))
+    assert len(_report(tmp_path, Stub(claims), Stub(claims)).findings) == 2
+
+
+def test_a_folded_finding_is_still_listed_as_found(tmp_path: Path) -> None:
+    claims = SpanSet.of((0, 50_000))
+    report = _report(tmp_path, Stub(claims), Refining(claims))
+    assert [type(row.outcome).__name__ for row in report.outcomes] == ["Found", "Found"]
+
+
+def test_findings_are_ranked_by_expected_saving(tmp_path: Path) -> None:
+    claims = SpanSet.of((0, 50_000))
+    report = _report(tmp_path, Stub(claims, 1_000), Stub(claims, 9_000), Stub(claims, 5_000))
+    assert [row.finding.saving.expected_ns for row in report.findings] == [9_000, 5_000, 1_000]
+
+
+@pytest.mark.parametrize(
+    ("expected_ns", "severity"),
+    [(10_000, Severity.HIGH), (9_999, Severity.MEDIUM), (3_000, Severity.MEDIUM), (2_999, Severity.LOW)],
+)
+def test_severity_is_the_savings_share_of_the_step(expected_ns: float, severity: Severity, tmp_path: Path) -> None:
+    (row,) = _report(tmp_path, Stub(SpanSet.of((0, 50_000)), expected_ns)).findings
+    assert row.severity is severity
+    assert row.saving_share == expected_ns / 100_000
+
+
+def test_confidence_falls_without_marks_and_with_few_steps(tmp_path: Path) -> None:
+    marked = TraceBuilder().step(0, 0, 10).step(1, 10, 20).step(2, 20, 30).op("aten::mm", 0, 30)
+    few = TraceBuilder().step(0, 0, 10).op("aten::mm", 0, 10)
+    none = TraceBuilder().op("aten::mm", 0, 10)
+    levels = []
+    for number, builder in enumerate((marked, few, none)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        levels.append(Facts(builder.trace(folder), None, "").confidence().value)
+    assert levels == ["high", "medium", "low"]
+
+
+def test_every_claim_lies_in_the_category_it_is_made_of(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).loader(0, 40).op("aten::mm", 40, 100)
+    facts = Facts(builder.trace(tmp_path), None, "")
+    assert facts.claim(Category.DATA_WAIT) == SpanSet.of((0, 40_000))

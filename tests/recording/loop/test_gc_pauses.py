@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.recording.loop.test_training_watch import Training, captured
+from tests.recording.running import settings
+from traceadvisor.recording.loop.gc_pauses import GcPauses, GcWatch
+
+
+@pytest.fixture
+def no_collections() -> Iterator[None]:
+    """No collection but those that a test asks for."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collections")
+def test_collections_are_added_up_between_start_and_stop() -> None:
+    watch = GcWatch(count(0, 10).__next__)
+    gc.collect()
+    watch.start()
+    gc.collect()
+    gc.collect(0)
+    watch.stop()
+    gc.collect()
+    # Clock reads: start, two for each collection, stop.
+    assert watch.pauses() == GcPauses(watched_ns=50, total_ns=20, longest_ns=10)
+
+
+def test_nothing_is_known_where_it_was_never_started() -> None:
+    assert GcWatch().pauses() is None
+
+
+def test_after_the_stop_nothing_of_it_is_left() -> None:
+    before = list(gc.callbacks)
+    watch = GcWatch()
+    watch.start()
+    watch.stop()
+    watch.stop()
+    assert gc.callbacks == before
+
+
+class _Collecting(Training):
+    def learn(self, batch: list) -> None:  # type: ignore[type-arg]  # as its base has it
+        super().learn(batch)
+        gc.collect()
+
+
+def test_a_capture_tells_what_collections_took(tmp_path: Path) -> None:
+    before = list(gc.callbacks)
+    with captured(tmp_path):
+        _Collecting().epoch()
+    found = settings(tmp_path / "bundle")
+    assert found.gc_share is not None and 0.3 < found.gc_share < 1  # noqa: PT018  # one thought
+    assert found.gc_longest_ns is not None and found.gc_longest_ns > 1_000_000  # noqa: PT018
+    assert gc.callbacks == before

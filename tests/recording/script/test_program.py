@@ -1,0 +1,190 @@
+"""A captured script is run as ``python`` runs it. These import no torch, so they are quick."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.recording.running import CAPTURE, PYTHON, capture, manifest, noticed, run
+from traceadvisor.bundle.layout import Ending
+
+
+def both(path: Path, source: str, *arguments: str) -> tuple[subprocess.CompletedProcess[str], ...]:
+    """The script run plainly and captured into ``bundle``."""
+    (path / "script.py").write_text(source)
+    return (
+        run(*PYTHON, "script.py", *arguments, cwd=path),
+        capture("-o", "bundle", "--", "script.py", *arguments, cwd=path),
+    )
+
+
+def test_a_script_sees_what_python_shows_it(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("")
+    plain, captured = both(
+        tmp_path,
+        "import beside, sys, pickle, inspect\n"
+        "class Here: pass\n"
+        "print(sys.argv, __name__, __file__, __package__, __spec__, __doc__, sys.path[0], sorted(globals()))\n"
+        "print(pickle.loads(pickle.dumps(Here())).__class__, sys.modules['__main__'].Here is Here)\n"
+        "print(inspect.getsource(Here), 'torch' in sys.modules, 'numpy' in sys.modules)\n",
+        "--epochs",
+        "3",
+        "-o",
+        "x",
+    )
+    assert captured.stdout == plain.stdout
+    assert captured.returncode == plain.returncode == 0
+    assert manifest(tmp_path / "bundle").command == ("script.py", "--epochs", "3", "-o", "x")
+    assert [note.code for note in manifest(tmp_path / "bundle").notes] == ["no-torch"]
+
+
+@pytest.mark.parametrize(
+    ("source", "ending"),
+    [
+        ("import sys; print('x', file=sys.stderr); sys.exit(3)", Ending.EXIT),
+        ("import sys; sys.exit('went wrong')", Ending.EXIT),
+        (
+            "def f():\n    {}['x']\ntry:\n    f()\nexcept KeyError as e:\n    raise ValueError('y') from e",
+            Ending.EXCEPTION,
+        ),
+        ("raise SystemExit", Ending.COMPLETED),
+        ("raise KeyboardInterrupt", Ending.INTERRUPTED),
+        ("import sys\nsys.excepthook = lambda *a: print('hook', a[0], file=sys.stderr)\n1/0", Ending.EXCEPTION),
+        ("import atexit; atexit.register(print, 'at exit'); print(1/0)", Ending.EXCEPTION),
+        ("def f(:", Ending.EXCEPTION),
+    ],
+)
+def test_an_ending_keeps_its_meaning(tmp_path: Path, source: str, ending: Ending) -> None:
+    plain, captured = both(tmp_path, source)
+    assert captured.returncode == plain.returncode
+    assert captured.stdout == plain.stdout
+    assert noticed(captured.stderr) == plain.stderr
+    (entry,) = manifest(tmp_path / "bundle").endings
+    assert entry.ending is ending
+    assert entry.exit_code == (130 if ending is Ending.INTERRUPTED else plain.returncode)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_script_as_it_would_but_saves_first(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "script.py").write_text("import time; print('ready', flush=True); time.sleep(60)")
+    process = subprocess.Popen(
+        [*CAPTURE, "-o", "bundle", "--", "script.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    with process:
+        assert process.stdout
+        assert process.stdout.readline() == b"ready\n"
+        time.sleep(0.2)
+        process.send_signal(number)
+        assert process.wait(timeout=20) == -number
+    (entry,) = manifest(tmp_path / "bundle").endings
+    assert entry.ending is {signal.SIGINT: Ending.INTERRUPTED, signal.SIGTERM: Ending.TERMINATED}[number]
+    assert not list(tmp_path.glob(".bundle*")), "nothing is left beside the bundle"
+
+
+@pytest.mark.slow
+def test_sigterm_saves_while_the_main_thread_waits_in_native_code(tmp_path: Path) -> None:
+    source = (
+        "import ctypes\n"
+        "libc = ctypes.CDLL(None)\n"
+        "mutex = ctypes.create_string_buffer(64)\n"
+        "libc.pthread_mutex_lock(mutex)\n"
+        "print('ready', flush=True)\n"
+        "libc.pthread_mutex_lock(mutex)\n"
+    )
+    (tmp_path / "script.py").write_text(source)
+    process = subprocess.Popen([*CAPTURE, "-o", "bundle", "--", "script.py"], cwd=tmp_path, stdout=subprocess.PIPE)
+    with process:
+        assert process.stdout
+        process.stdout.readline()
+        process.terminate()
+        assert process.wait(timeout=20) == -signal.SIGTERM
+    assert manifest(tmp_path / "bundle").endings[0].ending is Ending.TERMINATED
+
+
+def test_a_module_runs_as_with_python_m(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "__main__.py").write_text(
+        "import sys\nfrom . import other\nprint(sys.argv, __name__, __package__, __spec__.name, sys.path[0])\n"
+    )
+    (package / "other.py").write_text("")
+    plain = run(*PYTHON, "-m", "package", "--flag", cwd=tmp_path)
+    for form in (("-m", "package", "--flag"), ("--", "-m", "package", "--flag")):
+        captured = capture("-o", str(tmp_path / f"bundle{len(form)}"), *form, cwd=tmp_path)
+        assert (captured.stdout, captured.returncode) == (plain.stdout, 0)
+    assert manifest(tmp_path / "bundle4").command == ("-m", "package", "--flag")
+
+
+def test_worker_processes_that_are_spawned_find_the_script(tmp_path: Path) -> None:
+    source = (
+        "import multiprocessing\n"
+        "def work(x): return x * 2\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('spawn').Pool(1) as pool: print(pool.map(work, [1, 2]))\n"
+    )
+    plain, captured = both(tmp_path, source)
+    assert captured.stdout == plain.stdout == "[2, 4]\n"
+
+
+def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
+    source = (
+        "import os, sys\n"
+        "child = os.fork()\n"
+        "if not child: sys.exit(7)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    plain, captured = both(tmp_path, source)
+    assert captured.stdout == plain.stdout == "7\n"
+    assert captured.stderr.count("traceadvisor: ") == 1
+    assert [one.ending for one in manifest(tmp_path / "bundle").endings] == [Ending.COMPLETED]
+
+
+def test_a_script_that_is_missing_is_wrong_usage(tmp_path: Path) -> None:
+    missing = capture("--", "missing.py", cwd=tmp_path)
+    assert missing.returncode == 2
+    assert "Cannot run missing.py: No such file or directory." in missing.stderr
+    assert capture("-m", "no_such_module_here", cwd=tmp_path).returncode == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_another_capture_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("print('ran')")
+    assert capture("-o", "bundle", "script.py", cwd=tmp_path).returncode == 0
+    again = capture("-o", "bundle", "script.py", cwd=tmp_path)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "already holds a capture" in again.stderr
+
+
+def test_a_script_that_succeeded_but_left_nothing_ends_with_3(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import sys; print('ran'); sys.exit(int(sys.argv[1]))")
+    (tmp_path / "file").write_text("")
+    succeeded = capture("-o", "file/bundle", "script.py", "0", cwd=tmp_path)
+    assert (succeeded.returncode, succeeded.stdout) == (3, "ran\n")
+    assert "nothing could be written" in succeeded.stderr
+    assert capture("-o", "file/bundle", "script.py", "5", cwd=tmp_path).returncode == 5
+
+
+def test_a_strangers_manifest_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("print('ran')")
+    (tmp_path / "manifest.json").write_text('{"name": "my web app"}')
+    refused = capture("-o", ".", "script.py", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert (tmp_path / "manifest.json").read_text() == '{"name": "my web app"}'
+
+
+def test_two_captured_blocks_of_a_program_are_two_runs(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import traceadvisor\n"
+        "for name in ('first', 'second'):\n"
+        "    with traceadvisor.capture() as run:\n"
+        "        run.step()\n"
+        "    print(run.captured.folder)\n"
+    )
+    done = subprocess.run([*PYTHON, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert len(set(done.stdout.split())) == 2
+    assert len(list((tmp_path / "runs").iterdir())) == 2

@@ -1,0 +1,236 @@
+import base64
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.build_report import (
+    CANARY,
+    harmless,
+    hostile,
+    nothing_readable,
+    on_the_cpu,
+    one_recording,
+    ranked,
+    three_recordings,
+)
+from tests.rendering.captures import captured, captured_on_host, captured_ranks
+from tests.rendering.reading import Page
+from traceadvisor.model.findings import Confidence, Estimate, Method, Severity
+from traceadvisor.model.health import HealthNote
+from traceadvisor.model.report import KernelRow, RecordingNote, Report
+from traceadvisor.model.steps import StepSource
+from traceadvisor.rendering.page import html
+from traceadvisor.rendering.page.findings import saving_words
+
+CAPTURES = (captured, captured_on_host, captured_ranks)
+ALL = (one_recording, three_recordings, on_the_cpu, nothing_readable, *CAPTURES)
+
+
+def read(report: Report) -> Page:
+    return Page(html.render(report).decode())
+
+
+@pytest.mark.parametrize("build", [three_recordings, captured_on_host, captured_ranks])
+def test_a_hostile_report_has_the_same_elements_and_attributes_as_a_harmless_one(build: Callable[[], Report]) -> None:
+    wild, tame = read(hostile(build())), read(harmless(build()))
+
+    assert wild.elements == tame.elements
+    assert wild.attributes == tame.attributes
+
+
+def test_text_from_the_trace_is_shown_as_text() -> None:
+    assert "<img src=x onerror=alert(1)>|`[x](http://e)@team #1" in read(hostile(one_recording())).text
+
+
+@pytest.mark.parametrize("build", [three_recordings, captured_on_host, captured_ranks])
+def test_escape_codes_overrides_and_tokens_do_not_reach_the_page(build: Callable[[], Report]) -> None:
+    page = html.render(hostile(build())).decode()
+
+    assert "\x1b" in CANARY and "\u202e" in CANARY and "ghp_" in CANARY  # noqa: PT018  # what is looked for below
+    assert not re.search("\x1b|\u202e|ghp_", page)
+
+
+@pytest.mark.parametrize("build", ALL)
+def test_a_page_runs_nothing_and_loads_nothing(build: Callable[[], Report]) -> None:
+    page = read(hostile(build()))
+
+    assert not {"script", "img", "link", "iframe", "object", "embed", "base", "form"} & set(page.elements)
+    assert not [name for name in page.attributes if name.startswith("on") or name == "style"]
+    assert all(link.startswith("#") for link in page.links)
+
+
+@pytest.mark.parametrize("build", ALL)
+def test_every_link_leads_to_a_place_on_the_page(build: Callable[[], Report]) -> None:
+    page = read(build())
+
+    assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_the_only_style_that_the_policy_lets_through_is_the_page_s_own() -> None:
+    page = html.render(one_recording()).decode()
+    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
+
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'sha256-{digest}'" in page
+    assert page.count("<style") == 1
+
+
+@pytest.mark.parametrize("build", [three_recordings, captured, captured_ranks])
+def test_a_typical_page_is_under_300_kilobytes(build: Callable[[], Report]) -> None:
+    assert len(html.render(build())) < 300_000
+
+
+def test_giant_names_do_not_make_a_giant_page() -> None:
+    report = one_recording()
+    rows = tuple(KernelRow("x" * 10_000, 1.0, 1e6, 0.5, None, None) for _ in range(500))
+    recording = replace(report.recordings[0], kernels=rows)
+
+    assert len(html.render(replace(report, recordings=(recording,)))) < 300_000
+
+
+def test_the_bottleneck_is_the_page_s_heading() -> None:
+    page = html.render(one_recording()).decode()
+
+    assert "<h1>A third of every step the GPU waits for the data loader.</h1>" in page
+
+
+def test_a_recording_without_a_device_says_so() -> None:
+    text = read(on_the_cpu()).text
+
+    assert "No device was recorded; on the host, " in text
+    assert "not measured" in text
+
+
+def test_a_column_of_which_nothing_was_measured_is_left_out() -> None:
+    report = one_recording()
+    operators = tuple(replace(row, device_ns_per_step=None) for row in report.recordings[0].operators)
+    recording = replace(report.recordings[0], operators=operators)
+    assert "Device time launched" in read(report).text
+    assert "Device time launched" not in read(replace(report, recordings=(recording,))).text
+
+
+def test_a_step_that_does_not_count_is_told_of_once() -> None:
+    report = one_recording()
+    note = RecordingNote(
+        HealthNote("step-left-out", "Step 0 is left out of means: it is odd.", degrades=False), report.recordings[0].id
+    )
+    text = read(replace(report, health_notes=(note,))).text
+    assert "Step 0 is shown but left out of means" in text
+    assert "it is odd" not in text
+
+
+def test_a_finding_that_saves_no_time_draws_none() -> None:
+    report = one_recording()
+    free = replace(report.findings[0].finding, saving=Estimate(0.0, 0.0, 0.0, Method.MODEL))
+    saving_nothing = replace(report, findings=(replace(report.findings[0], finding=free, saving_share=0.0),))
+    text = read(saving_nothing).text
+    assert "memory or trouble" in text
+    assert "documented formula" not in text
+    assert 'class="range"' not in html.render(saving_nothing).decode()
+
+
+def test_of_a_single_step_there_is_no_median() -> None:
+    report = one_recording()
+    recording = replace(report.recordings[0], steps=report.recordings[0].steps[:2])
+    text = " ".join(read(replace(report, recordings=(recording,))).text.split())
+    assert "the only one recorded" in text
+    assert "Median step" not in text
+    whole = replace(recording, step_source=StepSource.WINDOW)
+    assert "the whole recording" in read(replace(report, recordings=(whole,))).text
+
+
+def test_a_missing_data_wait_is_called_not_measured() -> None:
+    page = html.render(three_recordings()).decode()
+
+    assert '<td class="n missing">not measured</td>' in page
+    assert "Data wait <b>not measured</b>" in page
+
+
+def test_trouble_with_the_input_comes_before_the_result() -> None:
+    text = read(three_recordings()).text
+
+    assert text.index("12% of kernel launches have no device record") < text.index("of every step")
+
+
+def test_what_only_informs_comes_after_the_result() -> None:
+    text = read(three_recordings()).text
+
+    assert text.index("No data loader events were recorded") > text.index("of every step")
+
+
+def test_a_report_without_findings_says_what_could_not_be_checked() -> None:
+    text = read(replace(one_recording(), findings=())).text
+
+    assert "No check found anything worth changing, but 1 check could not be made." in text
+
+
+def test_findings_that_are_folded_away_tell_their_saving() -> None:
+    report = one_recording()
+    many = tuple(report.findings[1] for _ in range(13))
+    page = html.render(replace(report, findings=many)).decode()
+    (folded,) = re.findall(r'<details class="finding".*?</summary>', page, re.DOTALL)
+    assert saving_words(many[0].finding.saving) in folded
+
+
+def test_a_clean_report_has_no_word_about_its_health() -> None:
+    assert "Read this first" not in read(one_recording()).text
+
+
+def test_steps_left_out_and_dropped_are_named_with_the_reason() -> None:
+    text = read(three_recordings()).text
+
+    assert "Step 0 is shown but left out of means: work launched before the first mark takes 4% of it" in text
+    assert "Step 7 is not shown: the recording ends inside it" in text
+
+
+def test_findings_of_several_recordings_name_theirs() -> None:
+    page = html.render(three_recordings()).decode()
+
+    assert '<span class="about">gpt2-ddp/rank0</span>' in page
+
+
+def test_a_bound_is_not_sold_as_a_prediction() -> None:
+    text = read(three_recordings()).text
+
+    assert "between nothing and 27.8 ms per step" in text
+    assert "what was hidden behind this time is not known" in text
+
+
+@pytest.mark.parametrize(("build", "drawn"), [(one_recording, 3), (captured, 3 + 1 + 5), (captured_on_host, 3 + 1 + 3)])
+def test_each_chart_has_a_title_a_description_and_its_data(build: Callable[[], Report], drawn: int) -> None:
+    page = html.render(build()).decode()
+    charts = re.findall(r'<svg class="chart" role="img" aria-labelledby="(\S+) (\S+)"', page)
+
+    assert len(charts) == drawn
+    for title, description in charts:
+        assert re.search(rf'<title id="{title}">[^<]+</title>', page)
+        assert re.search(rf'<desc id="{description}">[^<]+</desc>', page)
+    assert page.count('<details class="chart-data">') == drawn
+
+
+def test_findings_beyond_the_first_dozen_are_folded() -> None:
+    report = one_recording()
+    finding = replace(report.findings[0].finding, confidence=Confidence.LOW)
+    many = tuple(ranked(finding, report.recordings[0], Severity.LOW) for _ in range(14))
+
+    page = html.render(replace(report, findings=many)).decode()
+
+    assert page.count('<article class="finding"') == 12
+    assert page.count('<details class="finding"') == 2
+
+
+def test_of_many_recordings_some_are_drawn_and_all_are_compared() -> None:
+    report = one_recording()
+    many = tuple(replace(report.recordings[0], id=f"rank{rank}") for rank in range(20))
+
+    page = read(replace(report, recordings=many))
+
+    assert "16 more recordings: in the table above and in the JSON report only." in page.text
+    assert "rank19" in page.text
+    assert "recording-4" in page.ids
+    assert "recording-5" not in page.ids

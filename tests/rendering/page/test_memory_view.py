@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+
+from tests.build_report import one_recording
+from tests.rendering.captures import captured
+from tests.rendering.reading import Page
+from traceadvisor.model.report import Report
+from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, MemoryRelief, StepMemory
+from traceadvisor.rendering.charts.memory import memory_chart
+from traceadvisor.rendering.formats import FORMATS
+from traceadvisor.rendering.page.tables import memory_view
+
+GIB = 1 << 30
+STEPS = (StepMemory(4, GIB, 2 * GIB, GIB), StepMemory(5, GIB, 6 * GIB, GIB))
+FIGURES = MemoryFigures(STEPS, MemoryRelief(3.0 * GIB, 3.0 * GIB, 3.0 * GIB))
+IN_HALF = MemoryFigures(STEPS, MemoryRelief(3.0 * GIB, None, 3.0 * GIB))
+
+
+def _report(figures: MemoryFigures | None) -> Report:
+    report = one_recording()
+    return replace(report, recordings=tuple(replace(one, memory=figures) for one in report.recordings))
+
+
+def _page(figures: MemoryFigures | None) -> str:
+    """The text of the page, a space between any two elements."""
+    return " ".join(Page(FORMATS["html"].render(_report(figures)).decode().replace("<", " <")).text.split())
+
+
+def test_a_page_tells_what_the_peak_of_each_step_is_made_of_the_fullest_first() -> None:
+    assert "5 8 GiB 1 GiB 6 GiB 75.0% 1 GiB 4 4 GiB 1 GiB 2 GiB 50.0% 1 GiB" in _page(FIGURES)
+
+
+def test_a_page_tells_what_would_make_room_and_what_is_taken_for_granted() -> None:
+    assert "Gradient checkpointing 3 GiB half of the activations is computed again" in _page(FIGURES)
+    assert "Mixed precision 3 GiB" in _page(FIGURES)
+    assert "Mixed precision 3 GiB" not in _page(IN_HALF)
+
+
+def test_without_the_allocators_events_there_are_no_tables() -> None:
+    assert "Device memory at the peak" not in _page(None)
+
+
+def test_json_has_the_parts_and_what_would_be_free() -> None:
+    memory = json.loads(FORMATS["json"].render(_report(IN_HALF)))["recordings"][0]["memory"]
+    assert memory["steps"][1] == {
+        "index": 5,
+        "state_bytes": GIB,
+        "activations_bytes": 6 * GIB,
+        "rest_bytes": GIB,
+        "peak_bytes": 8 * GIB,
+    }
+    assert memory["freed_bytes"] == {"checkpointing": 3 * GIB, "mixed_precision": None, "accumulation": 3 * GIB}
+
+
+def test_json_has_null_where_nothing_is_known() -> None:
+    assert json.loads(FORMATS["json"].render(_report(None)))["recordings"][0]["memory"] is None
+
+
+def test_what_autotuning_takes_is_not_measured() -> None:
+    report = captured()
+    recording = replace(report.recordings[0], memory=FIGURES)
+    assert recording.captured is not None
+    for is_on in (True, False):
+        settings = replace(recording.captured.settings, cudnn_benchmark=is_on)
+        shown = replace(recording, captured=replace(recording.captured, settings=settings))
+        view = memory_view(shown)
+        assert view is not None
+        ways = {row[0].text: row[1].text for row in view.relief.rows}
+        assert ways.get("cuDNN autotuning off") == ("not measured" if is_on else None)
+
+
+OVER_TIME = MemoryOverTime(np.array([0, 1_000_000]), np.array([GIB, 2 * GIB]), np.array([4 * GIB, 4 * GIB]))
+
+
+def _over_time(memory: MemoryOverTime | None) -> Report:
+    report = one_recording()
+    return replace(report, recordings=tuple(replace(one, memory_over_time=memory) for one in report.recordings))
+
+
+def test_memory_over_time_is_a_picture_with_what_is_used_and_what_is_reserved() -> None:
+    chart = memory_chart(OVER_TIME, "x")
+    assert chart is not None
+    assert [(entry.label, entry.figure) for entry in chart.legend] == [
+        ("In use by tensors", "peak 2 GiB"),
+        ("Reserved by torch", "peak 4 GiB"),
+    ]
+    assert chart.description.startswith("Device memory over the recorded steps: In use by tensors from 1 GiB to 2 GiB")
+    assert chart.description in FORMATS["html"].render(_over_time(OVER_TIME)).decode()
+
+
+def test_what_was_not_reserved_by_record_is_no_line() -> None:
+    chart = memory_chart(replace(OVER_TIME, reserved_bytes=None), "x")
+    assert chart is not None
+    assert [entry.label for entry in chart.legend] == ["In use by tensors"]
+
+
+def test_without_instants_there_is_no_picture() -> None:
+    assert memory_chart(None, "x") is None
+
+
+def test_json_has_memory_over_time() -> None:
+    shown = json.loads(FORMATS["json"].render(_over_time(OVER_TIME)))["recordings"][0]["memory_over_time"]
+    assert shown == {"time_us": [0, 1000], "in_use_bytes": [GIB, 2 * GIB], "reserved_bytes": [4 * GIB, 4 * GIB]}
+    assert json.loads(FORMATS["json"].render(_over_time(None)))["recordings"][0]["memory_over_time"] is None

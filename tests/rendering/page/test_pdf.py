@@ -1,0 +1,117 @@
+import io
+import logging
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pypdf
+import pytest
+
+from tests.build_report import hostile, nothing_readable, on_the_cpu, one_recording, three_recordings
+from tests.rendering.captures import captured, captured_on_host, captured_ranks
+from tests.shared import CHECKOUT
+from traceadvisor.errors import PdfUnavailableError, RefusedFetchError
+from traceadvisor.model.report import Report
+from traceadvisor.rendering.page import pdf
+
+pytest.importorskip("weasyprint")
+
+
+ALL = (three_recordings, on_the_cpu, nothing_readable, captured, captured_on_host, captured_ranks)
+
+
+def text_of(report: Report) -> str:
+    pages = pypdf.PdfReader(io.BytesIO(pdf.render(report)), strict=True).pages
+    return " ".join(" ".join(page.extract_text() for page in pages).split())
+
+
+def test_the_document_holds_the_headline_and_the_findings() -> None:
+    text = text_of(one_recording())
+
+    assert "A third of every step the GPU waits for the data loader." in text
+    assert "DataLoader(..., num_workers=4, persistent_workers=True)" in text
+
+
+def test_the_pages_are_a4_and_numbered() -> None:
+    document = pypdf.PdfReader(io.BytesIO(pdf.render(one_recording())))
+
+    assert [round(float(size)) for size in document.pages[0].mediabox[2:]] == [595, 842]
+    assert f"1 of {len(document.pages)}" in document.pages[0].extract_text()
+
+
+def test_a_recording_without_a_device_is_drawn() -> None:
+    assert "No device was recorded" in text_of(on_the_cpu())
+
+
+def test_an_unreadable_input_makes_a_document_too() -> None:
+    assert "The file holds no events." in text_of(nothing_readable())
+
+
+def test_hostile_text_is_printed_as_text_and_nothing_is_attached() -> None:
+    document = pypdf.PdfReader(io.BytesIO(pdf.render(hostile(three_recordings()))))
+    text = "".join(page.extract_text() for page in document.pages)
+
+    assert "onerror=alert(1)" in text
+    assert "ghp_" not in text
+    assert dict(document.attachments) == {}
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "<img src='{url}'>",
+        "<link rel=stylesheet href='{url}'>",
+        "<link rel=attachment href='{url}'>",
+        "<a rel=attachment href='{url}'>x</a>",
+        "<style>@import '{url}';</style>",
+        "<style>@font-face {{ font-family: x; src: url('{url}') }} p {{ font-family: x }}</style><p>x</p>",
+        "<style>p {{ background: url('{url}') }}</style><p>x</p>",
+        "<object data='{url}'></object>",
+        "<embed src='{url}'>",
+        "<svg><image href='{url}' width=9 height=9 /></svg>",
+    ],
+)
+@pytest.mark.parametrize("scheme", ["file", "http", "data"])
+def test_whatever_a_page_asks_for_is_refused(markup: str, scheme: str, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("what no report may hold")
+    url = {"file": secret.as_uri(), "http": "http://127.0.0.1:9/x", "data": "data:text/plain,x"}[scheme]
+
+    with pytest.raises(RefusedFetchError, match="self-contained"):
+        pdf.from_html(markup.format(url=url))
+
+
+@pytest.mark.parametrize("build", ALL)
+def test_weasyprint_finds_nothing_to_complain_of(
+    build: Callable[[], Report], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("weasyprint"), "propagate", True)
+
+    pdf.render(build())
+
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_without_weasyprint_the_message_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise OSError(f"cannot load library 'libpango-1.0-0' for {name}")
+
+    monkeypatch.setattr(pdf, "import_module", missing)
+
+    with pytest.raises(PdfUnavailableError, match=r"apt-get install libpango-1\.0-0"):
+        pdf.render(one_recording())
+
+
+def test_no_other_format_loads_weasyprint() -> None:
+    program = textwrap.dedent("""
+        import sys
+        from traceadvisor.rendering.formats import FORMATS
+        from tests.build_report import one_recording
+        for name in ("html", "md", "json"):
+            FORMATS[name].render(one_recording())
+        sys.exit("weasyprint" in sys.modules)
+    """)
+
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=CHECKOUT)

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.build import TraceBuilder
+from tests.replay.built import graph_of, steps_us
+from traceadvisor.model.events import Kind
+from traceadvisor.replay.fixes.spared_work import SparedWork
+from traceadvisor.replay.step_graph import StepGraph
+from traceadvisor.replay.what_if import Scenario
+
+
+def _spared(graph: StepGraph, task: int, scenario: Scenario = Scenario.HIGH) -> list[float]:
+    return steps_us(SparedWork(graph.device.row[[task]]).applied(graph, scenario))
+
+
+@pytest.mark.parametrize(("scenario", "step_us"), [(Scenario.LOW, 33), (Scenario.EXPECTED, 23), (Scenario.HIGH, 13)])
+def test_the_call_and_what_leads_up_to_it_go(scenario: Scenario, step_us: float, tmp_path: Path) -> None:
+    # Before a fill 20 us of work, before a product of 10 us 1 us; a call takes 1 us, and a kernel begins 1 us after it.
+    builder = TraceBuilder().step(0, 0, 24).launch(20, 21, kernel=(22, 24), name="fill")
+    builder.launch(22, 23, kernel=(24, 34))
+    assert steps_us(graph_of(builder, tmp_path)) == [35]
+    assert _spared(graph_of(builder, tmp_path), 0, scenario) == [step_us]
+
+
+def test_on_a_busy_device_its_time_and_the_gap_go(tmp_path: Path) -> None:
+    # Kernels of 49, 50 and 100 us from 2 on, with gaps of 5 us.
+    builder = TraceBuilder().step(0, 0, 20).launch(0, 1, kernel=(2, 51)).launch(1, 2, kernel=(56, 106))
+    graph = graph_of(builder.launch(2, 3, kernel=(111, 211)), tmp_path)
+    assert steps_us(graph) == [211]
+    assert _spared(graph, 1) == [156]
+
+
+def test_what_the_host_waits_for_stays_as_work_that_takes_no_time(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).launch(0, 1, kernel=(2, 52))
+    builder.item(2, 75, copy=(53, 73))
+    graph = graph_of(builder, tmp_path)
+    copy = int(np.flatnonzero(graph.device.kind == Kind.COPY_D2H)[0])
+    assert _spared(graph, copy) == [steps_us(graph)[0] - 20]

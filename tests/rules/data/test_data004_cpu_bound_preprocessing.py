@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured, workers
+from tests.rules.judging import evidence, skipped
+from traceadvisor.model.findings import Skipped
+from traceadvisor.rules.data.data004_cpu_bound_preprocessing import CpuBoundPreprocessing
+
+
+def _waiting(wait_us: int = 60) -> TraceBuilder:
+    return TraceBuilder().step(0, 0, 100).loader(0, wait_us).op("aten::mm", wait_us, 100)
+
+
+@pytest.mark.parametrize(("cpu", "granted"), [(0.95, 0.3), (0.3, 0.95)])
+def test_a_wait_with_busy_cores_is_found(cpu: float, granted: float, tmp_path: Path) -> None:
+    found = Captured(_waiting(), tmp_path).sampled(cpu=cpu, granted=granted).finding(CpuBoundPreprocessing())
+    assert evidence(found, "CPU time in use") == 0.95
+    assert found.claims.total_ns == 60_000
+
+
+def test_a_wait_with_free_cores_is_clear(tmp_path: Path) -> None:
+    outcome = Captured(_waiting(), tmp_path).sampled(cpu=0.5, granted=0.4).clear(CpuBoundPreprocessing())
+    assert (outcome.value, outcome.remark) == (0.5, "cores are free for loading")
+
+
+def test_busy_cores_without_a_wait_are_clear(tmp_path: Path) -> None:
+    outcome = Captured(_waiting(2), tmp_path).sampled(cpu=1.0).clear(CpuBoundPreprocessing())
+    assert outcome.label == "exposed data wait"
+
+
+def test_without_samples_of_the_host_the_rule_cannot_look(tmp_path: Path) -> None:
+    assert "The host was not sampled" in skipped(CpuBoundPreprocessing(), _waiting(), tmp_path)
+
+
+def test_loading_in_the_training_process_is_another_rules(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).loader(0, 60, kind="_SingleProcessDataLoaderIter").op("aten::mm", 60, 100)
+    outcome = Captured(builder, tmp_path).sampled(cpu=0.95).outcome(CpuBoundPreprocessing())
+    assert isinstance(outcome, Skipped)
+    assert "DATA002" in outcome.reason
+
+
+def test_a_host_kept_busy_by_others_is_not_blamed_on_loading(tmp_path: Path) -> None:
+    captured = Captured(_waiting(), tmp_path).sampled(cpu=0.99, busy_workers=workers(0.05, 0.05))
+    assert captured.clear(CpuBoundPreprocessing()).remark == "the loader's workers hardly compute"

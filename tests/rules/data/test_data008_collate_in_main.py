@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import Generation, TraceBuilder
+from tests.rules.judging import clear, evidence, facts_of, finding, skipped
+from traceadvisor.judging.engine import judge
+from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
+from traceadvisor.rules.data.data008_collate_in_main import CollateInMain
+
+NEXT = "torch/utils/data/dataloader.py(720): __next__"
+FETCH = "torch/utils/data/_utils/fetch.py(49): fetch"
+
+
+def _steps(generation: Generation = Generation.CURRENT, kind: str = "_SingleProcessDataLoaderIter") -> TraceBuilder:
+    """Three steps of 200 us: 100 in the loader, then a kernel."""
+    builder = TraceBuilder(generation)
+    for number in range(3):
+        at = 200 * number
+        builder.step(number, at, at + 200).loader(at, at + 100, kind=kind)
+        builder.op("aten::mm", at + 100, at + 110).launch(at + 101, at + 105, kernel=(at + 110, at + 200))
+    return builder
+
+
+def _with_calls(builder: TraceBuilder, *, decode_us: float = 60, collate_us: float = 20) -> TraceBuilder:
+    """The script's decoding and its collate_fn, called by the loader; and the loop that calls the loader."""
+    builder.python("train.py(80): main", 0, 600)
+    for at in (0, 200, 400):
+        builder.python(NEXT, at, at + 100).python(FETCH, at + 5, at + 95)
+        builder.python("data.py(30): __getitem__", at + 10, at + 10 + decode_us)
+        builder.python("<built-in function decompress>", at + 12, at + 10 + decode_us)
+        builder.python("data.py(50): collate", at + 75, at + 75 + collate_us)
+    return builder
+
+
+def test_the_scripts_functions_are_named_the_costliest_first(tmp_path: Path) -> None:
+    found = finding(CollateInMain(), _with_calls(_steps()), tmp_path)
+    assert evidence(found, "idle in functions that the loader calls") == 80_000
+    assert evidence(found, "<built-in function decompress>, called by __getitem__ (data.py:30)") == 58_000
+    assert evidence(found, "in collate (data.py:50)") == 20_000
+    assert [(each.file, each.line) for each in found.locations] == [("data.py", 30), ("data.py", 50)]
+
+
+def test_the_loop_that_calls_the_loader_is_no_function_of_the_loaders(tmp_path: Path) -> None:
+    builder = _steps().python("train.py(80): main", 0, 600)
+    for at in (0, 200, 400):
+        builder.python(NEXT, at, at + 100)
+    assert clear(CollateInMain(), builder, tmp_path).value == 0
+
+
+def test_in_2021_the_lines_come_from_operators_inside_the_loader(tmp_path: Path) -> None:
+    builder = _steps(Generation.Y2021)
+    stack = ("torch/functional.py(9): stack", "data.py(52): collate", FETCH, NEXT, "train.py(42): <module>")
+    default = ("torch/utils/data/_utils/collate.py(56): default_collate", FETCH, NEXT, "train.py(42): <module>")
+    for at in (0, 200, 400):
+        builder.op("aten::stack", at + 10, at + 50, stack=stack).op("aten::stack", at + 50, at + 90, stack=default)
+    found = finding(CollateInMain(), builder, tmp_path)
+    assert evidence(found, "at data.py:52") == 40_000
+    (location,) = found.locations
+    assert (location.file, location.line, location.is_call) == ("data.py", 52, True)
+
+
+@pytest.mark.parametrize("file", ["datasets/coco.py", "datasets.py", "profile.py", "./data.py", "../src/data.py"])
+def test_files_called_like_libraries_are_the_scripts(file: str, tmp_path: Path) -> None:
+    builder = _steps()
+    for at in (0, 200, 400):
+        builder.python(NEXT, at, at + 100).python(f"{file}(30): __getitem__", at + 10, at + 70)
+    found = finding(CollateInMain(), builder, tmp_path)
+    assert evidence(found, "idle in functions that the loader calls") == 60_000
+    assert [each.file for each in found.locations] == [file]
+
+
+def test_functions_of_libraries_are_not_the_scripts(tmp_path: Path) -> None:
+    builder = _steps()
+    for at in (0, 200, 400):
+        builder.python(NEXT, at, at + 100).python("albumentations/core/composition.py(30): __call__", at + 10, at + 70)
+    assert clear(CollateInMain(), builder, tmp_path).value == 0
+
+
+def test_functions_that_take_little_are_clear(tmp_path: Path) -> None:
+    outcome = clear(CollateInMain(), _with_calls(_steps(), decode_us=5, collate_us=2), tmp_path)
+    assert outcome.value == pytest.approx(7 / 200)
+
+
+def test_where_workers_would_take_it_all_it_is_one_row_with_that_advice(tmp_path: Path) -> None:
+    facts = facts_of(_with_calls(_steps(), decode_us=63, collate_us=24), tmp_path)
+    (row,) = judge(facts, (CollateInMain(), SynchronousLoader())).findings
+    assert (row.finding.rule.id, row.also) == ("DATA002", ("DATA008",))
+
+
+def test_without_stacks_the_rule_cannot_look(tmp_path: Path) -> None:
+    assert "with_stack=True" in skipped(CollateInMain(), _steps(), tmp_path)

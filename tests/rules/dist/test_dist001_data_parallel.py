@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.build import TraceBuilder
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.rules.dist.dist001_data_parallel import DataParallel
+
+
+def _step(*, second_device: int) -> TraceBuilder:
+    """One step of 100 us; this device works for 40 of them, a second kernel runs on that device or another."""
+    builder = TraceBuilder().step(0, 0, 100).annotation("DataParallel.forward", 5, 60)
+    builder.launch(6, 8, kernel=(10, 50)).launch(20, 22, kernel=(60, 100), device=second_device, stream=8)
+    return builder
+
+
+def test_one_process_on_two_devices_is_found(tmp_path: Path) -> None:
+    found = finding(DataParallel(), _step(second_device=1), tmp_path)
+    assert evidence(found, "devices of this process") == 2
+    assert evidence(found, "calls of DataParallel.forward") == 1
+    assert found.claims.total_ns == evidence(found, "this device idle") == 60_000
+
+
+def test_data_parallel_on_one_device_is_clear(tmp_path: Path) -> None:
+    assert clear(DataParallel(), _step(second_device=0), tmp_path).value == 0
+
+
+def test_without_kernels_the_rule_cannot_look(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).annotation("DataParallel.forward", 5, 60)
+    assert "No kernels" in skipped(DataParallel(), builder, tmp_path)

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.build import TraceBuilder
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.rules.dist.dist002_gloo_on_gpu import GlooOnGpu
+
+WORKER = 7
+
+
+def _step(exchange_until: int) -> TraceBuilder:
+    """One step of 100 us, 60 of them busy; a thread of Gloo's exchanges gradients from 50 on."""
+    builder = TraceBuilder().step(0, 0, 100).distributed(0, 2, backend="gloo").launch(0, 1, kernel=(0, 60))
+    return builder.annotation("gloo:all_reduce", 50, exchange_until, thread=WORKER)
+
+
+def test_an_exchange_on_the_host_beside_an_idle_device_is_found(tmp_path: Path) -> None:
+    found = finding(GlooOnGpu(), _step(90), tmp_path)
+    assert found.claims.total_ns == 30_000
+    assert evidence(found, "in such collectives altogether") == 40_000
+
+
+def test_an_exchange_on_the_host_beside_kernels_is_clear(tmp_path: Path) -> None:
+    assert clear(GlooOnGpu(), _step(60), tmp_path).value == 0
+
+
+def test_without_a_device_gloo_is_what_there_is(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 50).annotation("gloo:all_reduce", 50, 90, thread=WORKER)
+    assert "No kernels" in skipped(GlooOnGpu(), builder, tmp_path)

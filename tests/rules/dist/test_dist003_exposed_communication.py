@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.rules.dist.dist003_exposed_communication import ExposedCommunication
+
+
+def _step(compute_until: int, *, exchange: tuple[int, int]) -> TraceBuilder:
+    """A step whose window ends at 101 us: a kernel from 1 on, an all-reduce beside or behind it."""
+    builder = TraceBuilder().step(0, 0, 100).distributed(0, 2)
+    return builder.launch(0, 1, kernel=(1, compute_until)).collective(2, 3, kernel=exchange)
+
+
+def test_an_exchange_behind_the_computation_is_found(tmp_path: Path) -> None:
+    found = finding(ExposedCommunication(), _step(61, exchange=(41, 101)), tmp_path)
+    assert found.claims.total_ns == 40_000
+    assert evidence(found, "communicating with nothing else") == 40_000
+    assert evidence(found, "communicating altogether") == 60_000
+    assert evidence(found, "ranks") == 2
+
+
+def test_an_exchange_beside_computation_is_clear(tmp_path: Path) -> None:
+    assert clear(ExposedCommunication(), _step(96, exchange=(41, 101)), tmp_path).value == pytest.approx(5 / 101)
+
+
+def test_a_process_that_exchanges_nothing_has_nothing_to_hide(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).launch(0, 1, kernel=(1, 90))
+    assert "No collectives" in skipped(ExposedCommunication(), builder, tmp_path)

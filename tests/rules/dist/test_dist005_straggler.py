@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.judging import skipped
+from traceadvisor import load
+from traceadvisor.model.findings import Clear, Found
+from traceadvisor.model.report import OutcomeRow, Report
+from traceadvisor.rules.dist.dist005_straggler import Straggler
+
+
+def _rank(number: int, arrivals: list[int], *, world_size: int = 2) -> TraceBuilder:
+    """Steps of 100 us: a kernel until the rank arrives at the all-reduce, which ends at 100 on every rank."""
+    builder = TraceBuilder().distributed(number, world_size).base_time(1_700_000_000_000_000_000)
+    for step, arrival in enumerate(arrivals):
+        start = 100 * step
+        builder.step(step, start, start + 99).launch(start, start + 1, kernel=(start + 1, start + arrival))
+        builder.collective(start + 2, start + 3, kernel=(start + arrival, start + 100))
+    return builder
+
+
+def _report(folder: Path, *ranks: TraceBuilder) -> Report:
+    for number, builder in enumerate(ranks):
+        builder.write(folder / f"host_{number}.1700000000000.pt.trace.json")
+    return load(folder)
+
+
+def _row(report: Report) -> OutcomeRow:
+    rows = [row for row in report.outcomes if row.rule.id == "DIST005"]
+    assert len(rows) == 1, rows
+    return rows[0]
+
+
+def test_the_rank_that_all_wait_for_is_named_with_what_takes_it_longer(tmp_path: Path) -> None:
+    report = _report(tmp_path, _rank(0, [50] * 4), _rank(1, [80] * 4))
+    row = _row(report)
+    assert isinstance(row.outcome, Found)
+    evidence = {one.label: one.value for one in row.outcome.finding.evidence}
+    assert evidence["the rank that is late"] == 1
+    assert evidence["the others wait for it"] == 30_000
+    assert evidence["kernel: longer there by"] == pytest.approx(30_000)
+    assert row.outcome.finding.saving.high_ns == 30_000
+
+
+def test_the_finding_is_one_of_all_ranks(tmp_path: Path) -> None:
+    report = _report(tmp_path, _rank(0, [50] * 4), _rank(1, [80] * 4))
+    found = [row for row in report.findings if row.finding.rule.id == "DIST005"]
+    assert [row.recording_ids for row in found] == [tuple(one.id for one in report.recordings)]
+
+
+def test_ranks_in_step_are_clear(tmp_path: Path) -> None:
+    outcome = _row(_report(tmp_path, _rank(0, [50] * 4), _rank(1, [51] * 4))).outcome
+    assert isinstance(outcome, Clear)
+    assert outcome.value < 0.05
+
+
+def test_ranks_that_take_turns_are_clear(tmp_path: Path) -> None:
+    outcome = _row(_report(tmp_path, _rank(0, [50, 80] * 2), _rank(1, [80, 50] * 2))).outcome
+    assert isinstance(outcome, Clear)
+    assert (outcome.value, outcome.remark) == (0.5, "ranks take turns")
+
+
+def test_one_rank_alone_cannot_be_compared(tmp_path: Path) -> None:
+    assert "several ranks" in skipped(Straggler(), _rank(0, [50] * 4), tmp_path)

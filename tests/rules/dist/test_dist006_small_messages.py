@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.build import TraceBuilder
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.rules.dist.dist006_small_messages import SmallMessages
+
+
+def _step(*messages: tuple[int, str] | None) -> TraceBuilder:
+    """One step with a kernel of 60 us and, behind it, all-reduces of 10 us each."""
+    builder = TraceBuilder().step(0, 0, 100).distributed(0, 2).launch(0, 1, kernel=(0, 60))
+    for number, message in enumerate(messages):
+        start = 10 + 2 * number
+        builder.collective(start, start + 1, kernel=(60 + 10 * number, 70 + 10 * number), message=message)
+    return builder
+
+
+def test_many_small_messages_are_found(tmp_path: Path) -> None:
+    found = finding(SmallMessages(), _step((256, "Float"), (1000, "Half"), (10**6, "Float")), tmp_path)
+    assert found.claims.total_ns == 20_000
+    assert evidence(found, "small messages") == 2
+    assert evidence(found, "median message") == 2_000
+
+
+def test_large_messages_are_clear(tmp_path: Path) -> None:
+    assert clear(SmallMessages(), _step((10**6, "Float"), (10**6, "BFloat16")), tmp_path).value == 0
+
+
+def test_a_type_that_nobody_knows_has_no_size(tmp_path: Path) -> None:
+    assert "No sizes" in skipped(SmallMessages(), _step((10, "Quaternion")), tmp_path)
+
+
+def test_sizes_that_were_not_recorded_are_not_guessed(tmp_path: Path) -> None:
+    assert "No sizes" in skipped(SmallMessages(), _step(None), tmp_path)

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.model.findings import Skipped
+from traceadvisor.rules.gpu.gpu002_tf32_off import Tf32Off
+
+A100 = {"name": "NVIDIA A100-SXM4-40GB", "computeMajor": 8, "computeMinor": 0}
+V100 = {"name": "Tesla V100-SXM2-32GB", "computeMajor": 7, "computeMinor": 0}
+
+
+def _product(
+    kernel: str, kind: str = "float", name: str = "aten::mm", device: dict[str, object] = A100
+) -> TraceBuilder:
+    builder = TraceBuilder().device(0, **device).step(0, 0, 100).op(name, 0, 10, types=(kind, kind))
+    return builder.launch(2, 5, kernel=(10, 60), name=kernel).op("aten::relu", 10, 15).launch(11, 13, kernel=(60, 100))
+
+
+def test_float32_products_on_ordinary_cores_are_found(tmp_path: Path) -> None:
+    found = finding(Tf32Off(), _product("ampere_sgemm_128x64_tn"), tmp_path)
+    assert found.claims.total_ns == 50_000
+    assert found.fix.change == 'torch.set_float32_matmul_precision("high")'
+    assert evidence(found, "in matrix products") == 1
+
+
+def test_convolutions_have_a_setting_of_their_own(tmp_path: Path) -> None:
+    found = finding(Tf32Off(), _product("ampere_scudnn_128x64_relu", name="aten::convolution"), tmp_path)
+    assert found.fix.change == "torch.backends.cudnn.allow_tf32 = True"
+
+
+@pytest.mark.parametrize("kernel", ["cutlass_80_tensorop_s1688gemm_128x128", "sm80_xmma_gemm_f32f32_tf32f32_f32"])
+def test_products_in_tf32_are_clear(kernel: str, tmp_path: Path) -> None:
+    assert clear(Tf32Off(), _product(kernel), tmp_path).value == 0
+
+
+def test_products_in_16_bits_are_clear(tmp_path: Path) -> None:
+    assert clear(Tf32Off(), _product("gemm", "c10::Half"), tmp_path).value == 0
+
+
+def test_a_device_without_tf32_is_not_judged(tmp_path: Path) -> None:
+    assert skipped(Tf32Off(), _product("volta_sgemm", device=V100), tmp_path) == "The device has no TF32."
+
+
+def test_where_neither_kernels_nor_settings_tell_the_rule_cannot_look(tmp_path: Path) -> None:
+    assert "traceadvisor capture" in skipped(Tf32Off(), _product("gemm"), tmp_path)
+
+
+def test_the_settings_of_a_capture_tell(tmp_path: Path) -> None:
+    captured = Captured(_product("gemm"), tmp_path)
+    assert isinstance(captured.outcome(Tf32Off()), Skipped)
+    assert captured.with_settings(matmul_tf32=False).finding(Tf32Off()).claims.total_ns == 50_000
+    assert captured.with_settings(matmul_tf32=True).clear(Tf32Off()).value == 0
+
+
+def test_with_shapes_the_saving_is_no_more_than_the_tensor_cores_can_give(tmp_path: Path) -> None:
+    """A product of 1,024 by 1,024 matrices takes 13.8 µs in TF32, and at the best a quarter more."""
+    builder = TraceBuilder().device(0, **A100).step(0, 0, 300)
+    shapes = [[1024, 1024], [1024, 1024]]
+    builder.op("aten::mm", 0, 10, types=("float", "float"), dims=shapes).launch(2, 5, kernel=(10, 130), name="sgemm")
+    saving = finding(Tf32Off(), builder, tmp_path).saving
+    assert saving.high_ns == pytest.approx(120e3 - 2 * 1024**3 / 156e3 / 0.8, rel=0.01)

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import AUTOGRAD, Generation, TraceBuilder
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.rules.gpu.gpu004_unfused_attention import UnfusedAttention
+
+STACK = ("torch/nn/functional.py(40): softmax", "net.py(27): forward", "train.py(80): main")
+
+
+def _run(*names: str, thread: int = 100, generation: Generation = Generation.CURRENT) -> TraceBuilder:
+    """Operators of 4 us from 0 on, each with a kernel of 10 us, one after the other from 10 on."""
+    builder = TraceBuilder(generation).step(0, 0, 200).op("aten::embedding", 0, 0.5)
+    for number, name in enumerate(names):
+        stack = STACK if "softmax" in name else ()
+        builder.op(name, 5 * number + 1, 5 * number + 5, thread=thread, stack=stack)
+        kernel = (10 + 10 * number, 20 + 10 * number)
+        builder.launch(5 * number + 2, 5 * number + 3, kernel=kernel, name=name, thread=thread)
+    return builder
+
+
+FORWARD = ("aten::bmm", "aten::div", "aten::_softmax", "aten::dropout", "aten::bmm")
+BACKWARD = ("aten::bmm", "aten::bmm", "aten::mul", "aten::_softmax_backward_data", "aten::bmm", "aten::bmm")
+
+
+def test_everything_from_one_product_to_the_other_is_found(tmp_path: Path) -> None:
+    found = finding(UnfusedAttention(), _run("aten::mm", *FORWARD, "aten::mm"), tmp_path)
+    assert found.claims.total_ns == 50_000
+    assert evidence(found, "such blocks") == 1
+    assert evidence(found, "kernels in them") == 5
+
+
+def test_the_backward_pass_has_two_products_on_either_side(tmp_path: Path) -> None:
+    found = finding(UnfusedAttention(), _run("aten::mm", *BACKWARD, "aten::mm", thread=AUTOGRAD), tmp_path)
+    assert found.claims.total_ns == 60_000
+
+
+@pytest.mark.parametrize("generation", Generation)
+def test_the_line_is_the_users_never_torchs(generation: Generation, tmp_path: Path) -> None:
+    (location,) = finding(UnfusedAttention(), _run(*FORWARD, generation=generation), tmp_path).locations
+    assert (location.file, location.line) == ("net.py", 27)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("aten::addmm", "aten::_softmax"),
+        ("aten::bmm", "aten::addmm", "aten::_softmax", "aten::bmm"),
+        ("aten::bmm", "aten::_softmax", "aten::addmm", "aten::bmm"),
+        ("aten::_flash_attention_forward",),
+    ],
+)
+def test_anything_else_is_clear(names: tuple[str, ...], tmp_path: Path) -> None:
+    assert clear(UnfusedAttention(), _run(*names), tmp_path).value == 0
+
+
+def test_without_launch_records_the_rule_cannot_look(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 6).kernel(10, 60)
+    assert "No launch calls" in skipped(UnfusedAttention(), builder, tmp_path)

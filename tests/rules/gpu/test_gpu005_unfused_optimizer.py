@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import Generation, TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.rules.gpu.gpu005_unfused_optimizer import UnfusedOptimizer
+
+STACK = ("torch/optim/optimizer.py(280): wrapper", "train.py(31): train", "train.py(80): main")
+
+
+def _step(count: int = 60, *, name: str = "SGD", generation: Generation = Generation.CURRENT) -> TraceBuilder:
+    """A product of 100 us, then an optimizer of 10 us a parameter, each with a kernel of 3 us."""
+    end = 100 + 10 * count
+    builder = TraceBuilder(generation).step(0, 0, end + 10).op("aten::mm", 0, 5).launch(1, 3, kernel=(4, 104))
+    builder.optimizer(100, end, name=f"{name}.step")
+    for start in range(100, end, 10):
+        builder.op("aten::add_", start, start + 9, stack=STACK)
+        builder.launch(start + 2, start + 5, kernel=(start + 6, start + 9), name="add")
+    return builder
+
+
+def test_many_short_kernels_in_the_optimizer_are_found(tmp_path: Path) -> None:
+    found = finding(UnfusedOptimizer(), _step(), tmp_path)
+    assert evidence(found, "kernels of the optimizer") == 60
+    assert evidence(found, "median of them") == 3_000
+    assert evidence(found, "their time") == 180_000
+    assert evidence(found, "the host's time in the optimizer") == 600_000
+
+
+def test_its_kernels_and_the_idle_time_of_launching_them_are_claimed(tmp_path: Path) -> None:
+    # From 104 to 700, but for the microsecond after each operator: there the host is in none.
+    assert finding(UnfusedOptimizer(), _step(), tmp_path).claims.total_ns == 536_000
+
+
+def test_few_kernels_are_clear(tmp_path: Path) -> None:
+    assert clear(UnfusedOptimizer(), _step(10), tmp_path).value == 10
+
+
+def test_long_kernels_are_clear(tmp_path: Path) -> None:
+    assert clear(UnfusedOptimizer(short_kernel_us=2.0), _step(), tmp_path).value == 0
+
+
+def test_an_optimizer_that_hardly_takes_time_is_clear(tmp_path: Path) -> None:
+    builder = _step().step(1, 800, 100_000).op("aten::mm", 800, 805).launch(801, 803, kernel=(804, 99_000))
+    assert clear(UnfusedOptimizer(fewest_kernels=20), builder, tmp_path).value == pytest.approx(0.006, abs=0.001)
+
+
+@pytest.mark.parametrize(("name", "setting"), [("AdamW", "fused=True"), ("RMSprop", "foreach=True")])
+def test_the_setting_is_one_that_the_optimizer_has(name: str, setting: str, tmp_path: Path) -> None:
+    assert finding(UnfusedOptimizer(), _step(name=name), tmp_path).fix.change == f"{name}(..., {setting})"
+
+
+@pytest.mark.parametrize("generation", Generation)
+def test_the_line_is_the_users_never_torchs(generation: Generation, tmp_path: Path) -> None:
+    (location,) = finding(UnfusedOptimizer(), _step(generation=generation), tmp_path).locations
+    assert (location.file, location.line) == ("train.py", 31)
+
+
+def test_without_an_optimizer_there_is_nothing_to_look_at(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(1, 3, kernel=(4, 90))
+    assert "No Optimizer.step" in skipped(UnfusedOptimizer(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "captured"),
+    [("AdamW", {"optimizer_fused": True}), ("RMSprop", {"optimizer_foreach": True})],
+)
+def test_where_the_best_setting_is_on_already_it_is_clear(name: str, captured: dict[str, bool], tmp_path: Path) -> None:
+    found = Captured(_step(name=name), tmp_path).with_settings(optimizer=name, **captured).clear(UnfusedOptimizer())
+    assert (found.value, found.limit) == (60, 50)
+    assert found.remark
+    assert found.remark.startswith(f"{name} has ")
+
+
+@pytest.mark.parametrize(
+    ("captured", "flags"),
+    [
+        ("AdamW", {"optimizer_foreach": True}),  # fused is better still
+        ("AdamW", {"optimizer_fused": False}),
+        ("SGD", {"optimizer_fused": True}),  # of another optimizer
+    ],
+)
+def test_where_a_better_setting_is_left_it_is_proposed(captured: str, flags: dict[str, bool], tmp_path: Path) -> None:
+    run = Captured(_step(name="AdamW"), tmp_path).with_settings(optimizer=captured, **flags)
+    assert run.finding(UnfusedOptimizer()).fix.change == "AdamW(..., fused=True)"

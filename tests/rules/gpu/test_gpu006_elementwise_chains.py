@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.judging import clear, evidence, facts_of, finding, skipped
+from tests.rules.products import A100
+from traceadvisor.judging.engine import judge
+from traceadvisor.rules.gpu.gpu006_elementwise_chains import ElementwiseChains
+from traceadvisor.rules.gpu.gpu011_memory_bound import MemoryBound
+
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
+
+
+def _step(*lengths: int, name: str = ADD) -> TraceBuilder:
+    """Kernels of these lengths from 10 on, then a product to the end of the step at 100."""
+    builder, at = TraceBuilder().step(0, 0, 100).op("aten::add", 0, 9), 10
+    for number, length in enumerate(lengths):
+        builder.launch(number, number + 1, kernel=(at, at + length), name=name)
+        at += length
+    return builder.launch(8, 9, kernel=(at, 100))
+
+
+def test_a_run_of_elementwise_kernels_is_found(tmp_path: Path) -> None:
+    found = finding(ElementwiseChains(), _step(10, 10, 20), tmp_path)
+    assert found.claims.total_ns == 40_000
+    assert evidence(found, "runs") == 1
+    assert evidence(found, "kernels in them") == 3
+
+
+def test_at_most_the_longest_kernel_of_a_run_is_left(tmp_path: Path) -> None:
+    found = finding(ElementwiseChains(), _step(10, 10, 20), tmp_path)
+    assert evidence(found, "beyond the longest") == 20_000
+    assert found.saving.high_ns == 20_000
+
+
+def test_pairs_are_clear(tmp_path: Path) -> None:
+    assert clear(ElementwiseChains(), _step(10, 10), tmp_path).value == 0
+
+
+def test_short_runs_in_a_long_step_are_clear(tmp_path: Path) -> None:
+    assert clear(ElementwiseChains(), _step(2, 2, 2), tmp_path).value == pytest.approx(0.06)
+
+
+def test_other_kernels_are_clear(tmp_path: Path) -> None:
+    assert clear(ElementwiseChains(), _step(10, 10, 20, name="gemm"), tmp_path).value == 0
+
+
+def test_the_optimizers_kernels_are_another_rules(tmp_path: Path) -> None:
+    assert clear(ElementwiseChains(), _step(10, 10, 20).optimizer(0, 7), tmp_path).value == 0
+
+
+def test_kernels_of_operators_that_multiply_are_another_rules(tmp_path: Path) -> None:
+    builder = _step(10, 10, 20).op("aten::addmm", 0, 8)
+    assert clear(ElementwiseChains(), builder, tmp_path).value == 0
+
+
+def test_it_stands_in_place_of_the_finding_that_memory_limits_the_same_kernels(tmp_path: Path) -> None:
+    builder, at = TraceBuilder().device(0, **A100).step(0, 0, 100), 10
+    for number in range(3):
+        builder.op("aten::add", 2 * number, 2 * number + 1, types=("float",) * 2, dims=[[8], [8]])
+        builder.launch(2 * number, 2 * number + 1, kernel=(at, at + 30), name=ADD)
+        at += 30
+    builder.op("aten::mm", 7, 9, types=("float",) * 2, dims=[[1, 8], [8, 8]])
+    (row,) = judge(facts_of(builder, tmp_path), [ElementwiseChains(), MemoryBound()]).findings
+    assert (row.finding.rule.id, row.also) == ("GPU006", ("GPU011",))
+
+
+def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
+    assert "No kernels were recorded" in skipped(ElementwiseChains(), builder, tmp_path)

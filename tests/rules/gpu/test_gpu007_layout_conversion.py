@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.rules.gpu.gpu007_layout_conversion import LayoutConversion
+
+CUDNN = "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true>(cudnn::ops::nchw2nhwc_params_t)"
+MIOPEN = "batched_transpose_16x32_half"
+
+
+def _step(name: str, until: int = 30, end: int = 100) -> TraceBuilder:
+    """A conversion from 10 on, then a convolution of 60 us."""
+    builder = TraceBuilder().step(0, 0, end).op("aten::cudnn_convolution", 0, 9)
+    return builder.launch(1, 2, kernel=(10, until), name=name).launch(3, 4, kernel=(until, until + 60), name="conv")
+
+
+@pytest.mark.parametrize("name", [CUDNN, MIOPEN])
+def test_conversions_of_either_vendor_are_found(name: str, tmp_path: Path) -> None:
+    found = finding(LayoutConversion(), _step(name), tmp_path)
+    assert found.claims.total_ns == 20_000
+    assert evidence(found, "conversions") == 1
+    assert evidence(found, "share of kernel time") == 0.25
+
+
+def test_a_conversion_here_and_there_is_clear(tmp_path: Path) -> None:
+    assert clear(LayoutConversion(), _step(CUDNN, until=12), tmp_path).value == pytest.approx(2 / 62)
+
+
+def test_on_an_idle_device_conversions_are_clear(tmp_path: Path) -> None:
+    assert clear(LayoutConversion(), _step(CUDNN, end=10_000), tmp_path).label == "conversions of layout"
+
+
+@pytest.mark.parametrize("name", ["max_pool_forward_nchw", "bn_fw_tr_1C11_kernel_NCHW", "implicit_gemm_nhwckrsc_nchw"])
+def test_kernels_that_work_in_a_layout_convert_nothing(name: str, tmp_path: Path) -> None:
+    assert clear(LayoutConversion(), _step(name), tmp_path).value == 0
+
+
+def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
+    assert "No kernels were recorded" in skipped(LayoutConversion(), builder, tmp_path)

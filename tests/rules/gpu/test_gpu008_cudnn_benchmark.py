@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import clear, evidence, skipped
+from traceadvisor.model.findings import Skipped
+from traceadvisor.rules.gpu.gpu008_cudnn_benchmark import CudnnBenchmark
+
+V100 = {"name": "Tesla V100-SXM2-32GB", "computeMajor": 7, "computeMinor": 0}
+LEAST_US = 4 * (2 * 32 * 64 * 56 * 56 + 64 * 64) / 900e3
+"""57 µs: what a 1 x 1 convolution of 32 images of 64 channels and 56 x 56 points must move, in float32; its operations
+take 52."""
+
+
+def _steps(*batches: int, takes: float = 100) -> TraceBuilder:
+    """Steps of 200 µs with one convolution each, of so many images."""
+    builder = TraceBuilder().device(0, **V100)
+    for number, batch in enumerate(batches):
+        at = 200 * number
+        builder.step(number, at, at + 200)
+        values = ["", "", "", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1"]
+        shapes = [[batch, 64, 56, 56], [64, 64, 1, 1]]
+        builder.op("aten::convolution", at, at + 10, types=("float", "float"), dims=shapes, values=values)
+        builder.launch(at + 2, at + 5, kernel=(at + 20, at + 20 + takes))
+    return builder
+
+
+def test_slow_convolutions_of_constant_shape_are_found(tmp_path: Path) -> None:
+    captured = Captured(_steps(32, 32), tmp_path).with_settings(cudnn_benchmark=False)
+    found = captured.finding(CudnnBenchmark())
+    assert found.claims.total_ns == 200_000
+    assert evidence(found, "convolutions, beyond") == pytest.approx((100 - LEAST_US / 0.8) * 1e3)
+    assert found.saving.high_ns == pytest.approx((100 - LEAST_US / 0.8) * 1e3)
+
+
+def test_half_of_the_time_can_be_saved_at_most(tmp_path: Path) -> None:
+    captured = Captured(_steps(4, 4), tmp_path).with_settings(cudnn_benchmark=False)
+    assert captured.finding(CudnnBenchmark()).saving.high_ns == pytest.approx(50_000)
+
+
+def test_convolutions_at_a_good_rate_are_clear(tmp_path: Path) -> None:
+    assert clear(CudnnBenchmark(), _steps(32, 32, takes=72), tmp_path).value < 0.02
+
+
+def test_autotuned_convolutions_are_clear(tmp_path: Path) -> None:
+    captured = Captured(_steps(32, 32), tmp_path).with_settings(cudnn_benchmark=True)
+    assert captured.clear(CudnnBenchmark()).remark == "they are autotuned"
+
+
+def test_shapes_that_change_are_clear(tmp_path: Path) -> None:
+    captured = Captured(_steps(32, 31), tmp_path).with_settings(cudnn_benchmark=False)
+    assert captured.clear(CudnnBenchmark()).remark == "their shapes change from step to step"
+
+
+def test_one_step_does_not_tell(tmp_path: Path) -> None:
+    outcome = Captured(_steps(32), tmp_path).with_settings(cudnn_benchmark=False).outcome(CudnnBenchmark())
+    assert isinstance(outcome, Skipped)
+    assert "One step" in outcome.reason
+
+
+def test_without_settings_the_rule_cannot_look(tmp_path: Path) -> None:
+    assert "traceadvisor capture" in skipped(CudnnBenchmark(), _steps(32, 32), tmp_path)

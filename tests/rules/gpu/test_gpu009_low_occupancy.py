@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.rules.gpu.gpu009_low_occupancy import LowOccupancy
+
+GB = 10**9
+
+
+def _step(blocks: float | None = 0.25, until: int = 50) -> TraceBuilder:
+    """A kernel from 10 on with few blocks, then one with many, to the end."""
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 9)
+    builder.launch(1, 2, kernel=(10, until), blocks_per_sm=blocks)
+    return builder.launch(3, 4, kernel=(until, 100), blocks_per_sm=8 if blocks else None)
+
+
+def test_kernels_with_few_blocks_are_found(tmp_path: Path) -> None:
+    found = finding(LowOccupancy(), _step(), tmp_path)
+    assert found.claims.total_ns == 40_000
+    assert evidence(found, "such kernels") == 1
+    assert evidence(found, "blocks for each multiprocessor") == 0.25
+
+
+def test_at_most_the_part_without_blocks_is_saved(tmp_path: Path) -> None:
+    assert finding(LowOccupancy(), _step(), tmp_path).saving.high_ns == 30_000  # three quarters of 40
+
+
+def test_a_few_of_them_are_clear(tmp_path: Path) -> None:
+    assert clear(LowOccupancy(), _step(until=15), tmp_path).value == 0.05
+
+
+def test_just_under_a_block_for_each_multiprocessor_is_clear(tmp_path: Path) -> None:
+    assert clear(LowOccupancy(), _step(0.97), tmp_path).value == 0
+
+
+def test_kernels_without_that_figure_tell_nothing(tmp_path: Path) -> None:
+    assert "does not tell the blocks" in skipped(LowOccupancy(), _step(None), tmp_path)
+
+
+def test_the_batch_that_would_fit_is_foreseen_where_memory_is_known(tmp_path: Path) -> None:
+    # 1 GB outlives the step, 32 samples add 2 GB; four fifths of 20 GB leave 15 GB for samples of 62.5 MB.
+    builder = _step().device(0, totalGlobalMem=20 * GB)
+    builder.memory(1, 1024, total_allocated=GB).memory(50, 1024, total_allocated=3 * GB)
+    found = Captured(builder, tmp_path).loader(batch=32).device(memory=3 * GB).finding(LowOccupancy())
+    assert evidence(found, "largest batch foreseen") == 240
+    assert not [row for row in finding(LowOccupancy(), _step(), tmp_path).evidence if "batch" in row.label]

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.judging import clear, evidence, facts_of, finding, skipped
+from tests.rules.products import A100, LEAST_US, multiplying
+from traceadvisor.judging.engine import recording_of
+from traceadvisor.rules.gpu.gpu010_low_mfu import LowMfu
+
+
+def test_a_busy_device_far_below_its_peak_is_found(tmp_path: Path) -> None:
+    found = finding(LowMfu(), multiplying(2900, step_us=3000), tmp_path)
+    assert evidence(found, "share of the peak rate") == pytest.approx(LEAST_US / 3000)
+    assert evidence(found, "the same while") == pytest.approx(LEAST_US / 2900)
+    assert evidence(found, "arithmetic") == pytest.approx(2 * 4096**3 / 3000e-6)
+    assert evidence(found, "operator that loses most") == "aten::mm"
+
+
+def test_what_others_of_its_kind_take_cannot_be_saved(tmp_path: Path) -> None:
+    saving = finding(LowMfu(), multiplying(2900, step_us=3000), tmp_path).saving
+    assert saving.high_ns == pytest.approx((2900 - LEAST_US / 0.8) * 1000, rel=0.001)
+
+
+def test_a_good_rate_is_clear(tmp_path: Path) -> None:
+    assert clear(LowMfu(), multiplying(900, step_us=1000), tmp_path).value == pytest.approx(LEAST_US / 1000)
+
+
+def test_the_rate_is_held_against_the_type_that_the_work_is_done_in(tmp_path: Path) -> None:
+    """In float32 the same product takes 16 times as long: 7 ms of 9 are a good rate."""
+    builder = multiplying(8900, step_us=9000, kind="float", kernel="ampere_sgemm_128x64_tn")
+    assert clear(LowMfu(), builder, tmp_path).value == pytest.approx(16 * LEAST_US / 9000)
+
+
+def test_a_device_that_waits_is_another_rules_matter(tmp_path: Path) -> None:
+    assert "Kernels take 10% of the step" in skipped(LowMfu(), multiplying(900, step_us=9000), tmp_path)
+
+
+def test_a_device_that_memory_limits_is_another_rules_matter(tmp_path: Path) -> None:
+    builder = multiplying(900, plain_us=2000, step_us=3000)
+    assert clear(LowMfu(), builder, tmp_path).label == "kernel time that memory limits"
+
+
+def test_products_that_memory_limits_are_another_rules_matter(tmp_path: Path) -> None:
+    builder = TraceBuilder().device(0, **A100).step(0, 0, 100)
+    shapes = [[1, 4096], [4096, 4096]]
+    builder.op("aten::mm", 0, 10, types=("c10::Half",) * 2, dims=shapes).launch(2, 5, kernel=(10, 100))
+    assert clear(LowMfu(), builder, tmp_path).label == "kernel time that memory limits"
+
+
+@pytest.mark.parametrize("plain", ["mylib::fused", "aten::thnn_conv2d"])
+def test_with_work_of_unknown_extent_nothing_is_claimed(plain: str, tmp_path: Path) -> None:
+    assert "unknown extent" in skipped(LowMfu(), multiplying(2000, plain_us=900, plain=plain, step_us=3000), tmp_path)
+
+
+def test_where_float32_may_be_tf32_nothing_is_claimed(tmp_path: Path) -> None:
+    assert "number type" in skipped(LowMfu(), multiplying(2900, step_us=3000, kind="float"), tmp_path)
+
+
+def test_of_an_unknown_device_nothing_is_claimed(tmp_path: Path) -> None:
+    assert "peak rates" in skipped(LowMfu(), multiplying(2900, step_us=3000, device={}), tmp_path)
+
+
+def test_the_rate_is_a_figure_of_the_report(tmp_path: Path) -> None:
+    figures = recording_of(facts_of(multiplying(900, step_us=1000), tmp_path)).figures
+    assert figures.flops_per_s == pytest.approx(2 * 4096**3 / 1000e-6)
+    assert figures.peak_rate_share == pytest.approx(LEAST_US / 1000)
+
+
+def test_a_rate_of_which_much_is_missing_is_no_figure(tmp_path: Path) -> None:
+    builder = multiplying(2000, plain_us=900, plain="mylib::fused", step_us=3000)
+    figures = recording_of(facts_of(builder, tmp_path)).figures
+    assert (figures.flops_per_s, figures.peak_rate_share) == (None, None)

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.judging import clear, evidence, facts_of, finding, skipped
+from tests.rules.products import LEAST_US, multiplying
+from traceadvisor.judging.engine import judge
+from traceadvisor.rules.gpu.gpu013_compute_bound import ComputeBound
+
+
+def test_a_busy_device_at_a_good_rate_is_said_to_be_so(tmp_path: Path) -> None:
+    found = finding(ComputeBound(), multiplying(800, plain_us=180, step_us=1000), tmp_path)
+    assert found.saving.high_ns == 0
+    assert found.claims.total_ns == 0
+    assert evidence(found, "share of the peak rate") == pytest.approx(LEAST_US / 1000)
+    assert evidence(found, "saved at most by a device twice as fast") == pytest.approx(0.4)
+
+
+def test_a_run_that_waits_is_no_finding(tmp_path: Path) -> None:
+    outcome = clear(ComputeBound(), multiplying(700, plain_us=100, step_us=1000), tmp_path)
+    assert outcome.label == "device busy with kernels"
+    assert outcome.value == pytest.approx(0.8)
+
+
+def test_float32_is_no_finding(tmp_path: Path) -> None:
+    builder = multiplying(8900, step_us=9000, kind="float", kernel="ampere_sgemm_128x64_tn")
+    outcome = clear(ComputeBound(), builder, tmp_path)
+    assert outcome.label == "matrix work in types that tensor cores take"
+    assert outcome.value == 0
+
+
+def test_a_low_rate_is_no_finding(tmp_path: Path) -> None:
+    outcome = clear(ComputeBound(), multiplying(2900, step_us=3000), tmp_path)
+    assert outcome.label == "share of the peak rate"
+    assert outcome.value == pytest.approx(LEAST_US / 3000)
+
+
+def test_it_is_a_verdict_on_the_whole_and_no_finding(tmp_path: Path) -> None:
+    judgement = judge(facts_of(multiplying(800, plain_us=180, step_us=1000), tmp_path), (ComputeBound(),))
+    assert judgement.findings == ()
+    assert [finding.rule.id for finding in judgement.recording.umbrellas] == ["GPU013"]
+
+
+def test_of_an_unknown_device_nothing_is_claimed(tmp_path: Path) -> None:
+    assert "peak rates" in skipped(ComputeBound(), multiplying(2900, device={}), tmp_path)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import AUTOGRAD, Generation, TraceBuilder
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.rules.gpu.gpu014_zero_grad_memset import ZeroGradMemset
+
+STACK = ("torch/optim/optimizer.py(190): zero_grad", "train.py(27): train", "train.py(80): main")
+ACCUMULATE = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+
+
+def _step(generation: Generation = Generation.CURRENT, *, additions: int = 1) -> TraceBuilder:
+    """One parameter: a fill of 5 us in ``zero_grad`` (10 us), a kernel of 50 us, additions of 4 us each."""
+    builder = TraceBuilder(generation).step(0, 0, 100).annotation("Optimizer.zero_grad#SGD.zero_grad", 0, 10)
+    builder.op("aten::zero_", 1, 9, stack=STACK).launch(2, 4, kernel=(5, 10), name="fill")
+    builder.op("aten::mm", 12, 20).launch(13, 15, kernel=(16, 66))
+    for start in range(30, 30 + 10 * additions, 10):
+        builder.op(ACCUMULATE, start, start + 8, thread=AUTOGRAD)
+        builder.launch(start + 1, start + 3, kernel=(start + 40, start + 44), name="add", thread=AUTOGRAD)
+    return builder.op("aten::mm", 90, 95).launch(91, 92, kernel=(94, 100))
+
+
+def test_fills_and_the_additions_to_them_are_found(tmp_path: Path) -> None:
+    found = finding(ZeroGradMemset(), _step(), tmp_path)
+    assert evidence(found, "fills and additions on the device") == 9_000
+    assert found.saving.high_ns == 14_000  # ten in zero_grad, four of addition
+
+
+def test_idle_time_while_fills_are_launched_is_claimed_too(tmp_path: Path) -> None:
+    assert finding(ZeroGradMemset(), _step(), tmp_path).claims.total_ns == 13_000  # from 1 to 10, from 70 to 74
+
+
+def test_where_backward_passes_add_up_the_additions_stay(tmp_path: Path) -> None:
+    found = finding(ZeroGradMemset(), _step(additions=2), tmp_path)
+    assert evidence(found, "fills and additions on the device") == 5_000
+
+
+@pytest.mark.parametrize("generation", Generation)
+def test_the_line_is_the_users_never_torchs(generation: Generation, tmp_path: Path) -> None:
+    (location,) = finding(ZeroGradMemset(), _step(generation), tmp_path).locations
+    assert (location.file, location.line) == ("train.py", 27)
+
+
+def test_gradients_that_are_let_go_are_clear(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).annotation("Optimizer.zero_grad#SGD.zero_grad", 0, 10)
+    builder.op("aten::mm", 12, 20).launch(13, 15, kernel=(16, 66))
+    assert clear(ZeroGradMemset(), builder, tmp_path).value == 0
+
+
+def test_without_zero_grad_there_is_nothing_to_look_at(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 12, 20).launch(13, 15, kernel=(16, 66))
+    assert "No Optimizer.zero_grad" in skipped(ZeroGradMemset(), builder, tmp_path)

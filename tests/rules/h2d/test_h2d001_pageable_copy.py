@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.model.findings import Finding
+from traceadvisor.replay.fixes.copies import PinnedCopies
+from traceadvisor.rules.h2d.h2d001_pageable_copy import PageableCopy
+
+
+def _step(copy: tuple[int, int], *, pinned: bool = False) -> TraceBuilder:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::copy_", 0, 20)
+    builder.copy(0, 15, on_device=copy, pinned=pinned, byte_count=60_000)
+    return builder.op("aten::mm", 21, 25).launch(21, 23, kernel=(24, 100))
+
+
+def test_an_exposed_copy_from_pageable_memory_is_found(tmp_path: Path) -> None:
+    found = finding(PageableCopy(), _step((5, 15)), tmp_path)
+    assert found.claims.total_ns == 10_000
+    assert evidence(found, "copies from pageable memory") == 1
+
+
+def test_the_rate_is_bytes_over_the_copies_own_time(tmp_path: Path) -> None:
+    # 60,000 bytes in 10 us
+    assert evidence(finding(PageableCopy(), _step((5, 15)), tmp_path), "rate") == pytest.approx(6e9)
+
+
+def test_a_copy_from_pinned_memory_is_clear(tmp_path: Path) -> None:
+    assert clear(PageableCopy(), _step((5, 15), pinned=True), tmp_path).value == 0
+
+
+def test_a_copy_hidden_behind_a_kernel_is_clear(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(3, 100))
+    builder.copy(10, 40, on_device=(20, 40), stream=9)
+    assert clear(PageableCopy(), builder, tmp_path).value == 0
+
+
+def test_no_copy_at_all_is_clear_and_said(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(3, 100))
+    assert clear(PageableCopy(), builder, tmp_path).remark == "nothing is copied to the device"
+
+
+def test_where_copies_do_not_say_where_they_start_the_rule_cannot_look(tmp_path: Path) -> None:
+    builder = _step((5, 15))
+    for event in builder.events:
+        event["name"] = event["name"].replace("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Host -> Device)")
+    assert "pageable or pinned" in skipped(PageableCopy(), builder, tmp_path)
+
+
+def test_pinned_copies_go_at_the_rate_of_the_link_that_was_sampled(tmp_path: Path) -> None:
+    found = Captured(_step((5, 15)), tmp_path).with_device(best_link=(3, 8)).finding(PageableCopy())
+    assert _fix(found).link_bytes_per_s == pytest.approx(7.88e9, rel=1e-3)
+
+
+def test_the_link_that_the_device_is_made_for_stands_in_for_it(tmp_path: Path) -> None:
+    found = finding(PageableCopy(), _step((5, 15)).device(0, name="NVIDIA A100-SXM4-80GB"), tmp_path)
+    assert _fix(found).link_bytes_per_s == pytest.approx(31.5e9, rel=1e-3)
+
+
+def test_where_the_link_is_not_known_none_is_assumed(tmp_path: Path) -> None:
+    assert _fix(finding(PageableCopy(), _step((5, 15)), tmp_path)).link_bytes_per_s is None
+
+
+def test_the_fix_is_of_the_pageable_copies_alone(tmp_path: Path) -> None:
+    builder = _step((5, 15)).copy(30, 32, on_device=(101, 111), pinned=True, byte_count=60_000)
+    (copy,) = _fix(finding(PageableCopy(), builder, tmp_path)).rows
+    assert builder.trace(tmp_path).events.start_ns[copy] == 5_000
+
+
+def _fix(found: Finding) -> PinnedCopies:
+    (fix,) = found.what_ifs
+    assert isinstance(fix, PinnedCopies)
+    return fix

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import Generation, TraceBuilder
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.rules.h2d.h2d002_blocking_copy import BlockingCopy
+
+STACK = ("torch/_tensor.py(40): to", "train.py(27): train", "train.py(80): main")
+
+
+def _step(*, waits: bool = True, pinned: bool = True, generation: Generation = Generation.CURRENT) -> TraceBuilder:
+    """A copy from 10 to 30 that the host waits for until 32; then it launches a kernel, which begins at 40."""
+    builder = TraceBuilder(generation).step(0, 0, 100).op("aten::copy_", 0, 33, stack=STACK)
+    builder.copy(2, 6, on_device=(10, 30), pinned=pinned)
+    if waits:
+        builder.sync(6, 32)
+    return builder.op("aten::mm", 33, 39).launch(34, 38, kernel=(40, 100))
+
+
+def test_waiting_for_a_pinned_copy_is_found(tmp_path: Path) -> None:
+    found = finding(BlockingCopy(), _step(), tmp_path)
+    assert evidence(found, "copies waited for") == 1
+    assert evidence(found, "the host's time in the waits") == 26_000
+    assert evidence(found, "device idle after them") == 10_000  # from 30 to 40
+    assert evidence(found, "exposed time of the copies") == 20_000
+    assert found.claims.total_ns == 30_000
+
+
+@pytest.mark.parametrize("generation", Generation)
+def test_the_line_is_the_users_never_torchs(generation: Generation, tmp_path: Path) -> None:
+    (location,) = finding(BlockingCopy(), _step(generation=generation), tmp_path).locations
+    assert (location.file, location.line) == ("train.py", 27)
+
+
+def test_a_copy_that_nobody_waits_for_is_clear(tmp_path: Path) -> None:
+    assert clear(BlockingCopy(), _step(waits=False), tmp_path).value == 0
+
+
+def test_pageable_copies_are_another_rules(tmp_path: Path) -> None:
+    assert clear(BlockingCopy(), _step(pinned=False), tmp_path).value == 0
+
+
+def test_waits_elsewhere_are_another_rules(tmp_path: Path) -> None:
+    builder = _step(waits=False).op("aten::item", 40, 60).sync(41, 59)
+    assert clear(BlockingCopy(), builder, tmp_path).value == 0
+
+
+def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
+    assert "No kernels were recorded" in skipped(BlockingCopy(), builder, tmp_path)

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import evidence, skipped
+from traceadvisor.model.findings import Skipped
+from traceadvisor.rules.h2d.h2d004_slow_link import SlowLink
+
+GEN3_X16 = 15.75e9
+"""Bytes a second, one way."""
+
+
+def _copies(byte_count: int, *, pinned: bool = True) -> TraceBuilder:
+    """A step of 10 ms: a copy that takes 1 ms, then a kernel."""
+    builder = TraceBuilder().step(0, 0, 10_000).op("aten::copy_", 0, 10)
+    builder.copy(0, 5, on_device=(10, 1010), pinned=pinned, byte_count=byte_count)
+    return builder.op("aten::mm", 20, 30).launch(20, 25, kernel=(1010, 10_000))
+
+
+def _captured(builder: TraceBuilder, folder: Path) -> Captured:
+    return Captured(builder, folder).with_device(best_link=(3, 16))
+
+
+def test_copies_at_a_quarter_of_the_links_rate_are_found(tmp_path: Path) -> None:
+    found = _captured(_copies(int(GEN3_X16 / 4 / 1000)), tmp_path).finding(SlowLink())
+    assert evidence(found, "rate of large copies") == pytest.approx(GEN3_X16 / 4, rel=1e-6)
+    assert evidence(found, "rate of a PCIe 3.0 link of 16 lanes") == pytest.approx(GEN3_X16, rel=1e-3)
+    assert found.claims.total_ns == 1_000_000
+
+
+def test_the_saving_is_what_they_take_beyond_a_rate_that_can_be_reached(tmp_path: Path) -> None:
+    # At four fifths of the link's rate a millisecond at a quarter of it takes 0.3125 ms.
+    found = _captured(_copies(int(GEN3_X16 / 4 / 1000)), tmp_path).finding(SlowLink())
+    assert found.saving.high_ns == pytest.approx(687_500, rel=1e-3)
+
+
+def test_copies_near_the_links_rate_are_clear(tmp_path: Path) -> None:
+    outcome = _captured(_copies(int(0.8 * GEN3_X16 / 1000)), tmp_path).clear(SlowLink())
+    assert outcome.value == pytest.approx(0.8, rel=1e-3)
+
+
+def test_slow_copies_that_a_kernel_hides_are_clear(tmp_path: Path) -> None:
+    builder = _copies(2 << 20).launch(0, 4, kernel=(5, 1010), stream=8)
+    assert _captured(builder, tmp_path).clear(SlowLink()).label == "exposed copies from pinned memory"
+
+
+@pytest.mark.parametrize("builder", [_copies(2 << 20, pinned=False), _copies(4096)])
+def test_pageable_and_small_copies_say_nothing_of_the_link(builder: TraceBuilder, tmp_path: Path) -> None:
+    outcome = _captured(builder, tmp_path).outcome(SlowLink())
+    assert isinstance(outcome, Skipped)
+    assert "No large copy from pinned memory" in outcome.reason
+
+
+def test_the_link_that_a_device_is_made_for_stands_in_for_one_that_was_not_sampled(tmp_path: Path) -> None:
+    builder = _copies(2 << 20).device(0, name="NVIDIA A100-SXM4-80GB")
+    found = Captured(builder, tmp_path).finding(SlowLink())
+    assert evidence(found, "rate of a PCIe 4.0 link of 16 lanes")
+
+
+def test_without_any_link_known_the_rule_cannot_look(tmp_path: Path) -> None:
+    assert "link's generation and width are not known" in skipped(SlowLink(), _copies(2 << 20), tmp_path)

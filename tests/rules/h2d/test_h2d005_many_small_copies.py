@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import Generation, TraceBuilder
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.replay.fixes.spared_work import SparedWork
+from traceadvisor.rules.h2d.h2d005_many_small_copies import ManySmallCopies
+
+STACK = ("torch/_tensor.py(40): to", "train.py(27): train", "train.py(80): main")
+
+
+def _step(
+    count: int = 10, *, byte_count: int = 1024, end: int = 200, generation: Generation = Generation.CURRENT
+) -> TraceBuilder:
+    """Every 10 us an operator of 8 us that copies for 2 us, from its sixth on; then a kernel to the end."""
+    builder = TraceBuilder(generation).step(0, 0, end)
+    for start in range(0, 10 * count, 10):
+        builder.op("aten::copy_", start, start + 8, stack=STACK)
+        builder.copy(start + 1, start + 5, on_device=(start + 6, start + 8), pinned=True, byte_count=byte_count)
+    return builder.op("aten::mm", 100, 108).launch(101, 105, kernel=(110, 200))
+
+
+def test_many_small_copies_are_found(tmp_path: Path) -> None:
+    found = finding(ManySmallCopies(), _step(), tmp_path)
+    assert evidence(found, "small copies") == 10
+    assert evidence(found, "their exposed time") == 20_000
+    assert evidence(found, "the host's time in their calls") == 40_000
+
+
+def test_all_but_one_can_be_spared(tmp_path: Path) -> None:
+    (fix,) = finding(ManySmallCopies(), _step(), tmp_path).what_ifs
+    assert isinstance(fix, SparedWork)
+    assert fix.rows.size == 9
+
+
+def test_few_copies_are_clear(tmp_path: Path) -> None:
+    assert clear(ManySmallCopies(), _step(9), tmp_path).value == 9
+
+
+def test_large_copies_are_clear(tmp_path: Path) -> None:
+    assert clear(ManySmallCopies(), _step(byte_count=100_000), tmp_path).value == 0
+
+
+def test_copies_in_a_long_step_are_clear(tmp_path: Path) -> None:
+    assert clear(ManySmallCopies(), _step(end=20_000), tmp_path).value < 0.01
+
+
+@pytest.mark.parametrize("generation", Generation)
+def test_the_line_is_the_users_never_torchs(generation: Generation, tmp_path: Path) -> None:
+    (location,) = finding(ManySmallCopies(), _step(generation=generation), tmp_path).locations
+    assert (location.file, location.line) == ("train.py", 27)
+
+
+def test_without_launch_records_the_rule_cannot_look(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 6).kernel(10, 60)
+    assert "No launch calls" in skipped(ManySmallCopies(), builder, tmp_path)

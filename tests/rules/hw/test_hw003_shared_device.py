@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import evidence, skipped
+from traceadvisor.model.findings import Skipped
+from traceadvisor.rules.hw.hw003_shared_device import SharedDevice
+
+GB = 10**9
+
+
+def _captured(folder: Path, foreign: float | None, *, busy: float | None = None) -> Captured:
+    """A training that keeps a device of 80 GB busy for half of a step of 100 us."""
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(50, 100))
+    captured = Captured(builder, folder).with_sampled_device(memory_bytes=80 * GB)
+    return captured.with_device(peak_foreign_memory_bytes=foreign, mean_utilization_share=busy)
+
+
+def test_memory_of_other_processes_is_found_and_saves_no_time_of_itself(tmp_path: Path) -> None:
+    found = _captured(tmp_path, 8 * GB, busy=0.5).finding(SharedDevice())
+    assert evidence(found, "share of the device's memory") == 0.1
+    assert (found.saving.high_ns, found.claims.total_ns) == (0, 0)
+
+
+@pytest.mark.parametrize("busy", [None, 0.5])
+def test_a_desktop_that_takes_no_time_is_clear(busy: float | None, tmp_path: Path) -> None:
+    clear = _captured(tmp_path, 7.9 * GB, busy=busy).clear(SharedDevice())
+    assert (clear.value, clear.limit) == (7.9 / 80, 0.1)
+
+
+def test_little_memory_is_enough_where_others_take_time(tmp_path: Path) -> None:
+    found = _captured(tmp_path, 1.6 * GB, busy=0.9).finding(SharedDevice())
+    assert found.claims.total_ns == 50_000
+
+
+def test_time_that_others_take_bounds_the_saving(tmp_path: Path) -> None:
+    found = _captured(tmp_path, 8 * GB, busy=0.9).finding(SharedDevice())
+    assert evidence(found, "time in which others") == pytest.approx(0.4)
+    assert found.saving.high_ns == pytest.approx(0.4 * 50_000)
+
+
+def test_a_bare_context_is_clear(tmp_path: Path) -> None:
+    clear = _captured(tmp_path, 0.5 * GB, busy=0.9).clear(SharedDevice())
+    assert (clear.value, clear.limit) == (0.5 / 80, 0.02)
+
+
+def test_a_device_of_ones_own_is_clear(tmp_path: Path) -> None:
+    assert _captured(tmp_path, 0.0).clear(SharedDevice()).value == 0
+
+
+def test_in_a_container_others_cannot_be_told(tmp_path: Path) -> None:
+    assert isinstance(_captured(tmp_path, None).outcome(SharedDevice()), Skipped)
+
+
+def test_without_samples_of_the_device_the_rule_cannot_look(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(0, 100))
+    assert "The device was not sampled" in skipped(SharedDevice(), builder, tmp_path)

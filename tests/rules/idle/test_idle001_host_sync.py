@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import Generation, TraceBuilder
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.rules.idle.idle001_host_sync import HostSync
+
+STACK = ("torch/_tensor.py(40): item", "train.py(27): train_one_epoch", "train.py(80): main")
+
+
+def _steps(generation: Generation, stack: tuple[str, ...] = STACK, count: int = 3) -> TraceBuilder:
+    """A kernel, ``loss.item()`` that waits for it, then 10 us in which the host launches the next one, in each step."""
+    builder = TraceBuilder(generation)
+    for number in range(count):
+        at = 100 * number
+        builder.step(number, at, at + 100).op("aten::mm", at, at + 5).launch(at, at + 4, kernel=(at + 5, at + 40))
+        builder.item(at + 10, at + 44, copy=(at + 40, at + 42), stack=stack)
+        builder.op("aten::mm", at + 44, at + 55).launch(at + 45, at + 52, kernel=(at + 52, at + 100))
+    return builder
+
+
+def _busy_steps() -> TraceBuilder:
+    """Three steps, each with an operator whose kernel takes up the rest."""
+    builder = TraceBuilder()
+    for number, at in enumerate((0, 100, 200)):
+        builder.step(number, at, at + 100).op("aten::mm", at, at + 5).launch(at, at + 4, kernel=(at + 5, at + 100))
+    return builder
+
+
+@pytest.mark.parametrize("generation", Generation)
+def test_the_line_of_an_item_call_is_the_users_never_torchs(generation: Generation, tmp_path: Path) -> None:
+    (location,) = finding(HostSync(), _steps(generation), tmp_path).locations
+    assert (location.file, location.line, location.function) == ("train.py", 27, "train_one_epoch")
+
+
+def test_the_drain_is_the_idle_time_from_the_wait_to_the_next_kernel(tmp_path: Path) -> None:
+    found = finding(HostSync(), _steps(Generation.CURRENT), tmp_path)
+    assert found.claims.total_ns == 3 * 10_000  # from 42 to 52
+    assert evidence(found, "idle after aten::item in train_one_epoch (train.py:27)") == 10_000
+
+
+def test_recordings_of_2021_tell_the_line_of_the_call_itself(tmp_path: Path) -> None:
+    found = finding(HostSync(), _steps(Generation.Y2021), tmp_path)
+    assert evidence(found, "idle after aten::item at train.py:27") == 10_000
+
+
+def test_the_costliest_of_two_lines_comes_first(tmp_path: Path) -> None:
+    builder = _steps(Generation.CURRENT).step(3, 300, 500)
+    builder.item(300, 350, copy=(310, 348), stack=("eval.py(5): check", "train.py(80): main"))
+    builder.op("aten::mm", 350, 400).launch(350, 398, kernel=(399, 500))
+    first, second = finding(HostSync(), builder, tmp_path).locations
+    assert (first.file, second.file) == ("eval.py", "train.py")
+
+
+def test_without_stacks_the_operator_is_named_and_the_way_to_get_the_line(tmp_path: Path) -> None:
+    found = finding(HostSync(), _steps(Generation.CURRENT, stack=()), tmp_path)
+    assert found.locations == ()
+    assert evidence(found, "idle after aten::item") == 10_000
+    assert any("with_stack=True" in caveat for caveat in found.caveats)
+
+
+def test_a_wait_that_belongs_to_a_copy_to_the_device_is_another_rules(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number, at in enumerate((0, 100, 200)):
+        builder.step(number, at, at + 100).op("aten::copy_", at, at + 22)
+        builder.copy(at, at + 5, on_device=(at + 5, at + 20)).sync(at + 5, at + 22)
+        builder.op("aten::mm", at + 22, at + 40).launch(at + 30, at + 40, kernel=(at + 41, at + 100))
+    assert clear(HostSync(), builder, tmp_path).value == 0
+
+
+def test_a_step_without_waits_is_clear(tmp_path: Path) -> None:
+    assert clear(HostSync(), _busy_steps(), tmp_path).value == 0
+
+
+def test_the_profilers_own_wait_at_the_end_is_not_the_users(tmp_path: Path) -> None:
+    builder = _busy_steps().step(3, 300, 400).op("aten::mm", 300, 305).launch(300, 304, kernel=(305, 360))
+    builder.sync(350, 400, name="cudaDeviceSynchronize")
+    assert clear(HostSync(), builder, tmp_path).value == 0
+
+
+def test_one_step_tells_nothing(tmp_path: Path) -> None:
+    assert "Fewer than 3 steps" in skipped(HostSync(), _steps(Generation.CURRENT, count=1), tmp_path)
+
+
+def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
+    assert "No kernels were recorded" in skipped(HostSync(), builder, tmp_path)

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.rules.idle.idle003_kernel_gaps import KernelGaps
+
+
+def _queued(gap_us: float, kernel_us: float = 8) -> TraceBuilder:
+    """Ten kernels, all launched within the first 10 us of the step, each a gap behind the one before."""
+    builder = TraceBuilder().step(0, 0, 12 + 10 * kernel_us + 9 * gap_us).op("aten::add", 0, 10)
+    for number in range(10):
+        start = 12 + number * (kernel_us + gap_us)
+        builder.launch(number, number + 0.5, kernel=(start, start + kernel_us))
+    return builder
+
+
+def test_short_gaps_between_queued_kernels_are_found(tmp_path: Path) -> None:
+    found = finding(KernelGaps(), _queued(gap_us=2), tmp_path)
+    assert found.claims.total_ns == 18_000
+    assert evidence(found, "such gaps") == 9
+    assert evidence(found, "median gap") == 2_000
+    assert evidence(found, "kernels") == 10
+    assert evidence(found, "median kernel") == 8_000
+
+
+def test_the_saving_is_bounded_by_the_gaps_where_nothing_can_be_replayed(tmp_path: Path) -> None:
+    saving = finding(KernelGaps(), _queued(gap_us=2), tmp_path).saving
+    assert [saving.low_ns, saving.high_ns] == pytest.approx([0, 18_000])
+
+
+def test_gaps_beside_long_kernels_are_clear(tmp_path: Path) -> None:
+    outcome = clear(KernelGaps(), _queued(gap_us=1, kernel_us=100), tmp_path)
+    assert outcome.value == pytest.approx(9 / 1021)
+
+
+def test_a_long_gap_is_a_wait_for_something(tmp_path: Path) -> None:
+    assert clear(KernelGaps(), _queued(gap_us=30), tmp_path).value == 0
+
+
+def test_waiting_for_a_launch_is_another_rules(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100)
+    for start in range(0, 100, 10):
+        builder.op("aten::add", start, start + 10).launch(start + 2, start + 7, kernel=(start + 8, start + 10))
+    assert clear(KernelGaps(), builder, tmp_path).value == 0
+
+
+def test_without_launch_records_the_rule_cannot_look(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 6).kernel(10, 60)
+    assert "No launch calls" in skipped(KernelGaps(), builder, tmp_path)

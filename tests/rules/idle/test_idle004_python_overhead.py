@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from tests.build import Generation, TraceBuilder
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.facts import Facts
+from traceadvisor.judging.engine import run_rule
+from traceadvisor.model.findings import Found, Method
+from traceadvisor.model.trace import Origin
+from traceadvisor.parsing.trace_file import read_trace
+from traceadvisor.rules.idle.idle004_python_overhead import PythonOverhead
+
+FORWARD = ("torch/nn/modules/module.py(1751): _call_impl", "train.py(27): train", "train.py(80): main")
+LATER = ("torch/optim/sgd.py(30): step", "train.py(31): train", "train.py(80): main")
+
+
+def _steps(
+    *, logging_us: float, count: int = 3, generation: Generation = Generation.CURRENT, stack: tuple[str, ...] = ()
+) -> TraceBuilder:
+    """A kernel of 100 us, then 40 us of preparing a batch's metrics and plain Python up to the next step."""
+    builder = TraceBuilder(generation)
+    length = 200 + logging_us
+    for step in range(count):
+        start = step * length
+        builder.step(step, start, start + length)
+        builder.op("aten::mm", start, start + 20, stack=stack).launch(
+            start + 5, start + 10, kernel=(start + 20, start + 120)
+        )
+        builder.sync(start + 20, start + 120).op("aten::mm", start + 120, start + 190, stack=stack and LATER)
+        builder.launch(start + 125, start + 130, kernel=(start + 140, start + 200))
+    return builder
+
+
+def test_a_long_stretch_without_operators_is_found(tmp_path: Path) -> None:
+    # From the second kernel's end at 200 to the end of the step at 700.
+    found = finding(PythonOverhead(), _steps(logging_us=500), tmp_path)
+    assert evidence(found, "idle in long stretches") == 500_000
+    assert evidence(found, "such stretches") == 1
+
+
+def test_the_replay_tells_what_is_saved(tmp_path: Path) -> None:
+    saving = finding(PythonOverhead(), _steps(logging_us=500, count=5), tmp_path).saving
+    assert saving.method is Method.REPLAY
+    # Half of the 510 us between operators, and nine tenths.
+    assert saving.low_ns == pytest.approx(255_000, rel=0.05)
+    assert saving.expected_ns == pytest.approx(459_000, rel=0.05)
+
+
+def test_what_only_some_steps_do_is_bounded_since_usual_steps_are_replayed(tmp_path: Path) -> None:
+    builder = _steps(logging_us=50, count=4).step(4, 1000, 2000).op("aten::mm", 1000, 1020)
+    builder.launch(1005, 1010, kernel=(1020, 1100))
+    saving = finding(PythonOverhead(), builder, tmp_path).saving
+    assert saving.method is Method.BOUND
+    assert saving.reason is not None and "usual steps" in saving.reason  # noqa: PT018  # one thought
+
+
+def test_short_stretches_belong_to_the_launches_between_them(tmp_path: Path) -> None:
+    assert clear(PythonOverhead(), _steps(logging_us=50), tmp_path).value == 0
+
+
+def test_waiting_for_other_ranks_is_no_python(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for step in range(3):
+        start = 1000 * step
+        builder.step(step, start, start + 1000).op("aten::mm", start, start + 200)
+        builder.annotation("gloo:all_reduce", start + 200, start + 1000, thread=2)
+    assert clear(PythonOverhead(), builder, tmp_path).value == 0
+
+
+def test_python_that_the_device_hides_costs_nothing(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start in (0, 1000, 2000):
+        builder.step(start // 1000, start, start + 1000).op("aten::mm", start, start + 20)
+        builder.launch(start + 5, start + 10, kernel=(start + 20, start + 1000))
+    assert clear(PythonOverhead(), builder, tmp_path).value < 0.01
+
+
+def test_the_functions_are_named_the_costliest_first_with_what_they_call(tmp_path: Path) -> None:
+    builder = _steps(logging_us=500)
+    for start in (0, 700, 1400):
+        builder.python("train.py(80): main", start, start + 700)
+        builder.python("train.py(12): log_metrics", start + 210, start + 310)
+        builder.python("json/__init__.py(183): dumps", start + 220, start + 310)
+        builder.python("train.py(40): checkpoint", start + 310, start + 690)
+        builder.python("torch/serialization.py(940): save", start + 320, start + 690)
+        builder.python("<built-in method write of _io.BufferedWriter object at 0x7f00>", start + 330, start + 690)
+    found = finding(PythonOverhead(), builder, tmp_path)
+    assert [(each.file, each.line, each.function) for each in found.locations[:2]] == [
+        ("train.py", 40, "checkpoint"),
+        ("train.py", 12, "log_metrics"),
+    ]
+    assert not found.locations[0].is_call
+    assert evidence(found, "torch/serialization.py(940): save, called by checkpoint (train.py:40)") == 370_000
+    assert evidence(found, "json/__init__.py(183): dumps, called by log_metrics (train.py:12)") == 90_000
+
+
+def test_recordings_of_2021_tell_the_lines_before_and_after(tmp_path: Path) -> None:
+    builder = _steps(logging_us=500, generation=Generation.Y2021, stack=FORWARD)
+    found = finding(PythonOverhead(), builder, tmp_path)
+    assert [(each.file, each.line) for each in found.locations] == [("train.py", 31), ("train.py", 27)]
+    # Two of three: nothing follows the last.
+    assert evidence(found, "between train.py:31 and train.py:27") == pytest.approx(500_000 * 2 / 3)
+
+
+def test_without_stacks_the_way_to_get_them_is_told(tmp_path: Path) -> None:
+    found = finding(PythonOverhead(), _steps(logging_us=500), tmp_path)
+    assert found.locations == ()
+    assert any("with_stack=True" in caveat for caveat in found.caveats)
+
+
+def test_without_a_device_every_such_stretch_counts(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start in (0, 1000, 2000):
+        builder.step(start // 1000, start, start + 1000).op("aten::mm", start, start + 600)
+        builder.python("train.py(12): log_metrics", start + 600, start + 1000)
+    found = finding(PythonOverhead(), builder, tmp_path)
+    assert evidence(found, "in log_metrics (train.py:12)") == 400_000
+
+
+def test_time_in_what_the_script_calls_to_train_is_not_its_own(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start in (0, 1000, 2000):
+        builder.step(start // 1000, start, start + 1000).op("aten::mm", start, start + 600)
+        builder.python("train.py(12): train", start, start + 1000)
+        builder.python("torch/_tensor.py(566): backward", start + 600, start + 990)
+    assert clear(PythonOverhead(), builder, tmp_path).value == pytest.approx(0.01)
+
+
+def test_without_a_device_and_python_calls_a_busy_core_cannot_be_told_from_python(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start in (0, 1000, 2000):
+        builder.step(start // 1000, start, start + 1000).op("aten::mm", start, start + 600)
+    assert "waits for its turn" in skipped(PythonOverhead(), builder, tmp_path)
+
+
+def test_time_in_the_loader_is_another_rules(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for start in (0, 1000, 2000):
+        builder.step(start // 1000, start, start + 1000).op("aten::mm", start, start + 600)
+        builder.loader(start + 600, start + 1000)
+    assert clear(PythonOverhead(), builder, tmp_path).value == 0
+
+
+def test_one_step_tells_nothing(tmp_path: Path) -> None:
+    assert "Fewer than 3 steps" in skipped(PythonOverhead(), _steps(logging_us=500, count=1), tmp_path)
+
+
+def write_checkpoint() -> None:
+    time.sleep(0.02)
+
+
+def test_the_line_of_a_recording_by_todays_torch_is_that_of_the_function(tmp_path: Path) -> None:
+    path = tmp_path / "worker0.1.pt.trace.json"
+    with profile(activities=[ProfilerActivity.CPU], with_stack=True) as profiler:
+        for _ in range(4):
+            with record_function("Optimizer.step#SGD.step"):
+                torch.ones(8, 8).sum()
+            write_checkpoint()
+    profiler.export_chrome_trace(str(path))
+    facts = Facts(read_trace(Origin(path, run="", worker="worker0", span="1")), None, "recording")
+    outcome = run_rule(PythonOverhead(), facts)
+    assert isinstance(outcome, Found)
+    (location,) = outcome.finding.locations
+    assert Path(location.file).name == Path(__file__).name
+    assert Path(__file__).read_text().splitlines()[location.line - 1] == "def write_checkpoint() -> None:"

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import clear, evidence, facts_of, finding, skipped
+from traceadvisor.judging.engine import judge
+from traceadvisor.rules.idle.idle004_python_overhead import PythonOverhead
+from traceadvisor.rules.idle.idle005_gc_pause import GcPause
+
+
+def _steps(*, pause_us: float) -> TraceBuilder:
+    """Three steps: a kernel from 20 to 100 us, and from 50 on the script collects garbage until so long after it."""
+    builder = TraceBuilder()
+    length = 100 + pause_us
+    for number in range(3):
+        at = number * length
+        builder.step(number, at, at + length).op("aten::mm", at, at + 20)
+        builder.launch(at + 5, at + 10, kernel=(at + 20, at + 100))
+        builder.python("train.py(12): learn", at + 50, at + length)
+        builder.python("<built-in function collect>", at + 50, at + length)
+    return builder
+
+
+def test_collecting_inside_the_step_is_found_as_far_as_the_device_is_idle(tmp_path: Path) -> None:
+    found = finding(GcPause(), _steps(pause_us=300), tmp_path)
+    assert evidence(found, "in calls of gc.collect") == 300_000
+    assert found.saving.high_ns == pytest.approx(300_000)
+    (location,) = found.locations
+    assert (location.file, location.function) == ("train.py", "learn")
+    assert found.fix.summary == "Take gc.collect() out of the loop"
+
+
+def test_it_says_more_than_that_plain_python_ran(tmp_path: Path) -> None:
+    (row,) = judge(facts_of(_steps(pause_us=300), tmp_path), (GcPause(), PythonOverhead())).findings
+    assert (row.finding.rule.id, row.also) == ("IDLE005", ("IDLE004",))
+
+
+def test_short_collections_are_clear(tmp_path: Path) -> None:
+    assert clear(GcPause(), _steps(pause_us=2), tmp_path).value == pytest.approx(2 / 102)
+
+
+def test_a_captured_run_tells_of_collections_that_nobody_called(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 100)
+    captured = Captured(builder, tmp_path).with_settings(gc_share=0.1, gc_longest_ns=50_000_000)
+    found = captured.finding(GcPause())
+    assert found.saving.high_ns == pytest.approx(10_000)
+    assert evidence(found, "of the run since its first step") == 0.1
+    assert evidence(found, "longest") == 50_000_000
+    assert found.fix.change is not None and "gc.freeze()" in found.fix.change  # noqa: PT018  # one thought
+
+
+def test_a_captured_run_with_few_collections_is_clear(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 100)
+    assert Captured(builder, tmp_path).with_settings(gc_share=0.004, gc_longest_ns=9).clear(GcPause()).value == 0.004
+
+
+def test_without_stacks_and_capture_the_rule_cannot_look(tmp_path: Path) -> None:
+    assert "with_stack=True" in skipped(GcPause(), TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5), tmp_path)

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import clear, evidence, facts_of, finding, skipped
+from traceadvisor.judging.engine import judge
+from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.rules.idle.idle004_python_overhead import PythonOverhead
+from traceadvisor.rules.idle.idle006_step_outliers import StepOutliers
+
+
+def _steps(*lengths_us: float) -> TraceBuilder:
+    """In each step a kernel of 80 us; what a step takes beyond 100 us the host spends saving a checkpoint."""
+    builder = TraceBuilder()
+    at = 0.0
+    for number, length in enumerate(lengths_us):
+        builder.step(number, at, at + length).op("aten::mm", at, at + 20).launch(
+            at + 5, at + 10, kernel=(at + 20, at + 100)
+        )
+        if length > 100:
+            builder.annotation("save", at + 100, at + length)
+            builder.python("train.py(12): write_checkpoint", at + 100, at + length)
+        at += length
+    return builder
+
+
+def _captured(lengths_us: list[float], folder: Path) -> Captured:
+    """Undisturbed steps of these lengths, of which 10 us each are spent in the loader; the trace shows quick ones."""
+    steps, at = [], 0
+    for number, length in enumerate(lengths_us):
+        duration_ns = int(length * 1000)
+        steps.append(TimedStep(number, at, duration_ns, 10_000, 1, StepState.PLAIN, 0))
+        at += duration_ns
+    return Captured(_steps(100, 100, 100), folder).with_run(steps=tuple(steps))
+
+
+def test_a_step_far_longer_than_the_median_is_found(tmp_path: Path) -> None:
+    found = finding(StepOutliers(), _steps(100, 100, 100, 600, 100, 100, 100), tmp_path)
+    # One of the five between the first and the last takes 500 us more.
+    assert evidence(found, "taken by far longer steps") == 100_000
+    assert evidence(found, "far longer steps") == 0.2
+    assert evidence(found, "longest") == 600_000
+    assert found.claims.total_ns == 500_000
+
+
+def test_what_only_the_odd_step_contains_is_told(tmp_path: Path) -> None:
+    found = finding(StepOutliers(), _steps(100, 100, 100, 600, 100, 100, 100), tmp_path)
+    assert evidence(found, "more idle host time than in other steps") == 500_000
+    assert evidence(found, "save, only in these steps") == 500_000
+    assert evidence(found, "plain Python in write_checkpoint (train.py:12)") == 500_000
+    (location,) = found.locations
+    assert (location.file, location.function) == ("train.py", "write_checkpoint")
+
+
+def test_the_first_and_the_last_step_are_odd_anyway(tmp_path: Path) -> None:
+    assert clear(StepOutliers(), _steps(900, 100, 100, 100, 900), tmp_path).value == 0
+
+
+def test_steps_that_vary_a_little_are_clear(tmp_path: Path) -> None:
+    assert clear(StepOutliers(), _steps(100, 110, 100, 145, 100, 120, 100), tmp_path).value == 0
+
+
+def test_waiting_for_the_loader_is_another_rules(tmp_path: Path) -> None:
+    builder = _steps(100, 100, 100).step(3, 300, 900).loader(300, 800)
+    builder.op("aten::mm", 800, 820).launch(805, 810, kernel=(820, 900))
+    for number, at in ((4, 900), (5, 1000)):
+        builder.step(number, at, at + 100).op("aten::mm", at, at + 20).launch(
+            at + 5, at + 10, kernel=(at + 20, at + 100)
+        )
+    assert clear(StepOutliers(), builder, tmp_path).value == 0
+
+
+def test_all_undisturbed_steps_of_a_run_are_looked_at(tmp_path: Path) -> None:
+    lengths = [100.0] * 60
+    for slow in (9, 19, 29, 39, 49, 59):
+        lengths[slow] = 1000.0
+    found = _captured(lengths, tmp_path).finding(StepOutliers())
+    # Six of 59: the first step of a run counts nowhere.
+    assert evidence(found, "taken by far longer steps") == pytest.approx(900_000 * 6 / 59)
+    assert evidence(found, "one such step every") == "10 steps"
+    assert evidence(found, "median step without its wait") == 90_000
+    assert any("None of them was recorded" in caveat for caveat in found.caveats)
+
+
+def test_what_is_saved_is_a_share_of_the_training_time(tmp_path: Path) -> None:
+    lengths = [100.0] * 51
+    for slow in range(5, 51, 5):
+        lengths[slow] = 1000.0
+    saving = _captured(lengths, tmp_path).finding(StepOutliers()).saving
+    # Ten of fifty take 900 us more than 90, which is two thirds of all; the usual step takes 100.
+    assert saving.high_ns == pytest.approx(100_000 * 9000 / (9000 + 50 * 90))
+
+
+def test_a_recorded_outlier_is_known_by_the_run_wherever_it_stands_in_the_recording(tmp_path: Path) -> None:
+    lengths = [100.0] * 60
+    for slow in (9, 19, 29, 39, 49, 59):
+        lengths[slow] = 1000.0
+    run = _captured(lengths, tmp_path).facts().run
+    assert run is not None
+    captured = Captured(_steps(1000, 100, 100, 100), tmp_path).with_run(steps=run.steps)
+    assert captured.finding(StepOutliers()).claims.total_ns == 900_000
+
+
+def test_where_every_third_step_is_longer_steps_vary_altogether(tmp_path: Path) -> None:
+    outcome = _captured([100.0, 100.0, 1000.0] * 20, tmp_path).clear(StepOutliers())
+    assert (outcome.label, outcome.remark) == ("far longer steps", "steps vary altogether")
+
+
+def test_the_first_step_of_an_epoch_is_no_outlier(tmp_path: Path) -> None:
+    captured = _captured([100.0] * 20 + [3000.0] + [100.0] * 20, tmp_path)
+    run = captured.facts().run
+    assert run is not None
+    begun = tuple(replace(step, loader_start_ns=5000) if step.index == 20 else step for step in run.steps)
+    assert captured.with_run(steps=begun).clear(StepOutliers()).value == 0
+
+
+def test_where_the_run_is_even_a_slow_recorded_step_is_the_recordings_doing(tmp_path: Path) -> None:
+    captured = Captured(_steps(100, 100, 100, 600, 100, 100, 100), tmp_path)
+    steps = _captured([100.0] * 30, tmp_path).facts().run
+    assert steps is not None
+    assert captured.with_run(steps=steps.steps).clear(StepOutliers()).value == 0
+
+
+def test_plain_python_in_some_steps_is_one_row_with_the_rule_that_names_its_lines(tmp_path: Path) -> None:
+    facts = facts_of(_steps(100, 100, 100, 600, 100, 100, 100), tmp_path)
+    (row,) = judge(facts, (PythonOverhead(), StepOutliers())).findings
+    assert (row.finding.rule.id, row.also) == ("IDLE004", ("IDLE006",))
+
+
+def test_where_every_recorded_step_is_slow_there_is_none_to_compare_with(tmp_path: Path) -> None:
+    run = _captured([100.0] * 24 + [3000.0], tmp_path).facts().run
+    assert run is not None
+    found = Captured(_steps(300, 300, 300), tmp_path).with_run(steps=run.steps).finding(StepOutliers())
+    assert found.claims.total_ns == 900_000
+    assert not [row for row in found.evidence if "than in other steps" in row.label]
+
+
+def test_three_steps_tell_nothing(tmp_path: Path) -> None:
+    assert "beside the first and last" in skipped(StepOutliers(), _steps(100, 900, 100), tmp_path)

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import AUTOGRAD, TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import clear, evidence, finding
+from traceadvisor.facts import Facts
+from traceadvisor.judging.engine import run_rule
+from traceadvisor.model.findings import Finding, Found, Method, Skipped
+from traceadvisor.model.run import Run, RunSettings
+from traceadvisor.model.trace import Origin, Trace
+from traceadvisor.parsing.trace_file import nothing_recorded
+from traceadvisor.rules.idle.idle007_debug_left_on import DebugLeftOn
+
+
+def _step() -> TraceBuilder:
+    """A step of 100 us in which the device waits 40 us for a launch."""
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 40)
+    return builder.launch(38, 40, kernel=(40, 100))
+
+
+def _blocking() -> TraceBuilder:
+    """A step of 400 us with a kernel of 5 us in every 10, each launch returning with its kernel's end."""
+    builder = TraceBuilder().step(0, 0, 400).op("aten::mm", 0, 400)
+    for at in range(0, 400, 10):
+        builder.launch(at, at + 10, kernel=(at + 5, at + 10))
+    return builder
+
+
+def _checking() -> TraceBuilder:
+    """A forward pass of 1 us, then twenty nodes of 20 us on the host, 4 us of each spent on looking for NaN."""
+    builder = TraceBuilder().step(0, 0, 401).op("aten::mm", 400, 401)
+    for at in range(0, 400, 20):
+        builder.op("autograd::engine::evaluate_function: MmBackward0", at, at + 20, thread=AUTOGRAD)
+        builder.op("aten::isnan", at + 10, at + 14, thread=AUTOGRAD)
+    return builder
+
+
+def _nothing(folder: Path) -> Trace:
+    """What is read of a rank that recorded nothing."""
+    return nothing_recorded(Origin(folder / "manifest.json", run="", worker="rank0", span=""))
+
+
+def _left_on(found: Finding) -> list[float | int | str]:
+    return [row.value for row in found.evidence if row.label == "left on"]
+
+
+def test_launches_that_block_are_found_in_any_recording(tmp_path: Path) -> None:
+    found = finding(DebugLeftOn(), _blocking(), tmp_path)
+    assert _left_on(found) == ["CUDA_LAUNCH_BLOCKING=1"]
+    assert evidence(found, "launches that return after") == 1.0
+    assert found.claims.total_ns == 40 * 5_000
+    assert (found.saving.low_ns, found.saving.high_ns) == (0, 200_000)
+
+
+def test_looks_for_nan_are_found_in_any_recording_with_their_own_time(tmp_path: Path) -> None:
+    found = finding(DebugLeftOn(), _checking(), tmp_path)
+    assert _left_on(found) == ["anomaly detection of autograd"]
+    assert (found.saving.low_ns, found.saving.expected_ns) == (80_000, 80_000)
+    assert (found.saving.high_ns, found.saving.method) == (81_000, Method.MODEL)  # and the forward pass
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"detect_anomaly": True}, "anomaly detection of autograd"),
+        ({"environment": {"CUDA_LAUNCH_BLOCKING": "1"}}, "CUDA_LAUNCH_BLOCKING=1"),
+        ({"environment": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}}, "PYTORCH_NO_CUDA_MEMORY_CACHING=1"),
+        ({"environment": {"TORCH_DISTRIBUTED_DEBUG": "detail"}}, "TORCH_DISTRIBUTED_DEBUG=DETAIL"),
+        ({"cuda_sync_debug_mode": 1}, "CUDA sync debug mode"),
+        ({"own_profiler_share": 1.0}, "a profiler in most steps"),
+    ],
+)
+def test_what_a_capture_saw_on_is_found(settings: dict[str, Any], what: str, tmp_path: Path) -> None:
+    assert _left_on(Captured(_step(), tmp_path).with_settings(**settings).finding(DebugLeftOn())) == [what]
+
+
+def test_the_time_in_which_the_device_waits_for_the_host_bounds_the_saving(tmp_path: Path) -> None:
+    found = Captured(_step(), tmp_path).with_settings(detect_anomaly=True).finding(DebugLeftOn())
+    assert found.saving.high_ns == pytest.approx(40_000)
+
+
+def test_several_switches_are_one_finding(tmp_path: Path) -> None:
+    settings = {"detect_anomaly": True, "cuda_sync_debug_mode": 2}
+    found = Captured(_step(), tmp_path).with_settings(**settings).finding(DebugLeftOn())
+    assert len(_left_on(found)) == 2
+    assert found.saving.high_ns == pytest.approx(40_000)
+
+
+def test_a_profiler_that_runs_through_a_run_without_a_recording_is_found(tmp_path: Path) -> None:
+    run = Run(("train.py",), "ran to its end", (), RunSettings(own_profiler_share=0.9), None)
+    outcome = run_rule(DebugLeftOn(), Facts(_nothing(tmp_path), None, "run/rank0", run))
+    assert isinstance(outcome, Found)
+    assert _left_on(outcome.finding) == ["a profiler in most steps"]
+    assert outcome.finding.saving.high_ns == 0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"detect_anomaly": False, "cuda_sync_debug_mode": 0, "own_profiler_share": 0.1},
+        {"environment": {"CUDA_LAUNCH_BLOCKING": "0", "TORCH_DISTRIBUTED_DEBUG": "INFO"}},
+    ],
+)
+def test_with_everything_off_the_rule_is_clear(settings: dict[str, Any], tmp_path: Path) -> None:
+    assert Captured(_step(), tmp_path).with_settings(**settings).clear(DebugLeftOn()).value == 0
+
+
+def test_a_recording_without_signs_is_clear(tmp_path: Path) -> None:
+    assert clear(DebugLeftOn(), _step(), tmp_path).value == 0
+
+
+def test_without_steps_or_settings_the_rule_cannot_look(tmp_path: Path) -> None:
+    outcome = run_rule(DebugLeftOn(), Facts(_nothing(tmp_path), None, "run/rank0"))
+    assert isinstance(outcome, Skipped)
+    assert "No complete step" in outcome.reason

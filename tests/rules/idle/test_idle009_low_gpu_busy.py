@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import clear, facts_of, finding, skipped
+from traceadvisor.judging.engine import judge
+from traceadvisor.model.findings import Evidence, Unit
+from traceadvisor.rules.idle.idle009_low_gpu_busy import FETCHING, PREPARING, UNKNOWN, WAITING, LowGpuBusy
+
+
+def _steps(*, kernel_us: float, loading_us: float = 0, count: int = 3) -> TraceBuilder:
+    """Steps of 100 us that end with a kernel."""
+    builder = TraceBuilder()
+    for number in range(count):
+        at, end = 100 * number, 100 * number + 100
+        builder.step(number, at, end).loader(at, at + loading_us)
+        builder.op("aten::mm", end - kernel_us - 5, end - kernel_us).launch(
+            end - kernel_us - 4, end - kernel_us - 1, kernel=(end - kernel_us, end)
+        )
+    return builder
+
+
+def test_less_than_half_of_the_step_is_low(tmp_path: Path) -> None:
+    found = finding(LowGpuBusy(), _steps(kernel_us=40), tmp_path)
+    assert found.evidence == (Evidence("GPU busy, by the recording", 0.4, Unit.SHARE),)
+    assert found.claims.total_ns == 3 * 60_000
+    assert found.fix.summary == UNKNOWN
+
+
+def test_collectives_keep_the_device_busy(tmp_path: Path) -> None:
+    builder = _steps(kernel_us=40)
+    for at in (0, 100, 200):
+        builder.collective(at + 10, at + 12, kernel=(at + 20, at + 40))
+    assert clear(LowGpuBusy(), builder, tmp_path).value == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize(
+    ("loading_us", "cores", "pointer"),
+    [(30, 0.95, PREPARING), (30, 0.1, FETCHING), (0, 0.1, WAITING), (0, 0.95, UNKNOWN), (30, 0.6, UNKNOWN)],
+)
+def test_use_of_the_host_says_where_to_look(loading_us: float, cores: float, pointer: str, tmp_path: Path) -> None:
+    captured = Captured(_steps(kernel_us=40, loading_us=loading_us), tmp_path).sampled(granted=cores)
+    assert captured.finding(LowGpuBusy()).fix.summary == pointer
+
+
+def test_what_the_driver_sampled_stands_beside_what_was_recorded(tmp_path: Path) -> None:
+    captured = Captured(_steps(kernel_us=40), tmp_path).sampled(cpu=0.2).with_device(mean_utilization_share=0.7)
+    assert captured.finding(LowGpuBusy()).evidence[1:] == (
+        Evidence("GPU utilisation, sampled by the driver", 0.7, Unit.SHARE),
+        Evidence("use of the host's cores", 0.2, Unit.SHARE),
+    )
+
+
+def test_it_is_a_verdict_on_the_recording_and_no_finding_among_others(tmp_path: Path) -> None:
+    judgement = judge(facts_of(_steps(kernel_us=40), tmp_path), (LowGpuBusy(),))
+    assert judgement.findings == ()
+    (umbrella,) = judgement.recording.umbrellas
+    assert umbrella.rule.id == "IDLE009"
+
+
+def test_one_step_tells_nothing(tmp_path: Path) -> None:
+    assert "Fewer than 3 steps" in skipped(LowGpuBusy(), _steps(kernel_us=40, count=1), tmp_path)
+
+
+def test_a_recording_without_kernels_has_no_busy_share(tmp_path: Path) -> None:
+    assert "No kernels were recorded" in skipped(LowGpuBusy(), TraceBuilder().step(0, 0, 9), tmp_path)

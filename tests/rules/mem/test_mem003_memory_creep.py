@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import clear, evidence, finding, skipped
+from traceadvisor.model.findings import Confidence
+from traceadvisor.model.telemetry import Series
+from traceadvisor.rules.mem.mem003_memory_creep import MemoryCreep
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+def _steps(*ends_mib: float) -> TraceBuilder:
+    """Steps on a device of 1 GiB, by what is held at their ends."""
+    builder = TraceBuilder().device(0, totalGlobalMem=GIB)
+    for number, held in enumerate(ends_mib):
+        at = 100 * number
+        builder.step(number, at, at + 100).op("aten::mm", at, at + 5).launch(at, at + 2, kernel=(at + 2, at + 90))
+        builder.memory(at + 50, 1, total_allocated=int(held * MIB))
+    return builder
+
+
+def test_memory_that_rises_in_every_step_is_found_with_the_steps_that_are_left(tmp_path: Path) -> None:
+    found = finding(MemoryCreep(), _steps(100, 102, 104, 106, 108), tmp_path)
+    assert evidence(found, "rise from step to step") == 2 * MIB
+    assert evidence(found, "steps until the device is full") == (1024 - 108) / 2
+    assert found.saving.high_ns == 0
+
+
+def test_memory_that_stays_is_clear(tmp_path: Path) -> None:
+    assert clear(MemoryCreep(), _steps(100, 100, 100, 100, 100), tmp_path).value == 0
+
+
+def test_memory_that_varies_with_the_batch_is_clear(tmp_path: Path) -> None:
+    assert clear(MemoryCreep(), _steps(100, 130, 90, 150, 160, 120), tmp_path).value == pytest.approx(0.6)
+
+
+def test_a_list_of_losses_is_clear(tmp_path: Path) -> None:
+    outcome = clear(MemoryCreep(), _steps(*(100 + number / 2048 for number in range(8))), tmp_path)
+    assert outcome.value == 512
+
+
+def _sampled(folder: Path, *held_gib: float) -> Captured:
+    """A run of so many undisturbed steps, a sample in each, of a device of 10 GiB whose allocator was not recorded."""
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(0, 100))
+    captured = Captured(builder, folder).with_steps([0.0] * (len(held_gib) + 1))
+    at_ns = np.array([10**18 + 100_000 * (number + 1) for number in range(len(held_gib))], dtype=np.int64)
+    series = Series(at_ns, {"memory_used_bytes": np.array(held_gib) * GIB})
+    return captured.with_sampled_device(memory_bytes=10 * GIB, series=series)
+
+
+def test_without_allocator_events_a_rise_over_the_run_is_found_with_low_confidence(tmp_path: Path) -> None:
+    found = _sampled(tmp_path, 2, 3, 4, 5).finding(MemoryCreep())
+    assert evidence(found, "rise, of the device's memory") == pytest.approx(0.3)
+    assert found.confidence is Confidence.LOW
+
+
+@pytest.mark.parametrize("held", [(2, 2, 5, 5), (2, 2.1, 2.2, 2.3), (5, 4, 3, 2)])
+def test_a_run_that_jumps_once_or_hardly_rises_is_clear(held: tuple[float, ...], tmp_path: Path) -> None:
+    assert _sampled(tmp_path, *held).clear(MemoryCreep()).label == "steady rise over the run"
+
+
+def test_without_events_or_samples_the_rule_cannot_look(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(0, 100))
+    assert "profile_memory=True" in skipped(MemoryCreep(), builder, tmp_path)
+
+
+def test_a_few_steps_are_no_trend(tmp_path: Path) -> None:
+    assert "over enough steps" in skipped(MemoryCreep(), _steps(100, 102, 104, 106), tmp_path)

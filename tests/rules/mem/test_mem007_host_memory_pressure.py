@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.captured import LOOP, Captured
+from tests.rules.judging import evidence, skipped
+from traceadvisor.model.findings import Skipped
+from traceadvisor.model.telemetry import Series, Telemetry
+from traceadvisor.rules.mem.mem007_host_memory_pressure import HostMemoryPressure
+
+GIB = 1 << 30
+
+
+def _step() -> TraceBuilder:
+    return TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 100)
+
+
+def _captured(
+    folder: Path, *, available: float | None = 0.5, group: float | None = None, swapped: float | None = 0.0
+) -> Captured:
+    """A host of 100 GiB with a loader of eight workers."""
+    nothing = Series(np.empty(0, dtype=np.int64), {})
+    telemetry = Telemetry("node7", (), nothing, nothing, 8, None, memory_bytes=100 * GIB)
+    captured = Captured(_step(), folder).with_loader(worker_count=8, prefetch_factor=4).with_run(telemetry=telemetry)
+    captured.with_node(least_available_memory_share=available, swap_growth_bytes=swapped)
+    return captured.with_processes(peak_group_memory_share=group)
+
+
+def test_a_host_that_is_nearly_full_is_found_with_what_its_workers_prepare(tmp_path: Path) -> None:
+    found = _captured(tmp_path, available=0.05).finding(HostMemoryPressure())
+    assert evidence(found, "host memory in use") == pytest.approx(0.95)
+    assert evidence(found, "batches prepared ahead") == 32
+    assert found.locations == (LOOP,)
+
+
+def test_a_container_that_is_nearly_full_is_found_on_an_empty_host(tmp_path: Path) -> None:
+    found = _captured(tmp_path, group=0.97).finding(HostMemoryPressure())
+    assert evidence(found, "control group's memory in use") == 0.97
+
+
+def test_growing_swap_is_found(tmp_path: Path) -> None:
+    assert evidence(_captured(tmp_path, swapped=2.0 * GIB).finding(HostMemoryPressure()), "growth of swap") == 2 * GIB
+
+
+def test_memory_to_spare_is_clear(tmp_path: Path) -> None:
+    assert _captured(tmp_path, group=0.7, swapped=0.5 * GIB).clear(HostMemoryPressure()).value == 0.7
+
+
+def test_without_a_figure_of_memory_the_rule_cannot_look(tmp_path: Path) -> None:
+    assert isinstance(_captured(tmp_path, available=None).outcome(HostMemoryPressure()), Skipped)
+
+
+def test_without_samples_of_the_host_the_rule_cannot_look(tmp_path: Path) -> None:
+    assert "The host was not sampled" in skipped(HostMemoryPressure(), _step(), tmp_path)

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tests.build import TraceBuilder
+from tests.rules.judging import facts_of
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.telemetry import Series
+from traceadvisor.rules.mem.memory_growth import StepGrowth, growth_by_step, growth_over_run
+
+
+def _growth(folder: Path, *ends: int, device: int = 0) -> StepGrowth | None:
+    """Steps of 100 us at whose ends so many bytes are held; a thousand more within each."""
+    builder = TraceBuilder()
+    for number, held in enumerate(ends):
+        at = 100 * number
+        builder.step(number, at, at + 100).op("aten::mm", at, at + 5).launch(at, at + 2, kernel=(at + 2, at + 90))
+        builder.memory(at + 10, 1000, total_allocated=held + 1000, device=device)
+        builder.memory(at + 95, -1000, total_allocated=held, device=device)
+    facts = facts_of(builder, folder)
+    return growth_by_step(facts.trace, 0, facts.steps.kept)
+
+
+def test_growth_is_between_the_ends_of_steps(tmp_path: Path) -> None:
+    assert _growth(tmp_path, 5000, 5300, 5600, 5500) == StepGrowth(4, 2 / 3, 300.0, 5000, 5500)
+
+
+def test_memory_that_stays_does_not_grow(tmp_path: Path) -> None:
+    growth = _growth(tmp_path, 5000, 5000, 5000)
+    assert growth is not None
+    assert (growth.rising_share, growth.bytes_per_step) == (0, 0)
+
+
+def test_another_devices_memory_does_not_count(tmp_path: Path) -> None:
+    assert _growth(tmp_path, 5000, 5300, device=1) is None
+
+
+def test_a_single_step_tells_nothing(tmp_path: Path) -> None:
+    assert _growth(tmp_path, 5000) is None
+
+
+def _series(*held: float) -> Series:
+    return Series(np.arange(len(held), dtype=np.int64), {"memory_used_bytes": np.array(held)})
+
+
+EVER = SpanSet.of((0, 1000))
+
+
+def test_a_run_that_holds_more_in_each_quarter_rises_from_the_first_to_the_last() -> None:
+    assert growth_over_run(_series(1, 3, 4, 6, 7, 9, 10, 12), EVER) == (2, 11)
+
+
+def test_a_single_jump_is_no_trend() -> None:
+    assert growth_over_run(_series(1, 1, 1, 1, 9, 9, 9, 9), EVER) is None
+
+
+def test_samples_outside_and_without_the_figure_do_not_count() -> None:
+    series = _series(1, np.nan, 2, 3, 4, 0)
+    assert growth_over_run(series, SpanSet.of((0, 5))) == (1, 4)
+    assert growth_over_run(series, SpanSet.of((0, 3))) is None
+
+
+def test_a_device_whose_memory_was_not_sampled_tells_nothing() -> None:
+    assert growth_over_run(Series(np.arange(9), {}), EVER) is None

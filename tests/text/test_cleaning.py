@@ -1,0 +1,172 @@
+import time
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.build_report import hostile, three_recordings
+from tests.rendering.captures import captured, captured_on_host, captured_ranks
+from traceadvisor.model.report import Report
+from traceadvisor.model.run import TimedStep
+from traceadvisor.results.redaction import redacted
+from traceadvisor.text.cleaning import clean, clipped, clipped_inside
+
+SECRETS = (
+    "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+    "github_pat_11ABCDEFG0abcdefghijkl_mnopqrstuv",
+    "glpat-abcdefghij0123456789",
+    "hf_abcdefghijklmnopqrstuvwxyzABCDEF",
+    "AKIAIOSFODNN7EXAMPLE",
+    "AIzaSyA-1234567890abcdefghijklmnopqrstu",
+    "sk-proj-abcdefghijklmnop0123456789",
+    "xoxb-123456789012-abcdefghijkl",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+)
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_token_is_not_shown(secret: str) -> None:
+    assert clean(f"call({secret}) done") == "call([redacted]) done"
+
+
+@pytest.mark.parametrize("escape", [r"\u202e", r"\x1b", r"\n"])
+def test_a_token_behind_an_escape_is_not_shown(escape: str) -> None:
+    assert clean(f"{escape}{SECRETS[0]}") == f"{escape}[redacted]"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("WANDB_API_KEY=0123abc9", "WANDB_API_KEY=[redacted]"),
+        ("password: hunter2hunter2", "password: [redacted]"),
+        ('{"client_secret": "abcdef12"}', '{"client_secret": "[redacted]"}'),
+        ("Authorization: Bearer abcdefghijklmnop1234", "Authorization: Bearer [redacted]"),
+        ("https://ada:lovelace@host/x", "https://[redacted]@host/x"),
+        (f"X={'0123456789abcdef' * 2}", "X=[redacted]"),
+        ("S=abcdefGHIJKL0123456789abcdefGHIJKL012345+/==", "S=[redacted]"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----", "[redacted]"),
+    ],
+)
+def test_a_secret_is_known_by_its_place(text: str, shown: str) -> None:
+    assert clean(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max_tokens=4096",
+        "num_workers=4",
+        "cutlass_80_tensorop_s1688gemm_128x64_16x6_nt_align4",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float> >(int)",
+        "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+        "checkpoint=/mnt/Data/run42/checkpoints/2026-11-20/Last",
+        "train.py(41): main",
+        "größe 漢字",
+    ],
+)
+def test_ordinary_text_stays_as_it_is(text: str) -> None:
+    assert clean(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]8;;http://e\x07link\x1b]8;;\x07", "link"),
+        ("\x9b2Jx", "x"),
+        ("a\x00\x07b", "ab"),
+        ("a\u202eb\u2066c\u200bd\ufeff", "abcd"),
+        ("a\r\nb\rc\u2028d", "a\nb\nc\nd"),
+        ("\ud800", "\ufffd"),
+    ],
+)
+def test_what_cannot_be_seen_is_stripped(text: str, shown: str) -> None:
+    assert clean(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/home/ada/src/train.py", "~/src/train.py"),
+        ("/Users/ada/train.py:3", "~/train.py:3"),
+        ("/root/x", "~/x"),
+        (r"C:\Users\ada\x", r"~\x"),
+        ("/rootless/home.py", "/rootless/home.py"),
+    ],
+)
+def test_a_home_directory_is_a_tilde(text: str, shown: str) -> None:
+    assert clean(text) == shown
+
+
+@given(st.text(alphabet=st.characters(codec=None)))
+def test_cleaning_twice_changes_nothing(text: str) -> None:
+    assert clean(clean(text)) == clean(text)
+
+
+@given(st.text(alphabet=st.characters(codec=None)))
+def test_clean_text_can_be_written_as_utf_8(text: str) -> None:
+    assert clean(text).encode().decode() == clean(text)
+
+
+@pytest.mark.parametrize("pattern", ["a", "a=", "token", "eyJ-", "-a", "://a:", "\x1b]", "/home/", "A1a_"])
+def test_a_megabyte_of_anything_is_cleaned_in_time(pattern: str) -> None:
+    text = pattern * (1_000_000 // len(pattern))
+    started = time.process_time()
+
+    clean(text)
+
+    assert time.process_time() - started < 10
+
+
+@pytest.mark.parametrize("build", [three_recordings, captured, captured_on_host, captured_ranks])
+def test_no_string_of_a_report_is_forgotten(build: Callable[[], Report]) -> None:
+    report = redacted(hostile(build()))
+
+    assert "\x1b" not in repr(report)
+    assert "ghp_" not in repr(report)
+
+
+def test_paths_stay_paths() -> None:
+    assert redacted(three_recordings()).recordings[2].path == Path("~/log/gpt2-ddp/rank0.pt.trace.json.gz")
+
+
+def test_long_text_is_cut_at_its_end_or_in_its_middle() -> None:
+    assert clipped("abcdefghij", 6) == "abcde…"
+    assert clipped_inside("abcdefghij", 6) == "ab…hij"
+    assert clipped("abc", 6) == clipped_inside("abc", 6) == "abc"
+
+
+def test_a_timed_step_holds_no_text_to_be_redacted() -> None:
+    assert {field.type for field in fields(TimedStep)} == {"int", "int | None", "StepState"}
+
+
+def command(*words: str) -> tuple[str, ...]:
+    """A command line as it is shown."""
+    report = captured()
+    run = report.recordings[0].captured
+    assert run is not None
+    recording = replace(report.recordings[0], captured=replace(run, command=words))
+    shown = redacted(replace(report, recordings=(recording,))).recordings[0].captured
+    assert shown is not None
+    return shown.command
+
+
+@pytest.mark.parametrize("option", ["--api-key", "--token", "--hf_token", "-password", "--aws-secret", "--API_KEY"])
+def test_a_secret_that_is_an_argument_of_its_own_is_not_shown(option: str) -> None:
+    assert command("train.py", option, "correct-horse", "--epochs", "1") == (
+        "train.py",
+        option,
+        "[redacted]",
+        "--epochs",
+        "1",
+    )
+
+
+@pytest.mark.parametrize(
+    "words", [("--max-tokens", "40960000"), ("--tokenizer", "bert-base"), ("--token", "--verbose")]
+)
+def test_other_arguments_stay_as_they_are(words: tuple[str, str]) -> None:
+    assert command(*words) == words

@@ -1,0 +1,1 @@
+"""FLOPs, precision and rates of the work that the device did."""

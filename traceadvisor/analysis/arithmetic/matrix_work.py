@@ -1,0 +1,178 @@
+"""How much each call of an operator that multiplies matrices has to do, in which number type, and how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traceadvisor.analysis.arithmetic.convolutions import BACKWARD
+from traceadvisor.analysis.arithmetic.flops import FORMULAS
+from traceadvisor.analysis.arithmetic.matrix_calls import MatrixCalls, matrix_calls
+from traceadvisor.analysis.arithmetic.work import Kind, Work
+from traceadvisor.analysis.operators.inputs import Inputs, Shape, read_inputs
+from traceadvisor.analysis.operators.launches import Launches
+from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.hardware.devices import Precision
+from traceadvisor.model.arrays import Float64, Int32, Int64
+from traceadvisor.model.events import NONE
+from traceadvisor.model.trace import Trace
+
+KINDS, PRECISIONS = tuple(Kind), tuple(Precision)
+
+_TYPES = {
+    "double": Precision.FP64,
+    "float": Precision.FP32,
+    "c10::Half": Precision.FP16,
+    "c10::BFloat16": Precision.BF16,
+    "c10::Float8_e4m3fn": Precision.FP8,
+    "c10::Float8_e5m2": Precision.FP8,
+    "c10::Float8_e4m3fnuz": Precision.FP8,
+    "c10::Float8_e5m2fnuz": Precision.FP8,
+    "signed char": Precision.INT8,
+}
+"""By the names that recordings give types."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatrixWork:
+    """Calls of operators that multiply matrices; arrays of shape ``(n,)`` and, for kernels, ``(m,)``."""
+
+    rows: Int64
+    """Rows of the event table: the outermost operators."""
+
+    kind: NDArray[np.int8]
+    """Position in :data:`KINDS`."""
+
+    precision: NDArray[np.int8]
+    """Position in :data:`PRECISIONS` of the type of what is multiplied, as it is stored; NONE where not known."""
+
+    flops: Float64
+    """Not a number where not known; so are the next two."""
+
+    least_flops: Float64
+    least_elements: Float64
+    sizes: Int64
+    """Rows, columns and inner size of a matrix product, shape ``(n, 3)``; 0 for other work."""
+
+    device_ns: Int64
+    """Summed durations of its kernels."""
+
+    kernel_rows: Int64
+    """Rows of the event table."""
+
+    kernel_call: Int64
+    """For each kernel, its call."""
+
+    def is_kind(self, *kinds: Kind) -> NDArray[np.bool_]:
+        """For each call, whether it is of one of the kinds."""
+        return np.isin(self.kind, [KINDS.index(kind) for kind in kinds])
+
+    def is_precision(self, *precisions: Precision) -> NDArray[np.bool_]:
+        """For each call, whether what it multiplies is stored in one of the types."""
+        return np.isin(self.precision, [PRECISIONS.index(precision) for precision in precisions])
+
+
+def matrix_work(trace: Trace, launches: Launches, tree: OperatorTree) -> MatrixWork:
+    """Every call with its work, as far as its inputs were recorded."""
+    calls = matrix_calls(trace, launches, tree)
+    groups, group = np.unique(_keys(trace, tree, calls), axis=0, return_inverse=True)
+    group = group.reshape(-1)  # some versions of numpy keep the axis
+    called = [_Called.of(trace, key) for key in groups.tolist()]
+    inner = _inner_names(trace, tree, calls, group, called)
+    inputs = _with_outputs([each.inputs(inner.get(number, frozenset())) for number, each in enumerate(called)], called)
+    works = [FORMULAS[each.name].work(given) for each, given in zip(called, inputs, strict=True)]
+    sizes = [work.sizes if work and work.sizes else (0, 0, 0) for work in works]
+    durations_ns = trace.events.duration_ns[calls.kernel_rows]
+    return MatrixWork(
+        rows=tree.rows[calls.outer],
+        kind=np.array([KINDS.index(FORMULAS[each.name].kind) for each in called], np.int8)[group],
+        precision=np.array([_precision(each) for each in called], np.int8)[group],
+        flops=_figures(works, "flops")[group],
+        least_flops=_figures(works, "least_flops")[group],
+        least_elements=_figures(works, "least_elements")[group],
+        sizes=np.array(sizes, np.int64).reshape(-1, 3)[group],
+        device_ns=np.bincount(calls.kernel_call, durations_ns, group.size).astype(np.int64),
+        kernel_rows=calls.kernel_rows,
+        kernel_call=calls.kernel_call,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Called:
+    """What distinguishes calls: those that are alike in it have the same work."""
+
+    name: str
+    inner_name: str
+    dims: str
+    concrete: str
+    types: str
+
+    @classmethod
+    def of(cls, trace: Trace, key: list[int]) -> _Called:
+        name, inner, *texts = key
+        return cls(
+            trace.names[name], trace.names[inner], *("" if text == NONE else trace.texts[text] for text in texts)
+        )
+
+    def inputs(self, inner: frozenset[str]) -> Inputs:
+        return read_inputs(self.dims, self.types, self.concrete, inner)
+
+
+def _keys(trace: Trace, tree: OperatorTree, calls: MatrixCalls) -> Int32:
+    """Name, innermost operator's name and the numbers of the texts, shape ``(n, 5)``."""
+    outer, inner = tree.rows[calls.outer], tree.rows[calls.inner]
+    names, missing, details = trace.events.name_id, np.int32(NONE), trace.details
+    return np.column_stack(
+        (
+            names[outer],
+            names[inner],
+            details.dims_id.at(outer, missing),
+            details.concrete_id.at(outer, missing),
+            details.dtypes_id.at(inner, missing),
+        )
+    )
+
+
+def _inner_names(
+    trace: Trace, tree: OperatorTree, calls: MatrixCalls, group: Int64, called: list[_Called]
+) -> dict[int, frozenset[str]]:
+    """What backward convolutions without recorded settings called, by group of calls."""
+    asked = np.array([each.name in BACKWARD and not each.concrete for each in called], np.bool_)[group]
+    groups = dict(zip(calls.outer[asked].tolist(), group[asked].tolist(), strict=True))
+    names: dict[int, set[str]] = {}
+    for position in np.flatnonzero(np.isin(tree.parent, calls.outer[asked])).tolist():
+        name = trace.names[trace.events.name_id[tree.rows[position]]]
+        names.setdefault(groups[int(tree.parent[position])], set()).add(name)
+    return {number: frozenset(each) for number, each in names.items()}
+
+
+def _with_outputs(inputs: list[Inputs], called: list[_Called]) -> list[Inputs]:
+    """Inputs with the sizes of outputs that backward calls tell, where they tell one."""
+    told: dict[tuple[Shape, Shape], set[Shape]] = {}
+    for forward, output in _forward_outputs(zip(inputs, called, strict=True)):
+        told.setdefault(forward, set()).add(output)
+    sure = {forward: next(iter(outputs)) for forward, outputs in told.items() if len(outputs) == 1}
+    return [replace(given, output=sure.get((given.shape(0), given.shape(1)))) for given in inputs]
+
+
+def _forward_outputs(calls: Iterable[tuple[Inputs, _Called]]) -> Iterator[tuple[tuple[Shape, Shape], Shape]]:
+    for given, each in calls:
+        told = BACKWARD[each.name].forward_output(given) if each.name in BACKWARD else None
+        if told:
+            yield told
+
+
+def _precision(called: _Called) -> int:
+    """The one type of what is multiplied."""
+    types = called.types.split(";")
+    factors = FORMULAS[called.inner_name].factors
+    found = {_TYPES.get(types[at]) if at < len(types) else None for at in factors}
+    only = found.pop() if len(found) == 1 else None
+    return PRECISIONS.index(only) if only else NONE
+
+
+def _figures(works: list[Work | None], name: str) -> Float64:
+    return np.array([getattr(work, name) if work else np.nan for work in works], np.float64)

@@ -1,0 +1,1 @@
+"""Collectives, and the ranks that take part in them."""

@@ -1,0 +1,1 @@
+"""The data loader: its waits and the lines that load."""

@@ -1,0 +1,1 @@
+"""Device memory: capacity, peaks, and what fills it."""

@@ -1,0 +1,104 @@
+"""What the peak of device memory is made of in each step, by what the allocator holds when.
+
+Device memory over the recorded steps, in few enough instants to be drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.analysis.operators.debugging import NODE_PREFIX
+from traceadvisor.analysis.operators.names import rows_with_prefix
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.step_memory import MemoryOverTime, StepMemory
+from traceadvisor.model.steps import Step
+from traceadvisor.model.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Levels:
+    """What tensors of one device hold; arrays of shape ``(n,)``, by time."""
+
+    time_ns: Int64
+    held_bytes: Int64
+
+    def before(self, instant_ns: int) -> int | None:
+        """Held just before an instant; None where nothing was recorded by then."""
+        position = int(np.searchsorted(self.time_ns, instant_ns, side="left")) - 1
+        return int(self.held_bytes[position]) if position >= 0 else None
+
+    def peak(self, start_ns: int, end_ns: int) -> int | None:
+        """The most held between two instants; None where nothing changed."""
+        first, last = np.searchsorted(self.time_ns, [start_ns, end_ns], side="left")
+        return int(self.held_bytes[first:last].max()) if last > first else None
+
+
+def step_memory(trace: Trace, device: int, steps: Sequence[Step]) -> tuple[StepMemory, ...]:
+    """The parts of each step's peak; steps of which the recording does not tell all of them are left out.
+
+    The allocator speaks when the host asks it, so that host marks tell what belongs to a step. The backward pass begins
+    with the first node that the autograd engine evaluates.
+    """
+    mine = trace.memory.device == device
+    levels = _Levels(trace.memory.time_ns[mine], trace.memory.allocated_bytes[mine])
+    nodes_ns = trace.events.start_ns[rows_with_prefix(trace, Kind.OPERATOR, NODE_PREFIX)]
+    found = (_parts(trace, levels, step, nodes_ns) for step in steps)
+    return tuple(parts for parts in found if parts is not None)
+
+
+def _parts(trace: Trace, levels: _Levels, step: Step, nodes_ns: Int64) -> StepMemory | None:
+    first = int(np.searchsorted(nodes_ns, step.host_start_ns))
+    if first == nodes_ns.size or nodes_ns[first] >= step.host_end_ns:
+        return None
+    backward_ns = int(nodes_ns[first])
+    start, forward = levels.before(step.host_start_ns), levels.before(backward_ns)
+    peak = levels.peak(step.host_start_ns, step.host_end_ns)
+    if start is None or forward is None or peak is None:
+        return None
+    state = min(start - sum(_let_go(trace, levels, step.host_start_ns, backward_ns)), forward)
+    return StepMemory(step.index, state, forward - state, max(peak - forward, 0))
+
+
+def _let_go(trace: Trace, levels: _Levels, start_ns: int, end_ns: int) -> Iterator[int]:
+    """What each ``zero_grad`` between two instants gave back: gradients that the forward pass no longer sees."""
+    rows = rows_with_prefix(trace, Kind.ANNOTATION, "Optimizer.zero_grad#")
+    starts, ends = trace.events.start_ns[rows], trace.events.end_ns[rows]
+    within = (starts >= start_ns) & (ends <= end_ns)
+    for begun_ns, ended_ns in zip(starts[within].tolist(), ends[within].tolist(), strict=True):
+        before, after = levels.before(begun_ns), levels.before(ended_ns)
+        yield max(before - after, 0) if before is not None and after is not None else 0
+
+
+MOST_INSTANTS = 400
+"""Two for each slot of time: as many as a picture can show, and little beside the rest of a report."""
+
+
+def memory_over_time(trace: Trace, device: int | None, steps: Sequence[Step]) -> MemoryOverTime | None:
+    """What one device's allocator holds, from the first recorded step to the last; None where that was not recorded."""
+    memory = trace.memory
+    if device is None or not steps:
+        return None
+    start_ns, end_ns = steps[0].host_start_ns, max(step.host_end_ns for step in steps)
+    mine = (memory.device == device) & (memory.time_ns >= start_ns) & (memory.time_ns < end_ns)
+    rows = _telling(np.flatnonzero(mine), memory.time_ns, memory.allocated_bytes)
+    if rows.size < 2:  # a line has two ends
+        return None
+    reserved = memory.reserved_bytes[rows]
+    return MemoryOverTime(
+        memory.time_ns[rows], memory.allocated_bytes[rows], None if (reserved == NONE).any() else reserved
+    )
+
+
+def _telling(rows: Int64, time_ns: Int64, held_bytes: Int64) -> Int64:
+    """The rows with the least and the most of each slot of time, and the first and the last of all."""
+    if rows.size <= MOST_INSTANTS:
+        return rows
+    edges_ns = np.linspace(time_ns[rows[0]], time_ns[rows[-1]], MOST_INSTANTS // 2 + 1)[1:-1]
+    slots = [slot for slot in np.split(rows, np.searchsorted(time_ns[rows], edges_ns)) if slot.size]
+    ends = [int(rows[0]), int(rows[-1])]
+    kept = [int(slot[pick(held_bytes[slot])]) for slot in slots for pick in (np.argmin, np.argmax)]
+    return np.unique(np.array(ends + kept, dtype=np.int64))

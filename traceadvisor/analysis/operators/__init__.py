@@ -1,0 +1,1 @@
+"""Operators, their calls and kernels, and the source lines they come from."""

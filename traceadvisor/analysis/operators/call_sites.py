@@ -1,0 +1,138 @@
+"""Which of the user's functions a thread is in at some instants, and what these call there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.analysis.operators.source_lines import location_of_call, user_frame
+from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.events import NONE
+from traceadvisor.model.findings import Location
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.trace import Trace
+
+_ADDRESS = re.compile(r" object at 0x[0-9a-f]+")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallSite:
+    """A place in the user's code, and the time that a thread spends there."""
+
+    locations: tuple[Location, ...]
+    """The function; or, where only operators tell of stacks, the lines of those before and after."""
+
+    callee: str | None
+    """What the user's function calls, where that is known; None for its own lines."""
+
+    spans: SpanSet
+
+    @property
+    def label(self) -> str:
+        """The place in words."""
+        if self.callee:
+            return f"{self.callee}, called by {_named(self.locations[0])}"
+        first, *others = self.locations
+        if others:
+            return f"between {first.file}:{first.line} and {others[0].file}:{others[0].line}"
+        return f"in {_named(first)}" if not first.is_call else f"at {first.file}:{first.line}"
+
+
+def _named(location: Location) -> str:
+    return f"{location.function} ({location.file}:{location.line})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """A user's function by name, and what it calls; both numbers of names, NONE where there is none."""
+
+    function: int = NONE
+    callee: int = NONE
+
+
+def call_sites(trace: Trace, tree: OperatorTree, thread: int, spans: SpanSet) -> list[CallSite]:
+    """Where a thread spends some spans, the costliest place first; what no stack explains is left out."""
+    if trace.python_calls.start_ns.size:
+        sites = _from_python_calls(trace, thread, spans)
+    else:
+        sites = _from_neighbours(trace, tree, thread, spans)
+    return sorted(sites, key=lambda site: -site.spans.total_ns)
+
+
+def _from_python_calls(trace: Trace, thread: int, spans: SpanSet) -> list[CallSite]:
+    """By the innermost call of a function of the user's, and the call that it makes."""
+    segments: dict[tuple[Location, str | None], list[tuple[int, int]]] = {}
+    locations: dict[int, Location | None] = {}
+    for site, start, end in _segments(trace, thread, spans, locations):
+        location = locations.get(site.function)
+        if location:
+            callee = None if site.callee == NONE else _ADDRESS.sub("", trace.names[site.callee])
+            segments.setdefault((location, callee), []).append((start, end))
+    return [
+        CallSite((location,), callee, inside)
+        for (location, callee), pieces in segments.items()
+        if (inside := SpanSet.of(*pieces) & spans)
+    ]
+
+
+def _segments(
+    trace: Trace, thread: int, spans: SpanSet, locations: dict[int, Location | None]
+) -> Iterator[tuple[_Site, int, int]]:
+    """The thread's time cut where a call begins or ends; only calls that meet the spans are looked at."""
+    calls = trace.python_calls
+    chosen = np.flatnonzero((calls.thread == thread) & _meets(spans, calls.start_ns, calls.end_ns))
+    chosen = chosen[np.lexsort((-calls.end_ns[chosen], calls.start_ns[chosen]))]
+    open_: list[tuple[int, _Site]] = []
+    since = 0
+    columns = (calls.start_ns, calls.end_ns, calls.name_id)
+    for start, end, name in zip(*(column[chosen].tolist() for column in columns), strict=True):
+        while open_ and open_[-1][0] <= start:
+            until, site = open_.pop()
+            yield site, since, until
+            since = max(since, until)
+        outer = open_[-1][1] if open_ else _Site()
+        yield outer, since, start
+        since = start
+        if name not in locations:
+            locations[name] = _of_user(trace.names[name], trace.own_code)
+        open_.append((end, _inner(outer, name, is_user=locations[name] is not None)))
+    while open_:
+        until, site = open_.pop()
+        yield site, since, until
+        since = max(since, until)
+
+
+def _inner(outer: _Site, name: int, *, is_user: bool) -> _Site:
+    if is_user:
+        return _Site(name)
+    return _Site(outer.function, name) if outer.callee == NONE else outer
+
+
+def _of_user(name: str, own_code: frozenset[str] | None) -> Location | None:
+    found = user_frame([name], own_code)
+    return Location(found.file, found.line, found.function, is_call=False) if found else None
+
+
+def _meets(spans: SpanSet, starts_ns: Int64, ends_ns: Int64) -> Mask:
+    """For each call, whether some of it lies in the spans."""
+    meets: Mask = spans.measure_until(ends_ns) > spans.measure_until(starts_ns)
+    return meets
+
+
+def _from_neighbours(trace: Trace, tree: OperatorTree, thread: int, spans: SpanSet) -> list[CallSite]:
+    """By the lines of the operators before and after, where those have stacks."""
+    mine = np.flatnonzero(tree.thread == thread)
+    starts = tree.start_ns[mine]
+    pieces: dict[tuple[Location, ...], list[tuple[int, int]]] = {}
+    for start, end in spans:
+        before, after = int(np.searchsorted(starts, start)) - 1, int(np.searchsorted(starts, end))
+        rows = [int(tree.rows[mine[at]]) for at in (before, after) if 0 <= at < mine.size]
+        found = [location_of_call(trace, tree, row) for row in rows]
+        lines = tuple(dict.fromkeys(location for location in found if location))
+        if lines:
+            pieces.setdefault(lines, []).append((start, end))
+    return [CallSite(lines, None, SpanSet.of(*some)) for lines, some in pieces.items()]

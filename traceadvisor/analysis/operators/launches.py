@@ -1,0 +1,68 @@
+"""Which runtime call launched which device work.
+
+Device work by the host ranges that it is launched in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.model.arrays import Int64, numbers_in, read_only
+from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
+from traceadvisor.model.spans import SpanSet
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Launches:
+    """Device work and the calls that launched it; both arrays of shape ``(n,)``."""
+
+    work_rows: Int64
+    """Rows of the event table, in order of start; of those that start together the one launched first comes first."""
+
+    call_rows: Int64
+    """For each, the row of the runtime call; NONE where none was recorded."""
+
+    def __post_init__(self) -> None:
+        read_only(self.work_rows, self.call_rows)
+
+    def of_device(self, events: EventTable, device: int | None) -> Launches:
+        """Those of one device; nothing where there is none: work whose device is no number is nobody's."""
+        mine = events.device[self.work_rows] == device if device is not None else slice(0)
+        return Launches(self.work_rows[mine], self.call_rows[mine])
+
+
+def link_launches(events: EventTable) -> Launches:
+    """Match device work with runtime calls by correlation id; of several calls with one id the first counts."""
+    work = events.rows(*DEVICE_WORK)
+    calls = events.rows(Kind.RUNTIME)
+    calls = calls[events.correlation[calls] != NONE]
+    keys, first = np.unique(events.correlation[calls], return_index=True)
+    call_rows = np.full(work.size, NONE, dtype=np.int64)
+    if keys.size:
+        wanted = events.correlation[work]
+        index = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+        found = (keys[index] == wanted) & (wanted != NONE)
+        call_rows[found] = calls[first[index[found]]]
+    call_starts = np.where(call_rows == NONE, np.iinfo(np.int64).max, events.start_ns[np.maximum(call_rows, 0)])
+    order = np.lexsort((call_starts, events.start_ns[work]))
+    return Launches(work[order], call_rows[order])
+
+
+def work_within(events: EventTable, launches: Launches, ranges: Int64, windows: SpanSet) -> Launches:
+    """The work that runs in some windows and was launched on the thread of, and during, one of some ranges.
+
+    Args:
+        events: the recording's.
+        launches: of one device.
+        ranges: rows of operators or annotations.
+        windows: the steps that count.
+    """
+    within = np.zeros(launches.work_rows.size, dtype=np.bool_)
+    asked = (launches.call_rows != NONE) & windows.contains(events.start_ns[launches.work_rows])
+    for thread in numbers_in(events.thread[ranges]):
+        inside = events.spans(ranges[events.thread[ranges] == thread])
+        mine = asked & (events.thread[launches.call_rows] == thread)
+        within |= mine & inside.contains(events.start_ns[launches.call_rows])
+    return Launches(launches.work_rows[within], launches.call_rows[within])

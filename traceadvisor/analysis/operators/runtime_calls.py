@@ -1,0 +1,71 @@
+"""What calls into the CUDA or HIP runtime do, told by their names."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from traceadvisor.analysis.operators.launches import Launches
+from traceadvisor.analysis.operators.names import name_mask, rows_named, rows_with_prefix
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.trace import Trace
+
+_VENDOR = r"^(?:cuda|cu|hip)"
+_SYNCHRONISE = re.compile(_VENDOR + r"(?:Stream|Device|Event|Ctx)Synchronize")
+_BLOCKING_COPY = re.compile(r"^(?:cudaMemcpy|hipMemcpy|hipMemcpyWithStream)$")
+_ALLOCATE = re.compile(_VENDOR + r"(?:Mem)?(?:Malloc|Free|HostAlloc|HostMalloc|HostFree|MallocHost|FreeHost|Alloc)")
+_LAUNCH = re.compile(r"Launch(?!HostFunc)")
+_ENQUEUE = re.compile(r"Launch|Memcpy|Memset")
+_DEVICE_SYNCHRONISE = re.compile(_VENDOR + r"(?:Device|Ctx)Synchronize")
+
+
+def allocator_rows(trace: Trace) -> Int64:
+    """Calls that take memory from the driver or give it back."""
+    return rows_named(trace, Kind.RUNTIME, lambda name: _ALLOCATE.match(name) is not None)
+
+
+def kernel_launch_rows(trace: Trace) -> Int64:
+    """Calls that launch a kernel."""
+    return rows_named(trace, Kind.RUNTIME, lambda name: _LAUNCH.search(name) is not None)
+
+
+def enqueue_rows(trace: Trace) -> Int64:
+    """Calls that give the device work of any kind."""
+    return rows_named(trace, Kind.RUNTIME, lambda name: _ENQUEUE.search(name) is not None)
+
+
+def profiler_stop_rows(trace: Trace) -> Int64:
+    """The profiler's own synchronise when it stops: the last call that concerns the device, if it is one.
+
+    Where the run synchronises the device as often as it marks steps, the last is taken to be the run's own too.
+    """
+    concerning = rows_named(
+        trace, Kind.RUNTIME, lambda name: bool(_ENQUEUE.search(name) or _DEVICE_SYNCHRONISE.match(name))
+    )
+    last = concerning[-1:]
+    is_synchronise = [_DEVICE_SYNCHRONISE.match(trace.names[trace.events.name_id[row]]) is not None for row in last]
+    own = rows_named(trace, Kind.RUNTIME, lambda name: _DEVICE_SYNCHRONISE.match(name) is not None)
+    marks = rows_with_prefix(trace, Kind.ANNOTATION, "ProfilerStep#")
+    if 1 < marks.size == own.size:
+        return last[:0]
+    return last[np.array(is_synchronise, dtype=np.bool_)]
+
+
+def blocking_rows(trace: Trace, launches: Launches) -> Int64:
+    """Calls in which the host waits for the device: synchronisations, blocking copies, pageable copies.
+
+    The profiler's own synchronise at stop is not among them: it is no doing of the user's.
+    """
+    by_name = rows_named(trace, Kind.RUNTIME, lambda name: bool(_SYNCHRONISE.match(name) or _BLOCKING_COPY.match(name)))
+    pageable = name_mask(trace.names, lambda name: "Pageable" in name)[trace.events.name_id[launches.work_rows]]
+    by_copy = launches.call_rows[pageable]
+    blocking = np.union1d(by_name, by_copy[by_copy != NONE])
+    return np.setdiff1d(blocking, profiler_stop_rows(trace))
+
+
+def copy_call_rows(launches: Launches, kinds: np.typing.NDArray[np.int8], kind: Kind) -> Int64:
+    """Calls that launched a copy of one direction."""
+    calls = launches.call_rows[kinds[launches.work_rows] == kind]
+    return np.unique(calls[calls != NONE])

@@ -1,0 +1,160 @@
+"""The user's own line of code behind an event, from the recorded Python stacks of both generations.
+
+Whose code a file named in a recorded stack is: the user's, or a library's.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+
+import numpy as np
+
+from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import NONE
+from traceadvisor.model.findings import Location
+from traceadvisor.model.trace import Trace
+
+_FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$")
+
+
+def user_frame(frames: list[str], own_code: frozenset[str] | None = None) -> Location | None:
+    """The innermost frame that belongs to the user's code, never to torch or the standard library.
+
+    Args:
+        frames: ``file.py(line): function``, innermost first.
+        own_code: :attr:`Trace.own_code`.
+    """
+    for frame in frames:
+        match = _FRAME.match(frame.strip())
+        if match and not is_library(match["file"], own_code):
+            return Location(match["file"], int(match["line"]), match["function"])
+    return None
+
+
+def location_of_call(trace: Trace, tree: OperatorTree, row: int) -> Location | None:
+    """The user's line behind an event; None where no stacks were recorded.
+
+    Current recordings hold the Python calls themselves; those of 2021 hold a stack at each operator, so there the
+    innermost enclosing operator that has one is asked.
+    """
+    thread, instant = int(trace.events.thread[row]), int(trace.events.start_ns[row])
+    return (
+        _from_stack(trace, row)
+        or _from_operators(trace, tree, thread, instant)
+        or _from_python_calls(trace, thread, instant)
+    )
+
+
+def first_location(trace: Trace, tree: OperatorTree, rows: Int64) -> Location | None:
+    """The user's line behind the first of some events that has one."""
+    found = (location_of_call(trace, tree, row) for row in rows.tolist())
+    return next((location for location in found if location), None)
+
+
+def _from_stack(trace: Trace, row: int) -> Location | None:
+    found = int(trace.details.stack_id.at(np.array([row]), np.int32(NONE))[0])
+    return user_frame(trace.texts[found].split(";"), trace.own_code) if found != NONE else None
+
+
+def _from_operators(trace: Trace, tree: OperatorTree, thread: int, instant_ns: int) -> Location | None:
+    at = int(tree.enclosing(np.array([thread]), np.array([instant_ns]))[0])
+    while at != NONE:
+        location = _from_stack(trace, int(tree.rows[at]))
+        if location:
+            return location
+        at = int(tree.parent[at])
+    return None
+
+
+def _from_python_calls(trace: Trace, thread: int, instant_ns: int) -> Location | None:
+    calls = trace.python_calls
+    started = int(np.searchsorted(calls.start_ns, instant_ns, side="right"))
+    inside = (calls.thread[:started] == thread) & (instant_ns < calls.end_ns[:started])
+    rows = np.flatnonzero(inside)[::-1]
+    location = user_frame([trace.names[calls.name_id[row]] for row in rows.tolist()], trace.own_code)
+    return replace(location, is_call=False) if location else None
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PART = re.compile(r"[/\\]+")
+_ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:")
+_INSTALLED = re.compile(
+    r"site-packages[/\\]|dist-packages[/\\]|[/\\]lib[/\\]python\d|traceadvisor[/\\]recording[/\\]"
+    r"|[/\\]torchinductor_\w+[/\\]"
+)
+_NO_FILE = re.compile(r"<|\.\.\.|.*\.pyx$")
+
+_PACKAGES = _words("""
+torch torchgen functorch torchvision torchaudio torchdata torchtext torchmetrics torchrec torchao torchtune
+torchtitan torch_xla torch_geometric torch_scatter torch_sparse triton xformers flash_attn apex transformer_engine
+deepspeed megatron colossalai fairscale horovod accelerate bitsandbytes peft trl transformers diffusers tokenizers
+sentence_transformers safetensors huggingface_hub optimum lightning lightning_fabric lightning_utilities
+pytorch_lightning litdata ignite fastai fastcore fastprogress timm open_clip monai kornia albumentations albucore
+imgaug imageio ffcv webdataset mmcv mmengine mmdet mmseg mmpretrain detectron2 fvcore iopath
+segmentation_models_pytorch ultralytics e3nn dgl gpytorch botorch pyro einops jaxtyping beartype tensordict torchrl
+nvidia cupy tensorrt torch_tensorrt onnx onnxruntime
+numpy scipy pandas polars pyarrow sklearn joblib numba llvmlite jax jaxlib flax optax tensorflow keras PIL cv2
+skimage matplotlib seaborn librosa soundfile audioread resampy h5py zarr numcodecs lmdb fsspec s3fs gcsfs boto3
+botocore s3transfer smart_open av decord nibabel SimpleITK pydicom rasterio shapely networkx sympy mpmath nltk spacy
+sentencepiece tiktoken
+wandb tensorboard tensorboardX mlflow comet_ml neptune clearml aim sentry_sdk hydra omegaconf ray dask optuna gym
+gymnasium stable_baselines3 tqdm rich click typer fire absl yaml requests urllib3 httpx httpcore aiohttp anyio
+psutil pynvml cloudpickle dill multiprocess packaging filelock regex jinja2 pydantic msgspec attr attrs wrapt
+decorator google grpc IPython ipykernel traitlets tornado zmq debugpy pytest _pytest pluggy setuptools pkg_resources
+pip line_profiler memory_profiler traceadvisor
+""")
+"""Folders that are taken for libraries where only the end of a path is left: profilers cut the installation's path off
+the front, so ``torch/nn/modules/module.py`` is all that is told."""
+
+_MODULES = frozenset({"six", "typing_extensions", "threadpoolctl", "pylab", "torch"})
+"""Libraries of one file."""
+
+_DATASETS = re.compile(
+    r"datasets/(arrow_\w+|dataset_dict|fingerprint|iterable_dataset|table)\.py|datasets/(features|formatting)/"
+)
+"""Of the library of that name: most folders called so are the user's."""
+
+_STANDARD_PACKAGES = _words("""
+asyncio collections concurrent ctypes curses dbm distutils email encodings html http importlib json logging
+multiprocessing pathlib re sqlite3 string sysconfig tkinter tomllib unittest urllib wsgiref xml xmlrpc zoneinfo
+""")
+
+_UNUSED_STANDARD_MODULES = _words("""
+bdb cgi chunk cmd code codeop compileall configparser filecmp fileinput graphlib profile resource sched shelve
+symtable this trace turtle wave
+""")
+"""Those that torch does without: a file of that name in the working folder is the user's. One named like a module that
+torch needs would be imported in that module's place, and torch would not work."""
+
+
+def is_library(file: str, own_code: frozenset[str] | None = None) -> bool:
+    """Whether a file is no part of the user's code.
+
+    Args:
+        file: as a stack names it: a path, without what comes before a folder of ``sys.path`` where the profiler cut
+            that off.
+        own_code: first parts of the paths of the user's own modules, as a capture recorded them; None without one, and
+            then names are all that decides.
+    """
+    if _NO_FILE.match(file) or _INSTALLED.search(file):
+        return True
+    if _ABSOLUTE.match(file):
+        return False
+    parts = [part for part in _PART.split(file) if part != "."] or [file]
+    if own_code is not None and ".." not in parts:
+        return parts[0] not in own_code
+    return _is_library_by_name(parts)
+
+
+def _is_library_by_name(parts: list[str]) -> bool:
+    top, *rest = parts
+    if rest:
+        return top in _PACKAGES | _STANDARD_PACKAGES or _DATASETS.match("/".join(parts)) is not None
+    module = top.removesuffix(".py")
+    return module in _MODULES or module in sys.stdlib_module_names - _UNUSED_STANDARD_MODULES

@@ -1,0 +1,86 @@
+"""Operators by name: what they cost the host and the device.
+
+Kernels by name: how often they run and how long they take.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceadvisor.analysis.operators.launches import Launches
+from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.model.arrays import Float64, Int64
+from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.report import KernelRow, OperatorRow
+from traceadvisor.model.steps import StepTable
+from traceadvisor.model.trace import Trace
+
+
+def operator_table(trace: Trace, launches: Launches, tree: OperatorTree, table: StepTable) -> tuple[OperatorRow, ...]:
+    """One row an operator name over those that start in the kept steps' host marks.
+
+    Device time is that of the work launched from the operator itself; the largest cost, host or device, comes first.
+    """
+    chosen, steps = table.kept_marks.contains(tree.start_ns), len(table.kept)
+    if not chosen.any() or not steps:
+        return ()
+    names, group = np.unique(trace.events.name_id[tree.rows[chosen]], return_inverse=True)
+    calls = np.bincount(group)
+    host = np.bincount(group, weights=tree.self_time_ns()[chosen].astype(np.float64))
+    device = np.bincount(group, weights=_device_time_ns(trace, launches, tree)[chosen])
+    has_device = bool(launches.work_rows.size)
+    return tuple(
+        OperatorRow(
+            trace.names[names[at]],
+            int(calls[at]) / steps,
+            float(host[at]) / steps,
+            float(device[at]) / steps if has_device else None,
+        )
+        for at in np.argsort(-np.maximum(host, device), kind="stable").tolist()
+    )
+
+
+def _device_time_ns(trace: Trace, launches: Launches, tree: OperatorTree) -> np.typing.NDArray[np.float64]:
+    """Summed durations of the device work that each operator launched itself."""
+    events = trace.events
+    launched = launches.call_rows != NONE
+    calls, work = launches.call_rows[launched], launches.work_rows[launched]
+    owner = tree.enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])
+    owned = owner != NONE
+    durations = events.duration_ns[work[owned]].astype(np.float64)
+    return np.bincount(owner[owned], weights=durations, minlength=tree.rows.size).astype(np.float64)
+
+
+def kernel_table(trace: Trace, launches: Launches, table: StepTable) -> tuple[KernelRow, ...]:
+    """One row a kernel name over those that start in the kept windows, longest total first."""
+    events, steps = trace.events, len(table.kept)
+    kinds = events.kind[launches.work_rows]
+    rows = launches.work_rows[(kinds == Kind.KERNEL) | (kinds == Kind.COLLECTIVE)]
+    rows = rows[table.kept_windows.contains(events.start_ns[rows])]
+    if not rows.size or not steps:
+        return ()
+    names, group = np.unique(events.name_id[rows], return_inverse=True)
+    duration = events.duration_ns[rows].astype(np.float64)
+    calls, total = np.bincount(group), np.bincount(group, weights=duration)
+    blocks = _weighted_mean(trace.details.blocks_per_sm.at(rows, np.float64("nan")), duration, group)
+    occupancy = _weighted_mean(trace.details.occupancy_percent.at(rows, np.float64("nan")), duration, group)
+    return tuple(
+        KernelRow(
+            trace.names[names[at]],
+            int(calls[at]) / steps,
+            float(total[at]) / steps,
+            float(total[at] / max(total.sum(), 1.0)),
+            blocks[at],
+            None if (percent := occupancy[at]) is None else percent / 100,
+        )
+        for at in np.argsort(-total, kind="stable").tolist()
+    )
+
+
+def _weighted_mean(values: Float64, weights: Float64, group: Int64) -> list[float | None]:
+    """Mean by group over the known values; None where a group has none."""
+    known = np.isfinite(values)
+    count = int(group.max()) + 1
+    weight = np.bincount(group[known], weights=weights[known], minlength=count)
+    total = np.bincount(group[known], weights=(values * weights)[known], minlength=count)
+    return [float(total[at] / weight[at]) if weight[at] else None for at in range(count)]

@@ -1,0 +1,1 @@
+"""Steps: their marks, windows and breakdown."""

@@ -1,0 +1,121 @@
+"""The breakdown: each instant of a recording in exactly one category, and each step's share of it.
+
+How much of each kind of work is hidden behind more useful work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from traceadvisor.analysis.communication.collectives import host_collective_rows
+from traceadvisor.analysis.idle.causes import idle_partition
+from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.operators.names import name_mask, rows_named
+from traceadvisor.analysis.steps.lost_records import BACKWARD
+from traceadvisor.analysis.steps.marks import recording_extent
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.breakdown import DEVICE_CATEGORIES, Category, StepBreakdown
+from traceadvisor.model.events import Kind
+from traceadvisor.model.report import Overlap, Work
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.steps import Step, StepTable
+
+Partition = Mapping[Category, SpanSet]
+"""Disjoint sets that together fill an extent."""
+
+_DEVICE_PRECEDENCE = (
+    (Category.KERNEL, (Kind.KERNEL,)),
+    (Category.COMMUNICATION, (Kind.COLLECTIVE,)),
+    (Category.H2D_COPY, (Kind.COPY_H2D,)),
+    (Category.OTHER_COPY, (Kind.COPY_D2H, Kind.COPY_OTHER, Kind.MEMSET)),
+)
+
+
+def partition_recording(observation: Observation) -> Partition:
+    """Each instant of the recording in its category: the device's, or the host's where there is no device activity."""
+    extent = recording_extent(observation.trace)
+    return _device_partition(observation, extent) if observation.has_device else _host_partition(observation, extent)
+
+
+def break_down(step: Step, partition: Partition, *, has_loader: bool) -> StepBreakdown:
+    """One step's time per category; data wait is None where no loader was recorded."""
+    parts: dict[Category, int | None] = {
+        category: spans.clip(step.start_ns, step.end_ns).total_ns for category, spans in partition.items()
+    }
+    if not has_loader:
+        parts[Category.DATA_WAIT] = None
+    return StepBreakdown(step.duration_ns, parts)
+
+
+def _device_partition(observation: Observation, extent: tuple[int, int]) -> Partition:
+    """By what the device does, and by the cause where it is idle."""
+    events, launches = observation.trace.events, observation.launches
+    kinds = events.kind[launches.work_rows]
+    result: dict[Category, SpanSet] = {}
+    busy = SpanSet.empty()
+    for category, members in _DEVICE_PRECEDENCE:
+        spans = events.spans(launches.work_rows[np.isin(kinds, members)]).clip(*extent)
+        result[category] = spans - busy
+        busy |= spans
+    idle = idle_partition(observation, extent)
+    return {category: result[category] if category in result else idle[category] for category in DEVICE_CATEGORIES}
+
+
+def _host_partition(observation: Observation, extent: tuple[int, int]) -> Partition:
+    """By what the host does."""
+    trace, events = observation.trace, observation.trace.events
+    operators = events.rows(Kind.OPERATOR)
+    backward = name_mask(trace.names, lambda name: name.startswith(BACKWARD))
+    precedence: dict[Category, SpanSet | Int64] = {
+        Category.DATA_WAIT: observation.loading,
+        Category.OPTIMIZER: rows_named(trace, Kind.ANNOTATION, lambda name: name.startswith("Optimizer.step#")),
+        Category.BACKWARD: operators[backward[events.name_id[operators]]],
+        Category.FORWARD: operators[events.thread[operators] == observation.thread],
+        Category.COMMUNICATION: host_collective_rows(trace),
+    }
+    result: dict[Category, SpanSet] = {}
+    rest = SpanSet.of(extent)
+    for category, what in precedence.items():
+        spans = what if isinstance(what, SpanSet) else events.spans(what)
+        result[category] = rest & spans
+        rest -= spans
+    return {**result, Category.OTHER_HOST: rest}
+
+
+_BY_PRECEDENCE = (
+    (Work.KERNEL, Kind.KERNEL),
+    (Work.COMMUNICATION, Kind.COLLECTIVE),
+    (Work.H2D_COPY, Kind.COPY_H2D),
+    (Work.D2H_COPY, Kind.COPY_D2H),
+    (Work.D2D_COPY, Kind.COPY_OTHER),
+    (Work.MEMSET, Kind.MEMSET),
+)
+
+
+def overlaps(observation: Observation, partition: Partition, table: StepTable) -> Mapping[Work, Overlap | None]:
+    """Total and exposed time of each kind of work, mean nanoseconds per kept step.
+
+    Returns:
+        None for device work where there is no device activity, for data loading where no loader was recorded, and for
+        everything where no step was kept.
+    """
+    result: dict[Work, Overlap | None] = dict.fromkeys(Work)
+    steps, windows = len(table.kept), table.kept_windows
+    if steps and observation.loader is not None:
+        waited = partition[Category.DATA_WAIT] & windows
+        result[Work.DATA_LOADING] = _overlap(observation.loading & table.kept_marks, waited, steps)
+    if not steps or not observation.has_device:
+        return result
+    events, rows = observation.trace.events, observation.launches.work_rows
+    above = SpanSet.empty()
+    for work, kind in _BY_PRECEDENCE:
+        spans = events.spans(rows[events.kind[rows] == kind]) & windows
+        result[work] = _overlap(spans, spans - above, steps)
+        above |= spans
+    return result
+
+
+def _overlap(total: SpanSet, exposed: SpanSet, steps: int) -> Overlap:
+    return Overlap(total.total_ns / steps, exposed.total_ns / steps)

@@ -1,0 +1,81 @@
+"""What the host recorded of where one training step ends and the next begins."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
+from traceadvisor.model.events import Kind
+from traceadvisor.model.steps import StepSource
+from traceadvisor.model.trace import Trace
+
+_MARK = re.compile(r"^ProfilerStep#(\d{1,18})$")
+"""A number that 64 bits hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One step as the host saw it."""
+
+    index: int
+    start_ns: int
+    end_ns: int
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """From its start to its end."""
+        return self.start_ns, self.end_ns
+
+
+def find_marks(trace: Trace) -> tuple[StepSource, tuple[Mark, ...]]:
+    """Step marks; without any, the stretches between optimizer steps; without those, the whole recording."""
+    marks = _profiler_marks(trace)
+    if marks:
+        return StepSource.MARKS, marks
+    marks = _optimizer_marks(trace)
+    if marks:
+        return StepSource.OPTIMIZER, marks
+    return StepSource.WINDOW, () if trace.is_empty else (Mark(0, *recording_extent(trace)),)
+
+
+def _profiler_marks(trace: Trace) -> tuple[Mark, ...]:
+    """``ProfilerStep#N`` of the host, clipped to the profiler's own span; the GPU's mirror images do not count."""
+    events = trace.events
+    rows = rows_named(trace, Kind.ANNOTATION, lambda name: _MARK.match(name) is not None)
+    rows = rows[events.thread[rows] == events.thread[rows[:1]]] if rows.size else rows
+    spans = events.rows(Kind.PROFILER_SPAN)
+    latest = int(events.end_ns[spans].max()) if spans.size else np.iinfo(np.int64).max
+    marks = []
+    for row in rows.tolist():
+        match = _MARK.match(trace.names[events.name_id[row]])
+        start, end = int(events.start_ns[row]), min(int(events.end_ns[row]), latest)
+        if match and start < end:
+            marks.append(Mark(int(match[1]), start, end))
+    return tuple(marks)
+
+
+def _optimizer_marks(trace: Trace) -> tuple[Mark, ...]:
+    """From the end of one optimizer step to the end of the next; of several optimizers the most frequent counts."""
+    events = trace.events
+    rows = rows_with_prefix(trace, Kind.ANNOTATION, "Optimizer.step#")
+    if rows.size < 2:
+        return ()
+    most_frequent = np.bincount(events.name_id[rows]).argmax()
+    ends = np.unique(events.end_ns[rows[events.name_id[rows] == most_frequent]]).tolist()
+    return tuple(Mark(number, *pair) for number, pair in enumerate(pairwise(ends), 1))
+
+
+def recording_extent(trace: Trace) -> tuple[int, int]:
+    """From the first to the last instant of the recording, as far as it is known what was recorded."""
+    if trace.is_empty:
+        return 0, 0
+    events, calls = trace.events, trace.python_calls
+    known = events.kind != Kind.OTHER
+    latest = np.iinfo(np.int64).max
+    start = min(np.min(events.start_ns, where=known, initial=latest), np.min(calls.start_ns, initial=latest))
+    end = max(np.max(events.end_ns, where=known, initial=0), np.max(calls.end_ns, initial=0))
+    return int(start), int(end)

@@ -1,0 +1,115 @@
+"""The representative step drawn out along time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.operators.launches import Launches
+from traceadvisor.analysis.operators.names import rows_with_prefix
+from traceadvisor.analysis.steps.breakdown import Partition
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.events import EventTable, Kind
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.steps import Step, StepTable
+from traceadvisor.model.timeline import Activity, Lane, Timeline
+from traceadvisor.model.trace import Trace
+
+MOST_HOST_LANES = 4
+MOST_STREAM_LANES = 6
+
+_STREAM_KINDS = (
+    (Category.OTHER_COPY, (Kind.COPY_D2H, Kind.COPY_OTHER, Kind.MEMSET)),
+    (Category.H2D_COPY, (Kind.COPY_H2D,)),
+    (Category.COMMUNICATION, (Kind.COLLECTIVE,)),
+    (Category.KERNEL, (Kind.KERNEL,)),
+)
+
+
+def representative_step(table: StepTable) -> Step | None:
+    """The kept step whose duration is the median, or next to it."""
+    kept = sorted(table.kept or table.steps, key=lambda step: step.duration_ns)
+    return kept[(len(kept) - 1) // 2] if kept else None
+
+
+def step_timeline(observation: Observation, partition: Partition, step: Step) -> Timeline:
+    """What threads and streams did during one step."""
+    window = (step.start_ns, step.end_ns)
+    return Timeline(
+        step.index,
+        *window,
+        _host_lanes(observation, window),
+        _stream_lanes(observation.trace, observation.launches, window),
+        Lane("", {category: spans.clip(*window) for category, spans in partition.items()}),
+    )
+
+
+def _host_lanes(observation: Observation, window: tuple[int, int]) -> tuple[Lane, ...]:
+    """The training thread first, then the threads busiest in operators and runtime calls."""
+    trace, events = observation.trace, observation.trace.events
+    inside = (events.start_ns < window[1]) & (events.end_ns > window[0])
+    on_host = np.flatnonzero(inside & events.is_kind(Kind.OPERATOR, Kind.RUNTIME))
+    busy_ns = np.bincount(
+        events.thread[on_host], weights=events.duration_ns[on_host], minlength=max(len(trace.threads), 1)
+    )
+    busiest = [
+        other
+        for other in np.argsort(-busy_ns, kind="stable").tolist()
+        if busy_ns[other] and other != observation.thread
+    ]
+    lanes = []
+    for number in [observation.thread, *busiest][:MOST_HOST_LANES]:
+        is_training = number == observation.thread
+        spans = _thread_spans(observation, number, window)
+        if is_training:
+            spans[Activity.LOADING] = observation.loading.clip(*window)
+        if any(spans.values()):
+            lanes.append(Lane("training thread" if is_training else _thread_title(trace, number), spans))
+    return tuple(lanes)
+
+
+def _thread_spans(observation: Observation, thread: int, window: tuple[int, int]) -> dict[Category | Activity, SpanSet]:
+    events = observation.trace.events
+
+    def of(rows: Int64) -> SpanSet:
+        return events.spans(rows[events.thread[rows] == thread]).clip(*window)
+
+    runtime = of(events.rows(Kind.RUNTIME))
+    return {
+        Activity.OPTIMIZER: of(rows_with_prefix(observation.trace, Kind.ANNOTATION, "Optimizer.step#")),
+        Activity.OPERATOR: of(events.rows(Kind.OPERATOR)),
+        Activity.RUNTIME_CALL: runtime,
+        Activity.BLOCKED: runtime & observation.blocked,
+    }
+
+
+def _thread_title(trace: Trace, number: int) -> str:
+    thread = trace.threads[number]
+    return thread.name or f"thread {thread.thread}"
+
+
+def _stream_lanes(trace: Trace, launches: Launches, window: tuple[int, int]) -> tuple[Lane, ...]:
+    events = trace.events
+    rows = launches.work_rows
+    rows = rows[(events.start_ns[rows] < window[1]) & (events.end_ns[rows] > window[0])]
+    if not rows.size:
+        return ()
+    busy_ns = np.bincount(events.stream[rows] + 1, weights=events.duration_ns[rows])
+    busiest = [number - 1 for number in np.argsort(-busy_ns, kind="stable").tolist() if busy_ns[number]]
+    return tuple(
+        Lane(
+            f"stream {trace.streams[number]}" if number >= 0 else "stream not recorded",
+            _stream_spans(events, rows[events.stream[rows] == number], window),
+        )
+        for number in busiest[:MOST_STREAM_LANES]
+    )
+
+
+def _stream_spans(events: EventTable, rows: Int64, window: tuple[int, int]) -> Mapping[Category | Activity, SpanSet]:
+    return {
+        category: events.spans(rows[np.isin(events.kind[rows], members)]).clip(*window)
+        for category, members in _STREAM_KINDS
+    }

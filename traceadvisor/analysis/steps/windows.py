@@ -1,0 +1,127 @@
+"""From the host's marks to windows that hold the host's step and the device work it launched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from traceadvisor.analysis.operators.launches import Launches
+from traceadvisor.analysis.operators.runtime_calls import enqueue_rows
+from traceadvisor.analysis.steps.lost_records import lost_records, position_at, steps_of_another_kind
+from traceadvisor.analysis.steps.marks import Mark, find_marks
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import NONE
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.steps import Step, StepSource, StepTable
+from traceadvisor.model.trace import Trace
+
+CARRY_IN_SHARE = 0.02
+"""Share of a step above which work from before the recording distorts it."""
+
+LOST_RECORDS_SHARE = 0.02
+"""How far a step's share of launches without a device record may exceed the least of any step's."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Work:
+    """Device work by the step whose mark holds its launch; arrays of shape ``(n,)`` in order of start."""
+
+    start_ns: Int64
+    end_ns: Int64
+    step: Int64
+    """Position among the marks; NONE where launched outside all of them."""
+
+    is_carry_in: np.typing.NDArray[np.bool_]
+
+
+def step_windows(trace: Trace, launches: Launches, not_counted: Mapping[int, str] | None = None) -> StepTable:
+    """The steps of a recording on one device, or on none where ``launches`` is empty.
+
+    Args:
+        trace: the recording.
+        launches: the device work.
+        not_counted: steps by index that are known not to show the run, each with the reason.
+    """
+    source, marks = find_marks(trace)
+    if not marks:
+        return StepTable(source, ())
+    work = _assign(trace, launches, marks, can_carry_in=source is not StepSource.WINDOW)
+    steps: list[Step] = []
+    for position, mark in enumerate(marks):
+        step = _window(mark, work, position, steps[-1].end_ns if steps else None)
+        steps.append(step)
+    for position, reason in _reasons(trace, marks, not_counted or {}).items():
+        steps[position] = replace(steps[position], left_out=reason)
+    incomplete = _incomplete_last(trace, marks)
+    if incomplete is None:
+        return StepTable(source, tuple(steps))
+    return StepTable(source, tuple(steps[:-1]), ((steps[-1].index, incomplete),))
+
+
+def _assign(trace: Trace, launches: Launches, marks: tuple[Mark, ...], *, can_carry_in: bool) -> _Work:
+    """Carry-in cannot be told where there are no steps, or where no launch was recorded at all."""
+    events = trace.events
+    can_carry_in = can_carry_in and bool((launches.call_rows != NONE).any())
+    launched_ns = np.where(launches.call_rows == NONE, -1, events.start_ns[launches.call_rows])
+    return _Work(
+        events.start_ns[launches.work_rows],
+        events.end_ns[launches.work_rows],
+        np.where(launches.call_rows == NONE, NONE, position_at([mark.span for mark in marks], launched_ns)),
+        ((launches.call_rows == NONE) | (launched_ns < marks[0].start_ns)) & can_carry_in,
+    )
+
+
+def _window(mark: Mark, work: _Work, position: int, previous_end_ns: int | None) -> Step:
+    mine = work.step == position
+    if previous_end_ns is None:
+        before = work.is_carry_in & (work.start_ns < (work.start_ns[mine].min() if mine.any() else mark.start_ns))
+        previous_end_ns = int(work.end_ns[before].max()) if before.any() else mark.start_ns
+    start = max(previous_end_ns, mark.start_ns)
+    end = max(start, mark.end_ns, int(work.end_ns[mine].max()) if mine.any() else start)
+    step = Step(mark.index, start, end, mark.start_ns, mark.end_ns)
+    share = _carry_in_share(step, work, is_first=position == 0)
+    if share <= CARRY_IN_SHARE:
+        return step
+    return replace(step, left_out=f"device work that no step launched takes {share:.0%} of it")
+
+
+def _carry_in_share(step: Step, work: _Work, *, is_first: bool) -> float:
+    """Share of a step lost to carry-in: what runs inside the window, and what the late start cut off the first one.
+
+    Where the device lags throughout, the late start is given back at the end and nothing is cut.
+    """
+    carried = SpanSet.union_of(work.start_ns[work.is_carry_in], work.end_ns[work.is_carry_in])
+    inside = carried.clip(step.start_ns, step.end_ns).total_ns
+    cut = max(0, (step.host_end_ns - step.host_start_ns) - step.duration_ns) if is_first else 0
+    whole = step.duration_ns + cut
+    return (inside + cut) / whole if whole else 0.0
+
+
+def _reasons(trace: Trace, marks: tuple[Mark, ...], not_counted: Mapping[int, str]) -> dict[int, str]:
+    """Why steps do not count, by their position: known beforehand, of another kind, or short of device records."""
+    reasons = dict.fromkeys(steps_of_another_kind(trace, marks), "nothing is trained in it: it holds no backward pass")
+    reasons |= {at: not_counted[mark.index] for at, mark in enumerate(marks) if mark.index in not_counted}
+    lost = lost_records(trace, [mark.span for mark in marks])
+    cause = "the file breaks off, and " if trace.is_truncated else ""
+    for at in np.flatnonzero(lost.shares > lost.least_share + LOST_RECORDS_SHARE).tolist():
+        reasons[at] = f"{cause}{lost.shares[at]:.0%} of its kernel launches have no device record"
+    return reasons
+
+
+def _incomplete_last(trace: Trace, marks: tuple[Mark, ...]) -> str | None:
+    """Why the last step is incomplete; None where it is not, or is the only one. The devices are taken together."""
+    if len(marks) < 2:
+        return None
+    if trace.is_truncated:
+        return "the file breaks off"
+    events, spans = trace.events, [mark.span for mark in marks]
+    given = position_at(spans, events.start_ns[enqueue_rows(trace)])
+    counts = np.bincount(given[given != NONE], minlength=len(marks))
+    if counts[-1] == 0 and counts.any():
+        return "nothing was launched in it: the recording stopped there"
+    shares = lost_records(trace, spans).shares
+    if shares[-1] > shares[:-1].max() + LOST_RECORDS_SHARE:
+        return f"{shares[-1]:.0%} of its kernel launches have no device record: the recording stopped there"
+    return None

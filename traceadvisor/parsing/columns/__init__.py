@@ -1,0 +1,1 @@
+"""Events laid out as columns, one numpy array per property."""

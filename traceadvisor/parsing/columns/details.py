@@ -1,0 +1,183 @@
+"""What no breakdown needs and rules do, into columns: sizes, stacks, types and shapes, what the allocator holds.
+
+How large a collective's message is, from what the profiler writes of it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import compress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traceadvisor.model.arrays import Int32, Int64, Mask
+from traceadvisor.model.events import NONE, Kind, Sparse
+from traceadvisor.model.trace import AllocatorSamples, Details
+from traceadvisor.parsing.columns.interning import Shortener, Signatures, Texts, TypeLists
+from traceadvisor.parsing.columns.parts import Column, Parts, int64
+from traceadvisor.parsing.columns.timestamps import nanoseconds
+from traceadvisor.parsing.json.events import MISSING, EventArgs, InstantEvent
+
+MOST_RATIO = 1e9
+"""No ratio of a kernel is larger; what is, or is no number, counts as not recorded."""
+
+HOST_DEVICE_TYPE = 0
+"""Torch numbers its kinds of device; the host is the first."""
+
+_SIZED = np.isin(np.arange(len(Kind)), (Kind.COPY_H2D, Kind.COPY_D2H, Kind.COPY_OTHER, Kind.MEMSET))
+"""By kind."""
+
+
+class DetailColumns:
+    """Takes the arguments of the main table's events, window by window."""
+
+    def __init__(self, shortened: Shortener) -> None:
+        self.texts = Texts(shortened)
+        """Each distinct call stack, type list, list of shapes and list of values."""
+
+        self._type_lists = TypeLists(self.texts)
+        self._parts = Parts()
+        self._memory = Parts()
+        self._row_count = 0
+        self.has_types = False
+        """Whether the types of operators' inputs were recorded."""
+
+    def add(
+        self,
+        args: list[EventArgs],
+        kind: NDArray[np.int8],
+        on_device: Mask,
+        signatures: Signatures,
+        signature: Int32,
+    ) -> None:
+        """Take the events of a window, in the order of the main table."""
+        on_host = ~on_device
+        self._add_ratios(*_chosen(args, on_device))
+        self._add_texts(*_chosen(args, on_host))
+        self._add_sizes(*_chosen(args, _SIZED[kind]))
+        self._add_messages(*_chosen(args, np.frombuffer(signatures.has_message, np.bool_)[signature]))
+        self._add_shapes(*_chosen(args, np.frombuffer(signatures.has_shapes, np.bool_)[signature]))
+        self._row_count += len(args)
+
+    def _add_ratios(self, args: list[EventArgs], rows: Int64) -> None:
+        for name, values in (
+            ("blocks_per_sm", [arg.blocks_per_sm for arg in args]),
+            ("occupancy_percent", [arg.occupancy_percent for arg in args]),
+        ):
+            column = np.frombuffer(array("d", values))
+            self._add(name, rows, column, np.abs(column) < MOST_RATIO)
+
+    def _add_texts(self, args: list[EventArgs], rows: Int64) -> None:
+        stacks = [arg.call_stack for arg in args]
+        if any(stacks):
+            ids = np.fromiter(map(self.texts.__getitem__, stacks), np.int32, len(stacks))
+            self._add("stack_id", rows, ids, ids != self.texts.get("", NONE))
+        self.has_types = self.has_types or any(arg.input_types is not MISSING for arg in args)
+
+    def _add_sizes(self, args: list[EventArgs], rows: Int64) -> None:
+        self._add_byte_count([arg.byte_count for arg in args], rows)
+
+    def _add_messages(self, args: list[EventArgs], rows: Int64) -> None:
+        self._add_byte_count([message_bytes(arg.message_elements, arg.message_type) for arg in args], rows)
+
+    def _add_byte_count(self, values: list[Any], rows: Int64) -> None:
+        if values:
+            self._add("byte_count", rows, int64(values), np.ones(rows.size, np.bool_))
+
+    def _add_shapes(self, args: list[EventArgs], rows: Int64) -> None:
+        """Types, shapes and values, of the operators that somebody asks for them."""
+        if not args:
+            return
+        types = [bytes(arg.input_types) for arg in args]
+        self._add_numbers("dtypes_id", self._type_lists, types, rows)
+        for name, values in (
+            ("dims_id", [arg.input_dims for arg in args]),
+            ("concrete_id", [arg.concrete_inputs for arg in args]),
+        ):
+            self._add_numbers(name, self.texts, [bytes(value).decode("utf-8", "replace") for value in values], rows)
+
+    def _add_numbers(self, name: str, numbers: Mapping[Any, int], texts: Sequence[str | bytes], rows: Int64) -> None:
+        ids = np.fromiter(map(numbers.__getitem__, texts), np.int32, len(texts))
+        self._add(name, rows, ids, np.fromiter(map(bool, texts), np.bool_, len(texts)))
+
+    def _add(self, name: str, rows: Int64, values: Column, present: Mask) -> None:
+        if present.any():
+            self._parts.add(f"{name} rows", rows[present] + self._row_count)
+            self._parts.add(name, values[present])
+
+    def add_memory(self, instants: Sequence[InstantEvent]) -> None:
+        """What the caching allocator of a device holds at an instant."""
+        events = [
+            event for event in instants if event.args.allocated_bytes >= 0 and event.args.device_type > HOST_DEVICE_TYPE
+        ]
+        if events:
+            self._memory.add("time_ns", nanoseconds([event.ts for event in events]))
+            self._memory.add("device", int64([event.args.device_id for event in events]))
+            self._memory.add("allocated_bytes", int64([event.args.allocated_bytes for event in events]))
+            self._memory.add("reserved_bytes", int64([event.args.reserved_bytes for event in events]))
+
+    # -- results, each to be asked for once -----------------------------------------------------------------------
+
+    def memory(self, zero_ns: int) -> AllocatorSamples:
+        """What the devices' caching allocators held, counted from the absolute time ``zero_ns``."""
+        time_ns = self._memory.whole("time_ns", np.int64) - zero_ns
+        order = np.argsort(time_ns, kind="stable")
+        others = ("device", "allocated_bytes", "reserved_bytes")
+        return AllocatorSamples(time_ns[order], *(self._memory.whole(name, np.int64)[order] for name in others))
+
+    def byte_counts(self, row_count: int) -> Int64:
+        """Of each row of the main table, in the order in which they were added; shape ``(row_count,)``."""
+        counts = np.full(row_count, NONE, np.int64)
+        counts[self._parts.whole("byte_count rows", np.int64)] = self._parts.whole("byte_count", np.int64)
+        return counts
+
+    def details(self, order: Int64) -> Details:
+        """The other columns, for the main table in another order."""
+        position = np.empty(order.size, np.int64)
+        position[order] = np.arange(order.size)
+
+        def column(name: str, dtype: type[np.generic]) -> Sparse[Any]:
+            rows = position[self._parts.whole(f"{name} rows", np.int64)]
+            by_row = np.argsort(rows)
+            return Sparse(rows[by_row], self._parts.whole(name, dtype)[by_row])
+
+        return Details(
+            blocks_per_sm=column("blocks_per_sm", np.float64),
+            occupancy_percent=column("occupancy_percent", np.float64),
+            stack_id=column("stack_id", np.int32),
+            dtypes_id=column("dtypes_id", np.int32),
+            dims_id=column("dims_id", np.int32),
+            concrete_id=column("concrete_id", np.int32),
+        )
+
+
+def _chosen(args: list[EventArgs], wanted: Mask) -> tuple[list[EventArgs], Int64]:
+    """Some events, and which rows they are."""
+    return list(compress(args, wanted.tobytes())), np.flatnonzero(wanted)
+
+
+_ELEMENT_BYTES = {
+    "bool": 1,
+    "byte": 1,
+    "char": 1,
+    "short": 2,
+    "half": 2,
+    "bfloat16": 2,
+    "int": 4,
+    "float": 4,
+    "long": 8,
+    "double": 8,
+    "complexfloat": 8,
+    "complexdouble": 16,
+}
+"""By torch's names of element types (``c10::ScalarType``), in lower case; its 8-bit floats are told by their prefix."""
+
+
+def message_bytes(elements: int, element_type: str) -> int:
+    """Bytes that a rank sends; NONE where the number of elements or their type is not known."""
+    name = element_type.lower()
+    size = 1 if name.startswith("float8_") else _ELEMENT_BYTES.get(name)
+    return elements * size if size and 0 <= elements < 1 << 56 else NONE

@@ -1,0 +1,193 @@
+"""Events, window by window, into the columns of a trace."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traceadvisor.model.arrays import Int32, Int64
+from traceadvisor.model.events import NONE, EventTable, Kind
+from traceadvisor.model.limits import LIMITS
+from traceadvisor.model.trace import AllocatorSamples, Details, PythonCalls, Thread
+from traceadvisor.parsing.columns.details import DetailColumns
+from traceadvisor.parsing.columns.interning import Places, Shortener, Signatures
+from traceadvisor.parsing.columns.parts import Parts, keys
+from traceadvisor.parsing.columns.timestamps import nanoseconds
+from traceadvisor.parsing.json.events import Event, InstantEvent, KeyArgs, MetadataEvent, TimedEvent
+
+MOST_NS = 1 << 61
+"""No time or duration is larger (the year 2043 since 1970), so no end and no difference leaves 64 bits."""
+
+_ON_DEVICE = np.arange(len(Kind)) >= Kind.KERNEL
+_ON_DEVICE[Kind.PYTHON] = False
+"""By kind."""
+
+
+class Columns:
+    """Takes lists of events and gives the tables of a :class:`~traceadvisor.model.trace.Trace`."""
+
+    def __init__(self, longest_text: int = LIMITS.text_length, *, details: bool = True) -> None:
+        self._shortened = Shortener(longest_text)
+        self._signatures = Signatures(self._shortened)
+        self._places = Places(self._shortened)
+        self._thread_names: dict[tuple[str, str], str] = {}
+        self._wants_details = details
+        self._main = Parts()
+        self._python = Parts()
+        self.details = DetailColumns(self._shortened)
+        """What only some events have; nothing where details are not wanted."""
+
+        self.dropped = 0
+        """Timed events without a usable time."""
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Take a window of events; their raw members are not kept."""
+        classes = set(map(type, events))
+        if InstantEvent in classes and self._wants_details:
+            self.details.add_memory([event for event in events if event.__class__ is InstantEvent])
+        if MetadataEvent in classes:
+            self._name_threads([event for event in events if event.__class__ is MetadataEvent])
+        if TimedEvent in classes:
+            self._add_timed([event for event in events if event.__class__ is TimedEvent])
+
+    def _add_timed(self, timed: list[TimedEvent[Any]]) -> None:
+        signature = self._signatures.of(timed)
+        start_ns = nanoseconds([event.ts for event in timed])
+        duration_ns = _rounded_nanoseconds([event.dur for event in timed])
+        kind = np.frombuffer(self._signatures.kinds, np.int8)[signature]
+        usable = (start_ns > -MOST_NS) & (start_ns < MOST_NS) & (duration_ns >= 0)
+        is_python = kind == Kind.PYTHON
+        if is_python.any() or not usable.all():
+            self.dropped += int(usable.size - usable.sum())
+            python, main = usable & is_python, usable & ~is_python
+            self._python.add_all(
+                start_ns=start_ns[python], duration_ns=duration_ns[python], signature=signature[python]
+            )
+            start_ns, duration_ns, signature, kind = start_ns[main], duration_ns[main], signature[main], kind[main]
+            timed = list(compress(timed, main.tobytes()))
+        self._main.add_all(start_ns=start_ns, duration_ns=duration_ns, signature=signature)
+        self._add_args([event.args for event in timed], kind, signature)
+
+    def _add_args(self, args: list[Any], kind: NDArray[np.int8], signature: Int32) -> None:
+        """The rest of the main table, and what only some events have."""
+        on_device = _ON_DEVICE[kind]
+        place = np.full(kind.size, NONE, np.int32)
+        place[on_device] = [self._places[arg.device, arg.stream] for arg in compress(args, on_device.tobytes())]
+        correlation = keys([arg.correlation for arg in args])
+        self._main.add_all(correlation=correlation, external_id=_external_ids(args), place=place)
+        if self._wants_details:
+            self.details.add(args, kind, on_device, self._signatures, signature)
+
+    def _name_threads(self, events: Sequence[MetadataEvent]) -> None:
+        for event in events:
+            if event.name == "thread_name" and event.args.name:
+                pid, tid, name = map(self._shortened, (str(event.pid), str(event.tid), event.args.name))
+                self._thread_names[pid, tid] = name
+
+    # -- results ------------------------------------------------------------------------------------------------
+
+    def memory(self, zero_ns: int) -> AllocatorSamples:
+        """What the devices' caching allocators held, counted from the absolute time ``zero_ns``."""
+        return self.details.memory(zero_ns)
+
+    @property
+    def cut_texts(self) -> int:
+        """How often a text was longer than is kept."""
+        return self._shortened.count
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Each distinct event name once."""
+        return tuple(self._signatures.names)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Each distinct call stack, type list, list of shapes and list of values once."""
+        return tuple(self.details.texts)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Each distinct stream once."""
+        return tuple(self._places.streams)
+
+    @property
+    def threads(self) -> tuple[Thread, ...]:
+        """Each distinct thread once, with its name where the trace gives one."""
+        return tuple(Thread(*key, self._thread_names.get(key)) for key in self._signatures.threads)
+
+    @property
+    def unknown_categories(self) -> frozenset[str]:
+        """Categories that no known generation writes."""
+        return frozenset(self._signatures.unknown_categories)
+
+    def tables(self) -> tuple[EventTable, Details, PythonCalls, int]:
+        """The tables, sorted by start, and the absolute nanoseconds that their zero stands for.
+
+        To be asked for once: the pieces are given up, column by column, so that hardly more than the tables is held.
+        """
+        start_ns, python_start_ns = self._main.whole("start_ns", np.int64), self._python.whole("start_ns", np.int64)
+        zero = min((int(column.min()) for column in (start_ns, python_start_ns) if column.size), default=0)
+        start_ns -= zero
+        python_start_ns -= zero
+        order, start_ns, duration_ns = _by_start(start_ns, self._main.whole("duration_ns", np.int64))
+        signature, place = self._main.whole("signature", np.int32)[order], self._main.whole("place", np.int32)[order]
+        events = EventTable(
+            start_ns=start_ns,
+            duration_ns=duration_ns,
+            name_id=np.array(self._signatures.name_ids, np.int32)[signature],
+            kind=np.array(self._signatures.kinds, np.int8)[signature],
+            device=_at(self._places.devices, place),
+            stream=_at(self._places.stream_ids, place),
+            thread=np.where(place == NONE, np.array(self._signatures.thread_ids, np.int32)[signature], NONE),
+            **{name: self._main.whole(name, np.int64)[order] for name in ("correlation", "external_id")},
+            byte_count=self.details.byte_counts(order.size)[order],
+        )
+        return events, self.details.details(order), self._python_calls(python_start_ns), zero
+
+    def _python_calls(self, start_ns: Int64) -> PythonCalls:
+        order, start_ns, duration_ns = _by_start(start_ns, self._python.whole("duration_ns", np.int64))
+        signature = self._python.whole("signature", np.int32)[order]
+        return PythonCalls(
+            start_ns,
+            start_ns + duration_ns,
+            np.array(self._signatures.name_ids, np.int32)[signature],
+            np.array(self._signatures.thread_ids, np.int32)[signature],
+        )
+
+
+def _by_start(start_ns: Int64, duration_ns: Int64) -> tuple[Int64, Int64, Int64]:
+    """The order by start, the longest first among those that start together; starts and durations in that order."""
+    order = np.argsort(start_ns, kind="stable")  # fast, for a trace is a handful of sorted runs; ties are few
+    in_order = start_ns[order]
+    follows = np.zeros(order.size + 1, np.bool_)
+    follows[1:-1] = in_order[1:] == in_order[:-1]
+    tied = np.flatnonzero(follows[1:] | follows[:-1])
+    rows = order[tied]
+    order[tied] = rows[np.lexsort((-duration_ns[rows], start_ns[rows]))]
+    return order, in_order, duration_ns[order]
+
+
+def _at(values: array[int], place: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The value of each place; NONE where there is no place."""
+    return np.append(np.array(values, np.int32), np.int32(NONE))[place]
+
+
+def _rounded_nanoseconds(microseconds: list[float]) -> Int64:
+    """Durations as whole nanoseconds, half of one rounded up; NONE for what is none, the most for what overflowed."""
+    with np.errstate(over="ignore"):
+        values = np.frombuffer(array("d", microseconds)) * 1000 + (0.5 + 1e-6)  # less than that is what a double lost
+    return np.where(values >= 0, np.minimum(values, MOST_NS), NONE).astype(np.int64)
+
+
+def _external_ids(args: list[KeyArgs]) -> Int64:
+    """Under either name."""
+    ids = keys([arg.external_id for arg in args])
+    unknown = ids == NONE
+    if unknown.any():
+        ids[unknown] = keys([arg.external_id_2021 for arg in compress(args, unknown.tobytes())])
+    return ids

@@ -1,0 +1,160 @@
+"""Numbers for what many events share, so that a column holds a number where the trace repeats a text."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Hashable, Sequence
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+import numpy as np
+
+from traceadvisor.model.arrays import Int32
+from traceadvisor.model.events import EXCHANGE, NONE
+from traceadvisor.parsing.columns.categories import is_known, kind_of
+from traceadvisor.parsing.json.events import Key, TimedEvent
+
+T = TypeVar("T", bound=Hashable)
+
+FIRST_DEVICE = 0
+"""Where device work goes that does not say which device it ran on."""
+
+_WITH_SHAPES = re.compile(r"::.*(?:mm|mv|conv|att|rnn|batch_norm)")
+"""Names of operators that may multiply matrices, convolve, attend or normalise; too many of them do no harm."""
+
+_FIRST_OF_FAR_DEVICES = 1 << 30
+"""A device id that is farther from 0 is no ordinal, and may need more bits than a column has."""
+
+
+class Shortener:
+    """Cuts texts that are too long to be kept, and counts them."""
+
+    def __init__(self, longest: int) -> None:
+        self.longest = longest
+        self.count = 0
+
+    def __call__(self, text: T) -> T:
+        """The text, or its beginning; what is no text as it is."""
+        if not isinstance(text, str) or len(text) <= self.longest:
+            return text
+        self.count += 1
+        return cast("T", text[: self.longest])
+
+
+class Interner(dict[T, int], Generic[T]):
+    """Numbers each distinct key in order of first use: ``interner[key]``."""
+
+    def __missing__(self, key: T) -> int:
+        self[key] = number = len(self)
+        return number
+
+
+class Texts(Interner[str]):
+    """Numbers each distinct text, the long ones by their beginning."""
+
+    def __init__(self, shortened: Shortener) -> None:
+        self.shortened = shortened
+
+    def __missing__(self, key: str) -> int:
+        short = self.shortened(key)
+        return super().__missing__(key) if short is key else self[short]
+
+
+class Signatures(dict[tuple[str, str, Key, Key], int]):
+    """Numbers each distinct (category, name, process, thread) and keeps what it stands for, by number.
+
+    A process or thread is the same whether its id is written as a number or as text.
+    """
+
+    def __init__(self, shortened: Shortener) -> None:
+        self._shortened = shortened
+        self.names: Interner[str] = Interner()
+        self.threads: Interner[tuple[str, str]] = Interner()
+        self.unknown_categories: set[str] = set()
+        self.name_ids, self.thread_ids, self.kinds = array("i"), array("i"), array("b")
+        self.has_shapes = array("b")
+        """Whether the shapes that go with the name are wanted."""
+        self.has_message = array("b")
+        """Whether it is an operator that gives the size of a collective's message."""
+
+    def of(self, events: Sequence[TimedEvent[Any]]) -> Int32:
+        """The number of each event's signature."""
+        keys = zip(  # of lists: much faster than asking each event for a tuple
+            [event.cat for event in events],
+            [event.name for event in events],
+            [event.pid for event in events],
+            [event.tid for event in events],
+            strict=True,
+        )
+        return np.fromiter(map(self.__getitem__, keys), np.int32, len(events))
+
+    def __missing__(self, key: tuple[str, str, Key, Key]) -> int:
+        category, name, process, thread = key
+        short = (
+            self._shortened(category),
+            self._shortened(name),
+            self._shortened(process),
+            self._shortened(thread),
+        )
+        if short != key:
+            return self[short]
+        self[key] = number = len(self)
+        self.name_ids.append(self.names[name])
+        self.thread_ids.append(self.threads[str(process), str(thread)])
+        self.kinds.append(kind_of(category, name))
+        self.has_shapes.append(_WITH_SHAPES.search(name) is not None)
+        self.has_message.append(name == EXCHANGE)
+        if not is_known(category):
+            self.unknown_categories.add(category)
+        return number
+
+
+class Places(dict[tuple[int, int | str], int]):
+    """Numbers each distinct (device, stream) and keeps what it stands for, by number.
+
+    A stream is the same whether its id is written as a number or as text. A device id that is no ordinal is
+    replaced by a number of its own.
+    """
+
+    def __init__(self, shortened: Shortener) -> None:
+        self._shortened = shortened
+        self._far_devices: Interner[int] = Interner()
+        self.streams: Interner[str] = Interner()
+        self.devices, self.stream_ids = array("i"), array("i")
+
+    def __missing__(self, key: tuple[int, int | str]) -> int:
+        device, stream = key
+        if (short := self._shortened(stream)) != stream:
+            return self[device, short]
+        self[key] = number = len(self)
+        self.devices.append(FIRST_DEVICE if device == NONE else self._device(device))
+        self.stream_ids.append(NONE if stream == NONE else self.streams[str(stream)])
+        return number
+
+    def _device(self, device: int) -> int:
+        is_ordinal = abs(device) < _FIRST_OF_FAR_DEVICES
+        return device if is_ordinal else _FIRST_OF_FAR_DEVICES + self._far_devices[device]
+
+
+class TypeLists(dict[bytes, int]):
+    """Numbers each distinct JSON list of types with the number of its text, the types joined by ``;``."""
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts = texts
+
+    def __missing__(self, raw: bytes) -> int:
+        number = self._texts[_joined(raw)]
+        if len(raw) <= self._texts.shortened.longest:
+            self[raw] = number
+        return number
+
+
+def _joined(raw: bytes) -> str:
+    """A list of types as one text; whatever else stands in its place as it is."""
+    text = raw.decode("utf-8", "replace")
+    try:
+        decoded = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+    return ";".join(map(str, decoded)) if isinstance(decoded, list) else str(decoded)

@@ -1,0 +1,1 @@
+"""Bytes to events: windows of JSON, decoded, repaired and counted."""

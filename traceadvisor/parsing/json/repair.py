@@ -1,0 +1,126 @@
+"""An event that is no JSON, made into JSON where its faults are known ones; only the bad bytes are touched.
+
+Quotes within texts that a profiler did not escape, told from those that end a text by what follows them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from traceadvisor.model.limits import Limits
+from traceadvisor.parsing.json.excess import Excess
+from traceadvisor.parsing.json.nesting import flattened
+
+_CONTROL = re.compile(r"[\x00-\x1f]")
+
+_ESCAPE = re.compile(
+    r"(?P<good>\\(?:[\"\\/bfnrt]|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}))"
+    r"|(?P<surrogate>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+    r"|\\"
+)
+
+_NO_NUMBER = r"(?<=[:\[,])(?P<space>\s*)(?:{})(?=\s*[,\]}}])"
+_NOT_FINITE = re.compile(
+    _NO_NUMBER.format(r"[-+]?(?:nan|inf(?:inity)?)|n/a|-?\d[\d.]*e\+?\d{3,}"),
+    re.IGNORECASE,
+)
+
+
+class Repair:
+    """Mends events within limits."""
+
+    def __init__(self, limits: Limits, excesses: Counter[Excess]) -> None:
+        self._deepest = limits.nesting_depth
+        self._excesses = excesses
+        self._too_long = re.compile(_NO_NUMBER.format(rf"-?\d{{{limits.integer_digits + 1},}}"))
+
+    def attempts(self, raw: bytes) -> Iterator[bytes]:
+        """What the event may have been meant to be, the likeliest first.
+
+        Raw control characters, single backslashes in paths of Windows (pytorch#98432), lone surrogates, bytes that are
+        no UTF-8 and ``nan`` or ``inf`` for a number (kineto#105) are mended in each; unescaped quotes (pytorch#146900)
+        leave more than one possibility.
+        """
+        shallow, deep = flattened(raw, self._deepest)
+        text, long = self._too_long.subn(r"\g<space>null", _CONTROL.sub(" ", shallow.decode("utf-8", "replace")))
+        self._excesses.update({Excess.DEPTH: deep, Excess.DIGITS: long})
+        text = _NOT_FINITE.sub(r"\g<space>null", text)
+        for way in (str, with_quotes_escaped, with_name_in_one_piece):
+            yield _ESCAPE.sub(_escape, way(text)).encode("utf-8")
+
+
+def _escape(match: re.Match[str]) -> str:
+    if match["good"]:
+        return match["good"]
+    return r"\ufffd" if match["surrogate"] else r"\\"
+
+
+_MARK = re.compile(r"\\.|[\"{}\[\],:]", re.DOTALL)
+
+_BEHIND_KEY = re.compile(r"\s*:")
+_BEHIND_MEMBER = re.compile(r"\s*(?:,\s*\"[^\"]*\"\s*:|\}|\Z)")
+_BEHIND_ELEMENT = re.compile(r"\s*(?:,\s*[\"\[{\d\-ntfNI]|\])")
+_OTHER_FAULT = re.compile(r"\s*\"[^\"]*\"\s*:|\s*,\s*\w+\s*:\s*[\"\d{\[]")
+"""A comma that is missing, a key without quotes."""
+
+_MEMBERS = r"ph|cat|name|pid|tid|ts|dur|id|s|bp|args"
+_NAME = re.compile(r"\"name\"\s*:\s*\"")
+_BEHIND_NAME = re.compile(rf"\"\s*(?:,\s*\"(?:{_MEMBERS})\"\s*:|\}}\s*(?:\}}|\Z))")
+_UNESCAPED = re.compile(r"(?P<pair>\\.)|\"", re.DOTALL)
+
+
+def with_quotes_escaped(text: str) -> str:
+    """The event with a backslash before each quote that cannot end a text where it stands.
+
+    As it is, where another fault looks the same.
+    """
+    pieces: list[str] = []
+    kept_from = 0
+    around: list[str] = []
+    last, behind = "", None
+    for mark in _MARK.finditer(text):
+        sign = mark[0]
+        if behind is None:
+            if sign == '"':
+                behind = _what_follows(around[-1:], last)
+            elif sign in "{[":
+                around.append(sign)
+            elif sign in "}]":
+                del around[-1:]
+            last = sign
+        elif sign == '"':
+            if behind.match(text, mark.end()):
+                behind = None
+            elif _OTHER_FAULT.match(text, mark.end()):
+                return text
+            else:
+                pieces += (text[kept_from : mark.start()], "\\")
+                kept_from = mark.start()
+    return "".join((*pieces, text[kept_from:]))
+
+
+def with_name_in_one_piece(text: str) -> str:
+    """The event with every quote escaped that stands before the member behind its name.
+
+    For names that look like JSON themselves, as torch.compile gives its frames: ``{"device": "cpu", ...}(12): run``.
+    """
+    begin = _NAME.search(text)
+    end = _BEHIND_NAME.search(text, begin.end()) if begin else None
+    if begin is None or end is None:
+        return text
+    name = text[begin.end() : end.start()]
+    return f"{text[: begin.end()]}{_escaped(name)}{text[end.start() :]}"
+
+
+def _what_follows(around: list[str], last: str) -> re.Pattern[str]:
+    """What must stand behind the end of a text that begins here."""
+    if around != ["{"]:
+        return _BEHIND_ELEMENT
+    return _BEHIND_MEMBER if last == ":" else _BEHIND_KEY
+
+
+def _escaped(name: str) -> str:
+    return _UNESCAPED.sub(lambda found: found["pair"] or r"\"", name)

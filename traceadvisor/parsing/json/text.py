@@ -1,0 +1,161 @@
+"""JSON values within a text, one at a time, as the standard library reads them: from an offset, and where they end."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from traceadvisor.model.limits import Limits
+from traceadvisor.parsing.json.decoder_errors import goes_on
+from traceadvisor.parsing.json.excess import Excess
+from traceadvisor.parsing.json.nesting import end_of_value, flattened
+
+_SCANNER = json.JSONDecoder(strict=False, parse_int=str)
+"""For where values end; whole numbers of any length cost it next to nothing."""
+
+_SMALL = 1 << 16
+"""Characters of a list or object that may be built only to see where it ends."""
+
+_TRAILING_FROM = re.compile(r"trailing characters \(byte (\d+)\)")
+"""How the decoder tells that a value ended before the text did: it has read one byte of what follows."""
+
+_SPACE = re.compile(r"[\s\ufeff\xef\xbb\xbf]*")
+"""With a byte-order mark, decoded or not."""
+
+
+class Unfinished(Exception):  # noqa: N818  # a signal to whoever has more of the text, not an error
+    """The JSON goes on beyond the text at hand, or is none."""
+
+
+class JsonText:
+    """Reads values out of text that was decoded as Latin-1, so that an offset in it is one in its bytes."""
+
+    def __init__(self, limits: Limits, excesses: Counter[Excess]) -> None:
+        self._limits = limits
+        self._excesses = excesses
+        self._member_bytes_left = limits.member_bytes
+        self._decoder = json.JSONDecoder(strict=False, parse_int=self._integer)
+
+    def key_at(self, text: str, at: int) -> tuple[str, int]:
+        """The key at an offset and the offset behind it.
+
+        Raises:
+            Unfinished: there is none, or it goes on.
+        """
+        try:
+            key, end = _SCANNER.raw_decode(text, at) if text[at] == '"' else (None, at)
+        except ValueError as error:
+            raise Unfinished from error
+        if key is None:
+            raise Unfinished
+        return str(key), end
+
+    def end_of(self, text: str, at: int) -> int:
+        """The offset behind the value at an offset, however deep it is nested; raises as :meth:`key_at` does."""
+        try:
+            return _SCANNER.raw_decode(text, at)[1]
+        except ValueError as error:
+            raise Unfinished from error
+        except RecursionError as error:
+            end = end_of_value(text[at:].encode("latin-1"), 0)
+            if end is None:
+                raise Unfinished from error
+            return at + end
+
+    def ends_object(self, text: str) -> bool:
+        """Whether a text is the rest of an object, behind one of its members."""
+        whole = "{" + text.removeprefix(",")
+        with suppress(Unfinished):
+            return self.end_of(whole, 0) == len(whole)
+        return False
+
+    def keep_member(self, members: dict[str, Any], key: str, text: str, at: int) -> int:
+        """Add the member whose value is at an offset; null for what is larger than is still to be kept of all members.
+
+        Returns:
+            The offset behind it.
+
+        Raises:
+            Unfinished: it goes on, or is no JSON.
+        """
+        end = _end_of_member(text, at) if text[at : at + 1] in ("[", "{") else self.end_of(text, at)
+        if end >= len(text):  # a number may go on
+            raise Unfinished
+        size = len(key) + end - at
+        if size <= self._member_bytes_left:
+            members[key] = self._member(text[at:end].encode("latin-1"))
+        else:
+            self._excesses[Excess.MEMBER] += 1
+            size = len(key)
+            if size <= self._member_bytes_left:
+                members[key] = None
+        self._member_bytes_left -= min(size, self._member_bytes_left)
+        return end
+
+    def _member(self, raw: bytes) -> Any:
+        """The value that some bytes hold; null for what is nested too deep in it."""
+        try:
+            return self._built(raw)
+        except ValueError as error:
+            raise Unfinished from error
+
+    def _built(self, raw: bytes) -> Any:
+        with suppress(RecursionError):
+            return self._decoder.decode(raw.decode("utf-8", "replace"))
+        shallow, count = flattened(raw, self._limits.nesting_depth)
+        self._excesses[Excess.DEPTH] += count
+        with suppress(RecursionError):
+            return self._decoder.decode(shallow.decode("utf-8", "replace"))
+        return None
+
+    def _integer(self, digits: str) -> int | None:
+        if len(digits) <= self._limits.integer_digits:
+            with suppress(ValueError):  # there is a limit of Python's own
+                return int(digits)
+        self._excesses[Excess.DIGITS] += 1
+        return None
+
+
+def _end_of_member(text: str, at: int) -> int:
+    """The offset behind the list or object at an offset; of a large one nothing is built.
+
+    Raises:
+        Unfinished: it goes on, or is no JSON.
+    """
+    size = _SMALL
+    with suppress(ValueError, RecursionError):
+        return at + _SCANNER.raw_decode(text[at : at + size])[1]
+    while True:
+        piece = text[at : at + size].encode("latin-1")
+        end = _end_within(piece, is_whole=at + size >= len(text))
+        if end is not None:
+            return at + end
+        if at + size >= len(text):
+            raise Unfinished
+        size *= 4
+
+
+def _end_within(piece: bytes, *, is_whole: bool) -> int | None:
+    """The offset behind the value that some bytes begin with; None where it goes on."""
+    try:
+        msgspec.json.decode(piece, type=msgspec.Raw)
+    except RecursionError:
+        return end_of_value(piece, 0)
+    except msgspec.DecodeError as error:
+        if trailing := _TRAILING_FROM.search(str(error)):
+            return int(trailing[1]) - 1
+        # It says the same of a lone surrogate as of what goes on, and does not know of NaN.
+        surely_goes_on = goes_on(error) and not (is_whole and b"\\u" in piece)
+        return None if surely_goes_on else end_of_value(piece, 0)
+    return len(piece)
+
+
+def skip_space(text: str, at: int) -> int:
+    """The offset of what follows white space."""
+    match = _SPACE.match(text, at)
+    return match.end() if match else at

@@ -1,0 +1,1 @@
+"""The training loop: its steps, the loader, and the window that is recorded."""

@@ -1,0 +1,136 @@
+"""What is known of the script's data loaders, each told from the others over all its iterators."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+
+from traceadvisor.bundle.layout import LoaderSettings
+from traceadvisor.recording.script.own_code import OWN_FILE, is_of_library
+
+DEFAULT_PREFETCH = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownLoader:
+    """A loader, identified by being this object."""
+
+    settings: LoaderSettings
+
+    @property
+    def workers(self) -> int:
+        """Worker processes; 0 where the training process loads."""
+        return self.settings.num_workers or 0
+
+    @property
+    def prefetch(self) -> int:
+        """Batches each worker prepares ahead."""
+        return self.settings.prefetch_factor or DEFAULT_PREFETCH
+
+
+class LoaderRegistry:
+    """Remembers loaders without keeping them alive."""
+
+    def __init__(self) -> None:
+        self._by_iterator: weakref.WeakKeyDictionary[Any, KnownLoader] = weakref.WeakKeyDictionary()
+        self._by_loader: dict[int, tuple[weakref.ref[Any], KnownLoader]] = {}
+        self._pending: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = weakref.WeakKeyDictionary()
+        self._start_ns: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+    def iterated(self, loader: DataLoader[Any], iterator: object, took_ns: int) -> None:
+        """A loop over a loader begins; beginning it took so long."""
+        self._pending[iterator] = weakref.ref(loader)
+        self._start_ns[iterator] = took_ns
+
+    def start_ns(self, iterator: object) -> int:
+        """How long beginning the loop took that asks for its first batch now; 0 when asked again."""
+        return self._start_ns.pop(iterator, 0)
+
+    def of(self, iterator: object) -> KnownLoader:
+        """The loader behind an iterator that gives a batch to the caller's caller's caller."""
+        known = self._by_iterator.get(iterator)
+        if known is None:
+            known = self._find(iterator)
+            self._by_iterator[iterator] = known
+        return known
+
+    def _find(self, iterator: object) -> KnownLoader:
+        reference = self._pending.pop(iterator, None)
+        loader = reference() if reference else None
+        if loader is None:
+            return KnownLoader(_settings(iterator, "_", _user_frame()))
+        remembered = self._by_loader.get(id(loader))
+        if remembered and remembered[0]() is loader:
+            return remembered[1]
+        known = KnownLoader(_settings(loader, "", _user_frame()))
+        self._by_loader[id(loader)] = (weakref.ref(loader), known)
+        return known
+
+
+def _settings(source: object, prefix: str, frame: FrameType | None) -> LoaderSettings:
+    """Read from a loader, or from its iterator's private twins of the same names."""
+
+    def get(name: str) -> Any:
+        return getattr(source, f"{prefix}{name}", None)
+
+    sampler = getattr(source, "_index_sampler", None)
+    drawn_by = getattr(sampler, "sampler", None)
+    return LoaderSettings(
+        batch_size=get("batch_size") or getattr(sampler, "batch_size", None),
+        num_workers=get("num_workers"),
+        prefetch_factor=get("prefetch_factor"),
+        pin_memory=get("pin_memory"),
+        persistent_workers=get("persistent_workers"),
+        drop_last=get("drop_last"),
+        shuffled=_is_shuffled(sampler if drawn_by is None else drawn_by),
+        dataset_length=_length(get("dataset")),
+        sample_count=_length(drawn_by),
+        batch_count=_length(sampler),
+        sampler=None if drawn_by is None else type(drawn_by).__name__,
+        file=_shown(frame.f_code.co_filename) if frame else None,
+        line=frame.f_lineno if frame else None,
+        function=frame.f_code.co_name if frame else None,
+    )
+
+
+def _is_shuffled(sampler: object) -> bool | None:
+    match sampler:
+        case RandomSampler():
+            return True
+        case SequentialSampler():
+            return False
+        case _:
+            shuffle = getattr(sampler, "shuffle", None)  # DistributedSampler and those modelled on it
+            return shuffle if isinstance(shuffle, bool) else None
+
+
+def _length(dataset: Any) -> int | None:
+    """None for datasets that do not know theirs; what their code raises is theirs to choose."""
+    try:
+        return len(dataset)
+    except Exception:  # noqa: BLE001
+        return None
+
+
+def _user_frame() -> FrameType | None:
+    """The frame of the user's loop: the innermost that belongs to no library."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame:
+        file = frame.f_code.co_filename
+        own = file == OWN_FILE or str(frame.f_globals.get("__name__", "")).startswith("traceadvisor.")
+        if not own and not is_of_library(file):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _shown(file: str) -> str:
+    """Relative to the working directory where it lies below it, as recorded stacks have it."""
+    path, here = Path(file), Path.cwd()
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else file

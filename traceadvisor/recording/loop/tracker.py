@@ -1,0 +1,236 @@
+"""Where one training step ends and the next begins, told from fetches and optimizer steps alone.
+
+An optimizer's step marks the step as done; the next fetch from a loader begins the new one. A stretch of fetches
+without an optimizer's step is not a training step: it is validation, or the rest of an epoch that accumulation left.
+Where no loader is used, the return of the optimizer's step is the boundary.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from traceadvisor.recording.loop.step_log import StepLog, StepState
+from traceadvisor.recording.loop.window import Window
+
+
+class _Mode(Enum):
+    UNKNOWN = auto()
+    LOADER = auto()
+    NO_LOADER = auto()
+    MANUAL = auto()
+    """The script itself says where steps end."""
+
+
+@dataclass(slots=True)
+class _Period:
+    """A stretch of the run that will turn out to be a training step, or not."""
+
+    start_ns: int
+    wall_ns: int
+    state: StepState
+    suspected: bool
+    """Likely no training step."""
+
+    seen: dict[Hashable, int] = field(default_factory=dict)
+    """Loaders that gave batches, in this order, and how many each."""
+
+    exhausted: set[Hashable] = field(default_factory=set)
+    """Loaders that had none left."""
+
+    steppers: set[int] = field(default_factory=set)
+    """Optimizers that stepped."""
+
+    batches: int = 0
+    loader_ns: int = 0
+    loader_start_ns: int = 0
+    grad: bool = True
+    """Whether gradients were enabled at the first fetch."""
+
+    done_ns: int | None = None
+    """When an optimizer's step last returned."""
+
+    @property
+    def fetches(self) -> int:
+        """Batches of the loader that was asked first; of loaders read side by side, that is the one described."""
+        return next(iter(self.seen.values()), 0)
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether a loader that gave batches may give more."""
+        return not self.seen.keys() <= self.exhausted
+
+
+class LoopTracker:
+    """Fed with what happens in the training thread; keeps the log of steps and moves the window."""
+
+    def __init__(
+        self,
+        window: Window,
+        log: StepLog,
+        *,
+        trained_by: Callable[[Hashable | None], None],
+        clock: Callable[[], int] = time.perf_counter_ns,
+        wall_clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._window = window
+        self._log = log
+        self._trained_by = trained_by
+        """Called once, when the first training step has ended, with its loader."""
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._mode = _Mode.UNKNOWN
+        self._period: _Period | None = None
+        self._number = 0
+        self._training: set[Hashable] = set()
+        self._training_grad = True
+        self._fetch_ns = 0
+        self._turn: list[tuple[int, int, int]] = []
+        """Optimizers stepped before any step was told: which, and both clocks at its return."""
+        self._last_in_turn = 0
+        self._fed_in_a_row = 0
+
+    def fetch_begins(self, loader: Hashable, *, grad: bool, loader_start_ns: int = 0) -> None:
+        """The training thread asks a loader for a batch.
+
+        ``grad`` is whether gradients are enabled; ``loader_start_ns``, how long it took to begin the loop over the
+        loader, where this is its first fetch.
+        """
+        now, period = self._clock(), self._period
+        if self._mode is _Mode.UNKNOWN:
+            self._mode = _Mode.LOADER
+        if self._mode is not _Mode.MANUAL and (period is None or self._ends_at(period, loader, grad=grad)):
+            period = self._turn_over(now, suspected=self._is_suspect(loader, grad=grad))
+        elif period and not period.batches:
+            period.suspected = self._is_suspect(loader, grad=grad) and self._mode is not _Mode.MANUAL
+        if period:
+            period.loader_start_ns += loader_start_ns
+            if not period.batches:
+                period.grad = grad
+            if period.suspected and period.batches > self._window.longest_interlude:
+                self._window.cut()
+        self._fetch_ns = self._clock()
+
+    def fetch_ended(self, loader: Hashable, *, got_batch: bool) -> None:
+        """The loader gave a batch, or had none left."""
+        period = self._period
+        if period is None:
+            return
+        period.loader_ns += self._clock() - self._fetch_ns
+        if got_batch:
+            period.batches += 1
+            period.seen[loader] = period.seen.get(loader, 0) + 1
+            period.exhausted.discard(loader)
+        else:
+            period.exhausted.add(loader)
+
+    def optimizer_stepped(self, optimizer: int) -> None:
+        """An optimizer's step returned, or a gradient scaler skipped it."""
+        now, period = self._clock(), self._period
+        if self._mode is _Mode.UNKNOWN:
+            self._learn_turn(optimizer, now)
+            return
+        if period is None:
+            return
+        repeated = optimizer in period.steppers
+        period.steppers.add(optimizer)
+        period.done_ns = now
+        if self._mode is _Mode.LOADER and not period.suspected:
+            self._training.update(period.seen)
+            self._training_grad = period.grad
+        if self._mode is _Mode.LOADER and repeated and not period.is_fed:
+            self._mode = _Mode.NO_LOADER  # whatever the loader was for is over
+        if self._mode is _Mode.NO_LOADER and (optimizer == self._last_in_turn or repeated):
+            self._last_in_turn = optimizer
+            self._turn_over(now, suspected=False)
+
+    def step(self) -> None:
+        """The script itself says that a step has ended."""
+        now = self._clock()
+        self._mode = _Mode.MANUAL
+        if self._period:
+            self._period.done_ns = now
+        self._turn_over(now, suspected=False)
+
+    def finish(self) -> None:
+        """The script ended. A step that no fetch closed ends with its optimizer's step."""
+        period = self._period
+        if period is None:
+            return
+        if period.done_ns is None:
+            if period.batches or self._window.recording:
+                self._close(period, self._clock())
+        else:
+            if self._window.recording:
+                period.state = StepState.STALLED
+            self._close(period, period.done_ns)
+        self._period = None
+
+    def _turn_over(self, now_ns: int, *, suspected: bool) -> _Period:
+        if self._period:
+            self._close(self._period, now_ns)
+        state = self._window.begins(self._number, trains=not suspected)
+        self._period = _Period(self._clock(), self._wall_clock(), state, suspected)
+        return self._period
+
+    def _close(self, period: _Period, end_ns: int) -> None:
+        trained = period.done_ns is not None
+        if self._mode is _Mode.NO_LOADER:
+            trained = self._trained_without_loader(period)
+        duration = end_ns - period.start_ns
+        state = period.state if trained else StepState.OTHER
+        if trained and self._window.plan is None:
+            self._trained_by(next(iter(period.seen), None))
+        self._training.update(period.seen if trained else ())
+        times = (self._number, period.wall_ns, duration, period.loader_ns, period.fetches, period.loader_start_ns)
+        self._log.add(times, state)
+        self._window.ended(duration, period.loader_ns, state)
+        self._number += 1
+
+    def _ends_at(self, period: _Period, loader: Hashable, *, grad: bool) -> bool:
+        """Whether a fetch from a loader ends the period."""
+        if self._mode is _Mode.NO_LOADER:
+            return not period.is_fed
+        if period.done_ns is not None or not period.batches:
+            return period.done_ns is not None
+        return not period.is_fed or (loader not in period.seen and self._is_another_loop(period, loader, grad=grad))
+
+    def _is_another_loop(self, period: _Period, loader: Hashable, *, grad: bool) -> bool:
+        """Whether a loader that is new to a period belongs to another loop than those before it.
+
+        Loaders of one loop give one batch each in turn; more from the first alone is a loop of its own.
+        """
+        if not self._training:
+            return period.grad != grad or period.batches > 1
+        back_to_training = loader in self._training and self._training.isdisjoint(period.seen)
+        return back_to_training or period.grad != grad
+
+    def _is_suspect(self, loader: Hashable, *, grad: bool) -> bool:
+        if self._mode is _Mode.NO_LOADER:
+            return True
+        return bool(self._training) and (loader not in self._training or grad != self._training_grad)
+
+    def _trained_without_loader(self, period: _Period) -> bool:
+        """A loader in a loop that has none is validation; if it keeps feeding steps, the loop does have one."""
+        if period.done_ns is None:
+            return False
+        if not period.batches:
+            self._fed_in_a_row = 0
+            return True
+        self._fed_in_a_row += 1
+        if self._fed_in_a_row > 1:
+            self._mode = _Mode.LOADER
+        return False
+
+    def _learn_turn(self, optimizer: int, now_ns: int) -> None:
+        """Without a loader a step is one turn of the optimizers; the first turn has no known beginning."""
+        turn = self._turn
+        if not turn or turn[0][0] != optimizer:
+            turn.append((optimizer, now_ns, self._wall_clock()))
+            return
+        self._mode = _Mode.NO_LOADER
+        self._last_in_turn, start_ns, wall_ns = turn[-1]
+        self._period = _Period(start_ns, wall_ns, self._window.begins(0, trains=True), suspected=False)
+        self.optimizer_stepped(optimizer)

@@ -1,0 +1,265 @@
+"""When to record: which steps pass unmeasured before, and which count.
+
+Starting the profiler and exporting a trace stall the loop while the loader's workers refill their queue, so after each
+stall as many steps pass unmeasured as batches can have been prepared meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum, auto
+from math import ceil
+from statistics import fmean
+from typing import Protocol
+
+from traceadvisor.bundle.layout import Note, Schedule
+from traceadvisor.recording.loop.step_log import StepState
+
+SHORTEST_WINDOW = 8
+"""Fewer steps say nothing of their spread."""
+
+NOTICEABLE_STALL_SHARE = 0.1
+"""What takes more than this share of a step counts as a stall."""
+
+SLOWEST_DRAIN = 4
+"""A queue that takes more than so many times its length to drain feeds a loop that hardly waits for it."""
+
+EXTRA_ATTEMPTS = 2
+"""How often a window that validation cut short is tried anew."""
+
+
+class Recorder(Protocol):
+    """What makes recordings; see :mod:`traceadvisor.recording.loop.profiler`."""
+
+    def prepare(self) -> int:
+        """Get ready to record; returns how long that took, in nanoseconds."""
+
+    def start(self) -> int:
+        """Begin to record; returns how long that took, in nanoseconds."""
+
+    def mark(self, step: int) -> None:
+        """The next step begins."""
+
+    def save(self, cycle: int) -> None:
+        """Stop and keep what was recorded."""
+
+    def discard(self) -> None:
+        """Stop, if running, and keep nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many steps each phase takes, given the loader."""
+
+    first_wait: int
+    wait: int
+    settle: int
+    """Batches that a loader's workers can have ready."""
+
+    warmup: int
+    active: int
+
+    @classmethod
+    def of(cls, schedule: Schedule, workers: int, prefetch: int) -> Plan:
+        """The schedule asked for, lengthened to what the loader's queue takes to settle."""
+        settle = workers * prefetch
+        return cls(
+            first_wait=schedule.skip_first + schedule.wait,
+            wait=schedule.wait,
+            settle=settle,
+            warmup=max(schedule.warmup, settle, 1),
+            active=_whole_bursts(max(schedule.active, SHORTEST_WINDOW), workers),
+        )
+
+    @property
+    def shortest(self) -> int:
+        """Steps a window takes when nothing passes before it: warm-up, one step to settle, the window, its end."""
+        return self.warmup + 1 + self.active + 1
+
+
+def _whole_bursts(steps: int, workers: int) -> int:
+    """Workers deliver a batch each at about the same time, so part of a burst would misstate the wait."""
+    return ceil(steps / workers) * workers if workers else steps
+
+
+class _Phase(Enum):
+    WAITING = auto()
+    WARMUP = auto()
+    SETTLING = auto()
+    RECORDING = auto()
+    RECOVERING = auto()
+    DONE = auto()
+
+
+_STATES = {
+    _Phase.WAITING: StepState.PLAIN,
+    _Phase.WARMUP: StepState.WARMUP,
+    _Phase.SETTLING: StepState.SETTLING,
+    _Phase.RECORDING: StepState.RECORDED,
+    _Phase.RECOVERING: StepState.SETTLING,
+    _Phase.DONE: StepState.PLAIN,
+}
+
+
+class Window:
+    """Moves the recorder through its phases as steps begin and end."""
+
+    def __init__(self, schedule: Schedule, recorder: Recorder) -> None:
+        self._schedule = schedule
+        self._recorder = recorder
+        self._phase = _Phase.WAITING
+        self._left = schedule.skip_first + schedule.wait
+        self._cycle = 0
+        self._whole_windows = 0
+        self._attempts_left = schedule.repeat + EXTRA_ATTEMPTS
+        self._recorded = 0
+        self._just_saved = False
+        self._times_ns: deque[tuple[int, int]] = deque(maxlen=32)
+        """Of recent steps: duration and time in the loader."""
+        self.plan: Plan | None = None
+        self.training_steps = 0
+        self.notes: list[Note] = []
+
+    @property
+    def recording(self) -> bool:
+        """Whether a trace is being recorded."""
+        return self._phase in {_Phase.SETTLING, _Phase.RECORDING}
+
+    @property
+    def longest_interlude(self) -> int:
+        """Batches of validation that a recording endures."""
+        return self.plan.active if self.plan else SHORTEST_WINDOW
+
+    def settle_for(self, workers: int, prefetch: int) -> None:
+        """Plan for the training loader; called when the first training step has ended."""
+        self.plan = Plan.of(self._schedule, workers, prefetch)
+
+    def begins(self, step: int, *, trains: bool) -> StepState:
+        """A step begins, as far as can be told one that trains; returns its state."""
+        while self._left <= 0 and self._may_advance(trains=trains):
+            self._advance()
+        if self.recording:
+            self._recorder.mark(step)
+        if self._just_saved:
+            self._just_saved = False
+            return StepState.STALLED
+        return _STATES[self._phase]
+
+    def ended(self, duration_ns: int, loader_ns: int, state: StepState) -> None:
+        """A step ended; its state is final."""
+        if state is StepState.OTHER:
+            return
+        self.training_steps += 1
+        self._times_ns.append((duration_ns, loader_ns))
+        self._left -= 1
+        self._recorded += state is StepState.RECORDED
+
+    def cut(self) -> None:
+        """Something long that is no training began: end the recording, keep whole steps, try once more."""
+        if not self.recording:
+            return
+        if self._recorded:
+            self._note("window-cut", f"A recording ended after {self._recorded} steps because validation began.")
+        self._save_or_discard()
+
+    def give_way(self, code: str, message: str) -> None:
+        """Never record again, and drop what is being recorded."""
+        if self._phase is not _Phase.DONE:
+            self._note(code, message)
+        if self.recording or self._phase is _Phase.WARMUP:
+            self._recorder.discard()
+        self._phase = _Phase.DONE
+
+    def finish(self) -> None:
+        """The script ended: keep what was recorded and say what is missing."""
+        if self.recording and self._recorded:
+            wanted = self.plan.active if self.plan else 0
+            self._note(
+                "window-incomplete",
+                f"The script ended after {self._recorded} of the {wanted} steps to record. {self._remedy()}",
+            )
+            self._save_or_discard()
+        elif self.recording or self._phase is _Phase.WARMUP:
+            self._recorder.discard()
+        if not self._cycle and self._phase is not _Phase.DONE:
+            self._note("window-not-reached", self._not_reached())
+        self._phase = _Phase.DONE
+
+    def _may_advance(self, *, trains: bool) -> bool:
+        if self._phase is _Phase.DONE or self.plan is None:
+            return False
+        return trains or self._phase is _Phase.RECORDING
+
+    def _advance(self) -> None:
+        assert self.plan  # noqa: S101  # _may_advance has seen to it
+        match self._phase:
+            case _Phase.WAITING:
+                drain = self._drain_after(self._recorder.prepare())
+                self._enter(_Phase.WARMUP, max(self.plan.warmup, drain))
+            case _Phase.WARMUP:
+                drain = self._drain_after(self._recorder.start())
+                self._recorded = 0
+                self._enter(_Phase.SETTLING, 1 + drain)
+            case _Phase.SETTLING:
+                self._enter(_Phase.RECORDING, self.plan.active)
+            case _Phase.RECORDING:
+                self._whole_windows += 1
+                self._save_or_discard()
+            case _Phase.RECOVERING:
+                more = self._whole_windows < self._schedule.repeat and self._attempts_left > 0
+                self._enter(_Phase.WAITING if more else _Phase.DONE, self.plan.wait)
+            case _Phase.DONE:
+                pass
+
+    def _enter(self, phase: _Phase, steps: int) -> None:
+        self._phase, self._left = phase, steps
+
+    def _save_or_discard(self) -> None:
+        if self._recorded:
+            self._recorder.save(self._cycle)
+            self._cycle += 1
+        else:
+            self._recorder.discard()
+        self._attempts_left -= 1
+        self._just_saved = True
+        self._enter(_Phase.RECOVERING, 1 + self._drain())
+
+    def _drain_after(self, stall_ns: int) -> int:
+        noticeable = NOTICEABLE_STALL_SHARE * fmean(duration for duration, _ in self._times_ns)
+        return self._drain() if stall_ns > noticeable else 0
+
+    def _drain(self) -> int:
+        """Steps until a queue that a stall has filled is as it was.
+
+        While the loop takes a batch at once, its workers make another in the time they always take, so the queue only
+        shrinks by the share of a step that the loop used to wait.
+        """
+        settle = self.plan.settle if self.plan else 0
+        whole = sum(duration for duration, _ in self._times_ns)
+        waited = sum(loader for _, loader in self._times_ns)
+        slowest = settle * SLOWEST_DRAIN
+        return min(slowest, ceil(settle * whole / waited)) if waited else slowest
+
+    def _note(self, code: str, message: str) -> None:
+        self.notes.append(Note(code, message))
+
+    def _not_reached(self) -> str:
+        steps = self.training_steps
+        if not steps:
+            return (
+                "No training step was seen: no optimizer stepped in the main thread. Mark the steps with "
+                "traceadvisor.capture() and step()."
+            )
+        return f"The script ended after {steps} training steps, before any was recorded. {self._remedy()}"
+
+    def _remedy(self) -> str:
+        if not self.plan:
+            return ""
+        whole = self.plan.first_wait + self.plan.shortest
+        if self.training_steps >= self.plan.shortest:
+            return f"A whole window takes {whole} steps; with --skip-first 0 --wait 0 it takes {self.plan.shortest}."
+        return (
+            f"A whole window takes {whole} steps, and {self.plan.shortest} with --skip-first 0 --wait 0"
+            f"{' --warmup 1' if self._schedule.warmup > max(self.plan.settle, 1) else ''}: train for longer."
+        )

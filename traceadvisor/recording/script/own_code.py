@@ -1,0 +1,91 @@
+"""Which modules are the script's own, and not installed ones.
+
+Keeps this package's own frames out of tracebacks and recorded stacks.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from types import FunctionType, TracebackType
+from typing import Any, TypeVar, cast
+
+_PACKAGE = "traceadvisor"
+_PATHS = ("stdlib", "platstdlib", "purelib", "platlib")
+
+
+def _library_folders() -> tuple[str, ...]:
+    found = [*(sysconfig.get_path(name) for name in _PATHS), *site.getsitepackages(), site.getusersitepackages()]
+    return tuple(sorted({f"{path}{os.sep}" for folder in found for path in (folder, str(Path(folder).resolve()))}))
+
+
+_LIBRARY_FOLDERS = _library_folders()
+
+
+def is_of_library(file: str) -> bool:
+    """Whether code was installed, comes with Python, or has no file at all."""
+    return file.startswith(("<", *_LIBRARY_FOLDERS))
+
+
+def own_code() -> tuple[str, ...]:
+    """What the paths of the script and of its own modules begin with below a folder of ``sys.path``, ascending.
+
+    torch cuts such folders off the paths in its stacks, the longest first (``torch.profiler.python_tracer``), so that
+    libraries look like folders of the script. A module in no such folder keeps its whole path there.
+    """
+    prefixes = sorted({Path(folder).absolute() for folder in sys.path}, reverse=True)
+    found: set[str] = set()
+    for name, module in tuple(sys.modules.items()):
+        file = getattr(module, "__dict__", {}).get("__file__")  # asking lazy modules themselves may import much
+        if not isinstance(file, str) or is_of_library(file) or name.partition(".")[0] == _PACKAGE:
+            continue
+        path = Path(file).absolute()
+        prefix = next((each for each in prefixes if path.is_relative_to(each)), path)
+        found.update(path.relative_to(prefix).parts[:1])
+    return tuple(sorted(found))
+
+
+OWN_FILE = "<traceadvisor>"
+"""Stands for the file of functions that run inside the script's; names in angle brackets are nobody's code."""
+
+_OWN_PREFIX = "traceadvisor."
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def unseen(function: _Function) -> _Function:
+    """A function whose frames name no file of this package."""
+    plain = cast("FunctionType", function)
+    plain.__code__ = plain.__code__.replace(co_filename=OWN_FILE)
+    return function
+
+
+def strip_own_frames(error: BaseException) -> None:
+    """Take this package's frames out of the traceback of an exception and of those that led to it."""
+    pending: list[BaseException | None] = [error]
+    known: set[int] = set()
+    while pending:
+        one = pending.pop()
+        if one is None or id(one) in known:
+            continue
+        known.add(id(one))
+        one.__traceback__ = _stripped(one.__traceback__)
+        pending += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            pending += one.exceptions
+
+
+def _stripped(traceback: TracebackType | None) -> TracebackType | None:
+    kept: list[TracebackType] = []
+    while traceback:
+        if not str(traceback.tb_frame.f_globals.get("__name__", "")).startswith(_OWN_PREFIX):
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    result: TracebackType | None = None
+    for one in reversed(kept):
+        result = TracebackType(result, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return result

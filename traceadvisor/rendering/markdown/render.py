@@ -1,0 +1,84 @@
+"""The report as a comment on a pull request: the verdict in the open, the rest folded.
+
+Text that Markdown takes for text, whatever is in it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from traceadvisor.model.report import Report
+from traceadvisor.rendering.markdown.view import Room, markdown_view
+from traceadvisor.rendering.templates import CompiledTemplates, template_folder
+from traceadvisor.rendering.write import MARKER
+from traceadvisor.results.redaction import redacted
+from traceadvisor.text.cleaning import one_line
+
+MOST_CHARACTERS = 60_000
+"""GitHub refuses comments above 65,536 characters."""
+
+_ROOMS = (Room(200, 600), Room(80, 300), Room(30, 200), Room(10, 160), Room(4, 100), Room(1, 60))
+"""Tried in turn; the last one fits whatever the report holds, as every part of it is bounded."""
+
+
+def render(report: Report) -> bytes:
+    """The comment, UTF-8, shorter than `MOST_CHARACTERS`."""
+    clean = redacted(report)
+    texts = (_text(clean, room) for room in _ROOMS)
+    fitting = next(text for text in texts if len(text) < MOST_CHARACTERS)
+    return fitting.encode()
+
+
+def _text(report: Report, room: Room) -> str:
+    template = _environment().get_template("report.md.j2")
+    return template.render(view=markdown_view(report, room), marker=MARKER)
+
+
+@cache
+def _environment() -> Environment:
+    """Whatever a template outputs is escaped for Markdown, then marked as done for the HTML escaping that follows."""
+    environment = Environment(
+        loader=FileSystemLoader(template_folder()),
+        bytecode_cache=CompiledTemplates(template_folder(), "markdown"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=escaped,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["fenced"] = fenced
+    return environment
+
+
+_SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!$@#^\"']")
+"""Characters that begin some construct; as character references they cannot."""
+
+_LINKED = re.compile(r"(?<=[@#])|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=\bGH-)(?=\d)", re.IGNORECASE)
+"""Where a space of no width keeps a forge from seeing a mention, an issue or an address: it looks for
+them in the finished text, so that a character reference does not hide them."""
+
+_UNSEEN_SPACE = "&#8203;"
+
+
+def escaped(value: object) -> Markup:
+    """Any value as one line of plain text; what is marked up already stays as it is."""
+    if isinstance(value, Markup):
+        return value
+    pieces = _LINKED.split(one_line(str(value)))
+    return Markup(_UNSEEN_SPACE).join(Markup(_SPECIAL.sub(_reference, piece)) for piece in pieces)  # noqa: S704  # escaped here
+
+
+def fenced(code: str) -> Markup:
+    """A code block whose fence is longer than any in the code."""
+    longest = max((len(run) for run in re.findall("`+", code)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return Markup(f"{fence}\n{code}\n{fence}")  # noqa: S704  # nothing inside a fence is markup
+
+
+def _reference(match: re.Match[str]) -> str:
+    return f"&#{ord(match[0])};"

@@ -1,0 +1,206 @@
+"""What a comment on a pull request has room for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.report import Recording, Report
+from traceadvisor.rendering.page.comparison import total_shares
+from traceadvisor.rendering.page.findings import FindingView, finding_views
+from traceadvisor.rendering.page.health import HealthView, health_view
+from traceadvisor.rendering.page.outcomes import outcomes_view
+from traceadvisor.rendering.page.recordings import cost_words
+from traceadvisor.rendering.page.settings import settings_facts
+from traceadvisor.rendering.page.umbrellas import umbrella_table
+from traceadvisor.rendering.step_time import step_time
+from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
+from traceadvisor.rendering.units import NOT_MEASURED, count, duration, milliseconds, percent
+from traceadvisor.rendering.verdict import verdict, verdict_scope
+from traceadvisor.rendering.words import CATEGORY
+from traceadvisor.results.redaction import shortened
+
+TOP_FINDINGS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much of everything is shown."""
+
+    rows: int
+    """Of any table or list."""
+
+    characters: int
+    """Of any one text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A table behind a disclosure, with what is said of the rows it has no room for."""
+
+    title: str
+    table: Table
+    cut: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkdownView:
+    """Everything the template shows."""
+
+    verdict: str
+    verdict_scope: str | None
+    health: HealthView
+    totals: Table
+    totals_cut: str | None
+    top: tuple[FindingView, ...]
+    several: bool
+    folds: tuple[Fold, ...]
+    settings: tuple[str, ...]
+    """What was set, a phrase each."""
+
+    tool_version: str
+
+
+def markdown_view(report: Report, room: Room) -> MarkdownView:
+    """The view of a redacted report, cut to the room there is."""
+    report = shortened(report, room.characters)
+    findings = finding_views(report)
+    outcomes = outcomes_view(report)
+    health = health_view(report)
+    tables = (
+        _all_findings(findings),
+        _categories(report),
+        umbrella_table(report),
+        outcomes.not_worth_doing,
+        outcomes.clear,
+        outcomes.skipped,
+        outcomes.failed,
+    )
+    return MarkdownView(
+        verdict=verdict(report),
+        verdict_scope=verdict_scope(report),
+        health=HealthView(health.title, health.unusable, health.problems[: room.rows], health.remarks[: room.rows]),
+        totals=_cut(_totals(report), room),
+        totals_cut=_cut_words(_totals(report), room),
+        top=tuple(_short(finding, room) for finding in findings[:TOP_FINDINGS]),
+        several=len(report.recordings) > 1,
+        folds=tuple(
+            Fold(f"{table.caption} ({len(table.rows)})", _cut(table, room), _cut_words(table, room))
+            for table in tables
+            if table is not None and table.rows
+        ),
+        settings=tuple(f"{label}: {value}" for label, value in settings_facts(report)),
+        tool_version=report.tool_version,
+    )
+
+
+def _cut(table: Table, room: Room) -> Table:
+    return Table(table.caption, table.columns, table.rows[: room.rows])
+
+
+def _cut_words(table: Table, room: Room) -> str | None:
+    more = len(table.rows) - room.rows
+    return f"There was no room here for {more} more; they are in the full report." if more > 0 else None
+
+
+def _short(finding: FindingView, room: Room) -> FindingView:
+    """The finding without what the folded list or the full report is for."""
+    return FindingView(
+        **{name: getattr(finding, name) for name in FindingView.__slots__}
+        | {
+            "recordings": finding.recordings[: room.rows],
+            "evidence": (),
+            "caveats": (),
+            "places": finding.places[: min(3, room.rows)],
+            "also": finding.also[: room.rows],
+        }
+    )
+
+
+def _totals(report: Report) -> Table:
+    timed = any(recording.undisturbed_median_step_ns is not None for recording in report.recordings)
+    priced = any(recording.cost is not None for recording in report.recordings)
+    counted = any(recording.samples_per_s is not None for recording in report.recordings)
+    columns = (
+        Column("Recording", numeric=False),
+        *((Column("Step", numeric=False), Column("Recorded step")) if timed else (Column("Median step"),)),
+        *((Column("Samples per s"),) if counted else ()),
+        *((Column("Cost"),) if priced else ()),
+        Column("GPU busy"),
+        Column("Data wait"),
+        Column("Copy to device"),
+        Column("Kernels"),
+        Column("Communication"),
+        Column("Other copies"),
+        Column("Idle"),
+    )
+    rows = (_totals_row(recording, timed=timed, counted=counted, priced=priced) for recording in report.recordings)
+    return measured_columns(Table("Recordings", columns, tuple(rows)))
+
+
+def _totals_row(recording: Recording, *, timed: bool, counted: bool, priced: bool) -> tuple[Cell, ...]:
+    return (
+        Cell(recording.id),
+        *((Cell(_step(recording)),) if timed else ()),
+        Cell(duration(recording.median_step_ns)),
+        *((Cell(count(recording.samples_per_s)),) if counted else ()),
+        *((Cell(cost_words(recording) or NOT_MEASURED),) if priced else ()),
+        Cell(percent(recording.figures.busy_share)),
+        *(Cell(percent(share)) for share in total_shares(recording)),
+    )
+
+
+def _step(recording: Recording) -> str:
+    time = step_time(recording)
+    return duration(None) if time.ns is None else f"{duration(time.ns)}, {time.kind}"
+
+
+def _all_findings(findings: tuple[FindingView, ...]) -> Table:
+    columns = (
+        Column("Rank"),
+        Column("Finding", numeric=False),
+        Column("Recording", numeric=False),
+        Column("Saving", numeric=False),
+        Column("Share", numeric=False),
+        Column("How it is known", numeric=False),
+        Column("Confidence", numeric=False),
+        Column("What shows it", numeric=False),
+        Column("What could make it wrong", numeric=False),
+    )
+    return Table("All findings", columns, tuple(map(_finding_row, findings)))
+
+
+def _finding_row(finding: FindingView) -> tuple[Cell, ...]:
+    return (
+        Cell(f"{finding.rank}"),
+        Cell(f"{finding.title} ({', '.join(filter(None, (finding.rule_id, finding.provider)))})"),
+        Cell(", ".join(finding.recordings)),
+        Cell("; ".join(filter(None, (finding.saving.headline, finding.saving.range, _predicted(finding))))),
+        Cell(finding.saving.share),
+        Cell(finding.saving.method or ""),
+        Cell(finding.confidence),
+        Cell("; ".join(f"{row.label}: {row.value}" for row in finding.evidence)),
+        Cell(" ".join(finding.caveats)),
+    )
+
+
+def _predicted(finding: FindingView) -> str | None:
+    return finding.saving.predicted and f"the step would take {finding.saving.predicted}"
+
+
+def _categories(report: Report) -> Table:
+    columns = (
+        Column("Recording", numeric=False),
+        Column("Category", numeric=False),
+        Column("ms per step"),
+        Column("Share"),
+    )
+    rows = (
+        (Cell(recording.id), Cell(CATEGORY[category]), Cell(milliseconds(ns)), Cell(percent(mean.share(category))))
+        for recording in report.recordings
+        if (mean := recording.mean_breakdown) is not None
+        for category in Category
+        if category in mean.parts_ns
+        for ns in (mean.parts_ns[category],)
+    )
+    return Table("Mean step by category", columns, tuple(rows))

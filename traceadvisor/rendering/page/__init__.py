@@ -1,0 +1,1 @@
+"""The report as a page: HTML, and the PDF made from it."""

@@ -1,0 +1,209 @@
+"""A recording as the templates read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.report import Recording
+from traceadvisor.rendering.charts.drawing import Chart
+from traceadvisor.rendering.charts.memory import memory_chart
+from traceadvisor.rendering.charts.per_step import per_step
+from traceadvisor.rendering.charts.step_bar import step_bar
+from traceadvisor.rendering.charts.timeline import timeline
+from traceadvisor.rendering.page.replay import replay_table
+from traceadvisor.rendering.page.tables import MemoryView, kernel_table, memory_view, operator_table, overlap_table
+from traceadvisor.rendering.page.umbrellas import UmbrellaView, umbrella_views
+from traceadvisor.rendering.step_time import MEDIAN, step_time
+from traceadvisor.rendering.table import Table
+from traceadvisor.rendering.units import (
+    NOT_MEASURED,
+    arithmetic_rate,
+    count,
+    duration,
+    joules,
+    money,
+    number_of,
+    percent,
+    size,
+)
+from traceadvisor.rendering.verdict import recording_verdict
+from traceadvisor.rendering.words import STEP_SOURCE
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A headline number."""
+
+    label: str
+    value: str
+    remark: str | None = None
+
+    @property
+    def missing(self) -> bool:
+        """Whether it stands for something that was not measured."""
+        return self.value == NOT_MEASURED
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A line of the environment."""
+
+    label: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingView:
+    """Everything about one recording."""
+
+    anchor: str
+    id: str
+    verdict: str
+    silent: bool
+    """No step was recorded, although the run is known."""
+
+    figures: tuple[Figure, ...]
+    step_notes: tuple[str, ...]
+    """Steps that do not count, and why."""
+
+    charts: tuple[Chart, ...]
+    overlaps: Table | None
+    replay: Table | None
+    memory_over_time: Chart | None
+    memory: MemoryView | None
+    umbrellas: tuple[UmbrellaView, ...]
+    kernels: Table | None
+    operators: Table | None
+    environment: tuple[Fact, ...]
+
+
+def recording_view(recording: Recording, number: int) -> RecordingView:
+    """The view of the recording that stands at this place in the report, from 1."""
+    anchor = f"recording-{number}"
+    charts = (
+        step_bar(recording, f"{anchor}-step"),
+        per_step(recording, f"{anchor}-steps"),
+        timeline(recording.timeline, f"{anchor}-timeline", of_several=len(recording.steps) > 1),
+    )
+    return RecordingView(
+        anchor=anchor,
+        id=recording.id,
+        verdict=recording_verdict(recording),
+        silent=is_silent(recording),
+        figures=tuple(figures(recording)),
+        step_notes=tuple(_step_notes(recording)),
+        charts=tuple(chart for chart in charts if chart is not None),
+        overlaps=overlap_table(recording),
+        replay=replay_table(recording),
+        memory_over_time=memory_chart(recording.memory_over_time, f"{anchor}-memory"),
+        memory=memory_view(recording),
+        umbrellas=umbrella_views(recording),
+        kernels=kernel_table(recording),
+        operators=operator_table(recording),
+        environment=tuple(_environment(recording)),
+    )
+
+
+def is_without_device(recording: Recording) -> bool:
+    """Whether what was recorded holds no device activity."""
+    mean = recording.mean_breakdown
+    recorded = mean is not None or recording.captured is None
+    return recorded and recording.device is None and (mean is None or Category.KERNEL not in mean.parts_ns)
+
+
+def is_silent(recording: Recording) -> bool:
+    """Whether a run is known of which no step was recorded."""
+    return recording.captured is not None and not recording.steps
+
+
+def figures(recording: Recording) -> Iterator[Figure]:
+    """The headline numbers, the step time first."""
+    time = step_time(recording)
+    mean = None if recording.mean_step_ns is None else f"mean {duration(recording.mean_step_ns)}"
+    if recording.undisturbed_median_step_ns is None:
+        is_median = time.kind == MEDIAN
+        yield Figure("Median step" if is_median else "Step", duration(time.ns), time.beside if is_median else time.kind)
+    else:
+        yield Figure("Step", duration(time.ns), time.kind)
+        yield Figure("Recorded step", duration(recording.median_step_ns), f"median; {mean}" if mean else None)
+    if recording.samples_per_s is not None:
+        of_rank = "of this rank" if recording.distributed else None
+        yield Figure("Samples per s", count(recording.samples_per_s), of_rank)
+    if recording.replay is not None and recording.replay.joint_step_ns is not None:
+        yield Figure("With the fixes replayed", duration(recording.replay.joint_step_ns), "all that could be, together")
+    yield from _money_and_energy(recording)
+    without = "no device was recorded" if is_without_device(recording) else None
+    yield Figure("GPU busy", percent(recording.figures.busy_share), without)
+    if recording.figures.sm_efficiency_share is not None:
+        yield Figure("SM efficiency", percent(recording.figures.sm_efficiency_share))
+    if recording.figures.achieved_occupancy_share is not None:
+        yield Figure("Occupancy", percent(recording.figures.achieved_occupancy_share), "estimated at launch")
+    if recording.figures.flops_per_s is not None:
+        of_peak = f"{percent(recording.figures.peak_rate_share)} of the device's peak"
+        yield Figure("Arithmetic", arithmetic_rate(recording.figures.flops_per_s), of_peak)
+
+
+def cost_words(recording: Recording) -> str | None:
+    """What a million samples cost, or an hour where their rate is not known; None where no price is set."""
+    cost = recording.cost
+    if cost is None:
+        return None
+    if cost.per_million_samples is None:
+        return f"{money(cost.per_hour, cost.price.currency)} per hour"
+    return f"{money(cost.per_million_samples, cost.price.currency)} per million samples"
+
+
+def _money_and_energy(recording: Recording) -> Iterator[Figure]:
+    """What is known of it; money where a price is set."""
+    cost = recording.cost
+    if cost is not None:
+        price = f"{number_of(cost.gpu_count, 'GPU')} at {money(cost.price.per_gpu_hour, cost.price.currency)} an hour"
+        if cost.per_million_samples is None:
+            yield Figure("Cost per hour", money(cost.per_hour, cost.price.currency), price)
+        else:
+            yield Figure("Cost per million samples", money(cost.per_million_samples, cost.price.currency), price)
+    if recording.joules_per_sample is not None:
+        yield Figure("Energy per sample", joules(recording.joules_per_sample), "of the GPU")
+
+
+def _step_notes(recording: Recording) -> Iterator[str]:
+    reasons: dict[str, list[int]] = {}
+    for row in recording.steps:
+        if row.step.left_out is not None:
+            reasons.setdefault(row.step.left_out, []).append(row.step.index)
+    for reason, indices in reasons.items():
+        yield f"{_steps(indices)} shown but left out of means: {reason}"
+    dropped: dict[str, list[int]] = {}
+    for index, reason in recording.dropped_steps:
+        dropped.setdefault(reason, []).append(index)
+    for reason, indices in dropped.items():
+        yield f"{_steps(indices)} not shown: {reason}"
+
+
+def _steps(indices: list[int]) -> str:
+    listed = ", ".join(map(str, indices))
+    return f"Step {listed} is" if len(indices) == 1 else f"Steps {listed} are"
+
+
+def _environment(recording: Recording) -> Iterator[Fact]:
+    device = recording.device
+    yield Fact("Device", "none was recorded" if device is None else device.name or f"device {device.index}, unnamed")
+    if device is not None:
+        yield Fact("Device memory", size(device.memory_bytes))
+        if device.compute_capability is not None:
+            yield Fact("Compute capability", "{}.{}".format(*device.compute_capability))
+        if device.multiprocessors is not None:
+            yield Fact("Multiprocessors", count(device.multiprocessors))
+    if recording.distributed is not None:
+        group = recording.distributed
+        yield Fact("Rank", f"{_or_unknown(group.rank)} of {_or_unknown(group.world_size)}")
+        yield Fact("Communication backend", group.backend or "not recorded")
+    yield Fact("Steps told apart by", STEP_SOURCE[recording.step_source])
+    yield Fact("Data loader", ", ".join(recording.loader_kinds) or "none was seen")
+    yield Fact("File", str(recording.path))
+
+
+def _or_unknown(value: int | None) -> str:
+    return "unknown" if value is None else str(value)

@@ -1,0 +1,126 @@
+"""What a capture knows of a run's settings, as a table.
+
+The settings that a report was made with, in words: what was left out and what was judged otherwise than usual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from traceadvisor.model.report import Report
+from traceadvisor.model.run import LoaderSettings, Run, RunSettings
+from traceadvisor.rendering.page.findings import location_words
+from traceadvisor.rendering.table import Cell, Column, Table
+from traceadvisor.rendering.units import NOT_MEASURED, count, duration, money, percent
+
+_COLUMNS = (Column("Setting", numeric=False), Column("Value", numeric=False))
+
+
+def settings_table(run: Run) -> Table:
+    """A row per setting, whatever is known of it."""
+    settings = run.settings
+    rows = (
+        ("Command", " ".join(run.command) or NOT_MEASURED),
+        ("How the script ended", f"It {run.ending}"),
+        *_loader(settings.loader),
+        *_torch(settings),
+        *_host(settings),
+    )
+    return Table("Settings of the run", _COLUMNS, tuple((Cell(name), Cell(value)) for name, value in rows))
+
+
+def _loader(loader: LoaderSettings | None) -> Iterator[tuple[str, str]]:
+    if loader is None:
+        yield "Data loader", NOT_MEASURED
+        return
+    yield "Its loop", location_words(loader.location) if loader.location else NOT_MEASURED
+    yield "batch_size", _number(loader.batch_size)
+    yield "num_workers", _number(loader.worker_count)
+    yield "prefetch_factor", "does not apply" if loader.worker_count == 0 else _number(loader.prefetch_factor)
+    yield "pin_memory", _flag(loader.pin_memory)
+    yield "persistent_workers", _flag(loader.persistent_workers)
+    yield "drop_last", _flag(loader.drop_last)
+    yield "Samples in the data set", _number(loader.dataset_length)
+    yield from _epoch(loader)
+
+
+def _epoch(loader: LoaderSettings) -> Iterator[tuple[str, str]]:
+    """What this rank draws of the data set, where that is known."""
+    if loader.sampler is not None:
+        yield "Sampler", loader.sampler
+    if loader.sample_count is not None:
+        yield "Samples in an epoch of this rank", _number(loader.sample_count)
+
+
+def _torch(settings: RunSettings) -> Iterator[tuple[str, str]]:
+    seen = settings.torch_version is not None  # else nothing of torch is known, and absence says nothing
+    yield "Optimizer", settings.optimizer or NOT_MEASURED
+    if settings.optimizer_fused is not None:
+        yield "fused", _flag(settings.optimizer_fused)
+    if settings.optimizer_foreach is not None:
+        yield "foreach", _flag(settings.optimizer_foreach)
+    yield "Autocast", settings.autocast_dtype or ("not used" if seen else NOT_MEASURED)
+    yield "GradScaler", _flag(settings.grad_scaler)
+    yield "TF32 in matrix products", _flag(settings.matmul_tf32)
+    yield "TF32 in cuDNN", _flag(settings.cudnn_tf32)
+    yield "cudnn.benchmark", _flag(settings.cudnn_benchmark)
+    yield from _debugging(settings)
+    yield "PyTorch", settings.torch_version or NOT_MEASURED
+    yield "CUDA", settings.cuda_version or ("none in this build" if seen else NOT_MEASURED)
+    yield "Python", settings.python_version or NOT_MEASURED
+
+
+def _debugging(settings: RunSettings) -> Iterator[tuple[str, str]]:
+    """What is out of the ordinary, and what was set in the environment."""
+    if settings.detect_anomaly:
+        yield "Anomaly detection", "on"
+    if settings.cuda_sync_debug_mode:
+        yield "CUDA sync debug mode", {1: "warn", 2: "error"}.get(settings.cuda_sync_debug_mode, NOT_MEASURED)
+    if settings.own_profiler_share:
+        yield "Steps under the script's own profiler", percent(settings.own_profiler_share)
+    if settings.gc_share is not None:
+        longest = "" if settings.gc_longest_ns is None else f", {duration(settings.gc_longest_ns)} at the longest"
+        yield "Time in garbage collections", f"{percent(settings.gc_share)}{longest}"
+    yield from settings.environment.items()
+
+
+def _host(settings: RunSettings) -> Iterator[tuple[str, str]]:
+    yield "CPUs", _number(settings.cpu_count)
+    unlimited = NOT_MEASURED if settings.cpu_count is None else "all"
+    yield "Cores it may use", unlimited if settings.cpu_quota is None else f"{settings.cpu_quota:g}"
+    if settings.torch_threads is not None:
+        yield "Threads of an operator on the CPU", _number(settings.torch_threads)
+
+
+def _number(value: int | None) -> str:
+    return NOT_MEASURED if value is None else count(value)
+
+
+def _flag(value: bool | None) -> str:  # noqa: FBT001  # a setting that is one
+    return NOT_MEASURED if value is None else "on" if value else "off"
+
+
+def settings_facts(report: Report) -> Iterator[tuple[str, str]]:
+    """A label and a value for each thing that was set; nothing where nothing was."""
+    settings = report.settings
+    if settings.file is not None:
+        yield "Settings", str(settings.file)
+    if settings.select:
+        yield "Rules selected", ", ".join(settings.select)
+    if settings.ignore:
+        yield "Rules ignored", ", ".join(settings.ignore)
+    thresholds = [
+        f"{rule}.{name} = {_value(value)}"
+        for rule, values in settings.thresholds.items()
+        for name, value in values.items()
+    ]
+    if thresholds:
+        yield "Thresholds set", ", ".join(thresholds)
+    if settings.providers:
+        yield "Rules of others", ", ".join(f"{rule} ({provider})" for rule, provider in settings.providers.items())
+    if settings.price is not None:
+        yield "Price of a GPU", f"{money(settings.price.per_gpu_hour, settings.price.currency)} an hour"
+
+
+def _value(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}" if not isinstance(value, bool) else str(value).lower()

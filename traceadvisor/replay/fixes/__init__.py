@@ -1,0 +1,1 @@
+"""What-ifs: how each fix changes the recorded tasks."""

@@ -1,0 +1,58 @@
+"""What if some of the device's work were not asked for at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.replay.fixes.edit_host import slowed
+from traceadvisor.replay.step_graph import Action, StepGraph
+from traceadvisor.replay.what_if import Edit, Scenario
+
+WORK_LEFT_FACTOR = {Scenario.LOW: 1.0, Scenario.EXPECTED: 0.5, Scenario.HIGH: 0.0}
+"""What is left of the host's work between the call before and one that is not made; assumptions: a recording does not
+tell what of it led up to the call, and what would be done in any case."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparedWork(Edit):
+    """Some kernels, copies or memsets are neither launched nor run."""
+
+    rows: Int64
+    """Rows of the event table, in any order, shape ``(k,)``."""
+
+    changes_device: ClassVar = True
+
+    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
+        """The work takes no time; calls that launch nothing else are not made."""
+        spared = np.isin(graph.device.row, self.rows)
+        unmade = _launches_only(graph, spared & ~_is_waited_for(graph))
+        host = slowed(graph.host, np.where(unmade, WORK_LEFT_FACTOR[scenario], 1.0))
+        host = replace(
+            host,
+            call_ns=np.where(unmade, 0, host.call_ns),
+            action=np.where(unmade, Action.NOTHING, host.action).astype(np.int8),
+        )
+        duration_ns = np.where(spared, 0, graph.device.duration_ns)
+        return replace(graph, host=host, device=replace(graph.device, duration_ns=duration_ns))
+
+
+def _is_waited_for(graph: StepGraph) -> Mask:
+    """For each device task, whether a call or another stream waits for it, and so for all that went before it."""
+    targets = np.concatenate((graph.host.first[graph.host.count == 0], graph.device.after))
+    waited: Mask = np.isin(np.arange(len(graph.device)), targets)
+    return waited
+
+
+def _launches_only(graph: StepGraph, chosen: Mask) -> Mask:
+    """For each host task, whether it launches something, and nothing but chosen tasks."""
+    before = np.concatenate(([0], np.cumsum(chosen)))
+    first, count = graph.host.first, graph.host.count
+    launching = count > 0
+    only: Mask = launching & (
+        before[np.where(launching, first + count, 0)] - before[np.where(launching, first, 0)] == count
+    )
+    return only

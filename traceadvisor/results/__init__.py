@@ -1,0 +1,1 @@
+"""The JSON report: written from `Report`, and described by a schema."""

@@ -1,0 +1,64 @@
+"""Every text of a report, cleaned before a format draws it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import cast
+
+from traceadvisor.model.report import Recording, Report
+from traceadvisor.model.run import TimedStep
+from traceadvisor.text.cleaning import clean, clipped
+from traceadvisor.text.secrets import REDACTED
+
+_SECRET_OPTIONS = re.compile(
+    r"(?i)--?[\w-]{0,60}(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)"
+)
+_SECRET_VALUES = re.compile(r"(?=.*[A-Za-z])[^-].{5,}", re.DOTALL)
+
+
+@lru_cache(maxsize=1)
+def redacted(report: Report) -> Report:
+    """The report with every string in it cleaned.
+
+    Done once on the whole, so that no field can be forgotten; the page and the terminal show the same one.
+    """
+    recordings = tuple(map(_without_secret_arguments, report.recordings))
+    return cast("Report", _mapped(replace(report, recordings=recordings), clean))
+
+
+def shortened(report: Report, longest: int) -> Report:
+    """The report with every string in it cut to ``longest`` characters."""
+    return cast("Report", _mapped(report, partial(clipped, longest=longest)))
+
+
+def _without_secret_arguments(recording: Recording) -> Recording:
+    """On a command line the name of a secret and its value may be two arguments (`--api-key abcdef`)."""
+    run = recording.captured
+    if run is None:
+        return recording
+    pairs = zip(("", *run.command), run.command, strict=False)
+    command = tuple(
+        REDACTED if _SECRET_OPTIONS.fullmatch(before) and _SECRET_VALUES.fullmatch(word) else word
+        for before, word in pairs
+    )
+    return replace(recording, captured=replace(run, command=command))
+
+
+def _mapped(value: object, changed: Callable[[str], str]) -> object:
+    """The same structure with every string in it changed; keys, arrays, choices and timed steps stay as they are."""
+    inner = partial(_mapped, changed=changed)
+    if isinstance(value, str):
+        return changed(value)
+    if isinstance(value, Path):
+        return Path(changed(str(value)))
+    if isinstance(value, tuple):
+        return tuple(map(inner, value))
+    if isinstance(value, Mapping):
+        return {key: inner(item) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, (type, TimedStep)):  # of those a run has a hundred thousand
+        return replace(value, **{field.name: inner(getattr(value, field.name)) for field in fields(value)})
+    return value

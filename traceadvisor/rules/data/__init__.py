@@ -1,0 +1,1 @@
+"""Rules on getting the next batch."""

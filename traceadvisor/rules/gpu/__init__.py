@@ -1,0 +1,1 @@
+"""Rules on work that runs slower than it need."""

@@ -1,0 +1,58 @@
+"""Elementwise kernels that follow one another on a stream, which a compiler could make one kernel of."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.analysis.operators.names import name_mask
+from traceadvisor.model.arrays import Float64, Int64
+from traceadvisor.model.trace import Trace
+
+_ELEMENTWISE = re.compile(r"elementwise_kernel", re.IGNORECASE)
+"""``vectorized_elementwise_kernel``, ``unrolled_elementwise_kernel``, ``elementwise_kernel``: as torch names them in
+``aten/src/ATen/native/cuda/CUDALoops.cuh``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ElementwiseRuns:
+    """Kernels in runs; arrays of shape ``(n,)``."""
+
+    rows: Int64
+    """Rows of the event table, ascending."""
+
+    least_share: Float64
+    """For each, the share of its run's time that the longest kernel of the run takes: one pass over the data."""
+
+    count: int
+    """Runs."""
+
+
+def elementwise_runs(trace: Trace, kernels: Int64, fewest: int, apart: Int64) -> ElementwiseRuns:
+    """Find the runs of at least so many kernels.
+
+    Args:
+        trace: the recording.
+        kernels: rows of the kernels to look at.
+        fewest: kernels in a run that counts.
+        apart: rows of kernels that belong to a run without being a compiler's to fuse.
+    """
+    events = trace.events
+    ordered = kernels[np.lexsort((events.start_ns[kernels], events.stream[kernels]))]
+    elementwise = name_mask(trace.names, lambda name: bool(_ELEMENTWISE.search(name)))[events.name_id[ordered]]
+    stream = events.stream[ordered]
+    begins = np.concatenate(([True], (elementwise[1:] != elementwise[:-1]) | (stream[1:] != stream[:-1])))[
+        : ordered.size
+    ]
+    run = np.cumsum(begins) - 1
+    chosen = elementwise & (np.bincount(run, minlength=ordered.size)[run] >= fewest)
+    chosen &= ~np.isin(ordered, apart)
+    rows, run, duration_ns = ordered[chosen], run[chosen], events.duration_ns[ordered[chosen]]
+    total_ns = np.bincount(run, weights=duration_ns)
+    longest_ns = np.zeros_like(total_ns)
+    np.maximum.at(longest_ns, run, duration_ns)
+    share = longest_ns[run] / np.maximum(total_ns[run], 1)
+    by_row = np.argsort(rows)
+    return ElementwiseRuns(rows[by_row], share[by_row], int(np.unique(run).size))

@@ -1,0 +1,94 @@
+"""Biases of convolutions that the batch norm right after them takes away again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.analysis.operators.inputs import Inputs, Shape, read_inputs
+from traceadvisor.analysis.operators.names import name_mask
+from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.events import NONE
+from traceadvisor.model.trace import Trace
+
+CONVOLUTION, BACKWARD = "aten::convolution", "aten::convolution_backward"
+CALLERS = frozenset(f"aten::{name}" for name in ("conv1d", "conv2d", "conv3d", "conv_transpose2d", "conv_transpose3d"))
+NORMS = frozenset({"aten::batch_norm", "aten::_batch_norm_impl_index", "aten::native_batch_norm"})
+_TRAINING = 5
+"""Which of their inputs says that they take the mean of the batch; where it is not recorded, they are taken to."""
+
+COUNTING = frozenset({"aten::add_", "aten::add"})
+"""A batch norm counts its batches right before it begins."""
+
+ADDING, SUMMING = frozenset({"aten::add_"}), frozenset({"aten::sum"})
+"""How a bias is added, and how its gradient is made."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NeedlessBiases:
+    """Rows of the event table."""
+
+    convolutions: Int64
+    work: Int64
+    """The operators that add the biases or make their gradients."""
+
+
+def needless_biases(trace: Trace, tree: OperatorTree) -> NeedlessBiases:
+    """Find convolutions with a bias that are followed by a batch norm, as far as shapes were recorded."""
+    forward = _named(trace, tree, lambda name: name == CONVOLUTION)
+    shapes = {at: _shapes(trace, int(tree.rows[at])) for at in np.flatnonzero(forward).tolist()}
+    needless = [at for at, (_, _, bias) in shapes.items() if len(bias) == 1 and _is_before_norm(trace, tree, at)]
+    pairs = {shapes[at][:2] for at in needless} - {each[:2] for at, each in shapes.items() if at not in needless}
+    backward = np.flatnonzero(_named(trace, tree, lambda name: name == BACKWARD)).tolist()
+    theirs = [at for at in backward if _shapes(trace, int(tree.rows[at]))[1:] in pairs]
+    work = np.concatenate((_inside(trace, tree, needless, ADDING), _inside(trace, tree, theirs, SUMMING)))
+    return NeedlessBiases(tree.rows[np.array(needless, dtype=np.int64)], work)
+
+
+def _named(trace: Trace, tree: OperatorTree, matches: Callable[[str], bool]) -> Mask:
+    named: Mask = name_mask(trace.names, matches)[trace.events.name_id[tree.rows]]
+    return named
+
+
+def _inputs(trace: Trace, row: int) -> Inputs:
+    """Shapes and values of an operator's inputs."""
+    ids = (
+        int(column.at(np.array([row]), np.int32(NONE))[0])
+        for column in (trace.details.dims_id, trace.details.concrete_id)
+    )
+    dims, values = ("" if text == NONE else trace.texts[text] for text in ids)
+    return read_inputs(dims, "", values)
+
+
+def _shapes(trace: Trace, row: int) -> tuple[Shape, Shape, Shape]:
+    """The shapes of the first three inputs."""
+    inputs = _inputs(trace, row)
+    return inputs.shape(0), inputs.shape(1), inputs.shape(2)
+
+
+def _is_before_norm(trace: Trace, tree: OperatorTree, at: int) -> bool:
+    """Whether the next operator on the thread, past the one called for this convolution, takes the batch's mean off."""
+    while (above := int(tree.parent[at])) != NONE and trace.names[trace.events.name_id[tree.rows[above]]] in CALLERS:
+        at = above
+    end = int(tree.end_ns[at])
+    for later in range(at + 1, tree.rows.size):
+        if tree.thread[later] != tree.thread[at]:
+            return False
+        if tree.start_ns[later] < end:
+            continue
+        name = trace.names[trace.events.name_id[tree.rows[later]]]
+        if name not in COUNTING:
+            return name in NORMS and _inputs(trace, int(tree.rows[later])).value(_TRAINING) is not False
+    return False
+
+
+def _inside(trace: Trace, tree: OperatorTree, outer: list[int], names: frozenset[str]) -> Int64:
+    """Rows of the operators of some names within some others."""
+    chosen = np.zeros(tree.rows.size, dtype=np.bool_)
+    chosen[np.array(outer, dtype=np.int64)] = True
+    within = tree.nearest(chosen) != NONE
+    rows: Int64 = tree.rows[within & _named(trace, tree, lambda name: name in names)]
+    return rows

@@ -1,0 +1,1 @@
+"""Rules on moving data to the device."""

@@ -1,0 +1,39 @@
+"""How fast copies to the device go, as far as the link and not the host's memory sets their pace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.analysis.operators.launches import Launches
+from traceadvisor.analysis.operators.names import name_mask
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import Kind
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.trace import Trace
+
+LARGE_BYTES = 1 << 20
+"""From here on the time to start a copy, some 10 us, no longer matters beside the copy itself."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopyRate:
+    """Large copies from pinned memory."""
+
+    rows: Int64
+    bytes_per_s: float
+    """Their bytes over their time."""
+
+
+def pinned_copy_rate(trace: Trace, launches: Launches, windows: SpanSet) -> CopyRate | None:
+    """The rate inside some windows; None where no such copy is known to be one from pinned memory."""
+    events = trace.events
+    pinned = name_mask(trace.names, lambda name: "Pinned" in name)
+    rows = launches.work_rows[events.kind[launches.work_rows] == Kind.COPY_H2D]
+    rows = rows[pinned[events.name_id[rows]] & (events.byte_count[rows] >= LARGE_BYTES)]
+    rows = rows[windows.contains(events.start_ns[rows]) & (events.duration_ns[rows] > 0)]
+    if not rows.size:
+        return None
+    total_ns = int(np.sum(events.duration_ns[rows]))
+    return CopyRate(rows, int(np.sum(events.byte_count[rows])) / total_ns * 1e9)

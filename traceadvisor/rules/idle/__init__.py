@@ -1,0 +1,1 @@
+"""Rules on a device that has nothing to do."""

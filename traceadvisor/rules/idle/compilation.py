@@ -1,0 +1,39 @@
+"""When a run compiles, or searches for the fastest algorithm, instead of training."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from traceadvisor.analysis.operators.names import name_mask, rows_named
+from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.trace import Trace
+
+_COMPILING = re.compile(r"^(?:dynamo|entire_frame_compile|backend_compile)$|\(dynamo_timed\)$")
+"""Ranges that torch.compile records while it compiles (torch._dynamo.utils.dynamo_timed), not while it runs."""
+
+_EVENT_WAIT = re.compile(r"^(?:cuda|hip)EventSynchronize$")
+_CONVOLUTION = re.compile(r"^aten::(?:cudnn|miopen)_convolution")
+
+
+def compiling_rows(trace: Trace, tree: OperatorTree) -> Int64:
+    """The outermost ranges of each compilation."""
+    named = name_mask(trace.names, lambda name: _COMPILING.search(name) is not None)
+    compiles = named[trace.events.name_id[tree.rows]]
+    inside = tree.parent != NONE
+    inside[inside] = tree.nearest(compiles)[tree.parent[inside]] != NONE
+    rows: Int64 = tree.rows[compiles & ~inside]
+    return rows
+
+
+def searching_rows(trace: Trace, tree: OperatorTree) -> Int64:
+    """Convolutions that try out algorithms: they wait for events, to time them, which no other convolution does."""
+    waits = rows_named(trace, Kind.RUNTIME, lambda name: _EVENT_WAIT.match(name) is not None)
+    around = tree.enclosing(trace.events.thread[waits].astype(np.int64), trace.events.start_ns[waits])
+    inner = np.unique(around[around != NONE])
+    is_convolution = [_CONVOLUTION.match(trace.names[trace.events.name_id[tree.rows[at]]]) is not None for at in inner]
+    rows: Int64 = tree.rows[inner[np.array(is_convolution, dtype=np.bool_)]]
+    return rows

@@ -1,0 +1,1 @@
+"""Text from strangers: control characters, secrets and home directories are removed before anyone sees it."""

@@ -1,0 +1,83 @@
+"""Text from a trace made fit to be shown: no control characters, no secrets, no home directories.
+
+Escaping is another matter: each output format escapes for itself.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from traceadvisor.text.secrets import without_secrets
+
+_ESCAPE_SEQUENCES = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # operating system commands: titles, hyperlinks
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # colours and cursor movements
+    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # device control strings
+    r"|\x1b[ -/]*[0-~]?"
+)
+_UNSEEN = re.compile(
+    "["
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters other than tab and line feed
+    "\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"  # zero width, bidirectional overrides
+    "\ufff9-\ufffb\ufffe\uffff"
+    "\U000e0000-\U000e0fff"  # tags and variation selectors
+    "]"
+)
+_LINE_ENDS = re.compile("\r\n?|[\x85\u2028\u2029]")
+_LONE_SURROGATES = re.compile("[\ud800-\udfff]")
+
+_HOMES = re.compile(
+    r"(?<![\w.~-])/(?:home|Users)/[^/\s:;,'\"]+"
+    r"|(?<![\w.~-])/root(?![\w.-])"
+    r"|\b[A-Za-z]:[\\/]Users[\\/][^\\/\s:;,'\"]+"
+)
+
+# Every repetition that may fail after a long run is bounded: a megabyte of hostile text costs linear time.
+
+
+def clean(text: str) -> str:
+    """The text as it may be shown: control characters stripped, secrets redacted, home directories as ``~``.
+
+    Line feeds stay; cleaning twice changes nothing.
+    """
+    return _without_homes(without_secrets(_without_unseen(text)))
+
+
+def one_line(text: str) -> str:
+    """The text on one line, runs of white space as single spaces."""
+    return " ".join(text.split())
+
+
+def clipped(text: str, longest: int) -> str:
+    """The text cut to ``longest`` characters, the last one an ellipsis where something is missing."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def clipped_inside(text: str, longest: int) -> str:
+    """The text cut to ``longest`` characters in its middle: what tells names apart is often at their end."""
+    if len(text) <= longest:
+        return text
+    head = longest // 3
+    return f"{text[:head]}…{text[len(text) - (longest - head - 1) :]}"
+
+
+def _without_unseen(text: str) -> str:
+    text = _LINE_ENDS.sub("\n", _ESCAPE_SEQUENCES.sub("", text))
+    return _LONE_SURROGATES.sub("\N{REPLACEMENT CHARACTER}", _UNSEEN.sub("", text))
+
+
+def _without_homes(text: str) -> str:
+    own = _own_home()
+    return _HOMES.sub("~", text if own is None else own.sub("~", text))
+
+
+@cache
+def _own_home() -> re.Pattern[str] | None:
+    """The home directory of whoever makes the report, wherever it is; None where it is unknown or a root."""
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    return re.compile(rf"(?<![\w.~-]){re.escape(str(home))}(?![\w.-])") if len(home.parts) > 2 else None
