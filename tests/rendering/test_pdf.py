@@ -1,6 +1,5 @@
 import io
 import logging
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
@@ -10,6 +9,7 @@ import pypdf
 import pytest
 
 from tests.build_report import hostile, nothing_readable, on_the_cpu, one_recording, three_recordings
+from tests.children import run
 from tests.rendering.captures import captured, captured_on_host, captured_ranks
 from traceadvisor.errors import PdfUnavailableError, RefusedFetchError
 from traceadvisor.model.report import Report
@@ -113,4 +113,4 @@ def test_no_other_format_loads_weasyprint() -> None:
         sys.exit("weasyprint" in sys.modules)
     """)
 
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
+    run(sys.executable, "-c", program, check=True, cwd=Path(__file__).parents[2])

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.children import run
 
 SOURCE = Path(__file__).with_name("nvml_stand_in.c")
 
@@ -18,7 +19,7 @@ def compiled(folder: Path, *options: str) -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     library = folder / "libnvidia-ml.so.1"
-    subprocess.run([compiler, "-shared", "-fPIC", *options, "-o", str(library), str(SOURCE)], check=True)
+    run(compiler, "-shared", "-fPIC", *options, "-o", library, SOURCE, check=True)
     return folder
 
 
