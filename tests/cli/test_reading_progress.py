@@ -50,6 +50,7 @@ def _drawn(folder: Path, **environment: str) -> str:
     return drawn.decode()
 
 
+@pytest.mark.usefixtures("pseudo_terminals")
 def test_a_terminal_is_shown_a_bar_that_is_gone_at_the_end(recordings: Path) -> None:
     drawn = _drawn(recordings)
     assert COLOUR.search(drawn)
@@ -59,12 +60,14 @@ def test_a_terminal_is_shown_a_bar_that_is_gone_at_the_end(recordings: Path) -> 
     assert not CONTROL.sub("", after.rpartition("\x1b[2K")[2]).strip()
 
 
+@pytest.mark.usefixtures("pseudo_terminals")
 def test_no_color_is_respected(recordings: Path) -> None:
     drawn = _drawn(recordings, NO_COLOR="1")
     assert "Reading" in drawn
     assert not COLOUR.search(drawn)
 
 
+@pytest.mark.usefixtures("pseudo_terminals")
 def test_a_terminal_that_can_erase_nothing_is_shown_nothing(recordings: Path) -> None:
     assert _drawn(recordings, TERM="dumb") == ""
 

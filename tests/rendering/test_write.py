@@ -11,7 +11,9 @@ from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.write import write_report
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.usefixtures("pango")] * (name == "pdf")) for name in FORMATS]
+)
 def test_a_report_replaces_an_earlier_one_of_any_format(name: str, tmp_path: Path) -> None:
     path = tmp_path / FORMATS[name].file_name
     path.write_bytes(FORMATS[name].render(one_recording()))
