@@ -21,7 +21,8 @@ slow: ## run the tests that take minutes: browser, launchers, the demo
 
 MINUTES ?= 5
 
-fuzz: ## damage recordings at random for 5 minutes (MINUTES=...) and look what comes of them
+fuzz: ## try new random examples: property tests once, then damaged recordings for 5 minutes (MINUTES=... SEED=...)
+	nice -n 19 pytest -m hypothesis --hypothesis-profile=explore $(if $(SEED),--hypothesis-seed=$(SEED))
 	nice -n 19 python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 lint: ## look for mistakes and for style

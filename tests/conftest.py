@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, settings
 from tests import needed
 from tests.shared import SHARED_TRACES
 
-# A busy machine is no failure.
-settings.register_profile("traceadvisor", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("thorough", settings.get_profile("traceadvisor"), max_examples=5000)
+# A run of the tests tries the same examples every time; `make fuzz` draws new ones. A busy machine is no failure.
+settings.register_profile("traceadvisor", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("explore", settings.get_profile("traceadvisor"), derandomize=False, print_blob=True)
+settings.register_profile("thorough", settings.get_profile("explore"), max_examples=5000)
 settings.load_profile("traceadvisor")
 
 
