@@ -4,7 +4,7 @@ VENV ?= $(or $(VIRTUAL_ENV),.venv)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install test slow fuzz lint format types layers check golden schema sample-traces report-pictures benchmark wheel ci
+.PHONY: help install test test-bare slow fuzz lint format types layers check golden schema sample-traces report-pictures benchmark wheel ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +15,9 @@ install: ## make a virtual environment (.venv) with the tool and all that its te
 
 test: ## run the tests
 	pytest
+
+test-bare: ## run the README's test command in a bare Debian 12 that holds python3-venv only (as root)
+	.ci/bare "python3 -m venv .venv && . .venv/bin/activate && pip install -c constraints.txt -e '.[dev]' && pytest"
 
 slow: ## run the tests that take minutes: browser, launchers, the demo
 	pytest -m slow
