@@ -4,7 +4,7 @@ VENV ?= $(or $(VIRTUAL_ENV),.venv)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install test slow fuzz lint format types layers check golden schema sample-traces report-pictures benchmark wheel ci
+.PHONY: help install test test-bare test-python slow fuzz lint format types layers check golden schema sample-traces report-pictures benchmark wheel ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,12 +16,23 @@ install: ## make a virtual environment (.venv) with the tool and all that its te
 test: ## run the tests
 	pytest
 
+test-bare: ## run the README's test command in a bare Debian 12 that holds python3-venv only (as root)
+	.ci/bare "python3 -m venv .venv && . .venv/bin/activate && pip install -c constraints.txt -e '.[dev]' && pytest"
+
+PYTHON ?= python3.12
+TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
+
+test-python: ## run the tests on another Python or torch, in an environment of its own (PYTHON=python3.12 TORCH=2.11.0)
+	set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	$(PYTHON) -m venv $$folder; $$folder/bin/pip install 'torch==$(TORCH)' -e '.[dev]'; $$folder/bin/pytest
+
 slow: ## run the tests that take minutes: browser, launchers, the demo
 	pytest -m slow
 
 MINUTES ?= 5
 
-fuzz: ## damage recordings at random for 5 minutes (MINUTES=...) and look what comes of them
+fuzz: ## try new random examples: property tests once, then damaged recordings for 5 minutes (MINUTES=... SEED=...)
+	nice -n 19 pytest -m hypothesis --hypothesis-profile=explore $(if $(SEED),--hypothesis-seed=$(SEED))
 	nice -n 19 python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 lint: ## look for mistakes and for style

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import needed
 from tests.shared import SHARED_TRACES
 
-# A busy machine is no failure.
-settings.register_profile("traceadvisor", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("thorough", settings.get_profile("traceadvisor"), max_examples=5000)
+# A run of the tests tries the same examples every time; `make fuzz` draws new ones. A busy machine is no failure.
+settings.register_profile("traceadvisor", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("explore", settings.get_profile("traceadvisor"), derandomize=False, print_blob=True)
+settings.register_profile("thorough", settings.get_profile("explore"), max_examples=5000)
 settings.load_profile("traceadvisor")
 
 
@@ -19,15 +21,53 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="write golden files anew instead of comparing with them")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that a machine may have to skip, so that ``-m needs`` selects them."""
+    for item in items:
+        if not needed.NEEDS.keys().isdisjoint(_fixture_names(item)):
+            item.add_marker("needs")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose needs are not met, or fail it with ``CI=true``; skipped here, each reason is one line."""
+    reason = needed.unmet(_fixture_names(item))
+    if reason and os.environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    if reason:
+        pytest.skip(reason)
+
+
+def _fixture_names(item: pytest.Item) -> list[str]:
+    return item.fixturenames if isinstance(item, pytest.Function) else []
+
+
 @pytest.fixture(scope="session")
 def shared_traces() -> Path:
-    """The folder of public recordings; the test is skipped without it, and fails where ``CI=true``."""
-    if not SHARED_TRACES.is_dir():
-        reason = f"needs the recordings in {SHARED_TRACES}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    """The folder of public recordings."""
     return SHARED_TRACES
+
+
+@pytest.fixture(scope="session")
+def pango() -> None:
+    """What WeasyPrint makes a PDF with."""
+
+
+@pytest.fixture(scope="session")
+def pseudo_terminals() -> None:
+    """Terminals that a program can open."""
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Path of the browser."""
+    return needed.chromium() or ""
+
+
+@pytest.fixture(scope="session")
+def compiler() -> str:
+    """Path of the C compiler."""
+    return needed.compiler() or ""
 
 
 @pytest.fixture

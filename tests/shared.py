@@ -1,6 +1,6 @@
 """Public recordings for tests, too large to keep with the code: ``shared/traces``, beside the checkout.
 
-Tests that need them take the fixture ``shared_traces``; without the folder they are skipped, except in CI.
+Tests that need them take the fixture ``shared_traces``; see :mod:`tests.needed`.
 """
 
 from __future__ import annotations

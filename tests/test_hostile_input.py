@@ -85,10 +85,10 @@ def test_no_format_shows_what_a_terminal_obeys_a_secret_or_a_home(name: str, rep
     assert not UNSHOWN.search(text)
 
 
+@pytest.mark.usefixtures("pango")
 def test_the_document_for_paper_loads_nothing_attaches_nothing_and_shows_the_word(
     reports: tuple[Report, Report],
 ) -> None:
-    pytest.importorskip("weasyprint")
     document = pypdf.PdfReader(io.BytesIO(pdf.render(reports[0])))
     text = "".join(page.extract_text() for page in document.pages)
     assert "onerror=alert(1)" in text

@@ -127,8 +127,8 @@ def test_what_can_be_read_is_read_and_every_format_says_first_what_is_wrong(
     assert list(document).index("health") < list(document).index("recordings")
 
 
+@pytest.mark.usefixtures("pango")
 def test_the_notes_are_the_first_thing_on_paper(tmp_path: Path) -> None:
-    pytest.importorskip("weasyprint")
     report = load(_given(CUT, tmp_path))
     text = pypdf.PdfReader(io.BytesIO(FORMATS["pdf"].render(report))).pages[0].extract_text()
     assert 0 <= text.index(TITLE) < text.index("of every step")

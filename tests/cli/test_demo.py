@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests.children import Done, run
 from traceadvisor.cli import main
 from traceadvisor.demo.run import TRAINING, Demo, Fault, record
 from traceadvisor.errors import UsageError
@@ -19,8 +19,8 @@ SHORTEST = "23"
 """Steps that pass before a window, the window, and one more."""
 
 
-def _run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*DEMO, *arguments], cwd=cwd, capture_output=True, text=True, timeout=180, check=False)
+def _run(*arguments: str, cwd: Path) -> Done:
+    return run(*DEMO, *arguments, cwd=cwd)
 
 
 def _report(folder: Path) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def test_a_training_that_fails_says_with_which_exit_code(tmp_path: Path) -> None
 
     if torch.cuda.is_available():
         pytest.skip("there is a GPU to train on")
-    ended = subprocess.run([*DEMO[:-1], "cuda"], cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False)
+    ended = run(*DEMO[:-1], "cuda", cwd=tmp_path)
     assert ended.returncode == 2
     assert "this torch sees no GPU" in ended.stderr
     assert "exit code 2" in ended.stderr

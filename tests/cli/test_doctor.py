@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.children import Done, run
 from traceadvisor.cli import main, report_checks
 from traceadvisor.recording import doctor
 from traceadvisor.system.check import Check, CheckState
@@ -31,9 +32,9 @@ main(["doctor"])
 """
 
 
-def _doctor_without(*absent: str) -> subprocess.CompletedProcess[str]:
+def _doctor_without(*absent: str) -> Done:
     code = WITHOUT.format(absent=set(absent))
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return run(sys.executable, "-c", code)
 
 
 def _doctor() -> Result:

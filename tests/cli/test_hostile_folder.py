@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
+from tests.children import added, run
 from tests.shared import CHECKOUT
 
 SHADOWED = ("click", "isal", "jinja2", "markupsafe", "msgspec", "numpy", "pandas", "rich", "weasyprint")
@@ -47,14 +46,7 @@ def _module() -> list[str]:
 @pytest.mark.parametrize("command", [_script, _module])
 def test_a_report_from_within_a_folder_full_of_traps_springs_none(command: Callable[[], list[str]], trap: Path) -> None:
     arguments = ["report", ".", "-o", "out", "--format", "html,md,json"]
-    result = subprocess.run(
-        [*command(), *arguments],
-        cwd=trap,
-        env=os.environ | {"PYTHONPATH": str(CHECKOUT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = run(*command(), *arguments, cwd=trap, env=added(PYTHONPATH=str(CHECKOUT)))
     assert result.returncode == 0, result.stderr
     assert not (trap.parent / "sprung").exists()
     for name in ("report.html", "report.md", "report.json"):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import psutil
 
 from tests.build import TraceBuilder
+from tests.children import PIPE, added, started
 from tests.waiting import wait_until
 
 _STAND_STILL = """
@@ -26,18 +26,18 @@ def test_ctrl_c_ends_all_processes_and_the_command_by_that_signal_and_writes_not
     for name in "ab":
         TraceBuilder().op("aten::mm", 0, 9).write(tmp_path / "log" / f"{name}.pt.trace.json")
     (tmp_path / "sitecustomize.py").write_text(_STAND_STILL)
-    with subprocess.Popen(
-        [sys.executable, "-m", "traceadvisor", "report", tmp_path / "log", "--processes", "2", "-o", tmp_path / "out"],
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        start_new_session=True,
-        stderr=subprocess.PIPE,
-        text=True,
+    arguments = ("report", tmp_path / "log", "--processes", "2", "-o", tmp_path / "out")
+    with started(
+        *(sys.executable, "-m", "traceadvisor", *arguments),
+        env=added(PYTHONPATH=str(tmp_path)),
+        new_session=True,
+        stderr=PIPE,
     ) as command:
         wait_until(lambda: len(list(tmp_path.glob("*.pid"))) == 2)
         readers = [int(path.stem) for path in tmp_path.glob("*.pid")]
         os.killpg(command.pid, signal.SIGINT)  # as a terminal does
         _, errors = command.communicate(timeout=60)
     assert command.returncode == -signal.SIGINT
-    assert errors == "traceadvisor: interrupted\n"
+    assert errors == b"traceadvisor: interrupted\n"
     assert not any(psutil.pid_exists(reader) for reader in readers)
     assert not (tmp_path / "out").exists()

@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import pty
 import re
-import subprocess
 import sys
 import termios
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from rich.progress import Progress
 
 from tests.build import TraceBuilder
+from tests.children import DEVNULL, added, run, started
 from traceadvisor.cli.reading_progress import Bars
 from traceadvisor.model.trace import Origin
 
@@ -36,21 +36,21 @@ def _drawn(folder: Path, **environment: str) -> str:
     terminal, end = pty.openpty()
     termios.tcsetwinsize(end, (24, 80))
     kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}}
-    command = subprocess.Popen(
-        _command(folder), stdout=subprocess.DEVNULL, stderr=end, env=kept | {"TERM": "xterm-256color"} | environment
-    )
-    os.close(end)
-    drawn = b""
-    try:
-        while part := os.read(terminal, 1 << 16):
-            drawn += part
-    except OSError:  # how Linux says that nobody writes any more
-        pass
-    os.close(terminal)
-    assert command.wait() == 0
+    env = kept | {"TERM": "xterm-256color"} | environment
+    with started(*_command(folder), stdout=DEVNULL, stderr=end, env=env) as command:
+        os.close(end)
+        drawn = b""
+        try:
+            while part := os.read(terminal, 1 << 16):
+                drawn += part
+        except OSError:  # how Linux says that nobody writes any more
+            pass
+        os.close(terminal)
+        assert command.wait() == 0
     return drawn.decode()
 
 
+@pytest.mark.usefixtures("pseudo_terminals")
 def test_a_terminal_is_shown_a_bar_that_is_gone_at_the_end(recordings: Path) -> None:
     drawn = _drawn(recordings)
     assert COLOUR.search(drawn)
@@ -60,20 +60,20 @@ def test_a_terminal_is_shown_a_bar_that_is_gone_at_the_end(recordings: Path) -> 
     assert not CONTROL.sub("", after.rpartition("\x1b[2K")[2]).strip()
 
 
+@pytest.mark.usefixtures("pseudo_terminals")
 def test_no_color_is_respected(recordings: Path) -> None:
     drawn = _drawn(recordings, NO_COLOR="1")
     assert "Reading" in drawn
     assert not COLOUR.search(drawn)
 
 
+@pytest.mark.usefixtures("pseudo_terminals")
 def test_a_terminal_that_can_erase_nothing_is_shown_nothing(recordings: Path) -> None:
     assert _drawn(recordings, TERM="dumb") == ""
 
 
 def test_what_is_no_terminal_is_shown_nothing(recordings: Path) -> None:
-    ended = subprocess.run(
-        _command(recordings), env=os.environ | {"FORCE_COLOR": "1"}, capture_output=True, text=True, check=True
-    )
+    ended = run(*_command(recordings), env=added(FORCE_COLOR="1"), check=True)
     assert ended.stderr == ""
 
 

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-import subprocess
 import sys
+
+from tests.children import run
 
 HEAVY = ("numpy", "pandas", "torch", "weasyprint", "jinja2")
 
@@ -11,12 +12,10 @@ def test_help_imports_none_of_the_heavy_packages() -> None:
         "import sys; from click.testing import CliRunner; from traceadvisor.cli import main; "
         f"CliRunner().invoke(main, ['--help']); print([name for name in {HEAVY!r} if name in sys.modules])"
     )
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    output = run(sys.executable, "-c", code, check=True).stdout
     assert output.strip() == "[]"
 
 
 def test_the_package_runs_as_a_module() -> None:
-    output = subprocess.run(
-        [sys.executable, "-m", "traceadvisor", "--version"], capture_output=True, text=True, check=True
-    ).stdout
+    output = run(sys.executable, "-m", "traceadvisor", "--version", check=True).stdout
     assert output.startswith("traceadvisor, version ")

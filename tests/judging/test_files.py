@@ -12,6 +12,7 @@ from typing import ClassVar, NoReturn
 import pytest
 
 from tests.build import TraceBuilder
+from tests.children import added, run
 from tests.shared import CHECKOUT
 from traceadvisor import api
 from traceadvisor.errors import InputError
@@ -192,8 +193,7 @@ def test_a_script_without_a_guard_is_run_once(tmp_path: Path) -> None:
     script.write_text(
         f"import traceadvisor\nprint(len(traceadvisor.load({str(first)!r}, {str(second)!r}, processes=2).recordings))\n"
     )
-    environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
-    ended = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    ended = run(sys.executable, script, env=added(PYTHONPATH=str(CHECKOUT)))
     assert (ended.stdout, ended.stderr) == ("2\n", "")
 
 

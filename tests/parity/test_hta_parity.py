@@ -20,7 +20,7 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
 from traceadvisor.model.report import Work
 
-pytest.importorskip("hta")
+pytest.importorskip("hta", reason="needs HolisticTraceAnalysis, which .ci/run installs")
 
 from tests.parity.hta import HtaReading, read_with_hta  # only where it is installed
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import Framing, TraceBuilder
+from tests.pairwise import pairwise
 from tests.parsing.reading import expected, read
 from traceadvisor.model.health import HealthStatus
 from traceadvisor.model.limits import LIMITS
@@ -76,23 +77,18 @@ def between(broken: bytes, position: int) -> bytes:
 SOUND = [f"op {number}" for number in range(40)]
 
 
-@pytest.mark.parametrize("window_bytes", WINDOWS)
-@pytest.mark.parametrize("position", [0, 1, 20, 40])
-@pytest.mark.parametrize("broken", BEYOND_REPAIR.values(), ids=BEYOND_REPAIR.keys())
-def test_an_event_beyond_repair_costs_one_event_and_is_counted(broken: bytes, position: int, window_bytes: int) -> None:
-    result = read(between(broken, position), window_bytes)
+@pytest.mark.parametrize(("fault", "position", "window_bytes"), pairwise(BEYOND_REPAIR, [0, 1, 20, 40], WINDOWS))
+def test_an_event_beyond_repair_costs_one_event_and_is_counted(fault: str, position: int, window_bytes: int) -> None:
+    result = read(between(BEYOND_REPAIR[fault], position), window_bytes)
     assert result.names == SOUND
     assert (result.members.dropped, result.members.repaired) == (1, 0)
     assert not result.members.truncated
     assert result.members.values == {"after": 1}
 
 
-@pytest.mark.parametrize("window_bytes", WINDOWS)
-@pytest.mark.parametrize("position", [0, 1, 20, 40])
-@pytest.mark.parametrize(("broken", "name"), REPAIRABLE.values(), ids=REPAIRABLE.keys())
-def test_an_event_with_a_known_fault_is_repaired_and_counted(
-    broken: bytes, name: str, position: int, window_bytes: int
-) -> None:
+@pytest.mark.parametrize(("fault", "position", "window_bytes"), pairwise(REPAIRABLE, [0, 1, 20, 40], WINDOWS))
+def test_an_event_with_a_known_fault_is_repaired_and_counted(fault: str, position: int, window_bytes: int) -> None:
+    broken, name = REPAIRABLE[fault]
     result = read(between(broken, position), window_bytes)
     assert result.names == [*SOUND[:position], name, *SOUND[position:]]
     assert (result.members.dropped, result.members.repaired) == (0, 1)
@@ -252,12 +248,13 @@ UNUSUAL = {
 }
 
 
-@pytest.mark.parametrize("window_bytes", [*WINDOWS, 1 << 20])
-@pytest.mark.parametrize("position", [0, 1, 200, 298, 299])
-@pytest.mark.parametrize("form", UNUSUAL.values(), ids=UNUSUAL.keys())
+@pytest.mark.parametrize(
+    ("kind", "position", "window_bytes"), pairwise(UNUSUAL, [0, 1, 200, 298, 299], [*WINDOWS, 1 << 20])
+)
 def test_behind_an_event_beyond_repair_events_are_found_whatever_their_first_key(
-    form: str, position: int, window_bytes: int
+    kind: str, position: int, window_bytes: int
 ) -> None:
+    form = UNUSUAL[kind]
     lists = '[{"a": 1}, {"b": [{}, {"c": 2}]}]'
     names = [f"op {number}" for number in range(300)]
     events = [form.format(name=json.dumps(name), name_alone=name, lists=lists) for name in names]

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import csv
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 
+from tests.children import Done, run
 from traceadvisor.bundle.layout import Manifest, Settings, StepTime
 
 PYTHON = (sys.executable,)
 CAPTURE = (sys.executable, "-m", "traceadvisor", "capture")
 
 
-def run(*command: str, cwd: Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=cwd, env=os.environ | (environment or {}), capture_output=True, text=True, timeout=120, check=False
-    )
-
-
-def capture(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def capture(*arguments: str, cwd: Path) -> Done:
     return run(*CAPTURE, *arguments, cwd=cwd)
 
 

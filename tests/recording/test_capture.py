@@ -5,12 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.recording.running import CAPTURE, PYTHON, capture, manifest, noticed, run, settings, steps, traces
+from tests.children import DEVNULL, PIPE, run, started
+from tests.recording.running import CAPTURE, PYTHON, capture, manifest, noticed, settings, steps, traces
 from traceadvisor.api import load
 from traceadvisor.bundle.layout import Ending
 from traceadvisor.model.breakdown import Category
@@ -164,13 +164,8 @@ def test_what_was_recorded_before_a_signal_is_saved(
 ) -> None:
     """Ctrl-C within the window, and a kill after it."""
     (tmp_path / "endless.py").write_text(ENDLESS)
-    process = subprocess.Popen(
-        [*CAPTURE, "-o", "bundle", "endless.py", str(steps_before)],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    with process:
+    command = (*CAPTURE, "-o", "bundle", "endless.py", str(steps_before))
+    with started(*command, cwd=tmp_path, stdout=PIPE, stderr=DEVNULL) as process:
         assert process.stdout
         process.stdout.readline()
         process.send_signal(number)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.children import Done, added, run
 from tests.recording.running import manifest, settings, steps, traces
 from traceadvisor import load
 from traceadvisor.bundle.layout import Ending, FileKind
@@ -44,12 +43,11 @@ dist.destroy_process_group()
 """
 
 
-def torchrun(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def torchrun(path: Path, *arguments: str) -> Done:
     (path / "train.py").write_text(SCRIPT)
     launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python")
     command = (*launcher, sys.executable, "-m", "traceadvisor", "capture", "--", "train.py", *arguments)
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, cwd=path, env=environment, capture_output=True, text=True, timeout=180, check=False)
+    return run(*command, cwd=path, env=added(OMP_NUM_THREADS="1"))
 
 
 def test_two_ranks_make_one_bundle(tmp_path: Path) -> None:

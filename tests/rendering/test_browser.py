@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.build_report import harmless, hostile, three_recordings
+from tests.children import run
 from tests.hostile_input import HOSTILE, PLAIN, write_hostile_input
 from tests.rendering.reading import Page
 from traceadvisor import load
@@ -30,21 +28,10 @@ SWITCHES = (
 )
 
 
-@pytest.fixture(scope="session")
-def chromium() -> str:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
-        reason = "needs Chromium"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return found
-
-
 def _run(chromium: str, page: Path, *switches: str) -> str:
     profile = page.parent / "profile"
     command = [chromium, *SWITCHES, f"--user-data-dir={profile}", *switches, page.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    return run(*command, check=True).stdout
 
 
 def _dom(chromium: str, content: bytes, folder: Path) -> Page:

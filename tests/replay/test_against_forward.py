@@ -7,6 +7,7 @@ the prediction is exact but for rounding; where everything varies by 5%, medians
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import median
 
 import numpy as np
 import pytest
@@ -83,16 +84,18 @@ def test_variation_is_replayed(shape: Shape, seed: int) -> None:
     assert abs(replayed(varied(program(shape), 0.05, seed)).error_share) < VARIED
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(ALONE, SEEDS)
 def test_of_many_steps_those_near_the_median_are_replayed(shape: Shape, seed: int) -> None:
-    """Choosing them for their length makes them a little longer or shorter than they are when replayed."""
+    """Steps are chosen for their length, so one replay is too long or too short by up to 6%; the median is neither."""
     many = replace(shape, steps=16)
-    assert abs(replayed(varied(program(many), 0.05, seed)).error_share) < VARIED
+    errors = [replayed(varied(program(many), 0.05, seed + more)).error_share for more in range(9)]
+    assert abs(median(errors)) < VARIED
+    assert max(map(abs, errors)) < 5 * VARIED
 
 
 @settings(max_examples=25)
-@given(SHAPES.filter(lambda shape: shape.workers > 0), SEEDS)
+@given(SHAPES.filter(lambda shape: shape.loader_ns > 0).map(lambda shape: replace(shape, workers=1)), SEEDS)
 def test_variation_of_workers_is_replayed_by_their_mean(shape: Shape, seed: int) -> None:
     """Where host and workers are about as fast, a constant pace misses by as much as they vary, and the gate tells."""
     assert abs(replayed(varied(program(shape), 0.05, seed)).error_share) < 0.05
@@ -205,7 +208,7 @@ def test_faster_kernels(shape: Shape, speedup: float, seed: int | None) -> None:
 
 
 @settings(max_examples=25)
-@given(ALONE.filter(lambda shape: shape.device_sync), st.none() | SEEDS)
+@given(ALONE.map(lambda shape: replace(shape, device_sync=True)), st.none() | SEEDS)
 def test_a_synchronise_that_is_not_called(shape: Shape, seed: int | None) -> None:
     before = made(shape, seed)
     was = replayed(before)
@@ -213,7 +216,7 @@ def test_a_synchronise_that_is_not_called(shape: Shape, seed: int | None) -> Non
 
 
 @settings(max_examples=25)
-@given(ALONE.filter(lambda shape: shape.item and not shape.upload_ns), st.none() | SEEDS)
+@given(ALONE.map(lambda shape: replace(shape, item=True, upload_ns=0)), st.none() | SEEDS)
 def test_a_number_that_is_looked_at_later(shape: Shape, seed: int | None) -> None:
     before = made(shape, seed)
     was = replayed(before)
@@ -222,7 +225,7 @@ def test_a_number_that_is_looked_at_later(shape: Shape, seed: int | None) -> Non
 
 
 @settings(max_examples=25)
-@given(ALONE.filter(lambda shape: shape.item and shape.pinned_item and not shape.upload_ns))
+@given(ALONE.map(lambda shape: replace(shape, item=True, pinned_item=True, upload_ns=0)))
 def test_a_number_that_is_needed_is_waited_for_without_the_synchronise(shape: Shape) -> None:
     was = replayed(program(shape))
     assert was.predicted(WithoutWaits(was.calls("cudaStreamSynchronize"))) == pytest.approx(0, abs=EXACT)
@@ -257,7 +260,10 @@ def test_launches_made_cheap(shape: Shape, seed: int | None) -> None:
 
 
 @settings(max_examples=25)
-@given(ALONE.filter(lambda shape: shape.loader_ns > 0 and shape.device_sync), st.none() | SEEDS)
+@given(
+    ALONE.filter(lambda shape: shape.loader_ns > 0).map(lambda shape: replace(shape, device_sync=True)),
+    st.none() | SEEDS,
+)
 def test_fixes_that_are_made_together(shape: Shape, seed: int | None) -> None:
     """Batches that are ready, a device twice as fast and no synchronise, which save more or less than one by one."""
     before, scenario = made(shape, seed), Scenario.HIGH

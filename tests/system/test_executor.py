@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from typing import Any, NoReturn
 import psutil
 import pytest
 
+from tests.children import DEVNULL, started
 from tests.shared import CHECKOUT
 from tests.waiting import wait_until
 from traceadvisor.errors import InputError
@@ -176,10 +176,10 @@ run(note_process_and_stay, [folder, folder])
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_process_outlives_its_caller(signal_number: signal.Signals, tmp_path: Path) -> None:
     code = CALLER.format(folder=str(tmp_path))
-    caller = subprocess.Popen([sys.executable, "-c", code], cwd=CHECKOUT, stderr=subprocess.DEVNULL)
-    wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
-    caller.send_signal(signal_number)
-    assert caller.wait(10) == -signal_number
+    with started(sys.executable, "-c", code, cwd=CHECKOUT, stderr=DEVNULL) as caller:
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+        caller.send_signal(signal_number)
+        assert caller.wait(10) == -signal_number
     wait_until(lambda: not any(psutil.pid_exists(int(path.name)) for path in tmp_path.iterdir()))
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.build import Framing, Generation, TraceBuilder
+from tests.pairwise import pairwise
 from tests.parsing.reading import expected, read
 from tests.shared import FORMATS, NO_WORKERS
 from traceadvisor.model.limits import Limits
@@ -33,10 +34,9 @@ def builder(generation: Generation = Generation.CURRENT) -> TraceBuilder:
     )
 
 
-@pytest.mark.parametrize("window_bytes", WINDOWS)
-@pytest.mark.parametrize("framing", list(Framing))
-@pytest.mark.parametrize("indent", [None, 0, 2])
-@pytest.mark.parametrize("generation", list(Generation))
+@pytest.mark.parametrize(
+    ("window_bytes", "framing", "indent", "generation"), pairwise(WINDOWS, Framing, [None, 0, 2], Generation)
+)
 def test_every_framing_reads_the_same_through_any_window(
     window_bytes: int, framing: Framing, indent: int | None, generation: Generation
 ) -> None:
@@ -205,9 +205,9 @@ def several_devices(device_count: int) -> TraceBuilder:
     return trace
 
 
-@pytest.mark.parametrize("window_bytes", [*WINDOWS, 1 << 20])
-@pytest.mark.parametrize("indent", [None, 0, 2, -1])
-@pytest.mark.parametrize("device_count", [2, 3, 30])
+@pytest.mark.parametrize(
+    ("window_bytes", "indent", "device_count"), pairwise([*WINDOWS, 1 << 20], [None, 0, 2, -1], [2, 3, 30])
+)
 def test_a_list_of_devices_behind_the_events_is_no_part_of_them(
     device_count: int, indent: int | None, window_bytes: int
 ) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.recording.running import CAPTURE, PYTHON, capture, manifest, noticed, run
+from tests.children import DEVNULL, PIPE, Done, run, started
+from tests.recording.running import CAPTURE, PYTHON, capture, manifest, noticed
 from traceadvisor.bundle.layout import Ending
 
 
-def both(path: Path, source: str, *arguments: str) -> tuple[subprocess.CompletedProcess[str], ...]:
+def both(path: Path, source: str, *arguments: str) -> tuple[Done, ...]:
     """The script run plainly and captured into ``bundle``."""
     (path / "script.py").write_text(source)
     return (
@@ -71,10 +71,8 @@ def test_an_ending_keeps_its_meaning(tmp_path: Path, source: str, ending: Ending
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_script_as_it_would_but_saves_first(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "script.py").write_text("import time; print('ready', flush=True); time.sleep(60)")
-    process = subprocess.Popen(
-        [*CAPTURE, "-o", "bundle", "--", "script.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    with process:
+    command = (*CAPTURE, "-o", "bundle", "--", "script.py")
+    with started(*command, cwd=tmp_path, stdout=PIPE, stderr=DEVNULL) as process:
         assert process.stdout
         assert process.stdout.readline() == b"ready\n"
         time.sleep(0.2)
@@ -96,8 +94,7 @@ def test_sigterm_saves_while_the_main_thread_waits_in_native_code(tmp_path: Path
         "libc.pthread_mutex_lock(mutex)\n"
     )
     (tmp_path / "script.py").write_text(source)
-    process = subprocess.Popen([*CAPTURE, "-o", "bundle", "--", "script.py"], cwd=tmp_path, stdout=subprocess.PIPE)
-    with process:
+    with started(*CAPTURE, "-o", "bundle", "--", "script.py", cwd=tmp_path, stdout=PIPE) as process:
         assert process.stdout
         process.stdout.readline()
         process.terminate()
@@ -185,6 +182,6 @@ def test_two_captured_blocks_of_a_program_are_two_runs(tmp_path: Path) -> None:
         "        run.step()\n"
         "    print(run.captured.folder)\n"
     )
-    done = subprocess.run([*PYTHON, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = run(*PYTHON, "program.py", cwd=tmp_path, check=True)
     assert len(set(done.stdout.split())) == 2
     assert len(list((tmp_path / "runs").iterdir())) == 2

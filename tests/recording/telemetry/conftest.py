@@ -1,36 +1,27 @@
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.children import run
+
 SOURCE = Path(__file__).with_name("nvml_stand_in.c")
 
 
-def compiled(folder: Path, *options: str) -> Path:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        reason = "needs a C compiler for the library that stands in for NVML"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+def compiled(compiler: str, folder: Path, *options: str) -> Path:
     library = folder / "libnvidia-ml.so.1"
-    subprocess.run([compiler, "-shared", "-fPIC", *options, "-o", str(library), str(SOURCE)], check=True)
+    run(compiler, "-shared", "-fPIC", *options, "-o", library, SOURCE, check=True)
     return folder
 
 
 @pytest.fixture(scope="session")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def driver(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a library that the NVML bindings load as the driver's."""
-    pytest.importorskip("pynvml")
-    return compiled(tmp_path_factory.mktemp("driver"))
+    return compiled(compiler, tmp_path_factory.mktemp("driver"))
 
 
 @pytest.fixture(scope="session")
-def old_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def old_driver(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As ``driver``, from before the clock events were called so."""
-    pytest.importorskip("pynvml")
-    return compiled(tmp_path_factory.mktemp("old-driver"), "-DOLD_DRIVER")
+    return compiled(compiler, tmp_path_factory.mktemp("old-driver"), "-DOLD_DRIVER")

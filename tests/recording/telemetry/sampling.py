@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.children import run
 
 PROGRAM = """
 import os, sys, time
@@ -49,10 +50,9 @@ def record(folder: Path, *, driver: Path | None, during: str = LONG_ENOUGH, **en
     path = folder / "telemetry.jsonl"
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "STAND_IN_"))}
     library = {"LD_LIBRARY_PATH": str(driver)} if driver else {}
-    subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(during=during), str(path)],
+    run(
+        *(sys.executable, "-c", PROGRAM.format(during=during), path),
         env=kept | library | environment,
         check=True,
-        timeout=60,
     )
     return read(path)

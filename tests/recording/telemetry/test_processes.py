@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.children import PIPE, Child, started
 from traceadvisor.recording.telemetry.processes import ProcessTree, descendants, read_io, read_stat
 
 BUSY = "print(flush=True)\nwhile True: pass"
@@ -19,8 +19,8 @@ PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {ASLE
 
 
 @contextmanager
-def running(program: str) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+def running(program: str) -> Iterator[Child]:
+    with started(sys.executable, "-c", program, stdout=PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.children import started
 from tests.recording.telemetry.sampling import PROGRAM, read
 from traceadvisor.model.telemetry import DeviceColumn, NodeColumn, ProcessColumn, WorkerColumn
 from traceadvisor.recording.telemetry import TelemetrySampler
@@ -66,10 +66,8 @@ def test_stop_ends_the_thread_within_an_interval(tmp_path: Path) -> None:
 
 def test_a_killed_run_leaves_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "t"
-    run = subprocess.Popen([sys.executable, "-c", PROGRAM.format(during="time.sleep(60)"), str(path)])
-    wait_for(lambda: lines(path) >= 5)
-    run.kill()
-    run.wait()
+    with started(sys.executable, "-c", PROGRAM.format(during="time.sleep(60)"), path):
+        wait_for(lambda: lines(path) >= 5)
     assert path.read_bytes().endswith(b"}\n")
     assert len(read(path).samples) >= 4
 

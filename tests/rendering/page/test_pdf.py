@@ -1,6 +1,5 @@
 import io
 import logging
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
@@ -10,14 +9,14 @@ import pypdf
 import pytest
 
 from tests.build_report import hostile, nothing_readable, on_the_cpu, one_recording, three_recordings
+from tests.children import run
 from tests.rendering.captures import captured, captured_on_host, captured_ranks
 from tests.shared import CHECKOUT
 from traceadvisor.errors import PdfUnavailableError, RefusedFetchError
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.page import pdf
 
-pytest.importorskip("weasyprint")
-
+makes_a_pdf = pytest.mark.usefixtures("pango")
 
 ALL = (three_recordings, on_the_cpu, nothing_readable, captured, captured_on_host, captured_ranks)
 
@@ -27,6 +26,7 @@ def text_of(report: Report) -> str:
     return " ".join(" ".join(page.extract_text() for page in pages).split())
 
 
+@makes_a_pdf
 def test_the_document_holds_the_headline_and_the_findings() -> None:
     text = text_of(one_recording())
 
@@ -34,6 +34,7 @@ def test_the_document_holds_the_headline_and_the_findings() -> None:
     assert "DataLoader(..., num_workers=4, persistent_workers=True)" in text
 
 
+@makes_a_pdf
 def test_the_pages_are_a4_and_numbered() -> None:
     document = pypdf.PdfReader(io.BytesIO(pdf.render(one_recording())))
 
@@ -41,14 +42,17 @@ def test_the_pages_are_a4_and_numbered() -> None:
     assert f"1 of {len(document.pages)}" in document.pages[0].extract_text()
 
 
+@makes_a_pdf
 def test_a_recording_without_a_device_is_drawn() -> None:
     assert "No device was recorded" in text_of(on_the_cpu())
 
 
+@makes_a_pdf
 def test_an_unreadable_input_makes_a_document_too() -> None:
     assert "The file holds no events." in text_of(nothing_readable())
 
 
+@makes_a_pdf
 def test_hostile_text_is_printed_as_text_and_nothing_is_attached() -> None:
     document = pypdf.PdfReader(io.BytesIO(pdf.render(hostile(three_recordings()))))
     text = "".join(page.extract_text() for page in document.pages)
@@ -58,6 +62,7 @@ def test_hostile_text_is_printed_as_text_and_nothing_is_attached() -> None:
     assert dict(document.attachments) == {}
 
 
+@makes_a_pdf
 @pytest.mark.parametrize(
     "markup",
     [
@@ -83,6 +88,7 @@ def test_whatever_a_page_asks_for_is_refused(markup: str, scheme: str, tmp_path:
         pdf.from_html(markup.format(url=url))
 
 
+@makes_a_pdf
 @pytest.mark.parametrize("build", ALL)
 def test_weasyprint_finds_nothing_to_complain_of(
     build: Callable[[], Report], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -114,4 +120,28 @@ def test_no_other_format_loads_weasyprint() -> None:
         sys.exit("weasyprint" in sys.modules)
     """)
 
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=CHECKOUT)
+    run(sys.executable, "-c", program, check=True, cwd=CHECKOUT)
+
+
+WITHOUT_PANGO = """
+import sys
+from cffi import FFI
+def refuse(self, name, flags=0):
+    if name == "libgobject-2.0-0":
+        print("-----", "another line", "-----", sep="\\n")
+    raise OSError(f"cannot load library {name!r}")
+FFI.dlopen = refuse
+from tests.build_report import one_recording
+from traceadvisor.errors import PdfUnavailableError
+from traceadvisor.rendering.page import pdf
+try:
+    pdf.render(one_recording())
+except PdfUnavailableError:
+    sys.exit(3)
+"""
+
+
+def test_without_pango_only_the_banner_of_weasyprint_is_not_printed() -> None:
+    done = run(sys.executable, "-c", WITHOUT_PANGO, cwd=CHECKOUT)
+    others = "-----\nanother line\n-----\n" * 2  # it tries this library twice
+    assert (done.returncode, done.stdout, done.stderr) == (3, others, "")

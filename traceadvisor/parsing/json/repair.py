@@ -60,10 +60,11 @@ def _escape(match: re.Match[str]) -> str:
 
 _MARK = re.compile(r"\\.|[\"{}\[\],:]", re.DOTALL)
 
+_KEY = r"\"(?:[^\"\\]|\\.)*+\"\s*:"
 _BEHIND_KEY = re.compile(r"\s*:")
-_BEHIND_MEMBER = re.compile(r"\s*(?:,\s*\"[^\"]*\"\s*:|\}|\Z)")
+_BEHIND_MEMBER = re.compile(rf"\s*(?:,\s*{_KEY}|\}}|\Z)", re.DOTALL)
 _BEHIND_ELEMENT = re.compile(r"\s*(?:,\s*[\"\[{\d\-ntfNI]|\])")
-_OTHER_FAULT = re.compile(r"\s*\"[^\"]*\"\s*:|\s*,\s*\w+\s*:\s*[\"\d{\[]")
+_OTHER_FAULT = re.compile(rf"\s*{_KEY}|\s*,\s*\w+\s*:\s*[\"\d{{\[]", re.DOTALL)
 """A comma that is missing, a key without quotes."""
 
 _MEMBERS = r"ph|cat|name|pid|tid|ts|dur|id|s|bp|args"

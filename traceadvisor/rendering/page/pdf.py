@@ -7,13 +7,21 @@ system that a machine without PDFs can do without.
 
 from __future__ import annotations
 
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
+from io import StringIO
 from types import ModuleType
 
 from traceadvisor.errors import PdfUnavailableError, RefusedFetchError
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.page.html import page
 from traceadvisor.rendering.write import MARKER
+
+_BANNER = re.compile(r"\n-----\n\nWeasyPrint could not import.*?\n-----\n\n", re.DOTALL)
+"""What WeasyPrint prints where a library is missing, before it raises; our own message says it better."""
 
 
 def render(report: Report) -> bytes:
@@ -47,8 +55,9 @@ def from_html(html: str) -> bytes:
 
 def _weasyprint() -> ModuleType:
     try:
-        import_module("weasyprint.urls")
-        return import_module("weasyprint")
+        with _without_banner():
+            import_module("weasyprint.urls")
+            return import_module("weasyprint")
     except (ImportError, OSError) as error:
         raise PdfUnavailableError(
             f"A PDF needs WeasyPrint and the Pango library, which could not be loaded ({error}). "
@@ -56,6 +65,18 @@ def _weasyprint() -> ModuleType:
             "`apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0`; on macOS, `brew install pango`. "
             "Or choose another format: html, md, json."
         ) from error
+
+
+@contextmanager
+def _without_banner() -> Iterator[None]:
+    """Drop WeasyPrint's banner from standard output; print everything else at the end."""
+    printed = StringIO()
+    try:
+        with redirect_stdout(printed):
+            yield
+    finally:
+        if kept := _BANNER.sub("", printed.getvalue()):
+            sys.stdout.write(kept)
 
 
 def _refusal(url: str) -> str:
