@@ -23,6 +23,7 @@ from typing import Any
 
 import click
 
+import traceadvisor
 from benchmarks.gpu.carried import ROOT
 from benchmarks.gpu.outbox import FORMAT
 from benchmarks.gpu.predictions import found_rules, predict, predict_all_fixes
@@ -198,11 +199,14 @@ def _predict_again(document: dict[str, Any], bundles: dict[str, Path]) -> None:
 
 
 def _report(bundle: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "traceadvisor", "report", str(bundle), "--no-config", "--no-plugins"]
-    done = subprocess.run([*command, "--format", "json", "-o", "-"], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise click.ClickException(f"{bundle.name} cannot be read: {done.stderr.strip()}")
-    document: dict[str, Any] = json.loads(done.stdout)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            _, written = traceadvisor.report(
+                bundle, out=folder, formats=("json",), settings=traceadvisor.Settings(plugins=False)
+            )
+        except traceadvisor.TraceAdvisorError as error:
+            raise click.ClickException(f"{bundle.name} cannot be read: {error}") from error
+        document: dict[str, Any] = json.loads(written["json"].read_text(encoding="utf-8"))
     return document
 
 

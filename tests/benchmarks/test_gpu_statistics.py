@@ -88,5 +88,5 @@ def test_a_fault_that_was_planted_is_turned_around() -> None:
 
 @pytest.mark.parametrize("times", [([1.0], [1.0, 2.0], [1.0]), ([], [], []), ([1.0], [0.0], [1.0])])
 def test_times_that_cannot_be_compared_are_refused(times: tuple[list[float], ...]) -> None:
-    with pytest.raises(ValueError, match="times are|each arm"):
+    with pytest.raises(ValueError, match=r"times are|each arm"):
         compare(*times)
