@@ -7,6 +7,7 @@ PART is one of the parts, several of them, or `all`.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,8 @@ def main(names: tuple[str, ...], out: Path, reduced: bool, minutes: float | None
             f"Not installed and not carried: {', '.join(missing)}. Run `make gpu-wheels` on a machine with a network "
             "and bring benchmarks/gpu/wheels along."
         )
+    if reduced:
+        os.environ["OMP_NUM_THREADS"] = "1"  # several threads wait for one another on a CPU that others use too
     if len(chosen) > 1:
         sys.exit(_each(chosen, out.resolve(), reduced=reduced, minutes=minutes))
     from benchmarks.gpu.parts import run_part  # noqa: PLC0415  # what it imports may be carried

@@ -27,6 +27,9 @@ _TAIL_CHARACTERS = 2000
 class RunFailedError(Exception):
     """A command failed or took too long; the message holds the end of its output."""
 
+    output = ""
+    """All that it wrote to standard error."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
@@ -60,7 +63,10 @@ def run(command: Sequence[str], *, timeout_s: float, environment: dict[str, str]
                 raise RunFailedError(f"{shown(command)} did not end within {timeout_s:.0f} s") from None
             raise
     if process.returncode:
-        raise RunFailedError(f"{shown(command)} ended with {process.returncode}: {errors[-_TAIL_CHARACTERS:].strip()}")
+        tail = errors[-_TAIL_CHARACTERS:].strip()
+        failure = RunFailedError(f"{shown(command)} ended with {process.returncode}: {tail}")
+        failure.output = errors
+        raise failure
     return output
 
 

@@ -46,7 +46,11 @@ def run(part: Part) -> None:
     single = [Change(f"fix-{name}", texts[name], replace(FAULTY, **fixes[name]), RULES[name]) for name in fixes]
     single.append(Change("fix-all", "all four faults fixed", fixed, ()))
     budget = part.budget.part_of(part.budget.left_s * 0.6)
-    part.experiment("fixed singly", "faults", FAULTY, single, budget, reports={"": report} if report else {})
+    predicted = {"": report} if report else {}
+    part.attempt(
+        "fixed singly",
+        lambda: part.experiment("fixed singly", "faults", FAULTY, single, budget, reports=predicted),
+    )
 
     reports: dict[str, dict[str, Any]] = {}
     for name in fixes if not part.reduced else ():

@@ -17,16 +17,23 @@ PINNED, LAYOUT, COMPILED = ("H2D001", "H2D002"), ("GPU007",), ("IDLE002", "GPU00
 
 def pictures(part: Part) -> None:
     """The residual network: workers beside a loader in the training process, then the device's settings."""
+    part.attempt("loader", lambda: _loader(part))
+    part.attempt("device", lambda: _device(part))
+
+
+def _loader(part: Part) -> None:
     alone = Settings()
     report = _report(part, "resnet-no-workers", "pictures", alone, "a loader in the training process")
     workers = (report and proposed_workers(report)) or usable_workers(reduced=part.reduced)
-    fed = replace(alone, workers=usable_workers(reduced=part.reduced))
     loading = [
         Change("workers", f"`num_workers=0` -> `{workers}`", replace(alone, workers=workers), ("DATA002", "DATA001"))
     ]
     budget = part.budget.part_of(part.budget.left_s * 0.4)
     part.experiment("loader", "pictures", alone, loading, budget, reports={"": report} if report else {})
 
+
+def _device(part: Part) -> None:
+    fed = Settings(workers=usable_workers(reduced=part.reduced))
     expect = "float32 without TF32, pageable copies, channels first"
     report = _report(part, "resnet-fed", "pictures", fed, expect)
     changes = _device_changes(fed)

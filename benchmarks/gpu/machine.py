@@ -34,6 +34,7 @@ def described(*, reduced: bool) -> dict[str, Any]:
         "torch": torch.__version__,
         "cuda": torch.version.cuda if torch.cuda.is_available() else None,
         "driver": _driver(),
+        "shared_memory_bytes": _shared_memory_bytes(),
         "packages": {name: _installed(name) for name in PACKAGES},
     }
 
@@ -68,6 +69,12 @@ def _driver() -> str | None:
         return None
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     return done.stdout.strip().splitlines()[0] if done.returncode == 0 and done.stdout.strip() else None
+
+
+def _shared_memory_bytes() -> int | None:
+    """What loader workers hand their batches over in; None where there is no such folder."""
+    folder = Path("/dev/shm")  # noqa: S108  # only its size is asked for
+    return shutil.disk_usage(folder).total if folder.is_dir() else None
 
 
 def _processor() -> str:

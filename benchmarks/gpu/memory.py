@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 from benchmarks.gpu import captures
@@ -20,31 +21,32 @@ PLAIN_STEPS = 15
 
 def run(part: Part) -> None:
     """For each workload, predict and measure."""
-    rows: list[dict[str, Any]] = []
-    for workload, own_batch in BATCHES.items():
-        batch = REDUCED_BATCH if part.reduced else own_batch
-        script = part.train(workload, Settings(), steps=None if part.reduced else STEPS, batch_size=batch)
-        expect = f"device memory of batch {batch}"
-        bundle = part.capture(f"memory-{workload}", script, ("--no-stacks",), expect=expect)
-        memory = part.report(bundle)["recordings"][0]["memory"]
-        parts = fullest(memory)
-        if parts is None:
-            part.outbox.skip(f"memory of {workload}", "the recording holds no device memory")
-        for factor in FACTORS[:1] if part.reduced else FACTORS:
-            measured = _measured(part, workload, factor * batch)
-            row = {
-                "workload": workload,
-                "batch": batch,
-                "factor": factor,
-                "measured_bytes": measured["peak_bytes"],
-                "reserved_bytes": measured["reserved_bytes"],
-                "recorded": parts,
-                **(predictions(parts, factor) if parts else {}),
-            }
-            rows.append(row)
-            part.outbox.put("memory", rows)
-            if parts and row["measured_bytes"]:
-                part.outbox.say(words(row))
+    for workload in BATCHES:
+        part.attempt(workload, partial(_workload, part, workload))
+
+
+def _workload(part: Part, workload: str) -> None:
+    batch = REDUCED_BATCH if part.reduced else BATCHES[workload]
+    script = part.train(workload, Settings(), steps=None if part.reduced else STEPS, batch_size=batch)
+    expect = f"device memory of batch {batch}"
+    bundle = part.capture(f"memory-{workload}", script, ("--no-stacks",), expect=expect)
+    parts = fullest(part.report(bundle)["recordings"][0]["memory"])
+    if parts is None:
+        part.outbox.skip(f"memory of {workload}", "the recording holds no device memory")
+    for factor in FACTORS[:1] if part.reduced else FACTORS:
+        measured = _measured(part, workload, factor * batch)
+        row = {
+            "workload": workload,
+            "batch": batch,
+            "factor": factor,
+            "measured_bytes": measured["peak_bytes"],
+            "reserved_bytes": measured["reserved_bytes"],
+            "recorded": parts,
+            **(predictions(parts, factor) if parts else {}),
+        }
+        part.outbox.put("memory", [*part.outbox.document.get("memory", ()), row])
+        if parts and row["measured_bytes"]:
+            part.outbox.say(words(row))
 
 
 def fullest(memory: dict[str, Any] | None) -> dict[str, int] | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,18 @@ class Part:
     device: str
     reduced: bool
     scratch: Path
+    failures: list[str] = field(default_factory=list)
+    """Stages that did not come to their end, with the reason."""
+
+    def attempt(self, stage: str, function: Callable[[], object]) -> None:
+        """Run a stage; one that fails is named, and does not stop those after it."""
+        try:
+            function()
+        except Exception as error:  # noqa: BLE001  # whatever it is, the other stages are worth running
+            reason = f"{type(error).__name__}: {str(error)[-500:]}"
+            self.failures.append(f"{stage}: {reason}")
+            self.outbox.put("tracebacks", [*self.outbox.document.get("tracebacks", ()), traceback.format_exc()])
+            self.outbox.say(f"{stage} failed: {reason}")
 
     def train(
         self, workload: str, settings: Settings, *, steps: int | None = None, batch_size: int | None = None

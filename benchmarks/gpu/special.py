@@ -41,6 +41,7 @@ def run(part: Part) -> None:
             found[name] = case(part)
         except Exception as error:  # noqa: BLE001  # the other cases are worth running
             found[name] = {"failed": f"{type(error).__name__}: {error}"}
+            part.failures.append(f"{name}: {type(error).__name__}")
             part.outbox.say(f"{name} failed: {type(error).__name__}: {str(error)[-SHOWN_CHARACTERS:]}")
         part.outbox.put("special", found)
 
@@ -113,7 +114,7 @@ def ranks(part: Part, kind: str) -> dict[str, Any]:
             expect = f"{kind.upper()} over {backend}, two ranks on one device"
             bundle = part.capture(name, words, LIGHT, LAUNCHER, expect=expect, minutes=1.0)
         except RunFailedError as error:
-            reason = refusal(str(error))
+            reason = refusal(error.output or str(error))
             result[backend] = {"refused": reason}
             part.outbox.say(f"{kind} over {backend} with two ranks on one device does not run: {reason}")
             continue

@@ -6,12 +6,17 @@ import io
 import json
 import os
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.gpu import smoke
+from benchmarks.gpu.budget import Budget
 from benchmarks.gpu.outbox import MOST_FILE_BYTES, MOST_FILES, Limits, Outbox, OutboxFullError, files_of
+from benchmarks.gpu.part import Part
+from benchmarks.gpu.parts import run_part
 
 SMALL = Limits(files=3, file_bytes=60_000)
 
@@ -89,3 +94,27 @@ def test_files_of_an_earlier_run_go_and_those_of_other_parts_stay(tmp_path: Path
     Outbox(tmp_path, "part", {})
     assert [path.name for path in files_of(tmp_path, "part")] == ["part.json"]
     assert [path.name for path in files_of(tmp_path, "other")] == ["other-captures-1.tar", "other.json"]
+
+
+def test_a_stage_that_fails_is_named_and_does_not_stop_the_next(tmp_path: Path) -> None:
+    part = Part(Outbox(tmp_path / "out", "part", {}), Budget(60), "cpu", reduced=True, scratch=tmp_path)
+    done: list[str] = []
+    part.attempt("first", lambda: done[0])
+    part.attempt("second", lambda: done.append("second"))
+    assert done == ["second"]
+    assert part.failures == ["first: IndexError: list index out of range"]
+    assert "first failed: IndexError: list index out of range" in document(tmp_path / "out")["lines"]
+
+
+def test_a_part_is_stopped_when_its_time_is_over_and_writes_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def endless(part: Part) -> None:
+        part.outbox.put("rows", [1])
+        part.attempt("endless", lambda: time.sleep(60))
+
+    monkeypatch.setattr(smoke, "run", endless)
+    assert not run_part("smoke", tmp_path, reduced=True, minutes=0.26)
+    read = json.loads((tmp_path / "smoke.json").read_text())
+    assert (read["status"], read["rows"]) == ("partial", [1])
+    assert read["error"].startswith("stopped after")
