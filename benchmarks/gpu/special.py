@@ -112,7 +112,9 @@ def ranks(part: Part, kind: str) -> dict[str, Any]:
         words += ["--device", part.device]
         try:
             expect = f"{kind.upper()} over {backend}, two ranks on one device"
-            bundle = part.capture(name, words, LIGHT, LAUNCHER, expect=expect, minutes=1.0)
+            bundle = part.capture(
+                name, words, LIGHT, LAUNCHER, expect=expect, minutes=1.0 if backend == "nccl" else 2.0
+            )
         except RunFailedError as error:
             reason = refusal(error.output or str(error))
             result[backend] = {"refused": reason}
@@ -132,7 +134,7 @@ def refusal(output: str) -> str:
     for telling in ("Duplicate GPU", "ncclInvalidUsage", "NCCL error", "Error:", "did not end"):
         for line in lines:
             if telling in line:
-                return line[:SHOWN_CHARACTERS]
+                return line if len(line) <= SHOWN_CHARACTERS else f"...{line[-SHOWN_CHARACTERS:]}"
     return lines[-1][:SHOWN_CHARACTERS] if lines else "no output"
 
 
