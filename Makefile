@@ -4,7 +4,7 @@ VENV ?= $(or $(VIRTUAL_ENV),.venv)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-bare test-python slow fuzz lint format types layers check golden schema sample-traces report-pictures benchmark wheel ci
+.PHONY: help install test test-bare test-python slow fuzz lint format types layers check golden schema sample-traces report-pictures benchmark gpu-wheels gpu-kit gpu-results wheel ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,22 @@ report-pictures: ## draw docs/images/ (needs Chromium, pdftoppm and the public r
 
 benchmark: ## measure how traces are read, on an otherwise idle machine, and write it into docs/performance.md
 	python -m benchmarks.reading --into docs/performance.md
+
+GPU_OUT ?= out/gpu
+
+gpu-wheels: ## download what gpu-kit carries to a machine without a network (Python 3.12), into benchmarks/gpu/wheels
+	rm -rf benchmarks/gpu/wheels
+	pip download -q --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \
+	  --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
+	  --dest benchmarks/gpu/wheels -r benchmarks/gpu/carried.txt
+
+gpu-kit: ## measure on a machine with a GPU, half an hour in all (REDUCED=1: a small form on the CPU), into GPU_OUT=out/gpu
+	python -m benchmarks.gpu all --out $(GPU_OUT) $(if $(REDUCED),--reduced)
+
+FOLDER ?= $(if $(filter gpu-results,$(firstword $(MAKECMDGOALS))),$(word 2,$(MAKECMDGOALS)))
+
+gpu-results: ## turn what gpu-kit wrote (FOLDER=..., or the folder after the goal) into samples, golden reports and pages
+	python -m benchmarks.gpu.results $(or $(FOLDER),$(error Name the folder: make gpu-results FOLDER=...))
 
 wheel: ## build dist/traceadvisor-*.whl
 	pip wheel --no-deps --wheel-dir dist .

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.children import DEVNULL, PIPE, Done, run, started
+from tests.children import DEVNULL, PIPE, Done, added, run, started
 from tests.recording.running import CAPTURE, PYTHON, capture, manifest, noticed
 from traceadvisor.bundle.layout import Ending
 
@@ -100,6 +102,15 @@ def test_sigterm_saves_while_the_main_thread_waits_in_native_code(tmp_path: Path
         process.terminate()
         assert process.wait(timeout=20) == -signal.SIGTERM
     assert manifest(tmp_path / "bundle").endings[0].ending is Ending.TERMINATED
+
+
+def test_a_script_finds_modules_where_python_looks_for_them(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import sys\nprint(sys.path)\n")
+    asked = {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(tmp_path / "other")))}
+    plain = run(*PYTHON, "script.py", cwd=tmp_path, env=added(**asked))
+    for number, program in enumerate((CAPTURE, (str(Path(sys.executable).with_name("traceadvisor")), "capture"))):
+        captured = run(*program, "-o", f"bundle{number}", "--", "script.py", cwd=tmp_path, env=added(**asked))
+        assert captured.stdout == plain.stdout
 
 
 def test_a_module_runs_as_with_python_m(tmp_path: Path) -> None:

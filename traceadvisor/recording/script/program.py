@@ -79,9 +79,18 @@ def _main_module(file: str | None) -> ModuleType:
 
 
 def _put_first_on_path(folder: str) -> None:
-    """``sys.path[0]`` holds the folder of this program until now; with ``-P`` there is none."""
-    if not sys.flags.safe_path:
-        sys.path[0] = folder
+    """Replace the folder of this program, ``sys.path[0]``; with ``-P`` there is none.
+
+    ``python -m traceadvisor`` does without the working directory; a ``PYTHONPATH`` that names it means the script too.
+    """
+    asked = [] if sys.flags.ignore_environment else _folders(os.environ.get("PYTHONPATH", ""))
+    first, others = ([], sys.path) if sys.flags.safe_path else ([folder], sys.path[1:])
+    sys.path[:] = [*first, *asked, *(place for place in others if place not in asked)]
+
+
+def _folders(pythonpath: str) -> list[str]:
+    """The absolute folders of a ``PYTHONPATH``; an empty entry is the working directory."""
+    return [os.path.abspath(place) for place in pythonpath.split(os.pathsep)] if pythonpath else []  # noqa: PTH100  # as Python does it
 
 
 def _find_module(name: str) -> tuple[ModuleSpec, CodeType]:

@@ -1,0 +1,171 @@
+"""Compare two settings measured in blocks of random order: size, interval and verdict.
+
+Each round holds one block of every arm, in random order: the setting as it is (A), the same setting again (A'), and a
+changed one (B). Under the null hypothesis the three labels of a round are exchangeable, so permuting them within each
+round gives the exact distribution of any statistic. The statistic is the mean over rounds of
+log(B) - mean(log(A), log(A')), because a median has too few distinct values over five rounds. The interval inverts the
+test; the size is the Hodges-Lehmann estimate of the same differences.
+
+References: Edgington and Onghena, "Randomization Tests", 2007 (designs in blocks); Hodges and Lehmann, "Estimates of
+location based on rank tests", 1963.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+Values = npt.NDArray[np.float64]
+
+SIGNIFICANCE = 0.01
+"""Probability of calling a setting different that is not; two-sided."""
+
+NO_DIFFERENCE = 0.03
+"""An interval within this share of 1 means that no difference matters; a smaller change is never called."""
+
+FEWEST_ROUNDS = 5
+"""Three labels in five rounds have 243 permutations: enough for 1%; four rounds have 81, which are not."""
+
+MOST_PERMUTATIONS = 20_000
+"""Above this count, permutations are drawn at random."""
+
+_LABELS = 3
+_TOLERANCE = 1e-12
+_WIDEST_LOG = 5.0
+"""Intervals end here, at factors of 148, where the rounds are too few to bound them."""
+
+
+class Verdict(Enum):
+    """What the rounds say about a changed setting."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    NO_DIFFERENCE = "no difference"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Step time of the changed setting over the step time of the setting as it is."""
+
+    ratio: float
+    """Hodges-Lehmann estimate; below 1 the changed setting is faster."""
+
+    low: float
+    high: float
+    """Ends of the interval at 1 - :data:`SIGNIFICANCE`."""
+
+    p_value: float
+    """Two-sided."""
+
+    null_ratio: float
+    """A' over A, estimated the same way; 1 but for noise."""
+
+    null_low: float
+    null_high: float
+    """The smallest and the largest A' over A of a single round: the A/A band."""
+
+    rounds: int
+    verdict: Verdict
+
+    @property
+    def smallest_visible(self) -> float:
+        """The smallest relative change that these rounds could have shown: the wider half of the interval."""
+        return max(self.high / self.ratio, self.ratio / self.low) - 1
+
+    def inverted(self) -> Comparison:
+        """The setting as it is over the changed one, for faults that were planted rather than fixed."""
+        verdicts = {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}
+        return replace(
+            self,
+            ratio=1 / self.ratio,
+            low=1 / self.high,
+            high=1 / self.low,
+            verdict=verdicts.get(self.verdict, self.verdict),
+        )
+
+    def document(self) -> dict[str, float | int | str]:
+        """As it stands in a JSON file."""
+        return asdict(self) | {"verdict": self.verdict.value, "smallest_visible": self.smallest_visible}
+
+
+def compare(as_it_is: Sequence[float], same_again: Sequence[float], changed: Sequence[float]) -> Comparison:
+    """Compare blocks of three arms, one value of each per round; any unit of time.
+
+    Raises:
+        ValueError: the arms have different numbers of rounds, none at all, or a time that is not positive and finite.
+    """
+    if not len(as_it_is) == len(same_again) == len(changed) or not len(changed):
+        raise ValueError("each arm needs one value per round, and at least one round")
+    times = np.array([changed, as_it_is, same_again], dtype=np.float64).T
+    if not (np.isfinite(times).all() and (times > 0).all()):
+        raise ValueError("times are positive and finite")
+    logs = np.log(times)
+    size = float(hodges_lehmann((logs[:, 0] - logs[:, 1:].mean(axis=1))[None])[0])
+    shifts = _critical_shifts(logs)
+    labellings = len(shifts) + 1
+    allowed = int(SIGNIFICANCE / 2 * labellings)  # labellings as extreme as the used one, itself included
+    low, high = (float(shifts[allowed - 1]), float(shifts[-allowed])) if allowed else (-_WIDEST_LOG, _WIDEST_LOG)
+    fewer = min(int((shifts <= _TOLERANCE).sum()), int((shifts >= -_TOLERANCE).sum())) + 1
+    null = logs[:, 2] - logs[:, 1]
+    null_size = float(hodges_lehmann(null[None])[0])
+    return Comparison(
+        ratio=float(np.exp(size)),
+        low=float(np.exp(low)),
+        high=float(np.exp(high)),
+        p_value=min(1.0, 2 * fewer / labellings),
+        null_ratio=float(np.exp(null_size)),
+        null_low=float(np.exp(null.min())),
+        null_high=float(np.exp(null.max())),
+        rounds=len(logs),
+        verdict=_verdict(size, low, high, null_size),
+    )
+
+
+def hodges_lehmann(samples: Values) -> Values:
+    """The median of all pairwise means, self-pairs included, of each row: (n, rounds) to (n,)."""
+    first, second = np.triu_indices(samples.shape[1])
+    estimate: Values = np.median((samples[:, first] + samples[:, second]) / 2, axis=1)
+    return estimate
+
+
+def _verdict(size: float, low: float, high: float, null_size: float) -> Verdict:
+    """A change has to be large enough to matter, and to exceed what the same setting did to itself."""
+    least = float(np.log1p(NO_DIFFERENCE))
+    if max(-low, high) <= least:
+        return Verdict.NO_DIFFERENCE
+    if low <= 0 <= high or abs(size) <= max(abs(null_size), least):
+        return Verdict.INCONCLUSIVE
+    return Verdict.FASTER if size < 0 else Verdict.SLOWER
+
+
+def _choices(rounds: int) -> npt.NDArray[np.intp]:
+    """Which block of each round is labelled B; the first row is the labelling that was used. (n, rounds)."""
+    if _LABELS**rounds <= MOST_PERMUTATIONS:
+        return np.array(list(itertools.product(range(_LABELS), repeat=rounds)), dtype=np.intp)
+    drawn = np.random.default_rng(0).integers(0, _LABELS, (MOST_PERMUTATIONS, rounds), dtype=np.intp)
+    drawn[0] = 0
+    return drawn
+
+
+def _critical_shifts(logs: Values) -> Values:
+    """For each other labelling, the shift of B at which its statistic equals that of the labelling used; sorted.
+
+    Let B be A times exp(shift). Taking the shift off the B blocks lowers the statistic of the used labelling by the
+    shift, and changes that of another linearly: a round that labels another block as B gains half the shift. So each
+    labelling passes the used one at a single shift, and the test inverts without a search.
+    """
+    rounds = np.arange(len(logs))
+    choices = _choices(len(logs))[1:]
+    labelled = logs[rounds, choices]
+    values = (labelled - (logs.sum(axis=1) - labelled) / (_LABELS - 1)).mean(axis=1)
+    used = (logs[:, 0] - logs[:, 1:].mean(axis=1)).mean()
+    moved = (choices != 0).mean(axis=1) * _LABELS / (_LABELS - 1)
+    apart = moved > 0  # drawn labellings may repeat the used one
+    shifts: Values = np.sort((used - values[apart]) / moved[apart])
+    return shifts

@@ -1,0 +1,142 @@
+"""Results of the kit as tables of docs/validation.md. Everything is computed from the committed JSON files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+Document = dict[str, Any]
+
+NOTHING_YET = "No results of a GPU yet. [The kit](../benchmarks/gpu/README.md) makes them.\n"
+
+REDUCED = "**A reduced run of the kit without a GPU. These are no GPU results; they show that the kit works.**"
+
+_COLUMNS = (
+    "training",
+    "change",
+    "step",
+    "measured",
+    "A/A band",
+    "verdict",
+    "predicted",
+    "by",
+    "within the range",
+    "error",
+)
+_MEMORY_COLUMNS = ("training", "batch", "measured", "predicted, all grows", "predicted, activations grow")
+
+
+def read(folder: Path) -> list[Document]:
+    """All results in a folder, in order of name."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+
+
+def text(documents: Sequence[Document]) -> str:
+    """What stands between the marks of the page."""
+    if not documents:
+        return NOTHING_YET
+    return "\n".join(line for reduced in (False, True) for line in _section(documents, reduced=reduced)) + "\n"
+
+
+def _section(documents: Sequence[Document], *, reduced: bool) -> Iterator[str]:
+    chosen = [document for document in documents if _is_reduced(document) == reduced]
+    if not chosen:
+        return
+    if reduced:
+        yield from (REDUCED, "")
+    for machine in dict.fromkeys(map(_machine, chosen)):
+        same = [document for document in chosen if _machine(document) == machine]
+        yield from (machine, "")
+        rows = [row for document in same for experiment in document.get("experiments", ()) for row in _rows(experiment)]
+        if rows:
+            yield from (*_table(_COLUMNS, rows), "")
+        memory = [_memory_row(row) for document in same for row in document.get("memory", ()) if row["measured_bytes"]]
+        if memory:
+            yield from (*_table(_MEMORY_COLUMNS, memory), "")
+        for document in same:
+            if document["status"] != "complete":
+                yield from (f"Part {document['part']} did not come to its end: {document['error']}.", "")
+
+
+def _is_reduced(document: Document) -> bool:
+    return bool(document["reduced"]) or document["device"] is None
+
+
+def _machine(document: Document) -> str:
+    device = "no GPU" if _is_reduced(document) else document["device"]
+    cuda = "" if _is_reduced(document) else f", CUDA {document['cuda']}, driver {document['driver'] or 'not known'}"
+    return (
+        f"{device}; {document['cores']} cores of {document['processor']}; Python {document['python']}, "
+        f"torch {document['torch']}{cuda}."
+    )
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns), *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def _rows(experiment: Document) -> Iterator[tuple[str, ...]]:
+    for row in experiment["arms"].values():
+        measured = row["comparison"]
+        if measured is None:
+            continue
+        predicted = row["predicted"]
+        is_conclusive = measured["verdict"] != "inconclusive" and not row["void"]
+        yield (
+            f"{experiment['workload']} ({experiment['name']})",
+            row["change"],
+            f"{experiment['step_s'] * 1000:.1f} ms",
+            f"{measured['ratio']:.3f} ({measured['low']:.3f} to {measured['high']:.3f})",
+            f"{measured['null_low']:.3f} to {measured['null_high']:.3f}",
+            f"void: {row['void']}" if row["void"] else measured["verdict"],
+            _predicted(predicted),
+            _by(predicted),
+            _within(measured["ratio"], predicted) if is_conclusive else "-",
+            _error(measured["ratio"], predicted) if is_conclusive else "-",
+        )
+
+
+def _predicted(predicted: Document | None) -> str:
+    if predicted is None:
+        return "no report"
+    ends = f"{predicted['low']:.3f} to {predicted['high']:.3f}" if predicted["low"] is not None else ""
+    if predicted["expected"] is None:
+        return ends or "nothing"
+    return f"{predicted['expected']:.3f}{f' ({ends})' if ends else ''}"
+
+
+def _by(predicted: Document | None) -> str:
+    if predicted is None:
+        return "-"
+    return " ".join(word for word in (predicted["rule"], predicted["status"], predicted["method"]) if word)
+
+
+def _within(ratio: float, predicted: Document | None) -> str:
+    if predicted is None or predicted["low"] is None:
+        return "-"
+    return "yes" if predicted["low"] <= ratio <= predicted["high"] else "**no**"
+
+
+def _error(ratio: float, predicted: Document | None) -> str:
+    """How much longer the predicted step is than the measured one."""
+    if predicted is None or predicted["expected"] is None:
+        return "-"
+    return f"{predicted['expected'] / ratio - 1:+.0%}"
+
+
+def _memory_row(row: Document) -> tuple[str, ...]:
+    measured = row["measured_bytes"]
+
+    def forecast(key: str) -> str:
+        return f"{row[key] / 2**20:.0f} MiB ({row[key] / measured - 1:+.1%})" if key in row else "not recorded"
+
+    batch = f"{row['factor'] * row['batch']}"
+    return (
+        row["workload"],
+        batch if row["factor"] == 1 else f"{batch}, predicted from {row['batch']}",
+        f"{measured / 2**20:.0f} MiB",
+        forecast("all_grows_bytes"),
+        forecast("activations_grow_bytes"),
+    )

@@ -1,0 +1,110 @@
+"""The whole kit for GPU machines in its reduced form on the CPU, and what is made of its results."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.gpu import tables
+from benchmarks.gpu.__main__ import NAMES
+from benchmarks.gpu.outbox import MOST_FILE_BYTES, MOST_FILES, files_of
+from benchmarks.gpu.parts import MOST_MINUTES, PARTS
+from benchmarks.gpu.results import MOST_SAMPLE_BYTES
+from tests.children import run
+
+CHECKOUT = Path(__file__).parents[2]
+
+SKIPPED = {
+    "smoke": {"kernels and copies against CUDA events", "NVML against nvidia-smi"},
+    "faults": set(),
+    "pictures": {"channels_last"},
+    "text": set(),
+    "memory": {"memory of pictures", "memory of text"},
+    "special": {
+        *("the source line of .item()", "graphs", "streams", "HW003 on a shared device", "ddp over NCCL"),
+        "fsdp over NCCL",
+    },
+}
+"""All that cannot run without a GPU, by part."""
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the kit wrote."""
+    folder = tmp_path_factory.mktemp("kit") / "out"
+    command = [sys.executable, "-m", "benchmarks.gpu", "all", "--out", str(folder), "--reduced"]
+    ended = run(*command, cwd=CHECKOUT, limit_s=1500)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return folder
+
+
+def document(folder: Path, part: str) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((folder / f"{part}.json").read_text(encoding="utf-8"))
+    return read
+
+
+def test_the_parts_are_those_of_the_command_line_and_fit_half_an_hour() -> None:
+    assert tuple(PARTS) == NAMES
+    assert sum(part.minutes for part in PARTS.values()) <= 28
+    assert all(part.minutes <= MOST_MINUTES for part in PARTS.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", NAMES)
+def test_a_part_ends_and_skips_only_what_needs_a_gpu(part: str, out: Path) -> None:
+    made = document(out, part)
+    assert (made["status"], made["error"], made["reduced"]) == ("complete", None, True)
+    assert {row["what"] for row in made["skipped"]} == SKIPPED[part]
+    assert not [line for line in made["lines"] if "failed" in line or "cannot run" in line]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", NAMES)
+def test_a_part_stays_within_its_files(part: str, out: Path) -> None:
+    files = files_of(out, part)
+    assert 1 < len(files) <= MOST_FILES
+    assert all(path.stat().st_size <= MOST_FILE_BYTES for path in files)
+
+
+@pytest.mark.slow
+def test_settings_are_alternated_over_five_rounds_with_the_same_setting_twice(out: Path) -> None:
+    for part in ("faults", "pictures", "text"):
+        for experiment in document(out, part)["experiments"]:
+            assert all({"A", "A'"} < set(row) for row in experiment["rounds"])
+            assert len(experiment["rounds"]) == 5
+            assert not [arm for arm, row in experiment["arms"].items() if row["void"] or row["comparison"] is None]
+
+
+@pytest.mark.slow
+def test_two_ranks_without_nccl_run_over_gloo(out: Path) -> None:
+    found = document(out, "special")["special"]
+    assert [found[kind]["gloo"]["recordings"] for kind in ("ddp", "fsdp")] == [2, 2]
+
+
+@pytest.mark.slow
+def test_results_go_into_a_checkout_only_when_asked_for_and_its_tests_pass(out: Path, tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    ignored = shutil.ignore_patterns(".*", "out", "build", "dist", "__pycache__", "wheels")
+    shutil.copytree(CHECKOUT, checkout, ignore=ignored)
+    command = [sys.executable, "-m", "benchmarks.gpu.results", str(out)]
+    refused = run(*command, cwd=checkout, limit_s=600)
+    assert refused.returncode == 1
+    assert "no GPU result" in refused.stderr
+    asked = [*command, "--accept-reduced"]
+    taken = run(*asked, cwd=checkout, limit_s=600)
+    assert taken.returncode == 0, taken.stdout + taken.stderr
+    page = (checkout / "docs" / "validation.md").read_text(encoding="utf-8")
+    assert tables.REDUCED in page
+    samples = list((checkout / "sample_traces").glob("gpu-reduced-*"))
+    assert samples
+    assert all(sum(file.stat().st_size for file in sample.iterdir()) <= MOST_SAMPLE_BYTES for sample in samples)
+    fired = json.loads((checkout / "docs" / "rules" / "fired.json").read_text(encoding="utf-8"))
+    assert {f"sample_traces/{sample.name}" for sample in samples} <= set(fired)
+    check = [sys.executable, "-m", "pytest", "-q", "tests/test_sample_traces.py", "tests/test_rule_pages.py"]
+    checked = run(*check, cwd=checkout, limit_s=600)
+    assert checked.returncode == 0, checked.stdout

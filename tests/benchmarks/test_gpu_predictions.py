@@ -1,0 +1,123 @@
+"""What the kit reads from reports, and the rows it makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.gpu import memory, special
+from benchmarks.gpu.captures import StepRow
+from benchmarks.gpu.predictions import predict, predict_all_fixes, proposed_workers
+from benchmarks.gpu.settings import Settings, parsed
+from benchmarks.gpu.smoke import device_against_events, smi_rows, stalls, steps_against_clock
+
+
+def finding(rule: str, also: tuple[str, ...] = (), *, replayed: bool = True) -> dict[str, Any]:
+    """A step of 100 us of which 40 are saved, at least 30 and at most 50."""
+    return {
+        "rule_id": rule,
+        "also": list(also),
+        "step_us": 100.0,
+        "saving_us_per_step": {
+            "low": 30.0,
+            "expected": 40.0,
+            "high": 50.0,
+            "method": "replay" if replayed else "bound",
+            "reason": None if replayed else "no device",
+        },
+        "predicted_step_us": {"low": 50.0, "expected": 60.0, "high": 70.0} if replayed else None,
+        "fix": {"summary": "", "change": "DataLoader(..., num_workers=0) -> DataLoader(..., num_workers=3)"},
+    }
+
+
+def report(*findings: dict[str, Any], outcomes: tuple[tuple[str, str], ...] = ()) -> dict[str, Any]:
+    rows = [{"rule_id": rule, "status": status, "reason": None} for rule, status in outcomes]
+    replay = {"baseline_step_us": 200.0, "joint_step_us": 50.0, "reason": None, "device_reason": None}
+    return {"findings": list(findings), "outcomes": rows, "recordings": [{"replay": replay}]}
+
+
+def test_a_replayed_finding_predicts_a_ratio_with_its_range() -> None:
+    found = predict(report(finding("GPU001")), ("GPU001",))
+    assert (found.status, found.low, found.expected, found.high) == ("found", 0.5, 0.6, 0.7)
+
+
+def test_a_bound_predicts_a_range_only() -> None:
+    found = predict(report(finding("GPU001", replayed=False)), ("GPU001",))
+    assert (found.low, found.expected, found.high, found.reason) == (0.5, None, 0.7, "no device")
+
+
+def test_a_folded_finding_names_the_one_that_holds_it() -> None:
+    found = predict(report(finding("DATA002", ("DATA001",))), ("DATA001",))
+    assert (found.status, found.rule, found.expected) == ("folded", "DATA002", 0.6)
+
+
+def test_a_rule_that_found_nothing_predicts_nothing() -> None:
+    found = predict(report(outcomes=(("GPU002", "skipped"), ("GPU001", "clear"))), ("GPU002", "GPU001"))
+    assert (found.status, found.rule, found.expected) == ("clear", "GPU001", None)
+
+
+def test_all_fixes_are_the_joint_replay() -> None:
+    assert predict_all_fixes(report()).expected == 0.25
+
+
+def test_the_number_of_workers_is_that_of_the_change() -> None:
+    assert proposed_workers(report(finding("DATA002"))) == 3
+    assert proposed_workers(report()) is None
+
+
+def test_settings_survive_the_command_line() -> None:
+    settings = Settings(workers=4, amp=True, log_every=1)
+    assert parsed(settings.arguments()[1::2]) == settings
+    with pytest.raises(ValueError, match="no setting"):
+        parsed(["speed=9"])
+
+
+def test_memory_of_a_larger_batch_grows_in_whole_or_by_its_activations() -> None:
+    parts = {"state_bytes": 100, "activations_bytes": 40, "rest_bytes": 10, "peak_bytes": 150}
+    assert memory.predictions(parts, 4) == {"all_grows_bytes": 300.0, "activations_grow_bytes": 270.0}
+    assert memory.fullest({"steps": [parts, parts | {"peak_bytes": 160}]}) == parts | {"peak_bytes": 160}
+    assert memory.fullest(None) is None
+
+
+def test_steps_are_compared_with_the_clock_by_their_number_and_state() -> None:
+    rows = [StepRow(index, 110 if index == 6 else 100, "recorded" if index == 6 else "plain") for index in range(9)]
+    assert steps_against_clock(rows, [100] * 9) == {
+        "median ratio, plain": 1.0,
+        "median ratio, recorded": 1.1,
+        "largest difference": pytest.approx(0.1),
+        "steps": 3.0,
+    }
+    assert stalls(rows) == {"plain": 1.0, "recorded": 1.1}
+
+
+def test_copies_of_the_known_size_and_kernels_are_counted() -> None:
+    events = [
+        {"cat": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)", "dur": 7, "args": {"bytes": 64}},
+        {"cat": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)", "dur": 1, "args": {"bytes": 8}},
+        {"cat": "kernel", "name": "gemm", "dur": 3},
+        {"cat": "kernel", "name": "gemm", "dur": 5},
+        {"cat": "cpu_op", "name": "aten::mm", "dur": 9},
+    ]
+    truth = {"copy_bytes": 64, "products": 2, "copy_ms": [0.1, 0.008], "compute_ms": [0.1, 0.009]}
+    found = device_against_events(events, truth, [1])
+    assert (found["copies"], found["kernels_per_copy"]) == (1, 2)
+    assert (found["copy_us"], found["copy_by_events_us"]) == (7, 8)
+    assert (found["kernels_us_per_copy"], found["compute_by_events_us"]) == (8, 9)
+
+
+def test_rows_of_nvidia_smi_with_a_missing_field_are_left_out() -> None:
+    assert smi_rows("90, 1000, 300.5, 1980, 60\n[N/A], 1, 1, 1, 1\n1, 2\n") == [[90, 1000, 300.5, 1980, 60]]
+
+
+def test_the_reason_of_a_refusal_is_the_line_that_tells_it() -> None:
+    output = "Traceback\nncclInvalidUsage: x\n  Duplicate GPU detected : rank 0 and rank 1\nroot cause"
+    assert special.refusal(output) == "Duplicate GPU detected : rank 0 and rank 1"
+    assert special.refusal("") == "no output"
+
+
+def test_a_line_of_a_script_is_found_by_its_number(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("one\n    total += loss.item()\n")
+    assert special.line_of(tmp_path / "script.py", 2) == "total += loss.item()"
+    assert special.line_of(tmp_path / "script.py", 9) == ""
