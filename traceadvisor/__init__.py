@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from traceadvisor.judging.breakdown import breakdown
     from traceadvisor.model.limits import Limits
     from traceadvisor.model.report import Report
+    from traceadvisor.results.report_json import read
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,7 @@ __all__ = [
     "capture",
     "find_settings",
     "load",
+    "read",
     "report",
     "to_frame",
 ]
@@ -36,6 +38,7 @@ _HOME = {
     "breakdown": "traceadvisor.judging.breakdown",
     "capture": "traceadvisor.api",
     "load": "traceadvisor.api",
+    "read": "traceadvisor.results.report_json",
     "report": "traceadvisor.api",
     "to_frame": "traceadvisor.api",
     "Settings": "traceadvisor.config",

@@ -8,13 +8,14 @@ from tests.build_report import (
     nothing_readable,
     on_the_cpu,
     one_recording,
+    rule,
     three_recordings,
     v100,
 )
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Evidence, Fix, Unit
 from traceadvisor.model.health import HealthNote
-from traceadvisor.model.report import RecordingNote
+from traceadvisor.model.report import RecordingNote, Umbrella
 from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.page.view import report_view
@@ -120,14 +121,15 @@ def test_what_to_change_first_is_about_the_recording_of_the_headline() -> None:
 
 def test_a_verdict_on_the_whole_step_stands_beside_the_sentence() -> None:
     report = one_recording()
-    umbrella = replace(report.findings[0].finding, fix=Fix("Look at loading first"))
+    umbrella = Umbrella(rule("IDLE009", "low-gpu-busy"), Fix("Look at loading first"), ())
     recording = replace(report.recordings[0], umbrellas=(umbrella,))
     assert verdict_scope(replace(report, recordings=(recording,))) == "Look at loading first."
 
 
 def test_the_figures_of_a_verdict_on_the_whole_step_are_in_every_format() -> None:
     report = one_recording()
-    umbrella = replace(report.findings[0].finding, evidence=(Evidence("GPU seen at work", 0.25, Unit.SHARE),))
+    evidence = (Evidence("GPU seen at work", 0.25, Unit.SHARE),)
+    umbrella = Umbrella(rule("IDLE009", "low-gpu-busy"), Fix("Look at loading first"), evidence)
     shown = replace(report, recordings=(replace(report.recordings[0], umbrellas=(umbrella,)),))
     for name in ("html", "md"):
         assert "GPU seen at work" in FORMATS[name].render(shown).decode()

@@ -38,6 +38,7 @@ from traceadvisor.model.report import (
     RecordingNote,
     Report,
     Source,
+    Umbrella,
     UsedSettings,
 )
 from traceadvisor.rules.base import Rule
@@ -77,7 +78,8 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None) -> Judgement:
     )
     findings = tuple(folded(facts, outcomes))
     found = (row.outcome.finding for row in outcomes if isinstance(row.outcome, Found) and row.rule.umbrella)
-    recording = replace(recording_of(facts), replay=_replay_figures(facts, findings), umbrellas=tuple(found))
+    umbrellas = tuple(Umbrella(one.rule, one.fix, one.evidence) for one in found)
+    recording = replace(recording_of(facts), replay=_replay_figures(facts, findings), umbrellas=umbrellas)
     return Judgement(recording, facts.notes, outcomes, findings, rank_recording(facts))
 
 

@@ -78,7 +78,7 @@ class StepBreakdown:
     def __post_init__(self) -> None:
         parts = [part for part in self.parts_ns.values() if part is not None]
         if any(part < 0 for part in parts) or sum(parts) != self.duration_ns:
-            raise ValueError(f"parts {dict(self.parts_ns)} do not sum to the step's {self.duration_ns} ns")
+            raise ValueError(f"the parts do not sum to the step's {self.duration_ns} ns: {dict(self.parts_ns)}")
 
     def share(self, category: Category) -> float | None:
         """Share of the step, 0..1; None where not measured or where the step has no length."""
@@ -105,6 +105,9 @@ class MeanBreakdown:
 
     duration_ns: float
     parts_ns: Mapping[Category, float | None]
+    idle_ns: float | None = None
+    """All idle time except data wait, where it differs from the sum of the parts: in a report that was read back they
+    are rounded. None: the sum."""
 
     @staticmethod
     def over(breakdowns: Iterable[StepBreakdown]) -> MeanBreakdown:
@@ -132,12 +135,12 @@ class MeanBreakdown:
         """The six totals; the device's are None where the breakdown is the host's."""
         get = self.parts_ns.get
         on_device = Category.KERNEL in self.parts_ns
-        idle = sum(get(category) or 0.0 for category in IDLE_CATEGORIES) if on_device else None
+        idle = sum(get(category) or 0.0 for category in IDLE_CATEGORIES) if self.idle_ns is None else self.idle_ns
         return Totals(
             get(Category.DATA_WAIT),
             get(Category.H2D_COPY),
             get(Category.KERNEL),
             get(Category.COMMUNICATION) if on_device else None,
             get(Category.OTHER_COPY),
-            idle,
+            idle if on_device else None,
         )

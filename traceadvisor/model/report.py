@@ -9,7 +9,7 @@ from pathlib import Path
 
 from traceadvisor.model.breakdown import MeanBreakdown, StepBreakdown
 from traceadvisor.model.cost import Price, RunCost, Worth
-from traceadvisor.model.findings import Finding, Method, RuleMeta, RuleOutcome, Severity
+from traceadvisor.model.findings import Evidence, Finding, Fix, Method, RuleMeta, RuleOutcome, Severity
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.run import Run
@@ -106,6 +106,15 @@ class StepRow:
     breakdown: StepBreakdown
 
 
+@dataclass(frozen=True, slots=True)
+class Umbrella:
+    """A verdict on the step as a whole, which points at causes that findings name. It is not ranked among them."""
+
+    rule: RuleMeta
+    fix: Fix
+    evidence: tuple[Evidence, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
     """One worker, one span, one device."""
@@ -168,8 +177,7 @@ class Recording:
     memory_over_time: MemoryOverTime | None = None
     """None where the allocator was not recorded."""
 
-    umbrellas: tuple[Finding, ...] = ()
-    """Verdicts on the step as a whole, which point at causes that findings name."""
+    umbrellas: tuple[Umbrella, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +209,15 @@ class RankedFinding:
     """The step that the saving is of: the undisturbed one where it is known, else the median recorded one, the first
     and the last apart where there are others. None where the length of a step is not known."""
 
+    predicted: PredictedStep | None = None
+    """The step with the fix made, where it differs from the step less the saving: in a report that was read back these
+    are rounded. None: the difference."""
+
     @property
     def predicted_step(self) -> PredictedStep | None:
-        """The step with the fix made; None where there is nothing to save or that was not replayed."""
+        """The step with the fix made; None where nothing is saved or the fix was not replayed."""
+        if self.predicted is not None:
+            return self.predicted
         saving, step_ns = self.finding.saving, self.step_ns
         if saving.method is not Method.REPLAY or not saving.high_ns or step_ns is None:
             return None
@@ -213,13 +227,20 @@ class RankedFinding:
         return PredictedStep(low, expected, high)
 
 
+@dataclass(frozen=True, slots=True)
+class FoundFigures:
+    """The rule found something, in a report that was read back: JSON has the whole finding only where it is ranked."""
+
+    evidence: tuple[Evidence, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class OutcomeRow:
     """What came of one rule on one recording, or on several ranks side by side."""
 
     rule: RuleMeta
     recording_ids: tuple[str, ...]
-    outcome: RuleOutcome
+    outcome: RuleOutcome | FoundFigures
 
 
 @dataclass(frozen=True, slots=True)

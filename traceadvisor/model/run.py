@@ -134,6 +134,29 @@ class RunSettings:
     """Variables that change how training runs, as far as they were set."""
 
 
+@dataclass(frozen=True, slots=True)
+class StateSteps:
+    """The steps of one state."""
+
+    state: StepState
+    count: int
+    median_ns: float
+    mean_ns: float
+    longest_ns: int
+    mean_loader_ns: float
+    """Time in the training loader's ``__next__``. Not the median: a loader with several workers delivers in bursts, and
+    most steps wait for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """The steps of a run, counted."""
+
+    step_count: int
+    by_state: tuple[StateSteps, ...]
+    """As :func:`steps_by_state` gives them."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
     """One rank of a captured run."""
@@ -150,22 +173,19 @@ class Run:
     world_size: int = 1
     """Ranks of the run, as its launcher said."""
 
+    known_summary: RunSummary | None = None
+    """Where the steps are not known one by one: in a report that was read back."""
 
-@dataclass(frozen=True, slots=True)
-class StateSteps:
-    """The steps of one state."""
-
-    state: StepState
-    count: int
-    median_ns: float
-    mean_ns: float
-    longest_ns: int
-    mean_loader_ns: float
-    """Not the median: a loader with several workers delivers in bursts, and most steps wait for none."""
+    @property
+    def step_count(self) -> int:
+        """All steps, with the first one and those that did not train."""
+        return self.known_summary.step_count if self.known_summary else len(self.steps)
 
 
 def steps_by_state(run: Run) -> tuple[StateSteps, ...]:
-    """The states that occurred; the run's first step, which starts everything up, counts nowhere."""
+    """The states that occurred, without the run's first step, which starts everything up."""
+    if run.known_summary:
+        return run.known_summary.by_state
     later = [step for step in run.steps if step.index > 0]
     by_state = ((state, [step for step in later if step.state is state]) for state in StepState)
     return tuple(_counted(state, steps) for state, steps in by_state if steps)
@@ -173,6 +193,8 @@ def steps_by_state(run: Run) -> tuple[StateSteps, ...]:
 
 def undisturbed_count(run: Run) -> int:
     """How many steps the undisturbed median is over."""
+    if run.known_summary:
+        return sum(row.count for row in run.known_summary.by_state if row.state is StepState.PLAIN)
     return sum(step.state is StepState.PLAIN and step.index > 0 for step in run.steps)
 
 

@@ -53,6 +53,8 @@ class Device:
     """A device as the trace describes it; figures it leaves out are None."""
 
     index: int
+    """Its number in the recording."""
+
     name: str | None = None
     memory_bytes: int | None = None
     compute_capability: tuple[int, int] | None = None

@@ -26,8 +26,8 @@ def redacted(report: Report) -> Report:
 
     Done once on the whole, so that no field can be forgotten; the page and the terminal show the same one.
     """
-    recordings = tuple(map(_without_secret_arguments, report.recordings))
-    return cast("Report", _mapped(replace(report, recordings=recordings), clean))
+    cleaned = cast("Report", _mapped(report, clean))
+    return replace(cleaned, recordings=tuple(map(_without_secret_arguments, cleaned.recordings)))
 
 
 def shortened(report: Report, longest: int) -> Report:

@@ -1,34 +1,33 @@
-"""The schema of the JSON report, from the types of its document: what ``docs/report.schema.json`` holds.
+"""The schema of the JSON report: what ``docs/report.schema.json`` holds.
 
-The texts that stand under the fields of a class, which are its documentation.
+Structure from the forms of the document, descriptions from the docstrings of the model.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
+from functools import cache
 from itertools import pairwise
-from types import ModuleType
 
 import msgspec
 
-from traceadvisor.results import recording_document, report_document, run_document
+from traceadvisor.results.document import FORMS, REPORT
+from traceadvisor.results.forms import Key
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-_MODULES = (report_document, recording_document, run_document)
-"""Where the document's types are."""
+_NONE = re.compile(r"\b(?:None|NaN)\b")
 
 
 def schema() -> dict[str, object]:
     """JSON Schema of version 1. Objects are open, since keys may be added; enums are closed."""
-    top = msgspec.json.schema(report_document.ReportDocument)
-    texts = {owner.__name__: field_docs(owner) for module in _MODULES for owner in _types_of(module)}
-    for name, definition in top["$defs"].items():
-        for key, described in definition.get("properties", {}).items():
-            if text := texts.get(name, {}).get(key):
-                described["description"] = text
+    top = msgspec.json.schema(REPORT.kind)
+    for title, keys in FORMS.keys.items():
+        for key in keys:
+            if text := _description(key):
+                top["$defs"][title]["properties"][key.name]["description"] = text
     return {"$schema": _DIALECT, "title": "TraceAdvisor report, version 1", **top}
 
 
@@ -37,13 +36,17 @@ def schema_text() -> str:
     return msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode() + "\n"
 
 
-def _types_of(module: ModuleType) -> list[type]:
-    """The classes that a module itself defines."""
-    return [
-        member for member in vars(module).values() if isinstance(member, type) and member.__module__ == module.__name__
-    ]
+def _description(key: Key) -> str:
+    """The docstring of the field or property that the key is written from."""
+    if key.described_by is None:
+        return ""
+    owner, name = key.described_by
+    member = getattr(owner, name, None)
+    text = inspect.getdoc(member) if isinstance(member, property) else field_docs(owner).get(name)
+    return _NONE.sub("null", text or "")
 
 
+@cache
 def field_docs(owner: type) -> dict[str, str]:
     """The string below each annotated field of a class, by the field's name."""
     body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]

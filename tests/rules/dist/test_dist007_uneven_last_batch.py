@@ -12,12 +12,12 @@ from traceadvisor.judging.engine import assess, judge, run_rule
 from traceadvisor.facts import Facts
 from traceadvisor.model.findings import Clear, Finding, Found, RuleOutcome, Skipped
 from traceadvisor.model.health import Health
-from traceadvisor.model.report import Source, SourceKind
+from traceadvisor.model.report import FoundFigures, Source, SourceKind
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
 from traceadvisor.rules.dist.dist007_uneven_last_batch import UnevenLastBatch
 
 
-def _outcome(folder: Path, *loaders: LoaderSettings | None) -> RuleOutcome:
+def _outcome(folder: Path, *loaders: LoaderSettings | None) -> RuleOutcome | FoundFigures:
     """What comes of comparing ranks by their loaders."""
     recordings = []
     for rank, loader in enumerate(loaders):

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.markdown.view import Room, markdown_view
-from traceadvisor.rendering.templates import CompiledTemplates, template_folder
+from traceadvisor.rendering.templates import compiled_templates, template_folder
 from traceadvisor.rendering.write import MARKER
 from traceadvisor.results.redaction import redacted
 from traceadvisor.text.cleaning import one_line
@@ -43,7 +43,7 @@ def _environment() -> Environment:
     """Whatever a template outputs is escaped for Markdown, then marked as done for the HTML escaping that follows."""
     environment = Environment(
         loader=FileSystemLoader(template_folder()),
-        bytecode_cache=CompiledTemplates(template_folder(), "markdown"),
+        bytecode_cache=compiled_templates(template_folder(), "markdown"),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=escaped,

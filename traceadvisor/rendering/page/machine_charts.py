@@ -199,7 +199,9 @@ def used_devices(
 ) -> tuple[ShownDevice, ...]:
     """The devices that were recorded; where they cannot be told, those that the training could see."""
     windows: Sequence[DeviceWindow | None] = window.devices if window else (None,) * len(telemetry.devices)
-    sampled = [pair for pair in zip(telemetry.devices, windows, strict=True) if pair[0].series.time_ns.size]
+    pairs = zip(telemetry.devices, windows, strict=True)
+    # A report that was read back has no samples, only figures of them.
+    sampled = [(one, seen) for one, seen in pairs if one.series.time_ns.size or (seen and seen.sample_count)]
     recorded = {recording.device.index for recording in recordings if recording.device}
     used = [pair for pair in sampled if pair[0].cuda_index in recorded]
     if not used:

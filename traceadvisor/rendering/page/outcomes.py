@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from traceadvisor.model.findings import Clear, Failed, Found, Skipped
-from traceadvisor.model.report import OutcomeRow, Report
+from traceadvisor.model.report import FoundFigures, OutcomeRow, Report
 from traceadvisor.rendering.table import Cell, Column, Table
 from traceadvisor.rendering.units import figure, percent
 
@@ -115,7 +115,8 @@ def _unfinished(report: Report, kind: type[Skipped | Failed], caption: str) -> T
 
 def _named(row: OutcomeRow, report: Report) -> str:
     provider = report.settings.providers.get(row.rule.id)
-    return f"{row.rule.id} {row.rule.name}{f' ({provider})' if provider else ''}"
+    named = f"{row.rule.id} {row.rule.name}" if row.rule.name else row.rule.id
+    return f"{named} ({provider})" if provider else named
 
 
 def _reason(row: OutcomeRow) -> str:
@@ -124,7 +125,7 @@ def _reason(row: OutcomeRow) -> str:
             return reason
         case Failed(error=error):
             return error
-        case Clear() | Found():
+        case Clear() | Found() | FoundFigures():
             return ""
         case _:
             assert_never(row.outcome)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from traceadvisor.model.findings import Evidence, Finding
-from traceadvisor.model.report import Recording, Report
+from traceadvisor.model.findings import Evidence
+from traceadvisor.model.report import Recording, Report, Umbrella
 from traceadvisor.rendering.table import Cell, Column, Table
 from traceadvisor.rendering.units import figure
 
@@ -20,7 +20,7 @@ class UmbrellaView:
 
 def umbrella_views(recording: Recording) -> tuple[UmbrellaView, ...]:
     """The verdicts on one recording."""
-    return tuple(_view(finding) for finding in recording.umbrellas)
+    return tuple(map(_view, recording.umbrellas))
 
 
 def umbrella_table(report: Report) -> Table:
@@ -32,18 +32,18 @@ def umbrella_table(report: Report) -> Table:
         Column("Figure"),
     )
     rows = tuple(
-        (Cell(recording.id), Cell(finding.rule.title), Cell(row.label), Cell(_value(row)))
+        (Cell(recording.id), Cell(umbrella.rule.title), Cell(row.label), Cell(_value(row)))
         for recording in report.recordings
-        for finding in recording.umbrellas
-        for row in finding.evidence
+        for umbrella in recording.umbrellas
+        for row in umbrella.evidence
     )
     return Table("The step as a whole", columns, rows)
 
 
-def _view(finding: Finding) -> UmbrellaView:
+def _view(umbrella: Umbrella) -> UmbrellaView:
     columns = (Column("Measured", numeric=False), Column("Figure"))
-    rows = tuple((Cell(row.label), Cell(_value(row))) for row in finding.evidence)
-    return UmbrellaView(f"{finding.fix.summary}.", Table(finding.rule.title, columns, rows))
+    rows = tuple((Cell(row.label), Cell(_value(row))) for row in umbrella.evidence)
+    return UmbrellaView(f"{umbrella.fix.summary}.", Table(umbrella.rule.title, columns, rows))
 
 
 def _value(row: Evidence) -> str:

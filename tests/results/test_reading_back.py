@@ -1,0 +1,435 @@
+"""A report that was written as JSON can be read back."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import traceadvisor
+from tests.build_report import (
+    hostile,
+    loader_finding,
+    nothing_readable,
+    on_the_cpu,
+    one_recording,
+    ranked,
+    rule,
+    three_recordings,
+)
+from tests.rendering.captures import captured, captured_on_host, captured_ranks
+from tests.shared import CHECKOUT
+from traceadvisor import api
+from traceadvisor.errors import InputError
+from traceadvisor.model.breakdown import Category, MeanBreakdown, StepBreakdown
+from traceadvisor.model.cost import Amounts, Price, RunCost, Worth
+from traceadvisor.model.findings import (
+    Clear,
+    Estimate,
+    Evidence,
+    Failed,
+    Fix,
+    Found,
+    Method,
+    RuleOutcome,
+    Severity,
+    Skipped,
+    Unit,
+)
+from traceadvisor.model.replay import ReplayFigures
+from traceadvisor.model.report import OutcomeRow, Report, StepRow, Umbrella, UsedSettings
+from traceadvisor.model.run import steps_by_state
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, MemoryRelief, StepMemory
+from traceadvisor.model.steps import Step
+from traceadvisor.rendering.formats import FORMATS
+from traceadvisor.results.report_json import read, render
+
+SAMPLES = sorted(path for path in (CHECKOUT / "sample_traces").iterdir() if path.is_dir())
+BUILT = (one_recording, three_recordings, on_the_cpu, nothing_readable, captured, captured_on_host, captured_ranks)
+
+
+@cache
+def _sample(folder: Path) -> Report:
+    return api.load(folder, processes=1)
+
+
+REPORTS = [
+    *(pytest.param(build, id=build.__name__) for build in BUILT),
+    *(pytest.param(lambda build=build: hostile(build()), id=f"hostile {build.__name__}") for build in BUILT),
+    *(pytest.param(lambda folder=folder: _sample(folder), id=folder.name) for folder in SAMPLES),
+]
+
+
+def _read_back(report: Report, folder: Path) -> Report:
+    path = folder / "report.json"
+    path.write_bytes(render(report))
+    return read(path)
+
+
+def _written(document: Any, folder: Path) -> Path:
+    path = folder / "report.json"
+    path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def document() -> Any:
+    return json.loads(render(captured()))
+
+
+@pytest.mark.parametrize("build", REPORTS)
+def test_a_report_that_was_read_back_is_written_as_the_same_bytes(build: Callable[[], Report], tmp_path: Path) -> None:
+    report = build()
+    assert render(_read_back(report, tmp_path)) == render(report)
+
+
+@pytest.mark.parametrize("name", ["html", "md"])
+@pytest.mark.parametrize("build", REPORTS)
+def test_a_report_that_was_read_back_renders_in_other_formats(
+    build: Callable[[], Report], name: str, tmp_path: Path
+) -> None:
+    assert FORMATS[name].render(_read_back(build(), tmp_path))
+
+
+def test_the_public_name_takes_a_path_or_a_text(tmp_path: Path) -> None:
+    path = _written(render(one_recording()).decode(), tmp_path)
+    assert traceadvisor.read(path).tool_version == traceadvisor.read(str(path)).tool_version == "0.1.0"
+
+
+def test_figures_are_those_of_the_report(tmp_path: Path) -> None:
+    report = one_recording()
+    back = _read_back(report, tmp_path)
+    recording, was = back.recordings[0], report.recordings[0]
+    assert [row.step for row in recording.steps] == [row.step for row in was.steps]
+    assert [row.breakdown for row in recording.steps] == [row.breakdown for row in was.steps]
+    assert recording.device == was.device
+    assert recording.figures == was.figures
+    assert back.findings[0].finding.evidence == report.findings[0].finding.evidence
+    assert back.findings[0].finding.claims == report.findings[0].finding.claims
+    assert [row.severity for row in back.findings] == [row.severity for row in report.findings]
+
+
+def test_what_json_does_not_hold_is_none_or_empty(tmp_path: Path) -> None:
+    recording = _read_back(captured(), tmp_path).recordings[0]
+    run = recording.captured
+    assert recording.timeline is None
+    assert run is not None
+    assert run.telemetry is not None
+    assert run.steps == ()
+    assert run.telemetry.node.time_ns.size == 0
+    assert run.telemetry.devices[0].max_link is None
+
+
+def test_steps_of_a_run_stay_counted(tmp_path: Path) -> None:
+    run, was = _read_back(captured(), tmp_path).recordings[0].captured, captured().recordings[0].captured
+    assert run is not None
+    assert was is not None
+    assert run.step_count == was.step_count
+    assert [(row.state, row.count, row.longest_ns) for row in steps_by_state(run)] == [
+        (row.state, row.count, row.longest_ns) for row in steps_by_state(was)
+    ]
+
+
+def test_an_outcome_has_its_finding_again_where_it_is_ranked(tmp_path: Path) -> None:
+    recording = one_recording().recordings[0]
+    finding = loader_finding()
+    outcomes = (OutcomeRow(finding.rule, (recording.id,), Found(finding)),)
+    back = _read_back(replace(one_recording(), outcomes=outcomes), tmp_path)
+    assert isinstance(back.outcomes[0].outcome, Found)
+    assert back.outcomes[0].outcome.finding is back.findings[0].finding
+    assert back.outcomes[0].rule.title == finding.rule.title
+
+
+def test_a_verdict_on_the_whole_step_has_the_figures_of_its_outcome(tmp_path: Path) -> None:
+    report = one_recording()
+    finding = replace(loader_finding(), rule=rule("IDLE009", "low-gpu-busy", "The GPU is idle half of the time"))
+    recording = replace(report.recordings[0], umbrellas=(Umbrella(finding.rule, finding.fix, finding.evidence),))
+    outcomes = (OutcomeRow(finding.rule, (recording.id,), Found(finding)),)
+    back = _read_back(replace(report, recordings=(recording,), outcomes=outcomes), tmp_path).recordings[0]
+    assert back.umbrellas[0].evidence == finding.evidence
+    assert back.umbrellas[0].rule.umbrella
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is not readable JSON"),
+        ("my thesis", "is not readable JSON"),
+        ('{"schema": "traceadvisor.report/1", "tool_v', "is not readable JSON"),
+        ("[" * 100_000, "is not readable JSON"),
+        ('{"a":' * 100_000, "is not readable JSON"),
+        ('{"schema": NaN}', "is not readable JSON"),
+        ("9" * 5_000, "is not readable JSON"),
+        ("[]", "is not a report of TraceAdvisor"),
+        ("{}", "is not a report of TraceAdvisor"),
+        ('{"schema": 1}', "is not a report of TraceAdvisor"),
+        ('{"schema": "https://json-schema.org/draft"}', "is not a report of TraceAdvisor"),
+        ('{"traceEvents": []}', "is not a report of TraceAdvisor"),
+        ('{"schema": "traceadvisor.report/1"}', "does not follow the schema"),
+    ],
+)
+def test_a_file_that_is_no_report_is_refused(content: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        read(_written(content, tmp_path))
+
+
+def test_a_newer_version_is_refused_with_both_versions_and_a_remedy(document: Any, tmp_path: Path) -> None:
+    path = _written(document | {"schema": "traceadvisor.report/2"}, tmp_path)
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert str(caught.value) == (
+        f"{path}: has the schema 'traceadvisor.report/2', which this version does not know. "
+        "Expected traceadvisor.report/1. Read it with the version of TraceAdvisor that wrote it, or a newer one."
+    )
+
+
+def test_keys_that_a_later_release_added_are_passed_over(document: Any, tmp_path: Path) -> None:
+    later = document | {"later": {"a": [1]}}
+    later["recordings"][0]["later_us"] = 1.5
+    assert render(read(_written(later, tmp_path))) == render(captured())
+
+
+@pytest.mark.parametrize("name", ["missing.json", "a\0b.json"])
+def test_a_file_that_cannot_be_opened_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read(tmp_path / name)
+
+
+def test_a_folder_is_refused_and_told_what_to_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is a folder\. .* Name the report\.json in it\."):
+        read(tmp_path)
+
+
+def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "report.json")
+    with pytest.raises(InputError, match="is not a regular file"):
+        read(tmp_path / "report.json")
+
+
+def test_a_giant_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    with path.open("wb") as file:
+        file.truncate((1 << 30) + 1)
+    with pytest.raises(InputError, match="has 1073741825 bytes"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("recordings", 0, "steps", 1, "duration_us"), "long", r"\$\.recordings\[0\]\.steps\[1\]\.duration_us"),
+        (("recordings", 0, "steps", 1, "duration_us"), 1.0, r"recordings\[0\]\.steps\[1\]: the parts do not sum"),
+        (("recordings", 0, "steps", 1, "start_us"), 1e300, r"recordings\[0\]\.steps\[1\]\.start_us: .* 64 bits"),
+        (("recordings", 0, "mean_step_us"), 1.7e308, "too large"),
+        (("recordings", 0, "mean_step_us"), None, "a mean breakdown without a mean step"),
+        (("recordings", 0, "captured_run"), None, "telemetry without a captured run"),
+        (("recordings", 0, "device", "compute_capability"), "nine", r"recordings\[0\]\.device\.compute_capability: "),
+        (("recordings", 0, "device", "memory_bytes"), 10**30, "64 bits"),
+        (("recordings", 0, "telemetry", "devices", 0, "clock_event_shares"), {"moon": 1.0}, "unknown key 'moon'"),
+        (("findings", 0, "severity"), "catastrophic", "Invalid enum value"),
+        (("findings", 0, "recordings"), [], "a finding of no recording"),
+        (("findings", 0, "saving_us_per_step", "low"), -1.0, r"findings\[0\]\.saving_us_per_step: not in order"),
+        (("outcomes", 0, "threshold"), None, "lacks a figure, a threshold or a reason"),
+        (("health", "events_read"), 2**70, "64 bits"),
+    ],
+)
+def test_a_value_that_a_report_cannot_have_is_refused_with_its_place(
+    path: tuple[str | int, ...], value: object, message: str, document: Any, tmp_path: Path
+) -> None:
+    _put(document, path, value)
+    with pytest.raises(InputError, match=message):
+        read(_written(document, tmp_path))
+
+
+def _put(document: Any, path: tuple[str | int, ...], value: object) -> None:
+    for key in path[:-1]:
+        document = document[key]
+    document[path[-1]] = value
+
+
+def test_what_a_hostile_file_says_does_not_reach_the_terminal(document: Any, tmp_path: Path) -> None:
+    document["findings"][0]["severity"] = "\x1b[2J\u202e" + "x" * 10_000
+    with pytest.raises(InputError) as caught:
+        read(_written(document, tmp_path))
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 1_000
+
+
+def test_control_characters_and_secrets_of_a_tampered_file_are_not_shown(document: Any, tmp_path: Path) -> None:
+    document["findings"][0]["title"] = "\x1b[2Jghp_0123456789abcdefghijABCDEFGHIJ012345"
+    document["recordings"][0]["captured_run"]["command"] = ["train.py", "--api\x1b[0m-key", "correct-horse"]
+    rendered = render(read(_written(document, tmp_path)))
+    assert b"ghp_" not in rendered
+    assert b"correct-horse" not in rendered
+    assert b"\\u001b" not in rendered
+
+
+_STRANGE: list[object] = [
+    None,
+    True,
+    -1,
+    0,
+    2**63,
+    10**40,
+    -0.0,
+    1e-300,
+    1e308,
+    "",
+    "\x00\ud7ff",
+    [],
+    [[]],
+    {},
+    {"a": 1},
+]
+
+
+@settings(deadline=None)
+@given(data=st.data())
+def test_no_value_makes_anything_but_an_input_error(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    document = json.loads(render(data.draw(st.sampled_from(BUILT))()))
+    for _ in range(data.draw(st.integers(1, 3))):
+        places = list(_places(document))
+        _put(document, data.draw(st.sampled_from(places)), data.draw(st.sampled_from(_STRANGE)))
+    path = _written(document, tmp_path_factory.mktemp("strange"))
+    try:
+        report = read(path)
+    except InputError:
+        return
+    for name in ("json", "md", "html"):
+        assert FORMATS[name].render(report)
+
+
+def _places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inner:
+        yield (*path, key)
+        yield from _places(part, (*path, key))
+
+
+# Any figures
+
+_NS = st.one_of(st.integers(0, 10**15), st.floats(0, 1e15), st.floats(0, 10.0))
+_NUMBER = st.one_of(st.integers(-(10**12), 10**12), st.floats(), st.floats(0, 1))
+_FINITE = st.floats(-1e300, 1e300)
+_TEXT = st.text(max_size=20)
+
+
+@st.composite
+def _parts(draw: st.DrawFn) -> dict[Category, int | None]:
+    categories = draw(st.lists(st.sampled_from(list(Category)), unique=True, max_size=8))
+    return {category: draw(st.one_of(st.none(), st.integers(0, 10**12))) for category in categories}
+
+
+@st.composite
+def _steps(draw: st.DrawFn) -> tuple[StepRow, ...]:
+    rows: list[StepRow] = []
+    for start, end in pairwise(sorted(draw(st.lists(st.integers(0, 10**14), unique=True, max_size=5)))):
+        parts = draw(_parts()) | {Category.KERNEL: 0}
+        scale = [part or 0 for part in parts.values()]
+        shared = {
+            category: None if part is None else (end - start) * part // (sum(scale) or 1)
+            for category, part in parts.items()
+        }
+        shared[Category.KERNEL] = end - start - sum(part or 0 for part in shared.values())
+        step = Step(len(rows), start, end, start, end, draw(st.none() | _TEXT))
+        rows.append(StepRow(step, StepBreakdown(end - start, shared)))
+    return tuple(rows)
+
+
+@st.composite
+def _outcome(draw: st.DrawFn) -> RuleOutcome:
+    unit = draw(st.sampled_from(Unit))
+    evidence = tuple(
+        Evidence(draw(_TEXT), draw(_NUMBER | _TEXT), draw(st.sampled_from(Unit)))
+        for _ in range(draw(st.integers(0, 3)))
+    )
+    outcomes: list[RuleOutcome] = [
+        Found(replace(loader_finding(), evidence=evidence)),
+        Clear(draw(_TEXT), draw(_NUMBER), draw(_NUMBER), unit, draw(st.none() | _TEXT)),
+        Skipped(draw(_TEXT)),
+        Failed(draw(_TEXT)),
+    ]
+    return draw(st.sampled_from(outcomes))
+
+
+@st.composite
+def _reports(draw: st.DrawFn) -> Report:
+    report = draw(st.sampled_from(BUILT))()
+    if not report.recordings:
+        return report
+
+    def ns() -> float:
+        return float(draw(_NS))
+
+    parts = {category: draw(st.none() | st.floats(0, 1e12)) for category in Category}
+    per_hour = draw(st.floats(0, 1e6))
+    low, expected, high = sorted((ns(), ns(), ns()))
+    spans = draw(st.lists(st.integers(0, 10**15), max_size=80, unique=True).map(sorted))
+    recording = report.recordings[0]
+    run = recording.captured
+    if run is not None:
+        kept = st.integers(0, len(run.steps))
+        run = replace(run, steps=run.steps[draw(kept) : draw(kept)])
+    peak = st.integers(0, 2**62)
+    memory = MemoryFigures(
+        (StepMemory(0, draw(peak), draw(peak), draw(peak)),), MemoryRelief(draw(_FINITE), None, draw(_FINITE))
+    )
+    times = np.array(sorted(draw(st.lists(st.integers(0, 2**52), min_size=2, max_size=9))), dtype=np.int64)
+    recording = replace(
+        recording,
+        steps=draw(_steps()),
+        mean_step_ns=(mean_ns := ns()),
+        median_step_ns=ns(),
+        mean_breakdown=MeanBreakdown(mean_ns, parts),
+        samples_per_s=draw(st.none() | _NUMBER),
+        cost=RunCost(Price(per_hour, "EUR"), draw(st.integers(1, 999)), draw(st.none() | st.floats(0, 1e9))),
+        replay=ReplayFigures(3, ns(), draw(_NUMBER), draw(_NUMBER), draw(_NUMBER), draw(st.none() | _TEXT), None, ns()),
+        captured=run,
+        recorded_wall_ns=(draw(peak), draw(peak)),
+        memory=memory,
+        memory_over_time=MemoryOverTime(times, times, draw(st.sampled_from([None, times]))),
+    )
+    recording = replace(recording, gpu_count=recording.cost.gpu_count if recording.cost else None)
+    finding = replace(
+        loader_finding(),
+        saving=Estimate(low, expected, high, draw(st.sampled_from(Method)), "because"),
+        claims=SpanSet.of(*zip(spans[::2], spans[1::2], strict=False)),
+        fix=Fix(draw(_TEXT), draw(st.none() | _TEXT)),
+    )
+    amounts = Amounts(draw(_FINITE), 1.0, 2.0)
+    row = replace(
+        ranked(finding, recording, Severity.HIGH),
+        step_ns=draw(st.none() | st.just(ns())),
+        saving_share=draw(_NUMBER),
+        worth=Worth("USD", amounts, draw(st.none() | st.just(amounts))),
+    )
+    meta = rule("DATA001", "dataloader-wait")
+    outcomes = tuple(OutcomeRow(meta, (recording.id,), one) for one in draw(st.lists(_outcome(), max_size=4)))
+    thresholds = {
+        "DATA001": {"min_share": draw(st.floats(0, 1)), "count": draw(st.integers(0, 9)), "on": draw(st.booleans())}
+    }
+    used = UsedSettings(Path("pyproject.toml"), ("DATA",), (), thresholds, {"X1": "x 1.0"}, Price(per_hour, "EUR"))
+    recordings = (recording, *report.recordings[1:])
+    return replace(report, recordings=recordings, findings=(row,), outcomes=outcomes, settings=used)
+
+
+@settings(deadline=None)
+@given(report=_reports())
+def test_any_figures_are_written_as_the_same_bytes(report: Report, tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert render(_read_back(report, tmp_path_factory.mktemp("any"))) == render(report)

@@ -1,0 +1,632 @@
+"""The JSON document of a report: where it differs from the model.
+
+Keys, units and order follow from the fields of the model's dataclasses (see ``forms.py``): a new field stands in the
+document without a line here. Within version 1 keys are added, never renamed or removed. Every time is in microseconds
+(``_us``) and rounded to the nanosecond, every share is 0..1, and what is not known is null. Times of a recording
+count from its first event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from math import nan
+from typing import Any, assert_never
+
+import numpy as np
+
+from traceadvisor.model.breakdown import Category, MeanBreakdown, Totals
+from traceadvisor.model.cost import RunCost
+from traceadvisor.model.findings import (
+    Clear,
+    Estimate,
+    Evidence,
+    Failed,
+    Finding,
+    Found,
+    RuleMeta,
+    RuleOutcome,
+    Skipped,
+    Unit,
+)
+from traceadvisor.model.health import Health, HealthStatus
+from traceadvisor.model.replay import ReplayFigures, ReplayStatus, WhatIf
+from traceadvisor.model.report import (
+    FoundFigures,
+    KernelRow,
+    NotWorthDoing,
+    OutcomeRow,
+    Overlap,
+    PredictedStep,
+    RankedFinding,
+    Recording,
+    RecordingNote,
+    Report,
+    StepRow,
+    Umbrella,
+    UsedSettings,
+    Work,
+)
+from traceadvisor.model.run import (
+    LoaderSettings,
+    Run,
+    RunSettings,
+    RunSummary,
+    StateSteps,
+    StepState,
+    steps_by_state,
+)
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, MemoryRelief, StepMemory
+from traceadvisor.model.telemetry import DeviceTelemetry, Series, Telemetry
+from traceadvisor.model.telemetry_window import (
+    DeviceWindow,
+    NodeWindow,
+    ProcessWindow,
+    TelemetryWindow,
+    WorkerWindow,
+)
+from traceadvisor.model.timeline import Timeline
+from traceadvisor.model.trace import Device
+from traceadvisor.results.forms import (
+    ROUNDED,
+    Arguments,
+    Form,
+    Forms,
+    Record,
+    blank_for_none,
+    in_ns,
+    in_us,
+    listed,
+    object_of,
+    optional,
+    source_of,
+    whole_ns,
+)
+
+SCHEMA = "traceadvisor.report/1"
+
+LONGEST_RANGES = 20
+"""Time ranges shown of one finding: enough to find it in the trace, few enough to keep the document small."""
+
+Written = Mapping[str, Any]
+"""An object of the document."""
+
+
+class OutcomeStatus(Enum):
+    """What came of a rule."""
+
+    FOUND = "found"
+    CLEAR = "clear"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+# What joins or splits values of the model to make one object of the document. A threshold, a time range: see there.
+
+
+@dataclass(frozen=True, slots=True)
+class _InputHealth:
+    health: Health
+    health_notes: tuple[RecordingNote, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Threshold:
+    value: float
+    unit: Unit
+
+
+@dataclass(frozen=True, slots=True)
+class _TimeRange:
+    recording: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    rule_id: str
+    recordings: tuple[str, ...]
+    status: OutcomeStatus
+    reason: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+    threshold: _Threshold | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _SampledDevice:
+    device: DeviceTelemetry
+    window: DeviceWindow
+
+
+@dataclass(frozen=True, slots=True)
+class _SampledHost:
+    telemetry: Telemetry
+    window: NodeWindow
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampled:
+    devices: tuple[_SampledDevice, ...]
+    devices_missing: str | None
+    host: _SampledHost
+    processes: ProcessWindow
+
+
+# Figures with a unit of their own
+
+
+def _unit_name(unit: Unit) -> str:
+    return unit.value.replace("ns", "us")
+
+
+_DocumentUnit: Any = Enum("DocumentUnit", {unit.name: _unit_name(unit) for unit in Unit})  # type: ignore[misc]
+_DocumentUnit.__doc__ = "Units of evidence and thresholds."
+
+_UNIT = Form(_DocumentUnit, _unit_name, {_unit_name(unit): unit for unit in Unit}.__getitem__)
+_TIMES = (Unit.NS, Unit.NS_PER_STEP)
+
+
+def _figure_value(row: Evidence | _Threshold) -> float | int | str:
+    return row.value if isinstance(row.value, str) or row.unit not in _TIMES else in_us(row.value)
+
+
+def _evidence_value(forms: Forms) -> Form:
+    return Form(float | int | str | None, _figure_value, forms.of(float | int | str | None).read)
+
+
+def _limit_value(forms: Forms) -> Form:
+    return Form(float | None, _figure_value, forms.of(float | int | None).read)
+
+
+def _finish_figure(arguments: Arguments, _: Written) -> None:
+    value = arguments["value"]
+    if value is None:
+        arguments["value"] = nan
+    elif arguments["unit"] in _TIMES and not isinstance(value, str):
+        arguments["value"] = in_ns(value)
+
+
+# Recordings
+
+
+def _capability(_: Forms) -> Form:
+    """A pair of numbers, written with a dot between them."""
+
+    def read(text: str) -> tuple[int, int]:
+        major, minor = map(int, text.split("."))
+        return major, minor
+
+    return optional(Form(str, lambda pair: f"{pair[0]}.{pair[1]}", read))
+
+
+def _finish_step(arguments: Arguments, written: Written) -> None:
+    duration_ns = whole_ns(written["duration_us"])
+    arguments["step.end_ns"] = arguments["step.start_ns"] + duration_ns
+    arguments["breakdown.duration_ns"] = duration_ns
+
+
+def _finish_cost(arguments: Arguments, written: Written) -> None:
+    arguments["gpu_count"] = 1  # until the recording says how many
+    arguments["price.per_gpu_hour"] = written["per_hour"]
+
+
+def _finish_memory(arguments: Arguments, _: Written) -> None:
+    lengths = {len(one) for one in arguments.values() if one is not None}
+    if len(lengths) > 1 or min(lengths) < 2:
+        raise ValueError("lists of different lengths, or of fewer than two values")
+
+
+def _finish_state(arguments: Arguments, written: Written) -> None:
+    arguments["state"] = StepState(written["state"])
+
+
+def _steps_by_state(forms: Forms) -> Form:
+    """Written from a run; read into rows."""
+    rows = forms.of(Mapping[StepState, StateSteps])
+    return Form(
+        rows.kind,
+        lambda run: rows.write({row.state: row for row in steps_by_state(run)}),
+        lambda states: tuple(rows.read({key: row | {"state": key} for key, row in states.items()}).values()),
+    )
+
+
+def _finish_run(arguments: Arguments, written: Written) -> None:
+    arguments["known_summary"] = RunSummary(written["step_count"], arguments["steps"])
+    arguments["steps"] = ()
+
+
+def _mean_parts(forms: Forms) -> Form:
+    """Of a mean breakdown; an empty object where there is none."""
+    parts = forms.of(Mapping[Category, float | None], ROUNDED)
+    return Form(parts.kind, lambda mean: {} if mean is None else parts.write(mean.parts_ns), parts.read)
+
+
+def _overlaps(forms: Forms) -> Form:
+    doc = "Kinds of work, each with its total and its exposed part; null where not measured."
+    overlaps = object_of("OverlapsDocument", doc, {work.value: forms.of(Overlap | None) for work in Work})
+    return Form(
+        overlaps.kind,
+        lambda by_work: overlaps.write([by_work.get(work) for work in Work]),
+        lambda written: dict(zip(Work, overlaps.read(written), strict=True)),
+    )
+
+
+def _dropped_steps(forms: Forms) -> Form:
+    keys = {"index": forms.of(int), "reason": forms.of(str)}
+    return listed(object_of("DroppedStepDocument", "A recorded step that is not shown at all.", keys))
+
+
+def _wall_clock_range(forms: Forms) -> Form:
+    keys = dict.fromkeys(("start", "end"), forms.of(int, ROUNDED))
+    return optional(object_of("WallClockRangeDocument", "Microseconds since the epoch.", keys))
+
+
+def _telemetry(forms: Forms) -> Form:
+    """Written from a recording: the figures of its stretch of time, with what is known of the machine."""
+
+    def joined(recording: Recording) -> _Sampled | None:
+        telemetry, window = recording.captured.telemetry if recording.captured else None, recording.telemetry
+        if telemetry is None or window is None:
+            return None
+        devices = map(_SampledDevice, telemetry.devices, window.devices)
+        return _Sampled(
+            tuple(devices), telemetry.devices_missing, _SampledHost(telemetry, window.node), window.processes
+        )
+
+    sampled = forms.of(_Sampled | None)
+    return Form(sampled.kind, lambda recording: sampled.write(joined(recording)), sampled.read)
+
+
+_NO_SAMPLES = Series(np.empty(0, np.int64), {})
+
+
+def _finish_device(arguments: Arguments, _: Written) -> None:
+    arguments["device.series"] = _NO_SAMPLES
+    arguments["window.uuid"] = arguments["device.uuid"]
+
+
+def _finish_host(arguments: Arguments, _: Written) -> None:
+    arguments["telemetry.node"] = arguments["telemetry.processes"] = _NO_SAMPLES
+
+
+def _finish_recording(arguments: Arguments, written: Written) -> None:
+    group, run, sampled, cost = (arguments[name] for name in ("distributed", "captured", "telemetry", "cost"))
+    arguments["rank_count"] = group.world_size if group and group.world_size else 1
+    arguments["mean_breakdown"] = _mean_breakdown(arguments, written["totals_us"]["idle"])
+    if cost:
+        count = arguments["gpu_count"] or 1
+        per_gpu_hour = source_of(cost.per_hour, cost.per_hour / count, lambda price: price * count)
+        arguments["cost"] = replace(cost, gpu_count=count, price=replace(cost.price, per_gpu_hour=per_gpu_hour))
+    if sampled:
+        if not run:
+            raise ValueError("telemetry without a captured run")
+        cores = run.settings.cpu_quota  # the smaller of affinity and quota; only a quota throttles
+        is_quota = sampled.processes.mean_throttled_share is not None
+        telemetry = replace(
+            sampled.host.telemetry,
+            devices=tuple(one.device for one in sampled.devices),
+            devices_missing=sampled.devices_missing,
+            cpu_quota=cores if is_quota else None,
+            cpu_affinity=None if is_quota or cores is None else round(cores),
+        )
+        arguments["captured"] = replace(run, telemetry=telemetry)
+        windows = tuple(one.window for one in sampled.devices)
+        arguments["telemetry"] = TelemetryWindow(windows, sampled.host.window, sampled.processes)
+
+
+def _mean_breakdown(arguments: Arguments, idle_us: float | None) -> MeanBreakdown | None:
+    parts_ns, duration_ns = arguments["mean_breakdown"], arguments["mean_step_ns"]
+    if not parts_ns:
+        return None
+    if duration_ns is None:
+        raise ValueError("a mean breakdown without a mean step")
+    return MeanBreakdown(duration_ns, parts_ns, None if idle_us is None else in_ns(idle_us))
+
+
+# Findings and outcomes
+
+
+def _time_ranges(forms: Forms) -> Form:
+    """Written from a ranked finding; read into a set of spans."""
+    ranges = forms.of(tuple[_TimeRange, ...])
+
+    def longest(ranked: RankedFinding) -> list[_TimeRange]:
+        claims = ranked.finding.claims
+        chosen = np.sort(np.argsort(claims.starts_ns - claims.ends_ns, kind="stable")[:LONGEST_RANGES])
+        spans = zip(claims.starts_ns[chosen].tolist(), claims.ends_ns[chosen].tolist(), strict=True)
+        return [_TimeRange(ranked.recording_ids[0], start_ns, end_ns) for start_ns, end_ns in spans]
+
+    return Form(
+        ranges.kind,
+        lambda ranked: ranges.write(longest(ranked)),
+        lambda spans: SpanSet.of(*((span.start_ns, span.end_ns) for span in ranges.read(spans))),
+    )
+
+
+def _predicted_step(forms: Forms) -> Form:
+    """Written from a ranked finding."""
+    step = forms.of(PredictedStep | None)
+    return Form(step.kind, lambda ranked: step.write(ranked.predicted_step), step.read)
+
+
+def _finish_finding(arguments: Arguments, _: Written) -> None:
+    if not arguments["recording_ids"]:
+        raise ValueError("a finding of no recording")
+
+
+def _outcomes(forms: Forms) -> Form:
+    """Written from rows; read into outcomes, from which a report makes rows."""
+    outcomes = forms.of(tuple[_Outcome, ...])
+    return Form(outcomes.kind, lambda rows: outcomes.write(map(_outcome, rows)), outcomes.read)
+
+
+def _outcome(row: OutcomeRow) -> _Outcome:
+    rule_id, ids = row.rule.id, row.recording_ids
+    match row.outcome:
+        case Found(finding):
+            return _Outcome(rule_id, ids, OutcomeStatus.FOUND, evidence=finding.evidence)
+        case FoundFigures(evidence):
+            return _Outcome(rule_id, ids, OutcomeStatus.FOUND, evidence=evidence)
+        case Clear(label, value, limit, unit, remark):
+            evidence = (Evidence(label, value, unit),)
+            return _Outcome(rule_id, ids, OutcomeStatus.CLEAR, remark, evidence, _Threshold(limit, unit))
+        case Skipped(missing):
+            return _Outcome(rule_id, ids, OutcomeStatus.SKIPPED, missing)
+        case Failed(error):
+            return _Outcome(rule_id, ids, OutcomeStatus.FAILED, error)
+        case _:
+            assert_never(row.outcome)
+
+
+def _row(outcome: _Outcome, rule: RuleMeta, finding: Finding | None) -> OutcomeRow:
+    """What came of a rule; its finding where it is ranked with the same figures."""
+    result: RuleOutcome | FoundFigures
+    match outcome:
+        case _Outcome(status=OutcomeStatus.FOUND, evidence=evidence):
+            result = Found(finding) if finding and finding.evidence == evidence else FoundFigures(evidence)
+        case _Outcome(
+            status=OutcomeStatus.CLEAR,
+            evidence=(Evidence(label, int() | float() as value, unit),),
+            threshold=_Threshold(limit, limit_unit),
+            reason=remark,
+        ) if unit is limit_unit:
+            result = Clear(label, value, limit, unit, remark)
+        case _Outcome(status=OutcomeStatus.SKIPPED, reason=str(reason)):
+            result = Skipped(reason)
+        case _Outcome(status=OutcomeStatus.FAILED, reason=str(reason)):
+            result = Failed(reason)
+        case _:
+            raise ValueError(f"the outcome of {outcome.rule_id} lacks a figure, a threshold or a reason")
+    return OutcomeRow(rule, outcome.recordings, result)
+
+
+def _finish_umbrella(arguments: Arguments, _: Written) -> None:
+    arguments["rule.umbrella"] = True
+
+
+# The report
+
+
+def _finish_health(arguments: Arguments, written: Written) -> None:
+    status = HealthStatus(written["status"])
+    notes = tuple(dict.fromkeys(row.note for row in arguments["health_notes"]))
+    arguments["health.notes"] = () if status is HealthStatus.OK else notes
+    arguments["health.unusable"] = status is HealthStatus.UNUSABLE
+
+
+def _finish_report(arguments: Arguments, _: Written) -> None:
+    """Bring together what the document has in two places."""
+    health: _InputHealth = arguments["health"]
+    arguments |= {"health": health.health, "health_notes": health.health_notes}
+    recordings: tuple[Recording, ...] = arguments["recordings"]
+    findings: tuple[RankedFinding, ...] = arguments["findings"]
+    outcomes: tuple[_Outcome, ...] = arguments["outcomes"]
+    by_place = {(row.finding.rule.id, row.recording_ids): row.finding for row in findings}
+    evidence = {(one.rule_id, one.recordings): one.evidence for one in outcomes}
+    rules = {row.finding.rule.id: row.finding.rule for row in findings}
+    rules |= {one.rule.id: one.rule for recording in recordings for one in recording.umbrellas}
+    arguments["outcomes"] = tuple(
+        _row(
+            one,
+            rules.get(one.rule_id, RuleMeta(one.rule_id, name="", title="", needs=frozenset())),
+            by_place.get((one.rule_id, one.recordings)),
+        )
+        for one in outcomes
+    )
+    arguments["recordings"] = tuple(
+        replace(
+            recording,
+            umbrellas=tuple(
+                replace(one, evidence=evidence.get((one.rule.id, (recording.id,)), ())) for one in recording.umbrellas
+            ),
+        )
+        for recording in recordings
+    )
+
+
+_RECORDS = (
+    Record(
+        Report,
+        constant={"schema": SCHEMA},
+        left_out="health_notes",
+        whole={"health": lambda forms: forms.of(_InputHealth)},
+        forms={"outcomes": _outcomes},
+        finish=_finish_report,
+    ),
+    Record(
+        _InputHealth,
+        "HealthDocument",
+        doc="The state of the input.",
+        spread="health",
+        left_out="health.notes health.unusable",
+        derived="health.status",
+        renamed={"health_notes": "notes"},
+        order=("status events_read events_dropped events_repaired notes",),
+        finish=_finish_health,
+    ),
+    Record(
+        RecordingNote,
+        "NoteDocument",
+        spread="note",
+        renamed={"recording_id": "recording"},
+        order=("message recording degrades",),
+    ),
+    Record(
+        Recording,
+        spread="figures",
+        left_out="timeline rank_count",
+        derived="distributed.rank mean_breakdown.totals",
+        renamed={
+            "mean_breakdown": "mean_breakdown_us",
+            "mean_breakdown.totals": "totals_us",
+            "overlaps": "overlap_us",
+            "figures.busy_share": "gpu_busy_share",
+            "captured": "captured_run",
+            "recorded_wall_ns": "recorded_unix_us",
+        },
+        forms={
+            "dropped_steps": _dropped_steps,
+            "mean_breakdown": _mean_parts,
+            "mean_breakdown.totals": lambda forms: blank_for_none(forms.of(Totals)),
+            "overlaps": _overlaps,
+            "recorded_wall_ns": _wall_clock_range,
+            "replay": lambda forms: blank_for_none(forms.of(ReplayFigures), status=ReplayStatus.NOT_RUN.value),
+        },
+        whole={"telemetry": _telemetry},
+        order=("cycle rank path", "mean_breakdown_us totals_us", "peak_rate_share replay umbrellas"),
+        finish=_finish_recording,
+    ),
+    Record(Device, renamed={"index": "id"}, forms={"compute_capability": _capability}),
+    Record(
+        StepRow,
+        spread="step breakdown",
+        left_out="step.end_ns breakdown.duration_ns",
+        derived="step.duration_ns step.kept",
+        renamed={"breakdown.parts_ns": "breakdown_us"},
+        order=("start_us duration_us host_start_us host_end_us kept left_out breakdown_us",),
+        finish=_finish_step,
+    ),
+    Record(Totals, bare=True),
+    Record(Overlap, bare=True),
+    Record(
+        ReplayFigures,
+        "ReplayDocument",
+        derived="status",
+        renamed={"doubt": "reason", "device_doubt": "device_reason"},
+        nullable="judged_steps baseline_step_ns baseline_error_share null_model_error_share unexplained_share",
+        order=(
+            "status judged_steps baseline_step_us baseline_error_share null_model_error_share paced_error_share "
+            "unexplained_share joint_step_us reason device_reason",
+        ),
+    ),
+    Record(
+        Umbrella,
+        spread="rule fix",
+        left_out="rule.needs rule.refines rule.umbrella fix.change evidence",
+        renamed={"rule.id": "rule_id", "rule.name": "rule"},
+        finish=_finish_umbrella,
+    ),
+    Record(KernelRow, renamed={"share_of_kernel_time": "kernel_time_share"}, nullable="share_of_kernel_time"),
+    Record(
+        Run,
+        left_out="telemetry world_size known_summary",
+        derived="step_count",
+        renamed={"steps": "steps_by_state"},
+        whole={"steps": _steps_by_state},
+        order=("ending step_count steps_by_state",),
+        finish=_finish_run,
+    ),
+    Record(StateSteps, "RunStepsDocument", left_out="state", rounded=False, finish=_finish_state),
+    Record(
+        RunSettings,
+        "SettingsDocument",
+        left_out="optimizer_fused optimizer_foreach ranks_on_host own_code",
+        renamed={"cpu_quota": "cpu_quota_cores"},
+    ),
+    Record(
+        LoaderSettings,
+        spread="location",
+        left_out="location.function location.is_call",
+        renamed={"worker_count": "num_workers"},
+        order=("sampler file line",),
+    ),
+    Record(_Sampled, "TelemetryDocument", doc="The machine during the run's undisturbed steps."),
+    Record(
+        _SampledDevice,
+        "DeviceTelemetryDocument",
+        doc="One device of the machine, its figures over the undisturbed steps; null where no sample holds them.",
+        spread="device window",
+        left_out="device.index device.max_link device.series device.visible window.uuid window.best_link",
+        order=(
+            "name cuda_index memory_bytes power_limit_watts default_power_limit_watts max_power_limit_watts "
+            "slowdown_celsius max_sm_clock_mhz",
+        ),
+        finish=_finish_device,
+    ),
+    Record(
+        _SampledHost,
+        "HostTelemetryDocument",
+        doc="The whole host over the undisturbed steps; null where no sample holds a figure.",
+        spread="telemetry window",
+        left_out="telemetry.devices telemetry.node telemetry.processes telemetry.cpu_quota telemetry.cpu_affinity "
+        "telemetry.workers telemetry.devices_missing telemetry.group_memory_limit_bytes",
+        renamed={"telemetry.host": "name"},
+        finish=_finish_host,
+    ),
+    Record(ProcessWindow, "ProcessTelemetryDocument"),
+    Record(WorkerWindow, "WorkerTelemetryDocument"),
+    Record(
+        RunCost,
+        "CostDocument",
+        spread="price",
+        left_out="price.per_gpu_hour gpu_count",
+        derived="per_hour",
+        order=("currency per_hour per_million_samples",),
+        finish=_finish_cost,
+    ),
+    Record(MemoryFigures, "MemoryDocument", renamed={"relief": "freed_bytes"}),
+    Record(MemoryRelief, bare=True),
+    Record(StepMemory, derived="peak_bytes"),
+    Record(MemoryOverTime, finish=_finish_memory),
+    Record(
+        RankedFinding,
+        "FindingDocument",
+        spread="finding finding.rule",
+        left_out="finding.rule.needs finding.rule.refines finding.rule.umbrella",
+        renamed={
+            "finding.rule.id": "rule_id",
+            "finding.rule.name": "rule",
+            "recording_ids": "recordings",
+            "finding.saving": "saving_us_per_step",
+            "finding.claims": "time_ranges_us",
+            "predicted": "predicted_step_us",
+        },
+        whole={"finding.claims": _time_ranges, "predicted": _predicted_step},
+        nullable="saving_share",
+        order=(
+            "rule_id rule title recordings severity confidence effort saving_us_per_step saving_share step_us "
+            "predicted_step_us evidence locations time_ranges_us fix caveats also worth",
+        ),
+        finish=_finish_finding,
+    ),
+    Record(Estimate, "SavingDocument", doc="Time saved per step.", bare=True),
+    Record(PredictedStep, bare=True),
+    Record(Evidence, whole={"value": _evidence_value}, finish=_finish_figure),
+    Record(
+        _Threshold,
+        "ThresholdDocument",
+        doc="The limit that a figure was compared with.",
+        whole={"value": _limit_value},
+        finish=_finish_figure,
+    ),
+    Record(_TimeRange, "TimeRangeDocument", doc="A span of time in a recording.", bare=True),
+    Record(_Outcome, "OutcomeDocument", doc="What came of one rule on one recording."),
+    Record(NotWorthDoing, renamed={"recording_ids": "recordings"}, nullable="saving_share"),
+    Record(UsedSettings, spread="price", renamed={"providers": "plugins", "price.per_gpu_hour": "gpu_price_per_hour"}),
+)
+
+FORMS = Forms(_RECORDS, {Unit: _UNIT}, unwritten=(WhatIf, Timeline))
+REPORT = FORMS.of(Report)
