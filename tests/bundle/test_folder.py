@@ -9,8 +9,9 @@ import pytest
 
 from tests.build import TraceBuilder
 from traceadvisor.api import load
-from traceadvisor.bundle.folder import LARGEST_STEPS_BYTES, read_run
+from traceadvisor.bundle.folder import read_run
 from traceadvisor.bundle.layout import FORMAT
+from traceadvisor.bundle.steps import LARGEST_STEPS_BYTES
 from traceadvisor.errors import InputError
 from traceadvisor.model.report import Report, SourceKind
 from traceadvisor.model.run import LoaderSettings
@@ -158,7 +159,7 @@ def test_step_times_of_any_size_take_no_memory(bundle: Path) -> None:
     with (bundle / "steps.0.csv").open("r+b") as file:
         file.truncate(LARGEST_STEPS_BYTES + 1)
     report = load(bundle)
-    assert "steps.0.csv is larger than any run's" in _message(report, "steps-too-large")
+    assert "steps.0.csv was not read" in _message(report, "steps-too-large")
     assert report.recordings[0].steps
 
 
@@ -266,7 +267,7 @@ def test_of_a_later_format_the_recordings_are_read(bundle: Path) -> None:
 def test_a_manifest_that_cannot_be_read_and_no_recording_beside_it_are_refused(bundle: Path) -> None:
     _manifest(bundle, format="traceadvisor.bundle/2")
     (bundle / "host_1.100.pt.trace.json").unlink()
-    with pytest.raises(InputError, match=r"manifest\.json: is of format 'traceadvisor.bundle/2'"):
+    with pytest.raises(InputError, match=r"manifest\.json: has the format 'traceadvisor.bundle/2'"):
         load(bundle)
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from traceadvisor.bundle import telemetry as telemetry_file
-from traceadvisor.bundle import telemetry_rows as telemetry_lines
 from traceadvisor.bundle.telemetry import read_telemetry
 from traceadvisor.errors import InputError
 from traceadvisor.model.health import HealthNote
@@ -267,7 +266,7 @@ def test_more_rows_than_are_read_are_left_out_and_noted(tmp_path: Path, monkeypa
 
 
 def test_more_bytes_than_are_read_are_left_out_and_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry_lines, "LARGEST_FILE_BYTES", len(json.dumps(HEADER)) + 10)
+    monkeypatch.setattr(telemetry_file, "LARGEST_FILE_BYTES", len(json.dumps(HEADER)) + 10)
     telemetry, notes = read(tmp_path, HEADER, *(sample(second) for second in range(10)))
     assert seconds(telemetry.node) == [0]
     assert codes(notes) == ["telemetry-cut"]

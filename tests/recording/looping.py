@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from traceadvisor.bundle.layout import Schedule, StepTime
-from traceadvisor.recording.loop.step_log import StepLog
+from traceadvisor.bundle.layout import Schedule
+from traceadvisor.bundle.steps import StepLog
+from traceadvisor.model.run import TimedStep
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.loop.window import Window
 
@@ -58,10 +59,10 @@ class Loop:
         self.trained_by: list[object] = []
         self._queue = (workers, prefetch)
         self.tracker = LoopTracker(
-            self.window, self.log, trained_by=self._trained, clock=lambda: self.now, wall_clock=lambda: self.now
+            self.window, self.log, trained=self._training_found, clock=lambda: self.now, wall_clock=lambda: self.now
         )
 
-    def _trained(self, loader: object) -> None:
+    def _training_found(self, loader: object) -> None:
         self.trained_by.append(loader)
         self.window.settle_for(*self._queue)
 
@@ -88,7 +89,7 @@ class Loop:
             self.fetch(loader).optimize()
         return self
 
-    def finish(self) -> list[StepTime]:
+    def finish(self) -> list[TimedStep]:
         self.tracker.finish()
         self.window.finish()
         return list(self.log)
@@ -98,5 +99,5 @@ class Loop:
         return [note.code for note in self.window.notes]
 
 
-def states(rows: list[StepTime]) -> list[str]:
-    return [row.state for row in rows]
+def states(rows: list[TimedStep]) -> list[str]:
+    return [row.state.value for row in rows]

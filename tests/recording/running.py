@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import subprocess
 import sys
@@ -10,7 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from traceadvisor.bundle.layout import Manifest, Settings, StepTime
+from traceadvisor.bundle.layout import Manifest
+from traceadvisor.bundle.settings import decode_settings
+from traceadvisor.bundle.steps import read_steps
+from traceadvisor.model.run import RunSettings, TimedStep
 
 PYTHON = (sys.executable,)
 CAPTURE = (sys.executable, "-m", "traceadvisor", "capture")
@@ -30,14 +32,14 @@ def manifest(bundle: Path) -> Manifest:
     return msgspec.json.decode((bundle / "manifest.json").read_bytes(), type=Manifest)
 
 
-def settings(bundle: Path, rank: int = 0) -> Settings:
-    return msgspec.json.decode((bundle / f"settings.{rank}.json").read_bytes(), type=Settings)
+def settings(bundle: Path, rank: int = 0) -> RunSettings:
+    return decode_settings((bundle / f"settings.{rank}.json").read_bytes())
 
 
-def steps(bundle: Path, rank: int = 0) -> list[StepTime]:
-    with (bundle / f"steps.{rank}.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [msgspec.convert(row, StepTime, strict=False) for row in rows]
+def steps(bundle: Path, rank: int = 0) -> tuple[TimedStep, ...]:
+    found, notes = read_steps(bundle / f"steps.{rank}.csv")
+    assert notes == ()
+    return found
 
 
 def traces(bundle: Path) -> list[Path]:

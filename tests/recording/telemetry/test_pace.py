@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from traceadvisor.recording.telemetry.pace import Pace, Turns
+from traceadvisor.recording.telemetry.sampler import Pace, Turns
 
 
 def test_the_dear_figures_are_due_at_once_and_then_every_second() -> None:
     pace = Pace(0.5)
-    assert [pace.seldom(now_s) for now_s in (5.0, 5.5, 6.0, 6.5, 7.0)] == [True, False, True, False, True]
+    assert [pace.expensive(now_s) for now_s in (5.0, 5.5, 6.0, 6.5, 7.0)] == [True, False, True, False, True]
 
 
 def test_a_cheap_sample_is_followed_at_the_interval_asked_for() -> None:
@@ -24,7 +24,7 @@ def test_dear_samples_become_fewer_so_that_they_take_a_hundredth_of_a_core() -> 
 
 def test_a_long_run_is_sampled_more_sparsely() -> None:
     pace = Pace(0.1)
-    pace.seldom(0.0)
+    pace.expensive(0.0)
     pace.plan(36_000.0, cpu_s=0.0)
     assert pace.interval_s == pytest.approx(2.0)
 

@@ -13,9 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.recording.telemetry.sampling import PROGRAM, read
-from traceadvisor.model.telemetry import DeviceColumn, NodeColumn, ProcessColumn, WorkerColumn
 from traceadvisor.recording.telemetry import TelemetrySampler
-from traceadvisor.recording.telemetry.records import DeviceSample, NodeSample, ProcessSample, WorkerSample
 
 DEADLINE_S = 20.0
 
@@ -97,20 +95,3 @@ def test_a_failure_ends_the_sampling_and_nothing_else(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_an_error_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         TelemetrySampler(tmp_path / "missing" / "t").start()
-
-
-@pytest.mark.parametrize(
-    ("record", "columns", "beside"),
-    [
-        (DeviceSample, DeviceColumn, set()),
-        (NodeSample, NodeColumn, set()),
-        (ProcessSample, ProcessColumn, {"busiest"}),
-        (WorkerSample, WorkerColumn, {"pid", "name"}),
-    ],
-)
-def test_what_is_written_is_named_as_the_columns_of_the_model(
-    record: type[DeviceSample],
-    columns: type[DeviceColumn],
-    beside: set[str],
-) -> None:
-    assert set(record.__struct_fields__) - beside == {column.value for column in columns}

@@ -18,9 +18,11 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import traceadvisor
 from tests.recording.running import manifest, settings, steps, traces
-from traceadvisor.bundle.layout import TOLD_VARIABLES, FileKind, Schedule
+from traceadvisor.bundle.layout import FileKind, Schedule
+from traceadvisor.bundle.settings import RECORDED_ENV
 from traceadvisor.errors import UsageError
-from traceadvisor.recording.context import Capture
+from traceadvisor.model.run import StepState
+from traceadvisor.recording.capture import Capture
 from traceadvisor.recording.options import CaptureOptions
 
 SHORT = Schedule(skip_first=1, wait=1, warmup=1, active=8, repeat=1)
@@ -67,7 +69,7 @@ def marks(bundle: Path) -> list[int]:
 
 
 def states(bundle: Path) -> list[str]:
-    return [row.state for row in steps(bundle)]
+    return [row.state.value for row in steps(bundle)]
 
 
 def test_a_loop_is_recorded_step_by_step(tmp_path: Path) -> None:
@@ -76,7 +78,9 @@ def test_a_loop_is_recorded_step_by_step(tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
     assert states(bundle)[:12] == ["plain"] * 2 + ["warmup"] + states(bundle)[3:4] + ["recorded"] * 8
     timed = steps(bundle)
-    assert marks(bundle) == [row.step for row in timed if row.state in {"settling", "recorded"} and row.step < 12]
+    assert marks(bundle) == [
+        row.index for row in timed if row.state in {StepState.SETTLING, StepState.RECORDED} and row.index < 12
+    ]
     assert all(row.fetches == 1 and 0 < row.loader_ns < row.duration_ns for row in timed)
     entries = {file.kind: file for file in manifest(bundle).files}
     assert entries.keys() == {FileKind.TRACE, FileKind.STEPS, FileKind.SETTINGS, FileKind.TELEMETRY}
@@ -130,7 +134,7 @@ def test_accumulation_and_validation_are_told_apart(tmp_path: Path) -> None:
         training.epoch()
     rows = steps(tmp_path / "bundle")
     assert [row.fetches for row in rows[:16]] == [4] * 16
-    assert (rows[16].state, rows[16].fetches) == ("other", 3)
+    assert (rows[16].state, rows[16].fetches) == (StepState.OTHER, 3)
     assert len(rows) == 16 + 1 + 64
 
 
@@ -186,18 +190,20 @@ def test_settings_are_recorded(tmp_path: Path) -> None:
         training.epoch()
     found = settings(tmp_path / "bundle")
     assert found.loader
-    assert (found.loader.num_workers, found.loader.prefetch_factor, found.loader.persistent_workers) == (2, 2, True)
-    assert (found.loader.batch_size, found.loader.shuffled, found.loader.dataset_length) == (4, True, 64)
-    assert found.loader.file == "tests/recording/loop/test_training_watch.py"
-    assert found.loader.function == "epoch"
-    line = Path(__file__).read_text().splitlines()[(found.loader.line or 0) - 1]
-    assert line.strip() == "for batch in self.loader:"
-    assert found.optimizer
-    assert (found.optimizer.name, found.optimizer.parameter_count, found.optimizer.parameter_bytes) == ("SGD", 9, 36)
+    assert (found.loader.worker_count, found.loader.prefetch_factor, found.loader.persistent_workers) == (2, 2, True)
+    assert (found.loader.batch_size, found.loader.dataset_length) == (4, 64)
+    location = found.loader.location
+    assert location
+    assert (location.file, location.function) == ("tests/recording/loop/test_loop_capture.py", "epoch")
+    assert Path(__file__).read_text().splitlines()[location.line - 1].strip() == "for batch in self.loader:"
+    assert (found.optimizer, found.optimizer_fused, found.optimizer_foreach) == ("SGD", None, None)
     assert (found.loader.sample_count, found.loader.batch_count, found.loader.sampler) == (64, 16, "RandomSampler")
     assert found.torch_version == torch.__version__
     assert found.cpu_count
     assert found.torch_threads == torch.get_num_threads()
+    written = json.loads((tmp_path / "bundle" / "settings.0.json").read_bytes())
+    assert written["loader"]["shuffled"] is True
+    assert (written["optimizer"]["parameter_count"], written["optimizer"]["parameter_bytes"]) == (9, 36)
 
 
 def test_each_rank_tells_what_its_own_sampler_draws(tmp_path: Path) -> None:
@@ -236,7 +242,7 @@ def test_the_first_step_of_each_epoch_holds_the_time_to_begin_it(workers: int, t
     with captured(tmp_path):
         for _ in range(3):
             training.epoch()
-    begun = [row.step for row in steps(tmp_path / "bundle") if row.loader_start_ns]
+    begun = [row.index for row in steps(tmp_path / "bundle") if row.loader_start_ns]
     assert begun == [0, 5, 10]
 
 
@@ -249,7 +255,7 @@ def test_a_loop_over_another_loader_begins_no_epoch_of_the_training(tmp_path: Pa
                 training.loss(batch)
         training.epoch()
     rows = steps(tmp_path / "bundle")
-    assert [(row.state == "other", bool(row.loader_start_ns)) for row in rows] == [
+    assert [(row.state is StepState.OTHER, bool(row.loader_start_ns)) for row in rows] == [
         *[(False, True), *[(False, False)] * 5],
         (True, True),
         *[(False, True), *[(False, False)] * 5],
@@ -276,7 +282,7 @@ def test_without_it_anomaly_detection_is_told_to_be_off(tmp_path: Path) -> None:
 
 
 def test_of_the_environment_only_a_few_variables_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in TOLD_VARIABLES:
+    for name in RECORDED_ENV:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     monkeypatch.setenv("API_TOKEN", "secret")
