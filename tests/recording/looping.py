@@ -1,4 +1,4 @@
-"""Stands in for a training loop: what the hooks would tell the tracker, on a clock that only moves when told to."""
+"""A fake training loop: calls the tracker as the hooks do, on a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRAIN, VALID, EXTRA = "train", "valid", "extra"
 
 
 class FakeRecorder:
-    """Writes down what it is told."""
+    """Collects its calls."""
 
     def __init__(self, stall_ns: int = 0) -> None:
         self.calls: list[str] = []
@@ -38,7 +38,7 @@ class FakeRecorder:
 
 
 class Loop:
-    """A loop in microseconds-long pieces: each fetch takes 10, each optimizer step 1, all else what is asked for."""
+    """A loop on a fake clock: each fetch takes 10 ns, each optimizer step 1 ns."""
 
     def __init__(
         self,

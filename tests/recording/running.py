@@ -1,4 +1,4 @@
-"""Runs scripts as a user does, plainly and captured."""
+"""Runs scripts as a user does, with and without a capture."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ def traces(bundle: Path) -> list[Path]:
 
 
 def noticed(stderr: str) -> str:
-    """What is on the standard error but the line that this tool adds and torch's own warning of memory it missed."""
+    """The standard error without the lines of TraceAdvisor and torch's warning about missed memory."""
     lines = stderr.splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("traceadvisor: ") and "CPUAllocator.cpp" not in line)

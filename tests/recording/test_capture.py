@@ -1,4 +1,4 @@
-"""Whole captures of training scripts, in processes of their own."""
+"""Complete captures of training scripts in other processes."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ def test_a_script_that_ends_early_still_yields_times_and_settings(tmp_path: Path
     assert note.message in captured.stderr
 
 
-def test_the_scripts_own_modules_are_told_from_installed_ones(tmp_path: Path) -> None:
-    """They are named as torch names them in its stacks: without the script's folder."""
+def test_the_scripts_own_modules_are_separated_from_installed_ones(tmp_path: Path) -> None:
+    """Their names are those of torch's stacks: without the script's folder."""
     for file in ("src/datasets/coco.py", "src/unused.py"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()

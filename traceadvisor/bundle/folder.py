@@ -161,7 +161,7 @@ def _span(file: BundleFile) -> str:
 
 def _ending(ending: RankEnding | None) -> str:
     if ending is None:
-        return "is not known to have ended"
+        return "has no recorded end"
     words = _ENDINGS[ending.ending]
     return f"{words} ({ending.exit_code})" if ending.exit_code else words
 

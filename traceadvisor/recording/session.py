@@ -191,8 +191,7 @@ class CaptureSession:
 def after_torch_import(call: Callable[[], None]) -> None:
     """Call a function once torch is imported; at once if it is already.
 
-    Importing torch before the script would ignore what the script sets first: thread counts, allocator options, log
-    levels.
+    An earlier import of torch would ignore what the script sets first: thread counts, allocator options, log levels.
     """
     if TORCH in sys.modules:
         call()

@@ -33,11 +33,11 @@ def test_collections_are_added_up_between_start_and_stop() -> None:
     assert (timer.share, timer.longest_ns) == (20 / 50, 10)
 
 
-def test_nothing_is_known_where_it_was_never_started() -> None:
+def test_without_a_start_no_pauses_are_known() -> None:
     assert (GcTimer().share, GcTimer().longest_ns) == (None, None)
 
 
-def test_after_the_stop_nothing_of_it_is_left() -> None:
+def test_the_stop_removes_the_callback() -> None:
     before = list(gc.callbacks)
     timer = GcTimer()
     timer.start()
@@ -52,7 +52,7 @@ class _Collecting(Training):
         gc.collect()
 
 
-def test_a_capture_tells_what_collections_took(tmp_path: Path) -> None:
+def test_a_capture_records_the_time_of_collections(tmp_path: Path) -> None:
     before = list(gc.callbacks)
     with captured(tmp_path):
         _Collecting().epoch()

@@ -43,12 +43,12 @@ def test_validation_is_no_step_and_part_of_none() -> None:
     assert rows[3].fetches == 2
 
 
-def test_validation_that_breaks_off_ends_where_training_goes_on() -> None:
+def test_validation_that_breaks_off_ends_where_training_continues() -> None:
     run = loop().steps(3).fetch(VALID).fetch(VALID).steps(2)
     assert states(run.finish()) == ["plain"] * 3 + ["other"] + ["plain"] * 2
 
 
-def test_validation_before_training_is_told_by_gradients_or_by_its_own_loop() -> None:
+def test_validation_before_training_is_detected_from_gradients_or_its_own_loop() -> None:
     without_gradients = loop().fetch(VALID, grad=False).steps(2)
     assert states(without_gradients.finish()) == ["other", "plain", "plain"]
     with_gradients = loop().fetch(VALID).fetch(VALID).steps(2)
@@ -70,7 +70,7 @@ def test_batches_of_two_loaders_in_turn_are_one_step() -> None:
     assert [(row.fetches, row.state) for row in rows] == [(1, PLAIN)] * 3
 
 
-def test_a_shorter_second_loader_may_begin_anew_within_a_step() -> None:
+def test_a_shorter_second_loader_may_restart_within_a_step() -> None:
     run = loop()
     for _ in range(2):
         run.fetch(TRAIN).fetch(EXTRA).optimize()
@@ -85,7 +85,7 @@ def test_the_turn_of_an_epoch_belongs_to_the_step_after_it() -> None:
     assert states(rows) == ["plain"] * 4
 
 
-def test_what_accumulation_leaves_of_an_epoch_is_no_step() -> None:
+def test_leftover_batches_of_accumulation_are_no_step() -> None:
     run = loop().fetch().fetch().optimize().fetch().exhaust().fetch().fetch().optimize()
     assert states(run.finish()) == ["plain", "other", "plain"]
 
@@ -140,6 +140,6 @@ def test_steps_that_the_script_marks_end_where_it_says() -> None:
     assert [row.fetches for row in rows] == [1, 1, 1]
 
 
-def test_a_step_that_an_error_ends_is_none() -> None:
+def test_a_step_that_ends_with_an_error_does_not_count() -> None:
     run = loop().steps(2).fetch()
     assert states(run.finish()) == ["plain", "plain", "other"]

@@ -24,7 +24,7 @@ def test_after_an_export_the_queue_settles_before_steps_count_again() -> None:
     assert runs(loop)[4:] == [("stalled", 1), ("settling", 9), ("plain", 18)], "8 batches shrink by 10 in 11 a step"
 
 
-def test_a_queue_takes_longer_to_drain_where_the_loop_hardly_waits() -> None:
+def test_a_queue_takes_longer_to_drain_if_the_loop_hardly_waits() -> None:
     loop = Loop(skip_first=5, workers=2, prefetch=2)
     for _ in range(80):
         loop.fetch().work(9).optimize()
@@ -70,7 +70,7 @@ def test_a_schedule_repeats() -> None:
     assert loop.recorder.calls.count("save 1") == 1
 
 
-def test_a_long_validation_ends_a_recording_and_the_window_is_tried_again() -> None:
+def test_a_long_validation_ends_a_recording_and_the_window_is_recorded_again() -> None:
     loop = Loop().steps(6)
     for _ in range(30):
         loop.fetch(VALID)
@@ -81,7 +81,7 @@ def test_a_long_validation_ends_a_recording_and_the_window_is_tried_again() -> N
 
 
 @pytest.mark.parametrize("repeat", [1, 3])
-def test_a_window_that_validation_always_cuts_is_tried_twice_more_than_asked(repeat: int) -> None:
+def test_a_window_that_validation_always_cuts_gets_two_extra_attempts(repeat: int) -> None:
     loop = Loop(repeat=repeat)
     for _ in range(repeat + EXTRA_ATTEMPTS + 4):
         loop.steps(6)
@@ -110,7 +110,7 @@ def test_a_short_validation_is_recorded_and_left_out() -> None:
     assert 6 in loop.recorder.marks
 
 
-def test_a_script_that_ends_before_the_window_is_told_which_flags_to_change() -> None:
+def test_the_note_on_an_early_end_names_the_flags_to_change() -> None:
     loop = Loop(skip_first=5, wait=5, warmup=3).steps(9).exhaust()
     loop.finish()
     (note,) = loop.window.notes
@@ -133,7 +133,7 @@ def test_a_run_without_training_says_so() -> None:
     assert "No training step was found" in loop.window.notes[0].message
 
 
-def test_another_profiler_has_its_way() -> None:
+def test_another_profiler_takes_precedence() -> None:
     loop = Loop().steps(5)
     loop.window.give_way("own-profiler", "")
     rows = loop.steps(30).finish()

@@ -31,6 +31,6 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def old_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As ``driver``, from before the clock events were called so."""
+    """As ``driver``, with the function names of an older driver."""
     pytest.importorskip("pynvml")
     return compiled(tmp_path_factory.mktemp("old-driver"), "-DOLD_DRIVER")

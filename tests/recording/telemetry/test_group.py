@@ -9,7 +9,7 @@ from traceadvisor.recording.telemetry.host import GroupUse
 THROTTLED, MEMORY = ProcessColumn.THROTTLED_PERCENT, ProcessColumn.GROUP_MEMORY_BYTES
 
 
-def test_periods_in_which_the_quota_was_used_up_are_counted_since_last_asked(tmp_path: Path) -> None:
+def test_throttled_periods_are_counted_since_the_last_sample(tmp_path: Path) -> None:
     second(tmp_path)
     write(tmp_path / "sys/job/cpu.max", "250000 100000")
     write(tmp_path / "sys/job/cpu.stat", "usage_usec 900\nnr_periods 100\nnr_throttled 50\nthrottled_usec 7")
@@ -19,7 +19,7 @@ def test_periods_in_which_the_quota_was_used_up_are_counted_since_last_asked(tmp
     assert use.sample()[THROTTLED] is None  # no period has passed
 
 
-def test_of_two_groups_the_one_that_holds_back_more_counts(tmp_path: Path) -> None:
+def test_the_most_throttled_of_two_groups_counts(tmp_path: Path) -> None:
     second(tmp_path, "/pod/job")
     for name in ("pod", "pod/job"):
         write(tmp_path / f"sys/{name}/cpu.max", "250000 100000")
@@ -30,7 +30,7 @@ def test_of_two_groups_the_one_that_holds_back_more_counts(tmp_path: Path) -> No
     assert use.sample()[THROTTLED] == 90.0
 
 
-def test_without_a_quota_nothing_is_held_back(tmp_path: Path) -> None:
+def test_without_a_quota_no_throttling_is_reported(tmp_path: Path) -> None:
     second(tmp_path)
     write(tmp_path / "sys/job/cpu.max", "max 100000")
     write(tmp_path / "sys/job/cpu.stat", "nr_periods 10\nnr_throttled 9")
@@ -55,7 +55,7 @@ def test_the_tightest_limit_above_counts(tmp_path: Path) -> None:
     assert (use.memory_limit_bytes, use.sample()[MEMORY]) == (800, 700)
 
 
-def test_version_1_has_other_names_and_a_number_for_no_limit(tmp_path: Path) -> None:
+def test_version_1_has_other_file_names_and_a_number_for_no_limit(tmp_path: Path) -> None:
     first(tmp_path, "memory")
     write(tmp_path / "sys/job/memory.limit_in_bytes", "1000")
     write(tmp_path / "sys/job/memory.usage_in_bytes", "900")
@@ -65,7 +65,7 @@ def test_version_1_has_other_names_and_a_number_for_no_limit(tmp_path: Path) -> 
     assert (use.memory_limit_bytes, use.sample()[MEMORY]) == (1000, 600)
 
 
-def test_without_any_limit_memory_is_not_looked_at(tmp_path: Path) -> None:
+def test_without_a_limit_no_memory_is_reported(tmp_path: Path) -> None:
     second(tmp_path)
     write(tmp_path / "sys/job/memory.max", "max")
     write(tmp_path / "sys/job/memory.current", "900")
@@ -73,6 +73,6 @@ def test_without_any_limit_memory_is_not_looked_at(tmp_path: Path) -> None:
     assert (use.memory_limit_bytes, use.sample()[MEMORY]) == (None, None)
 
 
-def test_a_system_without_groups_has_none(tmp_path: Path) -> None:
+def test_a_system_without_groups_reports_no_limits(tmp_path: Path) -> None:
     use = GroupUse(tmp_path)
     assert (use.memory_limit_bytes, use.sample()) == (None, {THROTTLED: None, MEMORY: None})

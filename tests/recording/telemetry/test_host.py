@@ -29,7 +29,7 @@ def test_memory_is_there_at_once() -> None:
     assert available_bytes > 0
 
 
-def test_what_the_system_does_not_tell_is_none() -> None:
+def test_a_refused_reading_is_none() -> None:
     def sealed() -> int:
         raise PermissionError
 

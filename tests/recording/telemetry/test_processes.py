@@ -57,7 +57,7 @@ def test_a_process_named_twice_is_counted_once() -> None:
         assert tree.sample(0.0, expensive=True)[ProcessColumn.PROCESS_COUNT] == 1
 
 
-def test_a_busy_child_uses_about_one_core_and_is_told_apart() -> None:
+def test_a_busy_child_uses_about_one_core_and_has_its_own_figures() -> None:
     with running(BUSY) as child:
         tree = ProcessTree(lambda: [os.getpid()])
         tree.sample(time.monotonic(), expensive=True)
@@ -79,7 +79,7 @@ def test_resident_memory_is_that_of_the_processes() -> None:
     assert rss_bytes > 5_000_000
 
 
-def test_a_process_that_has_gone_is_no_longer_counted() -> None:
+def test_an_ended_process_is_no_longer_counted() -> None:
     with running(ASLEEP) as process:
         tree = ProcessTree(lambda: [process.pid])
         tree.sample(0.0, expensive=True)

@@ -1,4 +1,4 @@
-"""The file grows line by line, whatever happens to the run."""
+"""The file grows by whole lines, even if the run is killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEADLINE_S = 20.0
 def wait_for(condition: Callable[[], bool]) -> None:
     end_s = time.monotonic() + DEADLINE_S
     while not condition():
-        assert time.monotonic() < end_s, "waited in vain"
+        assert time.monotonic() < end_s, "the condition did not hold in time"
         time.sleep(0.01)
 
 
@@ -39,7 +39,7 @@ def test_the_first_line_is_the_header_and_the_others_are_samples(tmp_path: Path)
     assert records == ["header"] + ["sample"] * (len(records) - 1)
 
 
-def test_the_header_tells_the_host(tmp_path: Path) -> None:
+def test_the_header_describes_the_host(tmp_path: Path) -> None:
     sampler = TelemetrySampler(tmp_path / "t")
     sampler.start()
     wait_for(lambda: lines(tmp_path / "t") >= 1)

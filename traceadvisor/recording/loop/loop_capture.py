@@ -80,7 +80,8 @@ class LoopCapture:
             return
         try:
             self._window.give_way(
-                "own-profiler", "The script uses a profiler of its own, so nothing was recorded; steps are timed."
+                "own-profiler",
+                "The script uses its own profiler, so TraceAdvisor stopped recording; steps are still timed.",
             )
         except Exception as error:  # noqa: BLE001  # the script goes on after any error
             self._failed(error)
@@ -98,7 +99,7 @@ class LoopCapture:
 
     def _recording_saved(self, name: str, cycle: int, *, valid: bool) -> None:
         if not valid:
-            self._notes.append(Note("trace-repaired", f"{name} is not valid JSON; it has to be repaired when read."))
+            self._notes.append(Note("trace-repaired", f"{name} is not valid JSON; reading it includes a repair."))
         self._saved(name, cycle)
 
     def _failed(self, error: Exception) -> None:
