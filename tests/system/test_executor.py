@@ -1,4 +1,4 @@
-"""Real processes all along: what is done in them stands at the top of this file, where they can import it."""
+"""Real processes. Their functions stand at the top of this file, where they can be imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that really run."""
+"""Real processes."""
 
 from __future__ import annotations
 
