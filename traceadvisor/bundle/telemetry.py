@@ -373,7 +373,7 @@ def _notes_of_sampling(telemetry: Telemetry, content: _Content, clock: _Clock) -
     if not content.time_ns:
         yield HealthNote("telemetry-empty", "The telemetry holds no sample.")
     if telemetry.devices_missing is not None:
-        message = f"No device was sampled: {telemetry.devices_missing}."
+        message = f"No GPU was sampled: {telemetry.devices_missing}."
         yield HealthNote("telemetry-no-devices", message, degrades=False)
     if doubtful := int((clock.stray | clock.uncertain).sum()):
         message = f"The clock went back during sampling: {doubtful} samples of uncertain time were left out."
