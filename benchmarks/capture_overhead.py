@@ -21,8 +21,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from traceadvisor.bundle.layout import Schedule
-from traceadvisor.recording.loop.step_log import StepLog
-from traceadvisor.recording.loop.training_watch import TrainingWatch
+from traceadvisor.bundle.steps import StepLog
+from traceadvisor.recording.loop.loop_capture import LoopCapture
 from traceadvisor.recording.options import CaptureOptions
 
 ROUNDS = 7
@@ -59,7 +59,7 @@ def hooked(steps: int) -> float:
     never = Schedule(skip_first=10**9, wait=0, warmup=1, active=8, repeat=1)
     log = StepLog()
     with tempfile.TemporaryDirectory() as folder:
-        watch = TrainingWatch(
+        capture = LoopCapture(
             CaptureOptions(never),
             log,
             "host",
@@ -70,7 +70,7 @@ def hooked(steps: int) -> float:
         try:
             taken = loop(steps)
         finally:
-            watch.close()
+            capture.close()
     if len(log) != steps:
         raise RuntimeError(f"{len(log)} of {steps} steps were seen")
     return taken

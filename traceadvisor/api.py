@@ -29,7 +29,7 @@ from traceadvisor.system.executor import Outcome
 if TYPE_CHECKING:
     import pandas as pd
 
-    from traceadvisor.recording.context import Capture
+    from traceadvisor.recording.capture import Capture
 
 
 def silent(origin: Origin, read_bytes: int, size_bytes: int) -> None:
@@ -86,7 +86,7 @@ def capture(  # noqa: PLR0913  # as many as the verb has options
     Raises:
         UsageError: on entry, where the folder holds another capture.
     """
-    from traceadvisor.recording.context import Capture  # noqa: PLC0415  # a report needs nothing of it
+    from traceadvisor.recording.capture import Capture  # noqa: PLC0415  # a report needs nothing of it
     from traceadvisor.recording.options import CaptureOptions, schedule  # noqa: PLC0415
 
     asked = schedule(skip_first=skip_first, wait=wait, warmup=warmup, active=active, repeat=repeat)

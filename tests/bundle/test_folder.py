@@ -9,8 +9,9 @@ import pytest
 
 from tests.build import TraceBuilder
 from traceadvisor.api import load
-from traceadvisor.bundle.folder import LARGEST_STEPS_BYTES, read_run
+from traceadvisor.bundle.folder import read_run
 from traceadvisor.bundle.layout import FORMAT
+from traceadvisor.bundle.steps import LARGEST_STEPS_BYTES
 from traceadvisor.errors import InputError
 from traceadvisor.model.report import Report, SourceKind
 from traceadvisor.model.run import LoaderSettings
@@ -112,7 +113,7 @@ def test_a_rank_that_recorded_nothing_still_shows_its_step_times(bundle: Path) -
     assert _message(report, "missing-trace") == "The capture lacks its file host_1.100.pt.trace.json."
 
 
-def test_why_a_capture_recorded_nothing_is_told(bundle: Path) -> None:
+def test_a_report_says_why_a_capture_recorded_nothing(bundle: Path) -> None:
     (bundle / "host_1.100.pt.trace.json").unlink()
     said = "The script ended after 9 training steps, before any was recorded. A whole window takes 21 steps."
     _manifest(bundle, notes=[{"code": "window-not-reached", "message": said, "rank": 0}])
@@ -146,7 +147,7 @@ def test_a_file_that_links_to_itself_is_left_out(bundle: Path) -> None:
         "9,1,5,0,1,odd",
     ],
 )
-def test_a_row_that_is_no_step_is_counted(row: str, bundle: Path) -> None:
+def test_a_row_with_an_impossible_step_is_counted(row: str, bundle: Path) -> None:
     with (bundle / "steps.0.csv").open("a") as file:
         file.write(row + "\n")
     report = load(bundle)
@@ -158,11 +159,11 @@ def test_step_times_of_any_size_take_no_memory(bundle: Path) -> None:
     with (bundle / "steps.0.csv").open("r+b") as file:
         file.truncate(LARGEST_STEPS_BYTES + 1)
     report = load(bundle)
-    assert "steps.0.csv is larger than any run's" in _message(report, "steps-too-large")
+    assert "steps.0.csv was not read" in _message(report, "steps-too-large")
     assert report.recordings[0].steps
 
 
-def test_a_line_without_end_among_step_times_is_read_piece_by_piece(bundle: Path) -> None:
+def test_an_endless_line_of_step_times_is_read_in_pieces(bundle: Path) -> None:
     with (bundle / "steps.0.csv").open("a") as file:
         file.write("9" * 40_000_000 + "\n9,1,100000,0,1,plain\n")
     tracemalloc.start()
@@ -174,17 +175,17 @@ def test_a_line_without_end_among_step_times_is_read_piece_by_piece(bundle: Path
 
 
 @pytest.mark.parametrize("content", [b"[" * 200_000, b'{"loader": "\xff"}', b'{"loader": {"batch_size": "many"}}'])
-def test_settings_that_cannot_be_read_are_a_note(content: bytes, bundle: Path) -> None:
+def test_unreadable_settings_are_a_note(content: bytes, bundle: Path) -> None:
     (bundle / "settings.0.json").write_bytes(content)
     assert "no-settings" in _codes(load(bundle))
 
 
-def test_a_capture_by_an_earlier_version_does_not_tell_when_epochs_begin(bundle: Path) -> None:
+def test_a_capture_by_an_earlier_version_lacks_the_start_of_epochs(bundle: Path) -> None:
     run, _ = read_run(bundle, 0)
     assert {step.loader_start_ns for step in run.steps} == {None}
 
 
-def test_the_time_to_begin_an_epoch_is_read(bundle: Path) -> None:
+def test_the_time_to_start_an_epoch_is_read(bundle: Path) -> None:
     lines = STEPS.splitlines()
     rows = [f"{line},{7 * (number == 4)}" for number, line in enumerate(lines[1:])]
     (bundle / "steps.0.csv").write_text("\n".join([f"{lines[0]},loader_start_ns", *rows]))
@@ -194,14 +195,14 @@ def test_the_time_to_begin_an_epoch_is_read(bundle: Path) -> None:
 
 @pytest.mark.parametrize("key", ["sample_count", "batch_count", "batch_size"])
 @pytest.mark.parametrize("number", [-1, 10**20])
-def test_a_count_that_cannot_be_is_not_known(key: str, number: int, bundle: Path) -> None:
+def test_an_impossible_count_of_the_loader_is_unknown(key: str, number: int, bundle: Path) -> None:
     (bundle / "settings.0.json").write_text(json.dumps({"loader": {key: number}}))
     loader = read_run(bundle, 0)[0].settings.loader
     assert loader is not None
     assert getattr(loader, key) is None
 
 
-def test_of_the_environment_only_known_variables_are_believed(bundle: Path) -> None:
+def test_only_known_environment_variables_are_read(bundle: Path) -> None:
     environment = {"CUDA_LAUNCH_BLOCKING": "1", "PATH": "/home/ada/bin"}
     (bundle / "settings.0.json").write_text(json.dumps({"environment": environment, "own_profiler_share": 7}))
     found = read_run(bundle, 0)[0].settings
@@ -214,7 +215,7 @@ def test_the_scripts_own_modules_are_read(bundle: Path) -> None:
 
 
 @pytest.mark.parametrize(("own_code", "named"), [(["train.py", "queue.py"], [["queue.py"]]), (["train.py"], [])])
-def test_a_report_names_the_scripts_own_modules_whatever_libraries_are_called(
+def test_a_report_names_the_scripts_own_modules_even_if_a_library_has_the_same_name(
     own_code: list[str], named: list[list[str]], bundle: Path
 ) -> None:
     builder = TraceBuilder().python("train.py(9): main", 0, 300)
@@ -237,7 +238,7 @@ def test_the_optimizers_own_settings_are_read(bundle: Path) -> None:
     ("samples", "drop_last", "last"),
     [(64, False, 8), (65, False, 1), (65, True, 8), (7, True, 0), (7, False, 7), (0, False, 0)],
 )
-def test_what_the_last_batch_of_an_epoch_holds(samples: int, drop_last: bool, last: int) -> None:  # noqa: FBT001
+def test_the_size_of_the_last_batch_of_an_epoch(samples: int, drop_last: bool, last: int) -> None:  # noqa: FBT001
     assert LoaderSettings(batch_size=8, sample_count=samples, drop_last=drop_last).last_batch == last
 
 
@@ -249,31 +250,29 @@ def test_an_impossible_batch_size_gives_no_samples_per_second(bundle: Path) -> N
 @pytest.mark.parametrize(
     "content", [b'"traceadvisor.bundle.layout' + b"[" * 200_000, b'{"format": "traceadvisor.bundle/1", "x": "\xff"}']
 )
-def test_of_a_capture_whose_manifest_cannot_be_read_the_recordings_are_read(content: bytes, bundle: Path) -> None:
+def test_recordings_are_read_without_a_readable_manifest(content: bytes, bundle: Path) -> None:
     (bundle / "manifest.json").write_bytes(content)
     report = load(bundle)
     assert [one.worker for one in report.recordings] == ["host_1"]
     assert "manifest.json: is no readable manifest" in _message(report, "unreadable")
 
 
-def test_of_a_later_format_the_recordings_are_read(bundle: Path) -> None:
+def test_recordings_are_read_beside_a_manifest_of_a_later_format(bundle: Path) -> None:
     _manifest(bundle, format="traceadvisor.bundle/2")
     report = load(bundle)
     assert report.recordings[0].captured is None
     assert "Use the version of TraceAdvisor that captured it" in _message(report, "unreadable")
 
 
-def test_a_manifest_that_cannot_be_read_and_no_recording_beside_it_are_refused(bundle: Path) -> None:
+def test_an_unreadable_manifest_without_recordings_is_refused(bundle: Path) -> None:
     _manifest(bundle, format="traceadvisor.bundle/2")
     (bundle / "host_1.100.pt.trace.json").unlink()
-    with pytest.raises(InputError, match=r"manifest\.json: is of format 'traceadvisor.bundle/2'"):
+    with pytest.raises(InputError, match=r"manifest\.json: has the format 'traceadvisor.bundle/2'"):
         load(bundle)
 
 
 @pytest.mark.parametrize(("content", "found"), [(b"", "the file is empty"), (b"{}", "JSON without any members")])
-def test_a_captured_recording_that_cannot_be_read_leaves_the_step_times(
-    content: bytes, found: str, bundle: Path
-) -> None:
+def test_step_times_are_read_beside_an_unreadable_recording(content: bytes, found: str, bundle: Path) -> None:
     (bundle / "host_1.100.pt.trace.json").write_bytes(content)
     report = load(bundle)
     assert report.recordings[0].undisturbed_median_step_ns == 100_000

@@ -1,4 +1,4 @@
-"""Telemetry files, whole and broken; a sample a second unless a test says otherwise."""
+"""Telemetry files, complete and damaged, with one sample a second by default."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from traceadvisor.bundle import telemetry as telemetry_file
-from traceadvisor.bundle import telemetry_rows as telemetry_lines
 from traceadvisor.bundle.telemetry import read_telemetry
 from traceadvisor.errors import InputError
 from traceadvisor.model.health import HealthNote
@@ -89,7 +88,7 @@ def test_a_whole_file_needs_no_note(tmp_path: Path) -> None:
     assert notes == ()
 
 
-def test_the_header_tells_host_and_devices(tmp_path: Path) -> None:
+def test_the_header_names_host_and_devices(tmp_path: Path) -> None:
     telemetry, _ = read(tmp_path, HEADER, sample(0))
     (device,) = telemetry.devices
     assert (telemetry.host, telemetry.cpu_count, telemetry.cpu_affinity, telemetry.cpu_quota) == ("node7", 8, 6, 3.5)
@@ -105,7 +104,7 @@ def test_figures_stand_in_columns_beside_their_times(tmp_path: Path) -> None:
     assert values(telemetry.processes, "process_count") == [3.0, 3.0]
 
 
-def test_children_are_told_apart_by_process(tmp_path: Path) -> None:
+def test_children_are_separated_by_process(tmp_path: Path) -> None:
     telemetry, _ = read(tmp_path, HEADER, sample(0), sample(1))
     (worker,) = telemetry.workers
     assert (worker.pid, worker.name, values(worker.series, "cpu_percent")) == (7, "pt_data_worker", [90.0, 90.0])
@@ -120,14 +119,14 @@ def test_every_column_is_there_whether_sampled_or_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "high", True, -1, [1], {}, 10**30])
-def test_what_is_no_figure_is_nan(tmp_path: Path, value: Any) -> None:
+def test_an_impossible_figure_is_nan(tmp_path: Path, value: Any) -> None:
     telemetry, notes = read(tmp_path, HEADER, sample(0, value), sample(1, 5.0))
     assert values(telemetry.devices[0].series, "power_watts") == [None, 5.0]
     assert notes == ()
 
 
 @pytest.mark.parametrize("bare", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_a_bare_number_that_json_does_not_know_is_nan_and_costs_only_itself(tmp_path: Path, bare: str) -> None:
+def test_a_number_that_json_lacks_is_nan_and_the_rest_of_its_line_is_read(tmp_path: Path, bare: str) -> None:
     line = json.dumps(sample(0, 12345.0)).replace("12345.0", bare)
     telemetry, _ = read(tmp_path, HEADER, line)
     assert values(telemetry.devices[0].series, "power_watts") == [None]
@@ -142,7 +141,7 @@ def test_unknown_fields_and_figures_are_ignored(tmp_path: Path) -> None:
     assert notes == ()
 
 
-def test_a_last_line_cut_short_is_noted_and_costs_itself(tmp_path: Path) -> None:
+def test_a_truncated_last_line_is_noted_and_left_out(tmp_path: Path) -> None:
     path = write(tmp_path, HEADER, sample(0), sample(1))
     path.write_bytes(path.read_bytes()[:-20])
     telemetry, notes = read_telemetry(path)
@@ -155,7 +154,7 @@ def test_a_last_line_cut_short_is_noted_and_costs_itself(tmp_path: Path) -> None
     ["{", "[1, 2]", '"text"', "[" * 200_000, '{"record": "sample", "time_ns": ' + "9" * 6000 + "}", "x" * 3_000_000],
     ids=["half", "array", "text", "nested", "digits", "long"],
 )
-def test_a_line_that_is_no_object_costs_itself_and_is_counted(tmp_path: Path, line: str) -> None:
+def test_a_line_without_an_object_is_counted_and_left_out(tmp_path: Path, line: str) -> None:
     telemetry, notes = read(tmp_path, HEADER, sample(0), line, sample(1))
     assert seconds(telemetry.node) == [0, 1]
     assert codes(notes) == ["telemetry-dropped"]
@@ -169,7 +168,7 @@ def test_a_sample_without_a_wall_clock_time_is_left_out(tmp_path: Path, time_ns:
     assert codes(notes) == ["telemetry-dropped"]
 
 
-def test_bytes_that_are_no_utf_8_cost_nothing_else(tmp_path: Path) -> None:
+def test_a_line_with_invalid_utf_8_is_still_read(tmp_path: Path) -> None:
     path = write(tmp_path, HEADER, sample(0, host="HOST"))
     path.write_bytes(path.read_bytes().replace(b"HOST", b"\xff\xfe"))
     assert seconds(read_telemetry(path)[0].node) == [0]
@@ -180,7 +179,7 @@ def test_a_lone_surrogate_in_a_name_is_replaced(tmp_path: Path) -> None:
     assert telemetry.host == "n?"
 
 
-def test_without_a_header_the_samples_are_read_and_the_host_is_told_by_the_file(tmp_path: Path) -> None:
+def test_without_a_header_the_host_comes_from_the_file_name(tmp_path: Path) -> None:
     telemetry, notes = read(tmp_path, sample(0))
     assert telemetry.host == "node7"
     assert [(device.uuid, device.name) for device in telemetry.devices] == [("GPU-1", None)]
@@ -193,13 +192,13 @@ def test_a_header_alone_lists_devices_without_samples(tmp_path: Path) -> None:
     assert codes(notes) == ["telemetry-empty"]
 
 
-def test_a_later_format_is_read_as_far_as_it_is_known(tmp_path: Path) -> None:
+def test_the_known_parts_of_a_later_format_are_read(tmp_path: Path) -> None:
     telemetry, notes = read(tmp_path, {**HEADER, "format": "traceadvisor.telemetry/2"}, sample(0))
     assert seconds(telemetry.node) == [0]
     assert codes(notes) == ["telemetry-format"]
 
 
-def test_why_no_device_was_sampled_is_told_and_casts_no_doubt(tmp_path: Path) -> None:
+def test_a_note_says_why_no_device_was_sampled_and_casts_no_doubt(tmp_path: Path) -> None:
     telemetry, notes = read(tmp_path, {**HEADER, "devices": [], "nvml_unavailable": "no driver"}, sample(0, devices={}))
     assert telemetry.devices_missing == "no driver"
     assert [(note.code, note.degrades) for note in notes] == [("telemetry-no-devices", False)]
@@ -221,12 +220,12 @@ def test_a_worker_seen_twice_has_one_row_for_all_gaps_between(tmp_path: Path) ->
     assert [seconds(worker.series) for worker in telemetry.workers] == [[0, 5, 2000]] * 50
 
 
-def test_samples_made_sparse_on_purpose_are_no_gap(tmp_path: Path) -> None:
+def test_samples_at_a_longer_planned_interval_are_no_gap(tmp_path: Path) -> None:
     _, notes = read(tmp_path, HEADER, sample(0), sample(1, interval_s=10.0), sample(11, interval_s=10.0), sample(21))
     assert notes == ()
 
 
-def test_after_the_clock_went_back_what_was_sampled_twice_has_no_figures(tmp_path: Path) -> None:
+def test_samples_in_a_time_that_the_clock_passed_twice_have_no_figures(tmp_path: Path) -> None:
     times = [0, 1, 2, 3, 4, 2.5, 3.5, 4.5, 5.5]
     telemetry, notes = read(tmp_path, HEADER, *(sample(second, 500.0) for second in times))
     assert seconds(telemetry.devices[0].series) == sorted(times)
@@ -236,51 +235,51 @@ def test_after_the_clock_went_back_what_was_sampled_twice_has_no_figures(tmp_pat
 
 
 @pytest.mark.parametrize("stray", [-1000, 1000])
-def test_one_time_far_off_costs_one_sample(tmp_path: Path, stray: float) -> None:
+def test_one_stray_time_costs_one_sample(tmp_path: Path, stray: float) -> None:
     telemetry, notes = read(tmp_path, HEADER, sample(0), sample(1), sample(stray), sample(3), sample(4))
     assert seconds(telemetry.node) == [0, 1, 3, 4]
     assert values(telemetry.node, "cpu_percent") == [0, 10, 30, 40]
     assert codes(notes) == ["telemetry-clock-back"]
 
 
-def test_a_device_that_falls_silent_is_told(tmp_path: Path) -> None:
+def test_a_device_that_stops_reporting_is_noted(tmp_path: Path) -> None:
     _, notes = read(tmp_path, HEADER, sample(0), sample(1, None), sample(2, None))
     assert codes(notes) == ["telemetry-device-lost"]
 
 
-def test_a_device_that_is_there_only_for_some_samples_has_rows_for_these(tmp_path: Path) -> None:
+def test_a_device_has_rows_only_for_its_samples(tmp_path: Path) -> None:
     telemetry, _ = read(tmp_path, HEADER, sample(0), sample(1, devices={}), sample(2))
     assert seconds(telemetry.devices[0].series) == [0, 2]
 
 
-def test_a_sampler_started_again_on_one_file_is_told(tmp_path: Path) -> None:
+def test_a_restarted_sampler_is_noted(tmp_path: Path) -> None:
     telemetry, notes = read(tmp_path, HEADER, sample(0), HEADER, sample(1))
     assert seconds(telemetry.node) == [0, 1]
     assert [(note.code, note.degrades) for note in notes] == [("telemetry-restarted", False)]
 
 
-def test_more_rows_than_are_read_are_left_out_and_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_beyond_the_limit_are_left_out_with_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telemetry_file, "MOST_ROWS", 8)
     telemetry, notes = read(tmp_path, HEADER, *(sample(second) for second in range(10)))
     assert seconds(telemetry.node) == [0, 1]
     assert codes(notes) == ["telemetry-cut"]
 
 
-def test_more_bytes_than_are_read_are_left_out_and_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry_lines, "LARGEST_FILE_BYTES", len(json.dumps(HEADER)) + 10)
+def test_bytes_beyond_the_limit_are_left_out_with_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry_file, "LARGEST_FILE_BYTES", len(json.dumps(HEADER)) + 10)
     telemetry, notes = read(tmp_path, HEADER, *(sample(second) for second in range(10)))
     assert seconds(telemetry.node) == [0]
     assert codes(notes) == ["telemetry-cut"]
 
 
-def test_more_devices_than_any_node_has_are_left_out_and_noted(tmp_path: Path) -> None:
+def test_devices_beyond_the_limit_are_left_out_with_a_note(tmp_path: Path) -> None:
     telemetry, notes = read(tmp_path, HEADER, sample(0, devices={f"GPU-{number}": {} for number in range(1000)}))
     assert len(telemetry.devices) <= 256 + len(HEADER["devices"])
     assert codes(notes) == ["telemetry-cut"]
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b'{"traceEvents": []}\n', b"\x00\x01\x02"])
-def test_a_file_that_is_no_telemetry_is_an_error_that_says_what_was_expected(tmp_path: Path, content: bytes) -> None:
+def test_the_error_for_another_kind_of_file_says_what_was_expected(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "telemetry.x.jsonl"
     path.write_bytes(content)
     with pytest.raises(InputError, match="Expected telemetry as a capture writes it"):
@@ -292,7 +291,7 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
         read_telemetry(tmp_path / "none.jsonl")
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match="not a regular file"):
         read_telemetry(tmp_path / "pipe")

@@ -94,7 +94,7 @@ def test_what_somebody_changed_in_the_script_is_not_overwritten(tmp_path: Path) 
     (tmp_path / "train.py").write_text("print('mine')")
     result = CliRunner().invoke(main, ["demo", "-o", str(tmp_path)])
     assert result.exit_code == 2
-    assert "is not the demo's own" in result.output
+    assert "differs from the demo's script" in result.output
     assert (tmp_path / "train.py").read_text() == "print('mine')"
 
 
@@ -113,7 +113,7 @@ def test_a_training_that_fails_says_with_which_exit_code(tmp_path: Path) -> None
         pytest.skip("there is a GPU to train on")
     ended = run(*DEMO[:-1], "cuda", cwd=tmp_path)
     assert ended.returncode == 2
-    assert "this torch sees no GPU" in ended.stderr
+    assert "torch finds no GPU" in ended.stderr
     assert "exit code 2" in ended.stderr
 
 
@@ -135,5 +135,5 @@ def test_the_report_of_a_run_too_short_for_a_window_says_so(tmp_path: Path) -> N
 
 def test_a_folder_that_cannot_be_made_is_wrong_usage(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="Give a folder"):
+    with pytest.raises(UsageError, match="Choose a folder"):
         record(Demo(tmp_path / "file" / "demo"))

@@ -1,9 +1,10 @@
-"""Stands in for a training loop: what the hooks would tell the tracker, on a clock that only moves when told to."""
+"""A fake training loop: calls the tracker as the hooks do, on a clock that the test moves."""
 
 from __future__ import annotations
 
-from traceadvisor.bundle.layout import Schedule, StepTime
-from traceadvisor.recording.loop.step_log import StepLog
+from traceadvisor.bundle.layout import Schedule
+from traceadvisor.bundle.steps import StepLog
+from traceadvisor.model.run import TimedStep
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.loop.window import Window
 
@@ -11,7 +12,7 @@ TRAIN, VALID, EXTRA = "train", "valid", "extra"
 
 
 class FakeRecorder:
-    """Writes down what it is told."""
+    """Collects its calls."""
 
     def __init__(self, stall_ns: int = 0) -> None:
         self.calls: list[str] = []
@@ -37,7 +38,7 @@ class FakeRecorder:
 
 
 class Loop:
-    """A loop in microseconds-long pieces: each fetch takes 10, each optimizer step 1, all else what is asked for."""
+    """A loop on a fake clock: each fetch takes 10 ns, each optimizer step 1 ns."""
 
     def __init__(
         self,
@@ -58,10 +59,10 @@ class Loop:
         self.trained_by: list[object] = []
         self._queue = (workers, prefetch)
         self.tracker = LoopTracker(
-            self.window, self.log, trained_by=self._trained, clock=lambda: self.now, wall_clock=lambda: self.now
+            self.window, self.log, trained=self._training_found, clock=lambda: self.now, wall_clock=lambda: self.now
         )
 
-    def _trained(self, loader: object) -> None:
+    def _training_found(self, loader: object) -> None:
         self.trained_by.append(loader)
         self.window.settle_for(*self._queue)
 
@@ -88,7 +89,7 @@ class Loop:
             self.fetch(loader).optimize()
         return self
 
-    def finish(self) -> list[StepTime]:
+    def finish(self) -> list[TimedStep]:
         self.tracker.finish()
         self.window.finish()
         return list(self.log)
@@ -98,5 +99,5 @@ class Loop:
         return [note.code for note in self.window.notes]
 
 
-def states(rows: list[StepTime]) -> list[str]:
-    return [row.state for row in rows]
+def states(rows: list[TimedStep]) -> list[str]:
+    return [row.state.value for row in rows]

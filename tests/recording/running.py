@@ -1,15 +1,17 @@
-"""Runs scripts as a user does, plainly and captured."""
+"""Runs scripts as a user does, with and without a capture."""
 
 from __future__ import annotations
 
-import csv
 import sys
 from pathlib import Path
 
 import msgspec
 
 from tests.children import Done, run
-from traceadvisor.bundle.layout import Manifest, Settings, StepTime
+from traceadvisor.bundle.layout import Manifest
+from traceadvisor.bundle.settings import decode_settings
+from traceadvisor.bundle.steps import read_steps
+from traceadvisor.model.run import RunSettings, TimedStep
 
 PYTHON = (sys.executable,)
 CAPTURE = (sys.executable, "-m", "traceadvisor", "capture")
@@ -23,14 +25,14 @@ def manifest(bundle: Path) -> Manifest:
     return msgspec.json.decode((bundle / "manifest.json").read_bytes(), type=Manifest)
 
 
-def settings(bundle: Path, rank: int = 0) -> Settings:
-    return msgspec.json.decode((bundle / f"settings.{rank}.json").read_bytes(), type=Settings)
+def settings(bundle: Path, rank: int = 0) -> RunSettings:
+    return decode_settings((bundle / f"settings.{rank}.json").read_bytes())
 
 
-def steps(bundle: Path, rank: int = 0) -> list[StepTime]:
-    with (bundle / f"steps.{rank}.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [msgspec.convert(row, StepTime, strict=False) for row in rows]
+def steps(bundle: Path, rank: int = 0) -> tuple[TimedStep, ...]:
+    found, notes = read_steps(bundle / f"steps.{rank}.csv")
+    assert notes == ()
+    return found
 
 
 def traces(bundle: Path) -> list[Path]:
@@ -38,6 +40,6 @@ def traces(bundle: Path) -> list[Path]:
 
 
 def noticed(stderr: str) -> str:
-    """What is on the standard error but the line that this tool adds and torch's own warning of memory it missed."""
+    """The standard error without the lines of TraceAdvisor and torch's warning about missed memory."""
     lines = stderr.splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("traceadvisor: ") and "CPUAllocator.cpp" not in line)

@@ -1,4 +1,4 @@
-"""Whole captures of training scripts, in processes of their own."""
+"""Complete captures of training scripts in other processes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.recording.running import CAPTURE, PYTHON, capture, manifest, noticed,
 from traceadvisor.api import load
 from traceadvisor.bundle.layout import Ending
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.run import StepState
 
 RANDOM = """
 import os
@@ -88,13 +89,13 @@ def test_a_wait_of_15_in_18_ms_on_four_workers_is_found(tmp_path: Path) -> None:
     (tmp_path / "waiting.py").write_text(WAITING)
     assert capture("-o", "bundle", "waiting.py", cwd=tmp_path).returncode == 0
     bundle = tmp_path / "bundle"
-    recorded = [row for row in steps(bundle) if row.state == "recorded"]
+    recorded = [row for row in steps(bundle) if row.state is StepState.RECORDED]
     assert len(recorded) == 8
     waited_ms = sum(row.loader_ns for row in recorded) / len(recorded) / 1e6
     assert 8 < waited_ms < 20, "as the steps' own clock has it; on a quiet machine 14"
 
     (recording,) = load(*traces(bundle)).recordings
-    shown = [row for row in recording.steps if row.step.index in {timed.step for timed in recorded}]
+    shown = [row for row in recording.steps if row.step.index in {timed.index for timed in recorded}]
     assert len(shown) == 8
     per_step_ms = sum(row.breakdown.parts_ns[Category.DATA_WAIT] or 0 for row in shown) / len(shown) / 1e6
     assert per_step_ms == pytest.approx(waited_ms, abs=1), "as the recording has it"
@@ -123,8 +124,8 @@ def test_a_script_that_ends_early_still_yields_times_and_settings(tmp_path: Path
     assert note.message in captured.stderr
 
 
-def test_the_scripts_own_modules_are_told_from_installed_ones(tmp_path: Path) -> None:
-    """They are named as torch names them in its stacks: without the script's folder."""
+def test_the_scripts_own_modules_are_separated_from_installed_ones(tmp_path: Path) -> None:
+    """Their names are those of torch's stacks: without the script's folder."""
     for file in ("src/datasets/coco.py", "src/unused.py"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
@@ -132,7 +133,7 @@ def test_the_scripts_own_modules_are_told_from_installed_ones(tmp_path: Path) ->
     (tmp_path / "src" / "loop.py").write_text(f"import collections, psutil, numpy, datasets.coco\n{training}")
     capture("-o", "bundle", "src/loop.py", cwd=tmp_path)
     bundle = tmp_path / "bundle"
-    assert settings(bundle).own_code == ("datasets", "loop.py")
+    assert settings(bundle).own_code == frozenset({"datasets", "loop.py"})
     with gzip.open(traces(bundle)[0], "rt") as recording:
         assert '"loop.py(' in recording.read()
 

@@ -57,7 +57,7 @@ def test_without_control_groups_there_is_no_quota(tmp_path: Path) -> None:
     ("machine", "affinity", "quota", "usable"),
     [(8, 8, None, 8), (8, 6, None, 6), (8, 6, 2.5, 2), (8, 8, 0.5, 1), (8, 1, 16.0, 1), (None, 2, None, 2)],
 )
-def test_the_narrowest_limit_says_how_many_cores_are_usable(
+def test_the_smallest_limit_decides_how_many_cores_are_usable(
     machine: int | None, affinity: int, quota: float | None, usable: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: machine)

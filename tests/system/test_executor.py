@@ -1,4 +1,4 @@
-"""Real processes all along: what is done in them stands at the top of this file, where they can import it."""
+"""Real processes. Their functions stand at the top of this file, where they can be imported."""
 
 from __future__ import annotations
 
@@ -73,17 +73,17 @@ def run(work: Callable[[Any, Tell], Any], items: Sequence[Any], processes: int =
     return side_by_side(work, items, HEARD, processes=processes, weights=[1] * len(items))
 
 
-def test_outcomes_stand_in_the_order_of_the_items_whichever_is_done_first() -> None:
+def test_outcomes_keep_the_order_of_the_items() -> None:
     assert run(sleep_long_if_first, range(5)) == [0, 1, 2, 3, 4]
 
 
-def test_work_goes_on_in_no_more_processes_than_asked_for_and_not_in_this_one() -> None:
+def test_work_runs_in_the_requested_number_of_other_processes() -> None:
     processes = run(own_process, range(6))
     assert len(set(processes)) <= 2
     assert os.getpid() not in processes
 
 
-def test_the_heaviest_item_is_begun_first() -> None:
+def test_the_heaviest_item_starts_first() -> None:
     begun: list[int] = []
     watch = Watch(lambda position, amount: None, begun.append)
     side_by_side(double, [10, 20, 30], watch, processes=1, weights=[5, 9, 7])
@@ -91,7 +91,7 @@ def test_the_heaviest_item_is_begun_first() -> None:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_how_far_the_work_has_come_is_heard_in_order_and_then_that_it_is_done(processes: int) -> None:
+def test_progress_arrives_in_order_and_before_the_end(processes: int) -> None:
     heard: list[tuple[int, int | str]] = []
     watch = Watch(lambda position, amount: heard.append((position, amount)), lambda at: heard.append((at, "done")))
     if processes == 1:
@@ -102,14 +102,14 @@ def test_how_far_the_work_has_come_is_heard_in_order_and_then_that_it_is_done(pr
     assert [what for position, what in heard if position == 1] == [1, 2, "done"]
 
 
-def test_a_killed_process_costs_its_item_alone_and_says_by_what() -> None:
+def test_a_killed_process_costs_only_its_item_and_names_the_signal() -> None:
     first, killed, last = run(end_by, [0, signal.SIGKILL, 0])
     assert (first, last) == ("alive", "alive")
     assert isinstance(killed, Died)
     assert (killed.exit_code, str(killed)) == (-9, "was killed by SIGKILL")
 
 
-def test_a_process_that_ends_by_itself_says_with_which_code() -> None:
+def test_a_process_that_exits_names_its_exit_code() -> None:
     (ended,) = run(exit_at_once, [3])
     assert str(ended) == "ended with exit code 3"
 
@@ -120,7 +120,7 @@ def test_an_error_raised_on_purpose_arrives_as_it_is() -> None:
     assert (error.path, error.remedy) == ("a.json", "Record again.")
 
 
-def test_an_error_not_meant_costs_its_item_alone_and_tells_where_it_was_raised() -> None:
+def test_an_unexpected_error_costs_only_its_item_and_has_a_traceback() -> None:
     one, fault = run(divide_by_zero, [1, 0])
     assert one == 1
     assert isinstance(fault, Fault)
@@ -128,7 +128,7 @@ def test_an_error_not_meant_costs_its_item_alone_and_tells_where_it_was_raised()
     assert "return 1 / number" in fault.__notes__[0]
 
 
-def test_an_error_not_meant_reads_the_same_in_this_process() -> None:
+def test_an_unexpected_error_reads_the_same_in_this_process() -> None:
     one, fault = one_by_one(divide_by_zero, [1, 0], HEARD)
     assert (one, str(fault)) == (1, "ZeroDivisionError: division by zero")
     assert isinstance(fault, Fault)
@@ -136,9 +136,7 @@ def test_an_error_not_meant_reads_the_same_in_this_process() -> None:
 
 
 @pytest.mark.parametrize("interpreter", ["/nowhere/python", "", None])
-def test_what_no_process_can_be_started_for_is_done_in_this_one(
-    interpreter: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_items_without_a_process_are_done_in_this_one(interpreter: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", interpreter)
     assert run(own_process, range(3)) == [os.getpid()] * 3
 
@@ -151,16 +149,14 @@ def test_processes_find_modules_where_this_one_does(tmp_path: Path, monkeypatch:
     assert run(triple, [1, 2]) == [3, 6]
 
 
-def test_processes_import_nothing_from_the_folder_that_they_are_started_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_import_nothing_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("multiprocessing", "numpy", "traceadvisor"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('imported by mistake')")
     monkeypatch.chdir(tmp_path)
     assert run(double, [1, 2]) == [2, 4]
 
 
-def test_ctrl_c_is_the_callers_alone() -> None:
+def test_only_the_caller_sees_ctrl_c() -> None:
     assert run(interrupt_mask, [0, 0]) == [True, True]
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
@@ -183,7 +179,7 @@ def test_no_process_outlives_its_caller(signal_number: signal.Signals, tmp_path:
     wait_until(lambda: not any(psutil.pid_exists(int(path.name)) for path in tmp_path.iterdir()))
 
 
-def test_an_error_of_the_watch_ends_everything(tmp_path: Path) -> None:
+def test_an_error_in_a_progress_callback_ends_everything(tmp_path: Path) -> None:
     def enough(position: int, amount: int) -> NoReturn:
         raise RuntimeError("enough")
 

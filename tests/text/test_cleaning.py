@@ -50,7 +50,7 @@ def test_a_token_behind_an_escape_is_not_shown(escape: str) -> None:
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----", "[redacted]"),
     ],
 )
-def test_a_secret_is_known_by_its_place(text: str, shown: str) -> None:
+def test_a_secret_is_recognised_by_its_context(text: str, shown: str) -> None:
     assert clean(text) == shown
 
 
@@ -83,7 +83,7 @@ def test_ordinary_text_stays_as_it_is(text: str) -> None:
         ("\ud800", "\ufffd"),
     ],
 )
-def test_what_cannot_be_seen_is_stripped(text: str, shown: str) -> None:
+def test_invisible_characters_are_stripped(text: str, shown: str) -> None:
     assert clean(text) == shown
 
 
@@ -112,7 +112,7 @@ def test_clean_text_can_be_written_as_utf_8(text: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["a", "a=", "token", "eyJ-", "-a", "://a:", "\x1b]", "/home/", "A1a_"])
-def test_a_megabyte_of_anything_is_cleaned_in_time(pattern: str) -> None:
+def test_a_megabyte_of_hostile_text_is_cleaned_in_time(pattern: str) -> None:
     text = pattern * (1_000_000 // len(pattern))
     started = time.process_time()
 

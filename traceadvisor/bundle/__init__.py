@@ -1,1 +1,1 @@
-"""The capture folder: what its files are called, what they hold, and how they are read back."""
+"""The capture folder: names, formats and readers of its files."""

@@ -1,10 +1,8 @@
-"""A capture folder to the recordings in it and what is known of each rank's run."""
+"""Reads a capture folder: its recordings, and each rank's run."""
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -17,30 +15,20 @@ from traceadvisor.bundle.layout import (
     FileKind,
     Manifest,
     RankEnding,
-    StepTime,
 )
-from traceadvisor.bundle.settings import read_settings
+from traceadvisor.bundle.settings import decode_settings
+from traceadvisor.bundle.steps import read_steps
 from traceadvisor.bundle.telemetry import read_telemetry
 from traceadvisor.errors import InputError
-from traceadvisor.model import run as model
 from traceadvisor.model.health import HealthNote
+from traceadvisor.model.run import Run, RunSettings
 from traceadvisor.model.telemetry import Telemetry
 from traceadvisor.model.trace import Origin
 
 LARGEST_MANIFEST_BYTES = 1 << 24
-MOST_STEPS = 10_000_000
-LARGEST_STEPS_BYTES = 1 << 30
-LONGEST_LINE = 1 << 12
-"""Of step times, in characters; what is longer is cut into lines that hold no step."""
 
-LONGEST_STEP_NS = 10**15
-"""Eleven days."""
-
-MOST = 1 << 62
-"""Of anything counted, and of nanoseconds since the epoch (the year 2116): sums of two fit 64 bits."""
-
-UNREADABLE = (OSError, ValueError, RuntimeError, csv.Error)
-"""What reading a file of somebody else's bundle can raise; what msgspec raises and too deep nesting are among them."""
+UNREADABLE = (OSError, ValueError, RuntimeError)
+"""Errors of reading a file from an untrusted bundle; msgspec's are ValueErrors, too deep nesting is a RuntimeError."""
 
 _ENDINGS = {
     Ending.COMPLETED: "ran to its end",
@@ -61,10 +49,10 @@ def is_bundle(folder: Path) -> bool:
 
 
 def find_in_bundle(folder: Path) -> list[Origin]:
-    """The recordings of a capture by rank and cycle; a rank that recorded nothing stands with its manifest.
+    """List a capture's recordings by rank and cycle; the manifest stands for a rank without a recording.
 
     Raises:
-        InputError: the manifest cannot be read, or is of a later format.
+        InputError: the manifest cannot be read, or has a later format.
     """
     manifest = _read_manifest(folder)
     traces = [file for file in manifest.files if file.kind is FileKind.TRACE and _inside(folder, file)]
@@ -78,8 +66,8 @@ def find_in_bundle(folder: Path) -> list[Origin]:
     ]
 
 
-def read_run(folder: Path, rank: int | None) -> tuple[model.Run, tuple[HealthNote, ...]]:
-    """What a capture knows of one rank, and what went wrong; parts that cannot be read are left out and noted.
+def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...]]:
+    """Read one rank's run, and notes on what went wrong; unreadable parts are left out with a note.
 
     Raises:
         InputError: the manifest cannot be read.
@@ -91,16 +79,19 @@ def read_run(folder: Path, rank: int | None) -> tuple[model.Run, tuple[HealthNot
         if file.kind is FileKind.TRACE and file.rank == rank:
             _path_of(folder, file, notes)
     host, ranks = _neighbours(manifest, rank)
-    telemetry, steps, settings = (
+    telemetry_path, steps_path, settings_path = (
         _path_of(folder, _find(manifest, kind, rank, host), notes)
         for kind in (FileKind.TELEMETRY, FileKind.STEPS, FileKind.SETTINGS)
     )
-    run = model.Run(
+    steps, step_notes = read_steps(steps_path) if steps_path else ((), ())
+    notes += step_notes
+    settings = _settings(settings_path, notes) if settings_path else RunSettings()
+    run = Run(
         command=manifest.command,
         ending=_ending(ending),
-        steps=_steps(steps, notes) if steps else (),
-        settings=replace(_settings(settings, notes) if settings else model.RunSettings(), ranks_on_host=ranks),
-        telemetry=_telemetry(telemetry, notes) if telemetry else None,
+        steps=steps,
+        settings=replace(settings, ranks_on_host=ranks),
+        telemetry=_telemetry(telemetry_path, notes) if telemetry_path else None,
         world_size=max(manifest.world_size, 1),
     )
     return run, tuple(notes)
@@ -117,7 +108,7 @@ def _read_manifest(folder: Path) -> Manifest:
     if manifest.format != FORMAT:
         raise InputError(
             path,
-            f"is of format '{manifest.format}'",
+            f"has the format '{manifest.format}'",
             expected=FORMAT,
             remedy="Use the version of TraceAdvisor that captured it.",
         )
@@ -125,7 +116,7 @@ def _read_manifest(folder: Path) -> Manifest:
 
 
 def _inside(folder: Path, file: BundleFile) -> bool:
-    """Whether a file named by the manifest is a file of the folder: a manifest may be anybody's."""
+    """Whether a file of the manifest lies in the folder: an untrusted manifest may point elsewhere."""
     try:
         path = (folder / file.path).resolve()
         return path.is_relative_to(folder.resolve()) and path.is_file()
@@ -134,26 +125,26 @@ def _inside(folder: Path, file: BundleFile) -> bool:
 
 
 def _beginning(path: Path) -> bytes:
-    """A file's bytes, no more of them than any manifest has."""
+    """The bytes of a file, up to the size of the largest manifest."""
     with path.open("rb") as file:
         return file.read(LARGEST_MANIFEST_BYTES)
 
 
 def _neighbours(manifest: Manifest, rank: int | None) -> tuple[str | None, int]:
-    """The rank's host, where it is known, and how many ranks share it."""
+    """The rank's host, None if unknown, and the number of ranks on it."""
     hosts = {file.rank: file.host for file in manifest.files if file.kind is FileKind.STEPS}
     host = hosts.get(rank)
     return host, max(sum(other == host for other in hosts.values()), 1)
 
 
 def _find(manifest: Manifest, kind: FileKind, rank: int | None, host: str | None) -> BundleFile | None:
-    """The file of a rank, or of its host; None where the manifest names none."""
+    """The file of a rank or of its host; None if the manifest names none."""
     of_rank = (file for file in manifest.files if file.kind is kind and file.rank in {None, rank})
     return next((file for file in of_rank if host is None or file.host in {None, host}), None)
 
 
 def _path_of(folder: Path, file: BundleFile | None, notes: list[HealthNote]) -> Path | None:
-    """Where a file of the bundle lies; None, and a note, where it does not."""
+    """The path of a file in the bundle; None, and a note, if it is missing."""
     if file and not _inside(folder, file):
         notes.append(HealthNote(f"missing-{file.kind.value}", f"The capture lacks its file {file.path}."))
         return None
@@ -170,59 +161,17 @@ def _span(file: BundleFile) -> str:
 
 def _ending(ending: RankEnding | None) -> str:
     if ending is None:
-        return "is not known to have ended"
+        return "has no recorded end"
     words = _ENDINGS[ending.ending]
     return f"{words} ({ending.exit_code})" if ending.exit_code else words
 
 
-def _steps(path: Path, notes: list[HealthNote]) -> tuple[model.TimedStep, ...]:
-    """The rows that can be read; the others are counted."""
-    steps: list[model.TimedStep] = []
-    broken = 0
+def _settings(path: Path, notes: list[HealthNote]) -> RunSettings:
     try:
-        if path.stat().st_size > LARGEST_STEPS_BYTES:
-            notes.append(
-                HealthNote("steps-too-large", f"{path.name} is larger than any run's step times and was not read.")
-            )
-            return ()
-        with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            lines = iter(lambda: file.readline(LONGEST_LINE), "")
-            for row in islice(csv.DictReader(lines), MOST_STEPS):
-                step = _step(row)
-                if step is None:
-                    broken += 1
-                else:
-                    steps.append(step)
-    except UNREADABLE:
-        broken += 1
-    if broken:
-        notes.append(HealthNote("steps-dropped", f"{broken} rows of {path.name} could not be read."))
-    return tuple(steps)
-
-
-def _step(row: dict[str, str]) -> model.TimedStep | None:
-    """One row; None where it is no step that can have been."""
-    try:
-        step = msgspec.convert(row, StepTime, strict=False)
-        state = model.StepState(step.state)
-    except (msgspec.ValidationError, ValueError):
-        return None
-    if not 0 < step.duration_ns < LONGEST_STEP_NS:
-        return None
-    begun_ns = step.loader_start_ns
-    if not all(
-        0 <= figure < MOST for figure in (step.step, step.start_ns, step.loader_ns, step.fetches, begun_ns or 0)
-    ):
-        return None
-    return model.TimedStep(step.step, step.start_ns, step.duration_ns, step.loader_ns, step.fetches, state, begun_ns)
-
-
-def _settings(path: Path, notes: list[HealthNote]) -> model.RunSettings:
-    try:
-        return read_settings(_beginning(path))
+        return decode_settings(_beginning(path))
     except UNREADABLE:
         notes.append(HealthNote("no-settings", f"{path.name} could not be read."))
-        return model.RunSettings()
+        return RunSettings()
 
 
 def _telemetry(path: Path, notes: list[HealthNote]) -> Telemetry | None:

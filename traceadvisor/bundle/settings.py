@@ -1,74 +1,113 @@
-"""``settings.<rank>.json`` to :class:`~traceadvisor.model.run.RunSettings`; a figure that cannot be is not known."""
+"""``settings.<rank>.json``: what a trace does not hold.
+
+Each value is declared once: in :class:`~traceadvisor.model.run.RunSettings`, or here if no report uses it yet. The file
+calls some of them by PyTorch's names (``num_workers``) and groups those of the optimizer.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Any
+
 import msgspec
 
-from traceadvisor.bundle.layout import TOLD_VARIABLES, LoaderSettings, Settings
-from traceadvisor.model import run as model
-from traceadvisor.model.findings import Location
+from traceadvisor.model.run import LoaderSettings, RunSettings
+
+RECORDED_ENV = (
+    "CUDA_LAUNCH_BLOCKING",
+    "OMP_NUM_THREADS",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "TORCH_DISTRIBUTED_DEBUG",
+)
+"""Environment variables that change how training runs. No others are recorded, because some hold secrets."""
 
 MOST = 1 << 53
-"""No count of anything reaches it."""
+"""Every count is smaller."""
 
 LONGEST_TEXT = 1000
 
+_OPTIMIZER = {
+    "name": "optimizer",
+    "fused": "optimizer_fused",
+    "foreach": "optimizer_foreach",
+    "parameter_count": "parameter_count",
+    "parameter_bytes": "parameter_bytes",
+}
+"""Keys of the file's ``optimizer``, and the fields that they hold."""
 
-def read_settings(content: bytes) -> model.RunSettings:
-    """What a file holds.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedLoader(LoaderSettings):
+    """The training ``DataLoader``'s arguments, as recorded."""
+
+    shuffled: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSettings(RunSettings):
+    """The settings of a run, as recorded."""
+
+    device_name: str | None = None
+    cpu_affinity: int | None = None
+    """CPUs that the process may run on. As recorded, ``cpu_quota`` is the control group's alone."""
+
+    parameter_count: int | None = None
+    parameter_bytes: int | None = None
+
+
+def encode_settings(settings: RecordedSettings) -> bytes:
+    """Encode settings as the file holds them."""
+    content = msgspec.to_builtins(settings)
+    del content["ranks_on_host"]  # follows from the manifest
+    content["own_code"] = None if settings.own_code is None else sorted(settings.own_code)
+    optimizer = {key: content.pop(name) for key, name in _OPTIMIZER.items()}
+    content["optimizer"] = optimizer if settings.optimizer else None
+    if loader := content["loader"]:
+        loader["num_workers"] = loader.pop("worker_count")
+        place = loader.pop("location") or {}
+        loader |= {key: place.get(key) for key in ("file", "line", "function")}
+    return msgspec.json.format(msgspec.json.encode(content), indent=2)
+
+
+def decode_settings(content: bytes) -> RunSettings:
+    """Decode the content of a file; impossible numbers become None.
 
     Raises:
-        ValueError: it is not what a capture writes (what msgspec raises is one).
+        ValueError: a capture does not write such a file (msgspec's errors are ValueErrors).
     """
-    settings = msgspec.json.decode(content, type=Settings)
-    limits = [limit for limit in (settings.cpu_quota, settings.cpu_affinity) if limit is not None]
-    return model.RunSettings(
-        loader=_loader(settings.loader) if settings.loader else None,
-        optimizer=settings.optimizer.name if settings.optimizer else None,
-        optimizer_fused=settings.optimizer.fused if settings.optimizer else None,
-        optimizer_foreach=settings.optimizer.foreach if settings.optimizer else None,
-        autocast_dtype=settings.autocast_dtype,
-        grad_scaler=settings.grad_scaler,
-        matmul_tf32=settings.matmul_tf32,
-        cudnn_tf32=settings.cudnn_tf32,
-        cudnn_benchmark=settings.cudnn_benchmark,
-        torch_version=settings.torch_version,
-        cuda_version=settings.cuda_version,
-        python_version=settings.python_version,
-        cpu_count=settings.cpu_count,
-        cpu_quota=min(limits) if limits else None,
-        torch_threads=_count(settings.torch_threads),
-        detect_anomaly=settings.detect_anomaly,
-        cuda_sync_debug_mode=_count(settings.cuda_sync_debug_mode),
-        gc_share=_share(settings.gc_share),
-        gc_longest_ns=_count(settings.gc_longest_ns),
-        own_profiler_share=_share(settings.own_profiler_share),
-        own_code=None if settings.own_code is None else frozenset(settings.own_code),
-        environment={
-            name: value[:LONGEST_TEXT] for name, value in settings.environment.items() if name in TOLD_VARIABLES
-        },
+    found = _possible(msgspec.json.decode(content, type=dict[str, Any]))
+    optimizer = _object(found.get("optimizer"))
+    found |= {name: optimizer.get(key) for key, name in _OPTIMIZER.items()}
+    if loader := _object(found.get("loader")):
+        loader["batch_size"] = loader.get("batch_size") or None
+        loader["worker_count"] = loader.get("num_workers")
+        loader["location"] = loader if loader.get("file") and loader.get("line") else None
+        found["loader"] = loader
+    settings = msgspec.convert(found, RunSettings)
+    limits = (settings.cpu_quota, msgspec.convert(found.get("cpu_affinity"), int | None))
+    environment = {name: text[:LONGEST_TEXT] for name, text in settings.environment.items() if name in RECORDED_ENV}
+    return replace(
+        settings,
+        cpu_quota=min((limit for limit in limits if limit is not None), default=None),
+        environment=environment,
     )
 
 
-def _loader(loader: LoaderSettings) -> model.LoaderSettings:
-    return model.LoaderSettings(
-        batch_size=_count(loader.batch_size) or None,
-        worker_count=loader.num_workers if loader.num_workers is None else max(loader.num_workers, 0),
-        prefetch_factor=loader.prefetch_factor,
-        pin_memory=loader.pin_memory,
-        persistent_workers=loader.persistent_workers,
-        drop_last=loader.drop_last,
-        dataset_length=loader.dataset_length,
-        location=Location(loader.file, loader.line, loader.function) if loader.file and loader.line else None,
-        sample_count=_count(loader.sample_count),
-        batch_count=_count(loader.batch_count),
-        sampler=loader.sampler,
-    )
+def _object(value: object) -> dict[str, Any]:
+    """A JSON object; empty if the value is null."""
+    return msgspec.convert(value or {}, dict[str, Any])
 
 
-def _count(number: int | None) -> int | None:
-    return number if number is not None and 0 <= number < MOST else None
-
-
-def _share(number: float | None) -> float | None:
-    return number if number is not None and 0 <= number <= 1 else None
+def _possible(content: dict[str, Any]) -> dict[str, Any]:
+    """The same with None for impossible numbers: negative ones, counts that are too large, shares above 1."""
+    found: dict[str, Any] = {}
+    for name, value in content.items():
+        if isinstance(value, dict):
+            found[name] = _possible(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found[name] = value if 0 <= value <= (1 if name.endswith("_share") else MOST) else None
+        else:
+            found[name] = value
+    return found

@@ -1,16 +1,24 @@
-"""A telemetry file to :class:`~traceadvisor.model.telemetry.Telemetry`, whatever state it is in."""
+"""Reads ``telemetry.<host>.jsonl`` in any state: truncated, damaged, or with a clock that went back.
+
+:class:`~traceadvisor.bundle.layout.Sample` describes its lines.
+"""
 
 from __future__ import annotations
 
+import json
+import stat
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias, get_type_hints
 
+import msgspec
 import numpy as np
 
-from traceadvisor.bundle.telemetry_rows import EXPECTED, REMEDY, Clock, Lines, Rows, number
+from traceadvisor.bundle.layout import TELEMETRY_FORMAT
 from traceadvisor.errors import InputError
+from traceadvisor.model.arrays import Float64, Int64, Mask
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.telemetry import (
     DeviceColumn,
@@ -23,25 +31,215 @@ from traceadvisor.model.telemetry import (
     WorkerTelemetry,
 )
 
-FORMAT = "traceadvisor.telemetry/1"
-
 MOST_ROWS = 2_000_000
-"""Rows of figures of all things together: some 250 MB of columns, and a run of weeks on eight devices."""
+"""For all devices and processes together: some 250 MB of columns, or weeks of a run on eight devices."""
 
 MOST_DEVICES = 256
 MOST_HEADERS = 16
 MOST_WORKERS = 4096
-"""Different children over the run; a loader that starts its workers anew each epoch has many."""
+"""Different children over the run; a loader that restarts its workers each epoch has many."""
 
 LONGEST_TEXT = 200
+LONGEST_LINE_BYTES = 1 << 20
+LARGEST_FILE_BYTES = 1 << 30
 EARLIEST_NS = 10**18
-"""September 2001: what is before it is no wall clock."""
+"""September 2001: wall clocks are later."""
 
 LATEST_NS = 2**63 - 1
 LARGEST_GAP_SHARE = 0.1
-"""Of the time sampled; gaps that take more cast doubt on the figures."""
+"""Share of the sampled time; larger gaps cast doubt on the figures."""
 
-Object = Mapping[str, object]
+GAP_INTERVALS = 5
+"""A gap takes at least this many sampling intervals ..."""
+
+SHORTEST_GAP_NS = 1_000_000_000
+"""... and at least this long: a busy interpreter delays a thread for a while."""
+
+EXPECTED = "telemetry as a capture writes it (telemetry.<host>.jsonl)"
+REMEDY = "Give the folder that `traceadvisor capture` wrote, or capture the run again."
+
+_LARGEST = 1e18
+"""An exabyte: real figures are far smaller, and sums of smaller ones cannot overflow."""
+
+Object: TypeAlias = Mapping[str, object]
+
+
+def read_telemetry(path: Path) -> tuple[Telemetry, tuple[HealthNote, ...]]:
+    """Read what can be read, and note what could not.
+
+    Raises:
+        InputError: the file cannot be read or holds no telemetry.
+    """
+    lines, content = _Lines(path), _Content()
+    for found in lines:
+        content.add(found)
+        if content.rows >= MOST_ROWS:
+            content.cut = True
+            break
+    if not content.headers and not content.time_ns:
+        raise InputError(path, "holds no telemetry", expected=EXPECTED, remedy=REMEDY)
+    clock = _Clock.of(
+        np.array(content.time_ns, dtype=np.int64),
+        np.array(content.interval_ns, dtype=np.float64),
+    )
+    telemetry = _telemetry(path, content, clock)
+    return telemetry, (*_notes_of_reading(lines, content), *_notes_of_sampling(telemetry, content, clock))
+
+
+@dataclass(slots=True)
+class _Lines:
+    """Reads a file's objects, and counts the other lines."""
+
+    path: Path
+    dropped: int = 0
+    """Lines that hold no JSON object."""
+
+    truncated: bool = False
+    """Whether the file ends in the middle of a line."""
+
+    cut: bool = False
+    """Whether the end of the file was left out for its size."""
+
+    def __iter__(self) -> Iterator[Object]:
+        """The objects in the order of the file.
+
+        Raises:
+            InputError: the file is missing, not a regular file, unreadable or empty.
+        """
+        try:
+            status = self.path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise InputError(self.path, "is not a regular file", expected=EXPECTED, remedy=REMEDY)
+            if status.st_size == 0:
+                raise InputError(self.path, "the file is empty", expected=EXPECTED, remedy=REMEDY)
+            with self.path.open("rb") as file:
+                yield from self._objects(file)
+        except OSError as error:
+            found = f"cannot be read ({error.strerror or error})"
+            raise InputError(self.path, found, expected=EXPECTED, remedy=REMEDY) from error
+
+    def _objects(self, file: BinaryIO) -> Iterator[Object]:
+        while line := file.readline(LONGEST_LINE_BYTES):
+            whole = line.endswith(b"\n")
+            found = _decode(line) if whole or len(line) < LONGEST_LINE_BYTES else None
+            if found is not None:
+                yield found
+            elif whole or len(line) == LONGEST_LINE_BYTES:
+                self.dropped += bool(line.strip())
+                _skip_to_line_end(file, line)
+            else:
+                self.truncated = True
+            if file.tell() > LARGEST_FILE_BYTES:
+                self.cut = True
+                return
+
+
+def _decode(line: bytes) -> Object | None:
+    """The object in a line, with null for bare ``NaN`` and ``Infinity``; None without one."""
+    try:
+        found = msgspec.json.decode(line)
+    except (ValueError, RecursionError):  # also for bytes that are not UTF-8
+        try:
+            found = json.loads(line.decode(errors="replace"), parse_constant=lambda _: None)
+        except (ValueError, RecursionError):
+            return None
+    return found if isinstance(found, dict) else None
+
+
+def _skip_to_line_end(file: BinaryIO, line: bytes) -> None:
+    while line and not line.endswith(b"\n"):
+        line = file.readline(LONGEST_LINE_BYTES)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Clock:
+    """The times of all samples of a file, and which of them are plausible."""
+
+    time_ns: Int64
+    """As recorded; shape ``(samples,)``."""
+
+    stray: Mask
+    """Times out of order with both neighbours, whose samples are left out."""
+
+    uncertain: Mask
+    """Times that the clock passed twice because it went back; their samples keep no figures."""
+
+    gaps_ns: Int64
+    """A moment within each gap, ascending."""
+
+    gap_total_ns: int
+
+    @classmethod
+    def of(cls, time_ns: Int64, interval_ns: Float64) -> _Clock:
+        """Check the times; ``interval_ns`` is when the next sample was due after each, NaN if unknown."""
+        stray = _strays(time_ns)
+        kept = np.flatnonzero(~stray)
+        uncertain = np.zeros(time_ns.size, dtype=np.bool_)
+        uncertain[kept] = _out_of_order(time_ns[kept])
+        order = kept[np.argsort(time_ns[kept], kind="stable")]
+        steps_ns = np.diff(time_ns[order])
+        due_ns = interval_ns[order][:-1]
+        if steps_ns.size:
+            due_ns = np.where(np.isfinite(due_ns), due_ns, np.median(steps_ns))
+        gaps = np.flatnonzero(steps_ns > np.maximum(due_ns * GAP_INTERVALS, SHORTEST_GAP_NS))
+        moments_ns = time_ns[order][gaps] + steps_ns[gaps] // 2
+        return cls(time_ns, stray, uncertain, moments_ns, int(steps_ns[gaps].sum()))
+
+    @property
+    def span_ns(self) -> int:
+        """From the first plausible time to the last."""
+        kept = self.time_ns[~self.stray]
+        return int(kept.max() - kept.min()) if kept.size else 0
+
+
+def _strays(time_ns: Int64) -> Mask:
+    """Times out of order with both neighbours, which are in order with one another."""
+    stray = np.zeros(time_ns.size, dtype=np.bool_)
+    if time_ns.size >= 3:
+        before, middle, after = time_ns[:-2], time_ns[1:-1], time_ns[2:]
+        stray[1:-1] = (before <= after) & ((middle < before) | (middle > after))
+    return stray
+
+
+def _out_of_order(time_ns: Int64) -> Mask:
+    """Times later than a following one, or earlier than a preceding one."""
+    if not time_ns.size:
+        return np.zeros(0, dtype=np.bool_)
+    latest_before = np.maximum.accumulate(time_ns)
+    earliest_after = np.minimum.accumulate(time_ns[::-1])[::-1]
+    return np.asarray((time_ns < latest_before) | (time_ns > earliest_after))
+
+
+class _Rows:
+    """Figures of one device, node or process: a row for each sample that holds it."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._sample = array("q")
+        self._columns = {str(name): array("d") for name in names}
+
+    def add(self, sample: int, figures: Object) -> None:
+        """Add the row of one sample, given by its position in the file; NaN for missing and impossible figures."""
+        self._sample.append(sample)
+        for name, column in self._columns.items():
+            column.append(_number(figures.get(name)))
+
+    def series(self, clock: _Clock) -> Series:
+        """The rows by time. Where sampling paused there is one row of NaN, however many gaps it had."""
+        samples = np.array(self._sample, dtype=np.int64)
+        rows = np.flatnonzero(~clock.stray[samples])
+        samples = samples[rows]
+        order = np.argsort(clock.time_ns[samples], kind="stable")
+        time_ns = clock.time_ns[samples][order]
+        gaps_before = np.searchsorted(clock.gaps_ns, time_ns)
+        places = 1 + np.flatnonzero(np.diff(gaps_before))
+        gaps_ns = clock.gaps_ns[gaps_before[places - 1]]
+        uncertain = clock.uncertain[samples][order]
+        figures: dict[str, Float64] = {}
+        for name, column in self._columns.items():
+            values = np.array(column, dtype=np.float64)[rows][order]
+            values[uncertain] = np.nan
+            figures[name] = np.insert(values, places, np.nan)
+        return Series(np.insert(time_ns, places, gaps_ns), figures)
 
 
 @dataclass(slots=True)
@@ -52,14 +250,14 @@ class _Content:
     header_count: int = 0
     time_ns: array[int] = field(default_factory=lambda: array("q"))
     interval_ns: array[float] = field(default_factory=lambda: array("d"))
-    devices: dict[str, Rows] = field(default_factory=dict)
-    workers: dict[int, Rows] = field(default_factory=dict)
+    devices: dict[str, _Rows] = field(default_factory=dict)
+    workers: dict[int, _Rows] = field(default_factory=dict)
     worker_names: dict[int, str | None] = field(default_factory=dict)
-    node: Rows = field(default_factory=lambda: Rows(NodeColumn))
-    processes: Rows = field(default_factory=lambda: Rows(ProcessColumn))
+    node: _Rows = field(default_factory=lambda: _Rows(NodeColumn))
+    processes: _Rows = field(default_factory=lambda: _Rows(ProcessColumn))
     rows: int = 0
     dropped: int = 0
-    """Objects that are neither header nor sample, or samples without a time."""
+    """Objects that are neither header nor sample, and samples without a time."""
 
     cut: bool = False
 
@@ -82,7 +280,7 @@ class _Content:
             return
         place = len(self.time_ns)
         self.time_ns.append(time_ns)
-        self.interval_ns.append(number(found.get("interval_s")) * 1e9)
+        self.interval_ns.append(_number(found.get("interval_s")) * 1e9)
         processes = _object(found.get("processes"))
         self.node.add(place, _object(found.get("node")))
         self.processes.add(place, processes)
@@ -91,138 +289,106 @@ class _Content:
             if (rows := self._device(uuid)) is not None:
                 self.rows += 1
                 rows.add(place, _object(figures))
-        self._add_workers(place, processes.get("busiest"))
+        for worker in _objects(processes, "busiest"):
+            self._add_worker(place, worker)
 
-    def _device(self, uuid: str) -> Rows | None:
+    def _device(self, uuid: str) -> _Rows | None:
         if uuid not in self.devices:
             if len(self.devices) == MOST_DEVICES:
                 self.cut = True
                 return None
-            self.devices[uuid] = Rows(DeviceColumn)
+            self.devices[uuid] = _Rows(DeviceColumn)
         return self.devices[uuid]
 
-    def _add_workers(self, place: int, busiest: object) -> None:
-        for worker in map(_object, busiest if isinstance(busiest, list) else ()):
-            pid = _integer(worker.get("pid"))
-            if pid is None:
-                continue
-            if pid not in self.workers:
-                if len(self.workers) == MOST_WORKERS:
-                    self.cut = True
-                    continue
-                self.workers[pid] = Rows(WorkerColumn)
-                self.worker_names[pid] = _text(worker.get("name"))
-            self.rows += 1
-            self.workers[pid].add(place, worker)
+    def _add_worker(self, place: int, worker: Object) -> None:
+        pid = _integer(worker.get("pid"))
+        if pid is None:
+            return
+        if pid not in self.workers:
+            if len(self.workers) == MOST_WORKERS:
+                self.cut = True
+                return
+            self.workers[pid] = _Rows(WorkerColumn)
+            self.worker_names[pid] = _text(worker.get("name"))
+        self.rows += 1
+        self.workers[pid].add(place, worker)
 
 
-def read_telemetry(path: Path) -> tuple[Telemetry, tuple[HealthNote, ...]]:
-    """Read what can be read, and tell what could not.
-
-    Raises:
-        InputError: the file cannot be read or holds no telemetry.
-    """
-    lines, content = Lines(path), _Content()
-    for found in lines:
-        content.add(found)
-        if content.rows >= MOST_ROWS:
-            content.cut = True
-            break
-    if not content.headers and not content.time_ns:
-        raise InputError(path, "holds no telemetry", expected=EXPECTED, remedy=REMEDY)
-    clock = Clock.of(
-        np.array(content.time_ns, dtype=np.int64),
-        np.array(content.interval_ns, dtype=np.float64),
-    )
-    telemetry = _telemetry(path, content, clock)
-    return telemetry, (*_notes_of_reading(lines, content), *_notes_of_sampling(telemetry, content, clock))
-
-
-def _telemetry(path: Path, content: _Content, clock: Clock) -> Telemetry:
+def _telemetry(path: Path, content: _Content, clock: _Clock) -> Telemetry:
     header = content.headers[0] if content.headers else {}
     about = {str(device.get("uuid")): device for header in content.headers for device in _objects(header, "devices")}
     uuids = list(dict.fromkeys([*list(about)[:MOST_DEVICES], *content.devices]))
-    return Telemetry(
-        host=_text(header.get("host")) or _host_of(path),
-        devices=tuple(_device(uuid, about.get(uuid, {}), content, clock) for uuid in uuids),
-        node=content.node.series(clock),
-        processes=content.processes.series(clock),
-        cpu_count=_integer(header.get("cpu_count")),
-        cpu_quota=_finite(header.get("cpu_quota")),
-        cpu_affinity=_integer(header.get("cpu_affinity")),
-        memory_bytes=_integer(header.get("memory_bytes")),
-        group_memory_limit_bytes=_integer(header.get("group_memory_limit_bytes")),
-        workers=tuple(
+    given: dict[str, Any] = {
+        "host": _text(header.get("host")) or _host_of(path),
+        "devices": tuple(_device(uuid, about.get(uuid, {}), content, clock) for uuid in uuids),
+        "node": content.node.series(clock),
+        "processes": content.processes.series(clock),
+        "workers": tuple(
             WorkerTelemetry(pid, content.worker_names[pid], rows.series(clock)) for pid, rows in content.workers.items()
         ),
-        devices_missing=_text(header.get("nvml_unavailable")),
-    )
+        "devices_missing": _text(header.get("nvml_unavailable")),
+    }
+    return Telemetry(**_known(Telemetry, header) | given)
 
 
-def _device(uuid: str, about: Object, content: _Content, clock: Clock) -> DeviceTelemetry:
+def _device(uuid: str, about: Object, content: _Content, clock: _Clock) -> DeviceTelemetry:
     generation, width = _integer(about.get("max_link_generation")), _integer(about.get("max_link_width"))
-    visible = about.get("visible")
+    rows = content.devices.get(uuid) or _Rows(DeviceColumn)
     return DeviceTelemetry(
         uuid=_clean(uuid),
-        name=_text(about.get("name")),
-        index=_integer(about.get("index")),
-        memory_bytes=_integer(about.get("memory_bytes")),
-        power_limit_watts=_finite(about.get("power_limit_watts")),
         max_link=None if generation is None or width is None else (generation, width),
-        series=content.devices.get(uuid, Rows(DeviceColumn)).series(clock),
-        visible=visible if isinstance(visible, bool) else None,
-        cuda_index=_integer(about.get("cuda_index")),
-        max_sm_clock_mhz=_integer(about.get("max_sm_clock_mhz")),
-        slowdown_celsius=_integer(about.get("slowdown_celsius")),
-        default_power_limit_watts=_finite(about.get("default_power_limit_watts")),
-        max_power_limit_watts=_finite(about.get("max_power_limit_watts")),
+        series=rows.series(clock),
+        **_known(DeviceTelemetry, about),
     )
 
 
-def _notes_of_reading(lines: Lines, content: _Content) -> Iterator[HealthNote]:
+def _known(kind: type, found: Object) -> dict[str, Any]:
+    """The plain fields of a model type as an object holds them; None for missing and impossible values."""
+    return {name: _READ[hint](found.get(name)) for name, hint in get_type_hints(kind).items() if hint in _READ}
+
+
+def _notes_of_reading(lines: _Lines, content: _Content) -> Iterator[HealthNote]:
     if lines.truncated:
-        message = (
-            "The telemetry ends in the middle of a sample, as when a run is killed; what stands before it was read."
-        )
+        message = "The telemetry ends in the middle of a sample, as if the run was killed; earlier samples were read."
         yield HealthNote("telemetry-truncated", message, degrades=False)
     if dropped := lines.dropped + content.dropped:
         message = f"{dropped} lines of the telemetry could not be read and were left out."
         yield HealthNote("telemetry-dropped", message)
     if lines.cut or content.cut:
-        yield HealthNote("telemetry-cut", "The telemetry is larger than is read; its later part was left out.")
+        yield HealthNote("telemetry-cut", "The telemetry is too large; its later part was left out.")
     if not content.headers:
-        message = "The telemetry lacks its first line: what the devices are called and can do is not known."
+        message = "The telemetry lacks its first line, so the names and limits of the devices are unknown."
         yield HealthNote("telemetry-no-header", message)
-    elif (written := content.headers[0].get("format")) != FORMAT:
-        message = f"The telemetry is of format '{_text(written)}', not '{FORMAT}'; what is known of it was read."
+    elif (written := content.headers[0].get("format")) != TELEMETRY_FORMAT:
+        message = (
+            f"The telemetry has the format '{_text(written)}', not '{TELEMETRY_FORMAT}'; its known parts were read."
+        )
         yield HealthNote("telemetry-format", message)
     if content.header_count > 1:
         message = f"The telemetry was started {content.header_count} times."
         yield HealthNote("telemetry-restarted", message, degrades=False)
 
 
-def _notes_of_sampling(telemetry: Telemetry, content: _Content, clock: Clock) -> Iterator[HealthNote]:
+def _notes_of_sampling(telemetry: Telemetry, content: _Content, clock: _Clock) -> Iterator[HealthNote]:
     if not content.time_ns:
         yield HealthNote("telemetry-empty", "The telemetry holds no sample.")
     if telemetry.devices_missing is not None:
-        message = f"No device was sampled: {telemetry.devices_missing}."
+        message = f"No GPU was sampled: {telemetry.devices_missing}."
         yield HealthNote("telemetry-no-devices", message, degrades=False)
     if doubtful := int((clock.stray | clock.uncertain).sum()):
-        message = (
-            f"The clock went back while telemetry was sampled: {doubtful} samples are of no certain time, left out."
-        )
+        message = f"The clock went back during sampling: {doubtful} samples of uncertain time were left out."
         yield HealthNote("telemetry-clock-back", message)
     if clock.gaps_ns.size:
-        message = f"The telemetry has {clock.gaps_ns.size} gaps, {clock.gap_total_ns / 1e9:.1f} s in all."
+        message = f"The telemetry has {clock.gaps_ns.size} gaps, {clock.gap_total_ns / 1e9:.1f} s in total."
         yield HealthNote("telemetry-gaps", message, degrades=clock.gap_total_ns > LARGEST_GAP_SHARE * clock.span_ns)
     for device in telemetry.devices:
         if _fell_silent(device.series):
-            message = f"Device {device.uuid} stopped giving figures while telemetry was sampled."
+            message = f"GPU {device.uuid} stopped reporting figures during sampling."
             yield HealthNote("telemetry-device-lost", message)
 
 
 def _fell_silent(series: Series) -> bool:
-    """Whether there are figures in the beginning and none in the last two samples."""
+    """Whether there are figures at the beginning, but none in the last two samples."""
     known = np.zeros(series.time_ns.size, dtype=np.bool_)
     for figures in series.figures.values():
         known |= np.isfinite(figures)
@@ -230,7 +396,7 @@ def _fell_silent(series: Series) -> bool:
 
 
 def _host_of(path: Path) -> str:
-    """The host by the file's name, ``telemetry.<host>.jsonl``."""
+    """The host in the file's name, ``telemetry.<host>.jsonl``."""
     return path.name.removeprefix("telemetry.").removesuffix(".jsonl")[:LONGEST_TEXT]
 
 
@@ -243,12 +409,19 @@ def _objects(holder: Object, key: str) -> list[Object]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
+def _number(value: object) -> float:
+    """A figure of a file; NaN for null, for other types, and for numbers outside the possible range."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LARGEST:
+        return float(value)
+    return float("nan")
+
+
 def _text(value: object) -> str | None:
     return _clean(value) if isinstance(value, str) else None
 
 
 def _clean(text: str) -> str:
-    """No longer than a name is, and without lone surrogates, which cannot be written again."""
+    """A name of limited length without lone surrogates, which cannot be written again."""
     return text[:LONGEST_TEXT].encode(errors="replace").decode()
 
 
@@ -257,5 +430,13 @@ def _integer(value: object) -> int | None:
 
 
 def _finite(value: object) -> float | None:
-    figure = number(value)
+    figure = _number(value)
     return None if np.isnan(figure) else figure
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+_READ: Mapping[Any, Any] = {str | None: _text, int | None: _integer, float | None: _finite, bool | None: _flag}
+"""How the header's values are read, by the type of the model's field."""

@@ -85,8 +85,8 @@ def _capture(
 ) -> str | int | None:
     """What to exit with."""
     try:
+        from traceadvisor.recording.capture import capture_script  # noqa: PLC0415  # after the atexit function
         from traceadvisor.recording.script.program import Script  # noqa: PLC0415
-        from traceadvisor.recording.script.run import capture_script  # noqa: PLC0415  # after the atexit function
     except ImportError as error:
         raise UsageError(
             f"A capture needs {error.name}, which is not installed: pip install 'traceadvisor[capture]'."

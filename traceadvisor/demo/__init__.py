@@ -1,1 +1,1 @@
-"""A small training with planted faults, for a first look at what a capture and its report say."""
+"""A small training with deliberate faults, as a first example of a capture and its report."""

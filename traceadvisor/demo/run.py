@@ -1,4 +1,4 @@
-"""Runs the demo's training through a capture, in a process of its own, in a folder that the user can go on with."""
+"""Captures the demo's training in a separate process, in a folder that the user can continue with."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from traceadvisor.system.cores import usable_cores
 TRAINING = Path(__file__).with_name("train.py")
 
 MOST_WORKERS = 15
-"""More than the images take on any GPU."""
+"""More than enough for these images on any GPU."""
 
 
 class Fault(Enum):
-    """What the training does badly until it is told otherwise."""
+    """The training's faults; an option fixes each."""
 
     WORKERS = "workers"
     PINNED = "pinned"
@@ -39,11 +39,11 @@ class Demo:
     device: str = "auto"
     fixed: frozenset[Fault] = frozenset()
     steps: int | None = None
-    """None for enough to fill a recording and some to compare it with."""
+    """None for enough steps to complete a recording and compare it with others."""
 
     @property
     def name(self) -> str:
-        """Tells this run from those with other faults."""
+        """Distinguishes this run from those with other faults."""
         if not self.fixed:
             return "as-it-is"
         if self.fixed == frozenset(Fault):
@@ -52,26 +52,25 @@ class Demo:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The script's, as one would type them."""
+        """The arguments of the script."""
         workers = _workers() if Fault.WORKERS in self.fixed else 0
-        mended = {
+        options = {
             Fault.WORKERS: ("--workers", str(workers)),
             Fault.PINNED: ("--pin-memory",),
             Fault.SYNC: ("--log-every", "10"),
             Fault.PRECISION: ("--mixed-precision",),
         }
-        given = tuple(word for fault in Fault if fault in self.fixed for word in mended[fault])
+        given = tuple(word for fault in Fault if fault in self.fixed for word in options[fault])
         device = () if self.device == "auto" else ("--device", self.device)
-        steps = self.steps if self.steps is not None else 40 + 5 * workers  # a loader's queue takes longer to settle
+        steps = self.steps if self.steps is not None else 40 + 5 * workers  # more workers settle later
         return ("--steps", str(steps), *device, *given)
 
 
 def record(demo: Demo) -> Path:
-    """Run the training and return the bundle; its output goes where this process's goes.
+    """Run the training, with its output on this process's; returns the bundle.
 
     Raises:
-        UsageError: what a capture needs is not installed, the folder holds another ``train.py``, or the training
-            failed.
+        UsageError: torch or psutil is not installed, the folder holds another ``train.py``, or the training failed.
     """
     _check_installed(("torch", "psutil"))
     script = demo.folder / TRAINING.name
@@ -85,34 +84,32 @@ def record(demo: Demo) -> Path:
         check=False,
     )
     if ended.returncode:
-        raise UsageError(f"The training ended with exit code {ended.returncode}; what it said stands above.")
+        raise UsageError(f"The training failed with exit code {ended.returncode}; see its output above.")
     return demo.folder / bundle
 
 
 def _check_installed(names: Collection[str]) -> None:
-    """Raises UsageError that names the extra."""
+    """Raise a UsageError that names the extra if a module is missing."""
     missing = [name for name in names if find_spec(name) is None]
     if missing:
-        raise UsageError(
-            f"The demo trains a network, which needs {' and '.join(missing)}: pip install 'traceadvisor[capture]'."
-        )
+        raise UsageError(f"The demo needs {' and '.join(missing)}: pip install 'traceadvisor[capture]'.")
 
 
 def _put(script: Path) -> None:
-    """Copy the training to where it can be read, run and changed; what somebody changed there is not overwritten."""
+    """Copy the training to the user's folder; a changed script is not overwritten."""
     try:
         script.parent.mkdir(parents=True, exist_ok=True)
         if not script.exists():
             shutil.copyfile(TRAINING, script)
         elif script.read_bytes() != TRAINING.read_bytes():
             raise UsageError(
-                f"{script} is not the demo's own: changed, or of another version. Capture it yourself with "
-                f"`traceadvisor capture -- {script.name}`, or give the demo another folder with -o."
+                f"{script} differs from the demo's script: it was changed, or comes from another version. Capture it "
+                f"with `traceadvisor capture -- {script.name}`, or choose another folder with -o."
             )
     except OSError as error:
-        raise UsageError(f"{error.filename or script}: {error.strerror or error}. Give a folder with -o.") from error
+        raise UsageError(f"{error.filename or script}: {error.strerror or error}. Choose a folder with -o.") from error
 
 
 def _workers() -> int:
-    """One for each core but the one that trains; never a single one, which any hiccup leaves behind."""
+    """One for each core but the training's, and at least two: a single worker falls behind at any delay."""
     return min(max(usable_cores() - 1, 2), MOST_WORKERS)

@@ -1,6 +1,6 @@
-"""Trains a small network to tell ten patterns apart, on images that it decodes from a compressed form.
+"""Trains a small network to classify ten patterns, on images that it decodes from compressed bytes.
 
-As it stands it makes four mistakes that cost time in many a training script; each has an option that mends it:
+By default it makes four mistakes that cost time in many training scripts. An option fixes each:
 
     batches are loaded in the training process         --workers N
     they are copied to the device from pageable memory --pin-memory
@@ -21,19 +21,19 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 CLASSES = 10
-INPUT = 64  # side of what the network sees, in pixels
+INPUT = 64  # side of the network's input, in pixels
 SHRINK = 3
-CROP = INPUT * SHRINK  # side of what is cut out of a stored image
+CROP = INPUT * SHRINK  # side of the crop from a stored image
 SIDE = CROP + 48
 
 
 def encode(pixels: np.ndarray) -> bytes:
-    """Compress an image as PNG does: the difference of each row from the row above, through zlib."""
+    """Compress an image as PNG does: the difference of each row from the row above, with zlib."""
     return zlib.compress(np.diff(pixels, axis=0, prepend=np.zeros_like(pixels[:1])).tobytes(), 6)
 
 
 def decode(data: bytes) -> np.ndarray:
-    """Get the image back."""
+    """Decompress an image."""
     rows = np.frombuffer(zlib.decompress(data), dtype=np.uint8).reshape(SIDE, SIDE, 3)
     pixels: np.ndarray = np.cumsum(rows, axis=0, dtype=np.uint8)
     return pixels
@@ -47,7 +47,7 @@ def shrink(pixels: np.ndarray) -> np.ndarray:
 
 
 def generate(label: int, noise: np.random.Generator) -> bytes:
-    """Make an image of stripes whose direction tells the class."""
+    """Generate an image of stripes whose direction is the class."""
     rows, columns = np.mgrid[:SIDE, :SIDE]
     angle = np.pi * label / CLASSES
     wave = np.sin(0.15 * (rows * np.sin(angle) + columns * np.cos(angle)) + noise.uniform(0, 2 * np.pi))
@@ -57,7 +57,7 @@ def generate(label: int, noise: np.random.Generator) -> bytes:
 
 
 class Stripes(Dataset[tuple[torch.Tensor, int]]):
-    """Compressed images that are decoded, cut, turned, recoloured and made smaller on access."""
+    """Compressed images; each access decodes, crops, rotates, recolours and shrinks one."""
 
     def __init__(self, length: int, distinct: int = 40) -> None:
         noise = np.random.default_rng(1)
@@ -74,14 +74,14 @@ class Stripes(Dataset[tuple[torch.Tensor, int]]):
         top, left = int(top * (SIDE - CROP)), int(left * (SIDE - CROP))
         pixels = pixels[top : top + CROP, left : left + CROP]
         if turned < 0.5:
-            pixels = pixels[::-1, ::-1]  # by half a turn: the direction of the stripes stays
+            pixels = pixels[::-1, ::-1]  # half a turn keeps the direction of the stripes
         image = shrink(pixels)
         image *= np.array(light, dtype=np.float32) * 0.6 + 0.7
         return torch.from_numpy(image.transpose(2, 0, 1) / 64 - 2), index % CLASSES
 
 
 class Block(nn.Module):
-    """Two convolutions and a way around them."""
+    """Two convolutions with a residual connection."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ def train(options: argparse.Namespace) -> None:
     model = network(width).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     loss_of = nn.CrossEntropyLoss()
-    mixed = options.mixed_precision and device.type == "cuda"  # few CPUs gain by it
+    mixed = options.mixed_precision and device.type == "cuda"  # few CPUs benefit
     total = torch.zeros((), device=device)
     for step, batch in enumerate(loader, start=1):
         images, labels = (part.to(device, non_blocking=options.pin_memory) for part in batch)
@@ -145,13 +145,13 @@ def main() -> None:
     parser.add_argument("--width", type=int, help="channels of the first block; 24 on a CPU, 256 on a GPU")
     parser.add_argument("--workers", type=int, default=0, help="processes that load batches")
     parser.add_argument("--pin-memory", action="store_true", help="copy batches from pinned memory, without waiting")
-    parser.add_argument("--log-every", type=int, default=1, help="steps between looks at the loss")
-    parser.add_argument("--mixed-precision", action="store_true", help="compute in bfloat16 where it is safe, on a GPU")
+    parser.add_argument("--log-every", type=int, default=1, help="steps between reads of the loss")
+    parser.add_argument("--mixed-precision", action="store_true", help="compute in bfloat16 where safe (GPU only)")
     options = parser.parse_args()
     if options.device == "auto":
         options.device = "cuda" if torch.cuda.is_available() else "cpu"
     if options.device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device cuda: this torch sees no GPU")
+        parser.error("--device cuda: torch finds no GPU")
     torch.manual_seed(1)
     if options.device == "cpu":
         torch.set_num_threads(1)  # leaves the other cores to the workers

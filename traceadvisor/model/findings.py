@@ -10,6 +10,7 @@ from enum import Enum
 from math import inf
 from typing import Self
 
+from traceadvisor.model.location import Location as Location  # noqa: PLC0414  # part of this vocabulary, in a module without numpy
 from traceadvisor.model.replay import WhatIf
 from traceadvisor.model.spans import SpanSet
 
@@ -95,18 +96,6 @@ class Evidence:
     label: str
     value: float | int | str
     unit: Unit
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """A place in the user's code."""
-
-    file: str
-    line: int
-    function: str | None = None
-    is_call: bool = True
-    """Whether the line is that of the call itself. Recordings by today's torch tell only which function made the call
-    and where that function begins, or where it stood when recording began."""
 
 
 @dataclass(frozen=True, slots=True)

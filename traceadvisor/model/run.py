@@ -7,23 +7,23 @@ from dataclasses import dataclass, field
 from enum import Enum
 from statistics import fmean, median
 
-from traceadvisor.model.findings import Location
+from traceadvisor.model.location import Location
 from traceadvisor.model.telemetry import Telemetry
 
 
 class StepState(Enum):
-    """What the profiler was doing during a step, as far as it disturbs the step's time."""
+    """The profiler's influence on a step's time, as ``steps.<rank>.csv`` names it."""
 
     PLAIN = "plain"
     WARMUP = "warmup"
     """The profiler ran but did not record."""
 
     SETTLING = "settling"
-    """Recorded too soon after a stall to count."""
+    """Too soon after a stall to count, recorded or not."""
 
     RECORDED = "recorded"
     STALLED = "stalled"
-    """The profiler started or exported within it."""
+    """The profiler exported right before it, or stopped before its end."""
 
     OTHER = "other"
     """Not a training step: validation, for example."""
@@ -46,8 +46,8 @@ class TimedStep:
 
     state: StepState
     loader_start_ns: int | None = None
-    """Time it took to begin a loop over the training loader, right before the step or within it: above 0 in the first
-    step of each epoch. None where not recorded."""
+    """Time to start a loop over the training loader (its ``__iter__``), right before the step or in it: above 0 in the
+    first step of each epoch. None if not recorded."""
 
 
 @dataclass(frozen=True, slots=True)

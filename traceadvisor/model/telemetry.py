@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntFlag, StrEnum
+from typing import TYPE_CHECKING
 
-from traceadvisor.model.arrays import Float64, Int64
+if TYPE_CHECKING:  # recording uses the columns inside the user's process, where it must not import numpy
+    from traceadvisor.model.arrays import Float64, Int64
 
 
 class DeviceColumn(StrEnum):

@@ -1,5 +1,5 @@
-"""Writes a bundle: what a training run does, seen from inside its process without a change to its code.
+"""Records a training run from inside its process, without a change to its code, and writes a bundle.
 
-Modules that import torch are imported only once the script itself has imported it, so that what a script sets before
-(thread counts, allocator options) still takes effect.
+Modules that import torch are imported only after the script has imported it. So settings that the script makes before
+(thread counts, allocator options) still take effect.
 """

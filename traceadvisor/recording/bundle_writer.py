@@ -1,7 +1,7 @@
-"""Puts finished files into the bundle and their entries into its manifest, whoever else does so at the same time.
+"""Moves finished files into the bundle and adds them to its manifest; other ranks may do so at the same time.
 
-Files are made in a folder of their own beside the bundle and moved into place whole, so a process that is killed leaves
-a readable bundle or none, and never spoils another's part.
+Files are written in a folder beside the bundle and moved into it when complete. So a killed process leaves a readable
+bundle or none, and never damages the part of another rank.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ class BundleWriter:
 
     folder: Path
     header: Manifest
-    """What all ranks agree on; without endings, files and notes."""
+    """The part that is equal in all ranks, without endings, files and notes."""
 
     rank: int
     staging: Path
-    """On the same file system as the bundle, not inside it."""
+    """Outside the bundle, on the same file system."""
 
     _files: dict[str, BundleFile] = field(default_factory=dict)
 
     def refuse_foreign(self) -> None:
-        """Raises UsageError where the folder holds the bundle of another run, or anybody's file of its name."""
+        """Raise UsageError if the folder holds the bundle of another run, or another program's ``manifest.json``."""
         found = _read(self.folder / MANIFEST)
         if found is None and (self.folder / MANIFEST).exists():
-            raise UsageError(f"{self.folder / MANIFEST} is not this capture's. Give another folder with -o.")
+            raise UsageError(f"{self.folder / MANIFEST} is no manifest of a capture. Choose another folder with -o.")
         if found and found.started_ns != self.header.started_ns:
-            raise UsageError(f"{self.folder} already holds a capture. Give another folder with -o, or remove it.")
+            raise UsageError(f"{self.folder} already holds a capture. Choose another with -o, or remove it.")
 
     def stage(self, name: str) -> Path:
-        """Where to make a file that is to be published under a name."""
+        """The path at which to write a file before it is published."""
         self.staging.mkdir(parents=True, exist_ok=True)
         return self.staging / name
 
     def publish(self, files: Sequence[BundleFile], notes: Sequence[Note], ending: RankEnding | None) -> None:
-        """Move finished files into the bundle and enter them; raises OSError where that cannot be done."""
+        """Move finished files into the bundle and add them to the manifest; raises OSError if that fails."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with _locked(self.folder / LOCK):
             for file in files:
                 self.stage(file.path).replace(self.folder / file.path)
                 self._files[file.path] = file
-            self._enter(tuple(note for note in notes), ending)
+            self._enter(tuple(notes), ending)
 
     def close(self) -> None:
-        """Remove what was never published."""
+        """Remove files that were not published."""
         shutil.rmtree(self.staging, ignore_errors=True)
 
     def _enter(self, notes: tuple[Note, ...], ending: RankEnding | None) -> None:
@@ -79,7 +79,7 @@ class BundleWriter:
 
 
 def _read(path: Path) -> Manifest | None:
-    """The manifest; None where there is none of this format."""
+    """The manifest; None if there is none in this format."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except (OSError, msgspec.DecodeError):
@@ -89,7 +89,7 @@ def _read(path: Path) -> Manifest | None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """A POSIX lock: it also holds between the nodes of a network file system."""
+    """Hold a POSIX lock, which also works between nodes on a network file system."""
     with path.open("w") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
         yield

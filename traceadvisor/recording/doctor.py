@@ -1,27 +1,29 @@
-"""Looks for what a capture makes use of. Imports nothing of it before it is looked for."""
+"""Checks whether captures work here. Imports their libraries only in the check."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 from traceadvisor.system.check import Check, CheckState
 from traceadvisor.system.cores import cpu_affinity, cpu_quota
+from traceadvisor.text.cleaning import clean
 
 EXTRA = "pip install 'traceadvisor[capture]'"
 
 COMFORTABLE_BYTES = 2 << 30
-"""A recording of a large model takes a few hundred megabytes before it is packed."""
+"""An uncompressed recording of a large model takes a few hundred megabytes."""
 
-_NOTHING_OF_DEVICES = "captures describe the host alone; recordings from elsewhere are reported in full"
+_NO_GPU_ACTIVITY = "captures hold no GPU activity; recordings from other machines are reported in full"
 
 
 def capture_checks(folder: Path) -> Iterator[Check]:
-    """Checks of what captures into a folder need, one after another."""
+    """Check the requirements of captures into a folder, one after another."""
     has_torch = find_spec("torch") is not None
     yield _guarded("torch", _torch)
     if has_torch:
@@ -34,13 +36,15 @@ def capture_checks(folder: Path) -> Iterator[Check]:
 
 
 def _guarded(subject: str, check: Callable[[], Check]) -> Check:
-    """What a library raises while it is looked at is a finding, too."""
+    """The result of a check; an exception is a result, too. Texts of libraries are cleaned."""
     try:
-        return check()
+        result = check()
+        return replace(result, found=clean(result.found))
     except ModuleNotFoundError as error:
-        return Check(subject, CheckState.MISSING, f"not looked at: {error.name} is not installed", remedy=EXTRA)
+        return Check(subject, CheckState.MISSING, f"not checked: {error.name} is not installed", remedy=EXTRA)
     except Exception as error:  # noqa: BLE001
-        return Check(subject, CheckState.MISSING, f"cannot be used: {type(error).__name__}: {error}", remedy=EXTRA)
+        found = clean(f"cannot be used: {type(error).__name__}: {error}")
+        return Check(subject, CheckState.MISSING, found, remedy=EXTRA)
 
 
 def _torch() -> Check:
@@ -49,7 +53,7 @@ def _torch() -> Check:
             "torch",
             CheckState.MISSING,
             "not installed",
-            "no `traceadvisor capture` and no `traceadvisor demo`; `traceadvisor report` needs none",
+            "`traceadvisor capture` and `traceadvisor demo` do not work; `traceadvisor report` does",
             EXTRA,
         )
     import torch  # noqa: PLC0415  # it takes seconds, and may not be there
@@ -75,38 +79,38 @@ def _cuda() -> Check:
         return Check(
             "CUDA",
             CheckState.MISSING,
-            "this torch is built for a GPU and finds none",
-            _NOTHING_OF_DEVICES,
-            "`nvidia-smi` tells whether the driver works; look at CUDA_VISIBLE_DEVICES, too",
+            "this torch supports GPUs but finds none",
+            _NO_GPU_ACTIVITY,
+            "check the driver with `nvidia-smi`, and check CUDA_VISIBLE_DEVICES",
         )
     return Check(
         "CUDA",
         CheckState.MISSING,
         "this torch is built for the CPU only",
-        _NOTHING_OF_DEVICES,
-        "on a machine with a GPU: a build of torch for it, see https://pytorch.org/get-started/locally/",
+        _NO_GPU_ACTIVITY,
+        "on a machine with a GPU, install a torch build for it: https://pytorch.org/get-started/locally/",
     )
 
 
 def _cupti() -> Check:
-    """Record something: that the library is there does not say that its use is allowed."""
+    """Make a recording: the library may be installed but not permitted."""
     import torch  # noqa: PLC0415
     from torch.profiler import ProfilerActivity, profile  # noqa: PLC0415
 
     if not torch.cuda.is_available():
-        return Check("CUPTI", CheckState.MISSING, "no GPU to record", "as for CUDA")
+        return Check("CUPTI", CheckState.MISSING, "no GPU to record", "the same as for CUDA")
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         torch.ones(64, 64, device="cuda").sum().item()
     recorded = sum(event.device_type.name == "CUDA" for event in profiler.events())
     if recorded:
-        return Check("CUPTI", CheckState.OK, f"the profiler recorded {recorded} operations of the GPU")
+        return Check("CUPTI", CheckState.OK, f"the profiler recorded {recorded} GPU operations")
     return Check(
         "CUPTI",
         CheckState.LIMITED,
-        "the profiler recorded nothing of what the GPU did",
-        "reports know neither kernels nor copies nor idle time of the GPU",
-        "end other profilers of this GPU (Nsight, DCGM); in a container add --cap-add=SYS_ADMIN, or have the driver "
-        "loaded with NVreg_RestrictProfilingToAdminUsers=0",
+        "the profiler recorded no GPU activity",
+        "reports show no kernels, copies or idle time of the GPU",
+        "stop other profilers of this GPU (Nsight, DCGM). In a container, add --cap-add=SYS_ADMIN or load the driver "
+        "with NVreg_RestrictProfilingToAdminUsers=0",
     )
 
 
@@ -125,14 +129,14 @@ def _nvml() -> Check:
         "NVML",
         CheckState.MISSING,
         nvml.unavailable,
-        "captures hold no utilisation, memory, power, temperature or clocks of GPUs",
-        EXTRA if find_spec("pynvml") is None else "the NVIDIA driver's libnvidia-ml.so.1, on a machine with its GPU",
+        "captures hold no GPU utilisation, memory, power, temperature or clocks",
+        EXTRA if find_spec("pynvml") is None else "with an NVIDIA GPU, install its driver (libnvidia-ml.so.1)",
     )
 
 
 def _psutil() -> Check:
     if find_spec("psutil") is None:
-        return Check("psutil", CheckState.MISSING, "not installed", "no `traceadvisor capture`", EXTRA)
+        return Check("psutil", CheckState.MISSING, "not installed", "`traceadvisor capture` does not work", EXTRA)
     return Check("psutil", CheckState.OK, str(import_module("psutil").__version__))
 
 
@@ -141,14 +145,14 @@ def _cpu() -> Check:
     usable, quota = cpu_affinity() or cores, cpu_quota()
     granted = min(usable, quota or usable)
     if granted >= cores:
-        return Check("CPU", CheckState.OK, f"{cores} cores, all of them usable")
+        return Check("CPU", CheckState.OK, f"{cores} cores, all usable")
     why = "by the cgroup's quota" if quota is not None and quota < usable else "by affinity"
     return Check(
         "CPU",
         CheckState.LIMITED,
         f"{granted:g} of {cores} cores granted {why}",
-        "loaders with more workers than that slow the training; torch and many libraries count all cores",
-        "grant the job more cores, or set num_workers and OMP_NUM_THREADS to fit",
+        "more loader workers than that slow the training; torch and many libraries start threads for all cores",
+        "give the job more cores, or set num_workers and OMP_NUM_THREADS accordingly",
     )
 
 
@@ -160,8 +164,8 @@ def _disk(folder: Path) -> Check:
             "disk",
             CheckState.MISSING,
             f"{folder.absolute()} cannot be written to",
-            "no recording and no report there",
-            "give another folder with -o",
+            "recordings and reports cannot be written there",
+            "choose another folder with -o",
         )
     if free < COMFORTABLE_BYTES:
         return Check(
@@ -169,6 +173,6 @@ def _disk(folder: Path) -> Check:
             CheckState.LIMITED,
             found,
             "a recording of a large model may not fit",
-            "give a folder on another disk with -o, or record less with --no-stacks --no-memory --no-shapes",
+            "choose a folder on another disk with -o, or record less with --no-stacks --no-memory --no-shapes",
         )
     return Check("disk", CheckState.OK, found)

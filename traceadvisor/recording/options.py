@@ -1,4 +1,4 @@
-"""What a capture is asked for."""
+"""Options of a capture."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from traceadvisor.bundle.layout import Schedule
 __all__ = ["DEFAULT_SCHEDULE", "CaptureOptions", "Schedule", "schedule"]
 
 DEFAULT_SCHEDULE = Schedule(skip_first=5, wait=5, warmup=3, active=8, repeat=1)
-"""Ten steps give an undisturbed median and leave start-up behind; a run of 30 steps reaches the end of its window."""
+"""The first ten steps pass start-up and give an undisturbed median. A run of 30 steps completes its window."""
 
 
 def schedule(**steps: int | None) -> Schedule:
-    """The default schedule with some of its fields set; None leaves a field as it is."""
+    """The default schedule with some fields changed; None keeps a field."""
     return msgspec.structs.replace(
         DEFAULT_SCHEDULE, **{name: value for name, value in steps.items() if value is not None}
     )
@@ -24,7 +24,7 @@ def schedule(**steps: int | None) -> Schedule:
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
-    """What to record, when, and where to."""
+    """What to record, when, and where."""
 
     schedule: Schedule = DEFAULT_SCHEDULE
     stacks: bool = True

@@ -1,45 +1,57 @@
-"""A capture from beginning to end: telemetry, the training loop, and the bundle they go into."""
+"""One process's capture from start to end: telemetry, the training loop, and the bundle that receives them."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from traceadvisor import __version__
 from traceadvisor.bundle.layout import FORMAT, BundleFile, Ending, FileKind, Manifest, Note, RankEnding
+from traceadvisor.bundle.settings import encode_settings
+from traceadvisor.bundle.steps import StepLog
+from traceadvisor.model.run import StepState
 from traceadvisor.recording.bundle_writer import BundleWriter
-from traceadvisor.recording.loop.step_log import StepLog, StepState
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.telemetry import TelemetrySampler
+from traceadvisor.text.cleaning import clean, clipped
 
 if TYPE_CHECKING:
-    from traceadvisor.recording.loop.training_watch import TrainingWatch
+    from traceadvisor.recording.loop.loop_capture import LoopCapture
 
+TORCH = "torch"
 TELEMETRY_INTERVAL_S = 0.1
+LONGEST_MESSAGE = 2000
+"""Characters of the script's last error in the manifest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What came of a capture."""
+    """The result of a capture."""
 
     folder: Path
-    """As it was named, relative to where the run began."""
+    """As given, relative to the working directory at the start."""
 
     steps: int
     recorded_steps: int
     notes: tuple[Note, ...]
     problem: str | None
-    """Why nothing was written; None where something was."""
+    """Why nothing was written; None if something was."""
 
 
 class CaptureSession:
-    """One process's part of a capture. Whatever goes wrong here is told at the end and never reaches the script."""
+    """One process's part of a capture. Its errors are reported at the end, and never reach the script."""
 
     def __init__(self, options: CaptureOptions, launch: Launch, command: tuple[str, ...], name: str) -> None:
         self._options = options
@@ -52,14 +64,14 @@ class CaptureSession:
         self._writer = BundleWriter(self.folder, header, launch.rank, staging)
         self._thread = threading.get_ident()  # torch may be imported in another
         self._log = StepLog()
-        self._watch: TrainingWatch | None = None
+        self._loop: LoopCapture | None = None
         self._sampler: TelemetrySampler | None = None
-        self._why_unwatched = Note("no-torch", "The script did not import torch, so there was no training to record.")
+        self._no_loop = Note("no-torch", "The script did not import torch, so there was no training to record.")
         self._problem: str | None = None
         self._finished: Captured | None = None
 
     def start(self) -> None:
-        """Begin to sample the machine.
+        """Start to sample the machine, and to follow the training loop once torch is imported.
 
         Raises:
             UsageError: the folder holds another capture.
@@ -76,14 +88,47 @@ class CaptureSession:
                 sampler.start()
                 self._sampler = sampler
             except OSError as error:
-                self._problem = f"{error.filename or self.folder}: {error.strerror or error}"
+                self._problem = self._failure(error)
+        after_torch_import(self._attach)
 
-    def attach(self) -> None:
-        """Begin to listen to the training loop; torch is imported by now."""
+    def step(self) -> None:
+        """The script marks the end of a training step."""
+        if self._loop:
+            self._loop.step()
+
+    def finish(self, ending: Ending, exit_code: int, message: str | None = None) -> Captured:
+        """The script ended: write everything known. A second call changes nothing.
+
+        ``message`` comes from the script: it is cleaned of secrets before it is written.
+        """
+        if self._finished:
+            return self._finished
+        if self._loop:
+            self._loop.close()
+        if self._sampler:
+            self._sampler.stop()
+        recorded = self._log.count(StepState.RECORDED)
+        self._publish(
+            [self._telemetry()] if self._sampler else [],
+            RankEnding(
+                rank=self._launch.rank,
+                ending=ending,
+                exit_code=exit_code,
+                steps=self._training_steps,
+                recorded_steps=recorded,
+                message=clipped(clean(message[: 8 * LONGEST_MESSAGE]), LONGEST_MESSAGE) if message else None,
+            ),
+        )
+        self._writer.close()
+        self._finished = Captured(self._shown, self._training_steps, recorded, self._notes(), self._problem)
+        return self._finished
+
+    def _attach(self) -> None:
+        """Follow the training loop; torch is imported by now."""
         try:
-            from traceadvisor.recording.loop.training_watch import TrainingWatch  # noqa: PLC0415  # it imports torch
+            from traceadvisor.recording.loop.loop_capture import LoopCapture  # noqa: PLC0415  # it imports torch
 
-            self._watch = TrainingWatch(
+            self._loop = LoopCapture(
                 self._options,
                 self._log,
                 self._launch.host,
@@ -91,33 +136,13 @@ class CaptureSession:
                 stage=self._writer.stage,
                 saved=self._recording_saved,
             )
-        except Exception as error:  # noqa: BLE001  # a torch unlike those known must not keep the script from running
-            self._why_unwatched = Note("torch-unknown", f"This torch cannot be listened to: {error!r}")
-
-    def step(self) -> None:
-        """A training step ended, as the script says."""
-        if self._watch:
-            self._watch.step()
-
-    def finish(self, ending: Ending, exit_code: int, message: str | None = None) -> Captured:
-        """The script ended: write what is known. A second call changes nothing."""
-        if self._finished:
-            return self._finished
-        if self._watch:
-            self._watch.close()
-        if self._sampler:
-            self._sampler.stop()
-        recorded = self._log.count(StepState.RECORDED)
-        self._publish(
-            [self._telemetry()] if self._sampler else [],
-            RankEnding(self._launch.rank, ending, exit_code, self._training_steps, recorded, message),
-        )
-        self._writer.close()
-        self._finished = Captured(self._shown, self._training_steps, recorded, self._notes(), self._problem)
-        return self._finished
+        except Exception as error:  # noqa: BLE001  # an unknown version of torch must not stop the script
+            self._no_loop = Note(
+                "torch-unknown", f"TraceAdvisor cannot follow the training loop with this torch: {error!r}"
+            )
 
     def _recording_saved(self, name: str, cycle: int) -> None:
-        """A recording is ready: from here on, a run that is killed leaves a bundle."""
+        """A recording is ready: from now on, a killed run leaves a bundle."""
         file = BundleFile(name, FileKind.TRACE, self._launch.rank, cycle, self._launch.host)
         self._publish([file], None)
 
@@ -127,21 +152,24 @@ class CaptureSession:
         files.append(steps)
         try:
             self._log.write(self._writer.stage(steps.path))
-            if self._watch:
+            if self._loop:
                 settings = BundleFile(f"settings.{rank}.json", FileKind.SETTINGS, rank, host=host)
-                encoded = msgspec.json.format(msgspec.json.encode(self._watch.settings()), indent=2)
-                self._writer.stage(settings.path).write_bytes(encoded)
+                self._writer.stage(settings.path).write_bytes(encode_settings(self._loop.settings()))
                 files.append(settings)
             self._writer.publish(files, self._notes(), ending)
             self._problem = None
         except OSError as error:
-            self._problem = f"{error.filename or self.folder}: {error.strerror or error}"
+            self._problem = self._failure(error)
 
     def _notes(self) -> tuple[Note, ...]:
-        notes = self._watch.notes if self._watch else [self._why_unwatched]
+        """The notes, cleaned: some quote error messages of other libraries."""
+        notes = self._loop.notes if self._loop else [self._no_loop]
         if self._sampler and self._sampler.error:
             notes.append(Note("telemetry-ended", f"Sampling the machine ended early: {self._sampler.error}"))
-        return tuple(notes)
+        return tuple(msgspec.structs.replace(note, message=clean(note.message)) for note in notes)
+
+    def _failure(self, error: OSError) -> str:
+        return clean(f"{error.filename or self.folder}: {error.strerror or error}")
 
     def _telemetry(self) -> BundleFile:
         return BundleFile(self._telemetry_name, FileKind.TELEMETRY, host=self._launch.host)
@@ -155,6 +183,45 @@ class CaptureSession:
         return len(self._log) - self._log.count(StepState.OTHER)
 
     def _forked(self) -> None:
-        """In a child process: it has the hooks, but no part in the capture."""
-        if self._watch:
-            self._watch.stop_listening()
+        """A forked child has the hooks, but no part in the capture."""
+        if self._loop:
+            self._loop.stop_listening()
+
+
+def after_torch_import(call: Callable[[], None]) -> None:
+    """Call a function once torch is imported; at once if it is already.
+
+    An earlier import of torch would ignore what the script sets first: thread counts, allocator options, log levels.
+    """
+    if TORCH in sys.modules:
+        call()
+    else:
+        sys.meta_path.insert(0, _OnImport(call))
+
+
+class _OnImport(MetaPathFinder):
+    """Finds torch once through the other finders, and calls back when it has been executed."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002  # importlib's signature
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
+        """The spec of the other finders, with a loader that calls back."""
+        if fullname != TORCH:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec and spec.loader:
+            execute, call = spec.loader.exec_module, self._call
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                call()
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec

@@ -1,37 +1,83 @@
-"""What a trace does not hold: how torch, the optimizer and the machine are set up."""
+"""Gathers what a trace does not hold: the settings of torch, the optimizer, the loader and the machine."""
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import torch
 from torch.optim import Optimizer
 
-from traceadvisor.bundle.layout import TOLD_VARIABLES, LoaderSettings, OptimizerSettings, Settings
+from traceadvisor.bundle.settings import RECORDED_ENV, RecordedLoader, RecordedSettings
 from traceadvisor.recording.script.own_code import own_code
 from traceadvisor.system.cores import cpu_affinity, cpu_quota
 
 _Value = TypeVar("_Value")
 
 
+class GcTimer:
+    """Times Python's garbage collections, in any thread: all of them stop the interpreter. Two clock reads each."""
+
+    def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._clock = clock
+        self._started_ns: int | None = None
+        self._stopped_ns: int | None = None
+        self._begun_ns: int | None = None
+        self._total_ns = self._longest_ns = 0
+
+    def start(self) -> None:
+        """Start at the first step: imports and building the model collect garbage, too."""
+        self._started_ns = self._clock()
+        gc.callbacks.append(self._collecting)
+
+    def stop(self) -> None:
+        """Stop, if started."""
+        if self._started_ns is not None and self._stopped_ns is None:
+            self._stopped_ns = self._clock()
+            if self._collecting in gc.callbacks:
+                gc.callbacks.remove(self._collecting)
+
+    @property
+    def share(self) -> float | None:
+        """Share of the time since the start; None before it."""
+        if self._started_ns is None:
+            return None
+        return self._total_ns / max((self._stopped_ns or self._clock()) - self._started_ns, 1)
+
+    @property
+    def longest_ns(self) -> int | None:
+        """The longest collection since the start; None before it."""
+        return None if self._started_ns is None else self._longest_ns
+
+    def _collecting(self, phase: str, info: dict[str, int]) -> None:  # noqa: ARG002  # as gc calls it
+        if phase == "start":
+            self._begun_ns = self._clock()
+        elif self._begun_ns is not None:
+            pause_ns, self._begun_ns = self._clock() - self._begun_ns, None
+            self._total_ns += pause_ns
+            self._longest_ns = max(self._longest_ns, pause_ns)
+
+
 class SettingsSeen:
-    """Gathers settings as they come by; complete when the run has ended."""
+    """Gathers settings during the run; complete at its end."""
 
     def __init__(self) -> None:
-        self._optimizer: OptimizerSettings | None = None
+        self._with_optimizer: RecordedSettings | None = None
         self._autocast_dtype: torch.dtype | None = None
         self._grad_scaler = False
-        self._has_stepped = False
         self._detect_anomaly = torch.is_anomaly_enabled()
         self._optimizer_steps = 0
         self._profiled_steps = 0
-        self.loader: LoaderSettings | None = None
+        self.gc = GcTimer()
+        self.loader: RecordedLoader | None = None
 
     def scaler_used(self) -> None:
-        """A gradient scaler that is enabled stepped."""
+        """An enabled gradient scaler stepped."""
         self._grad_scaler = True
 
     def autocast_entered(self, dtype: torch.dtype) -> None:
@@ -39,28 +85,27 @@ class SettingsSeen:
         self._autocast_dtype = dtype
 
     def anomaly_detection_enabled(self) -> None:
-        """Autograd began to look for its own errors."""
+        """Anomaly detection was enabled."""
         self._detect_anomaly = True
 
     def stepped(self, optimizer: Optimizer, *, own_profiler: bool) -> None:
-        """An optimizer stepped, perhaps while the script's own profiler was at work; the first one is described."""
+        """An optimizer stepped, perhaps while the script's own profiler was running; the first is described."""
         self._optimizer_steps += 1
         self._profiled_steps += own_profiler
-        if not self._has_stepped:
-            self._has_stepped = True
-            self._optimizer = _optimizer(optimizer)
+        if self._with_optimizer is None:
+            self._with_optimizer = _with_optimizer(optimizer)
 
-    def settings(self) -> Settings:
-        """All that is known now."""
-        return Settings(
+    def settings(self) -> RecordedSettings:
+        """All settings known now."""
+        return replace(
+            self._with_optimizer or RecordedSettings(),
             torch_version=str(torch.__version__),
             cuda_version=torch.version.cuda,
             python_version=platform.python_version(),
             device_name=torch.cuda.get_device_name() if torch.cuda.is_initialized() else None,  # type: ignore[no-untyped-call]
             loader=self.loader,
-            optimizer=self._optimizer,
             autocast_dtype=str(self._autocast_dtype).removeprefix("torch.") if self._autocast_dtype else None,
-            grad_scaler=self._grad_scaler if self._has_stepped else None,
+            grad_scaler=self._grad_scaler if self._with_optimizer else None,
             matmul_tf32=_tf32(
                 lambda: bool(torch.backends.cuda.matmul.allow_tf32),
                 lambda: str(torch.backends.cuda.matmul.fp32_precision),
@@ -76,24 +121,27 @@ class SettingsSeen:
             torch_threads=torch.get_num_threads(),
             detect_anomaly=self._detect_anomaly,
             cuda_sync_debug_mode=_sync_debug_mode(),
+            gc_share=self.gc.share,
+            gc_longest_ns=self.gc.longest_ns,
             own_profiler_share=self._profiled_steps / self._optimizer_steps if self._optimizer_steps else None,
-            own_code=own_code(),
-            environment={name: os.environ[name] for name in TOLD_VARIABLES if name in os.environ},
+            own_code=frozenset(own_code()),
+            environment={name: os.environ[name] for name in RECORDED_ENV if name in os.environ},
         )
 
 
 def _sync_debug_mode() -> int | None:
-    """None where CUDA was not used: asking would begin to use it."""
+    """None if CUDA was not used: the call would initialise it."""
     return _guarded(torch.cuda.get_sync_debug_mode) if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
 
 
-def _optimizer(optimizer: Optimizer) -> OptimizerSettings:
+def _with_optimizer(optimizer: Optimizer) -> RecordedSettings:
+    """Settings with those of the optimizer alone."""
     group = optimizer.param_groups[0] if optimizer.param_groups else {}
     parameters = [parameter for one in optimizer.param_groups for parameter in one["params"]]
-    return OptimizerSettings(
-        name=type(optimizer).__name__,
-        fused=_flag(group.get("fused")),
-        foreach=_flag(group.get("foreach")),
+    return RecordedSettings(
+        optimizer=type(optimizer).__name__,
+        optimizer_fused=_flag(group.get("fused")),
+        optimizer_foreach=_flag(group.get("foreach")),
         parameter_count=sum(parameter.numel() for parameter in parameters),
         parameter_bytes=sum(parameter.numel() * parameter.element_size() for parameter in parameters),
     )
@@ -104,7 +152,7 @@ def _flag(value: object) -> bool | None:
 
 
 def _tf32(old: Callable[[], bool], new: Callable[[], str]) -> bool | None:
-    """The old getter raises where a script has used the new one for part of the settings."""
+    """The setting by the old getter, which raises if the script has used the new setter; then by the new getter."""
     value = _guarded(old)
     if value is not None:
         return value
@@ -113,7 +161,7 @@ def _tf32(old: Callable[[], bool], new: Callable[[], str]) -> bool | None:
 
 
 def _guarded(get: Callable[[], _Value]) -> _Value | None:
-    """What a getter gives; None where this torch lacks it or refuses to tell."""
+    """The result of a getter; None if this torch lacks it or raises."""
     try:
         return get()
     except (RuntimeError, AttributeError):

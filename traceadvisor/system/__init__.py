@@ -1,1 +1,1 @@
-"""The machine this process runs on: cores, control groups, worker processes, checks of the installation."""
+"""The machine of this process: cores, control groups, worker processes, checks of the installation."""

@@ -1,4 +1,4 @@
-"""What is there on a machine, what is not, and what that costs."""
+"""The result of checking one part of an installation."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ class CheckState(Enum):
 
     OK = "ok"
     LIMITED = "limited"
-    """It works, with something lost."""
+    """It works with limits."""
 
     MISSING = "missing"
     BROKEN = "broken"
-    """A report needs it, and cannot be made."""
+    """Reports need it, so none can be made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked for."""
+    """One checked part."""
 
     subject: str
     state: CheckState
     found: str
     cost: str | None = None
-    """What its state costs; None where nothing."""
+    """What does not work because of it; None if everything does."""
 
     remedy: str | None = None
-    """How to get what is lost; None where nothing is, or nothing helps."""
+    """How to fix it; None if nothing is lost or nothing helps."""

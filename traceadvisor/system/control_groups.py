@@ -1,4 +1,4 @@
-"""The control groups that a process is in, version 1 and 2, as ``/proc`` tells them (cgroups(7), proc(5))."""
+"""The control groups of a process, version 1 and 2, read from ``/proc`` (cgroups(7), proc(5))."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ OWN_PROCESS = Path("/proc/self")
 
 @dataclass(frozen=True, slots=True)
 class ControlGroup:
-    """A group's folder, and which version's files it holds."""
+    """A group's folder, and the version of its files."""
 
     folder: Path
     version: int
 
     def number(self, name: str) -> int | None:
-        """The number that a file holds; None where there is no such file, or no number in it (``max``)."""
+        """The number in a file; None if there is no such file or no number in it (``max``)."""
         try:
             return int((self.folder / name).read_text())
         except (OSError, ValueError):
             return None
 
     def counts(self, name: str) -> dict[str, int]:
-        """The lines ``name number`` of a file; nothing where there is no such file."""
+        """The lines ``name number`` of a file; empty if there is no such file."""
         try:
             lines = [line.split() for line in (self.folder / name).read_text().splitlines()]
             return {line[0]: int(line[1]) for line in lines if len(line) == 2}
@@ -33,8 +33,9 @@ class ControlGroup:
 
 
 def control_groups(controller: str, process: Path = OWN_PROCESS) -> Iterator[ControlGroup]:
-    """The group in which a controller (``cpu``, ``memory``) holds the process, then those above it, as far as they can
-    be seen from here; nothing where that cannot be read.
+    """Yield the process's group under a controller (``cpu``, ``memory``), then the visible groups above it.
+
+    Yields nothing if ``/proc`` cannot be read.
     """
     try:
         memberships = (process / "cgroup").read_text().splitlines()
@@ -56,11 +57,11 @@ def control_groups(controller: str, process: Path = OWN_PROCESS) -> Iterator[Con
 class _Mount:
     folder: Path
     root: PurePosixPath
-    """The group that the folder shows: not ``/`` in many a container."""
+    """The group that the folder shows; in many containers it is not ``/``."""
 
 
 def _mount(lines: list[str], kind: str, controller: str | None) -> _Mount | None:
-    """Where a hierarchy is mounted, as ``/proc/self/mountinfo`` tells it."""
+    """Find the mount of a hierarchy in the lines of ``/proc/self/mountinfo``."""
     for line in lines:
         mount, _, source = line.partition(" - ")
         fields, what = mount.split(), source.split()

@@ -1,4 +1,4 @@
-"""How many cores this process may keep busy: its affinity, and what its control groups grant (version 1 and 2)."""
+"""The number of cores that this process may use, by its affinity and its control groups (version 1 and 2)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from traceadvisor.system.control_groups import OWN_PROCESS, ControlGroup, contro
 
 
 def usable_cores() -> int:
-    """Whole cores: the least of the machine's, the affinity's and the quota's, at least one."""
+    """Whole usable cores: the smallest of the machine's, the affinity's and the quota's, and at least one."""
     limits = (os.cpu_count(), cpu_affinity(), cpu_quota())
     return max(int(min((limit for limit in limits if limit is not None), default=1)), 1)
 
 
 def cpu_affinity() -> int | None:
-    """How many CPUs this process may run on; None where the system does not tell."""
+    """The number of CPUs that this process may run on; None if the system does not report it."""
     try:
         return len(os.sched_getaffinity(0))
     except (AttributeError, OSError):
@@ -23,13 +23,13 @@ def cpu_affinity() -> int | None:
 
 
 def cpu_quota(process: Path = OWN_PROCESS) -> float | None:
-    """Cores granted: the least of any group this process is in; None where none sets a limit or none can be read."""
+    """The smallest quota of this process's groups, in cores; None without a readable limit."""
     quotas = (quota_of(group) for group in control_groups("cpu", process))
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def quota_of(group: ControlGroup) -> float | None:
-    """The cores that one group grants; None where it sets no limit."""
+    """The quota of one group, in cores; None without a limit."""
     if group.version == 1:
         quota_us, period_us = group.number("cpu.cfs_quota_us"), group.number("cpu.cfs_period_us")
     else:

@@ -1,10 +1,9 @@
-"""Work on several items at once, each in a process of its own; nothing of it outlives the call.
+"""Works on several items at once, each in another process. All processes end with the call.
 
-A process is a fresh interpreter. Forking is not safe where the caller has threads, and numpy and progress bars have
-some. What multiprocessing starts imports the caller's main module anew: a script without a guard
-(``if __name__ == "__main__"``) would start over in each process. Here a process is told this one's search path, then
-the work, then one item after another, and knows nothing else of its caller. What passes is pickled: both ends are this
-program, and nothing that was read from a file is ever unpickled.
+Each process is a new interpreter. Forking is unsafe if the caller has threads, as numpy and progress bars do. A process
+of multiprocessing imports the caller's main module: a script without a guard (``if __name__ == "__main__"``) would
+start again in each. Here a process receives the search path, then the work, then one item after another, and nothing
+else. Messages are pickled: both ends are this program, and no content of a file is ever unpickled.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 Tell: TypeAlias = Callable[[int], None]
-"""Takes how far the work on an item has come."""
+"""Takes the progress on an item."""
 
 Work: TypeAlias = Callable[[Item, Tell], Result]
-"""What is done to each item. It is pickled, and so are items and results."""
+"""The function for each item. It is pickled, and so are items and results."""
 
 Outcome: TypeAlias = Result | Exception
-"""A result, or why there is none: what the work raised on purpose, a :class:`Fault`, or :class:`Died`."""
+"""A result, or why there is none: an error that the work raised on purpose, a :class:`Fault`, or :class:`Died`."""
 
 _BEGIN = """
 import sys
@@ -49,15 +48,15 @@ serve(caller)
 """
 
 _ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""A process is there for one core: threads for every core in each of them would cost time to start and memory."""
+"""Each process uses one core: threads for all cores in each would cost time and memory."""
 
 
-class Fault(Exception):  # noqa: N818  # an account of an error, which is its cause or told in its notes
-    """The work raised what it was not meant to raise."""
+class Fault(Exception):  # noqa: N818  # it describes an error: its cause, or the one in its notes
+    """The work raised an unexpected error."""
 
     @classmethod
     def of(cls, error: Exception) -> Fault:
-        """The account of an error, raised from it."""
+        """A fault with an error as its cause."""
         fault = cls(f"{type(error).__name__}: {error}")
         fault.__cause__ = error
         return fault
@@ -69,7 +68,7 @@ class Died(Exception):  # noqa: N818  # as above
     def __init__(self, exit_code: int) -> None:
         super().__init__(exit_code)
         self.exit_code = exit_code
-        """Of the process; negative for the signal that ended it."""
+        """The exit code of the process; negative for the signal that ended it."""
 
     def __str__(self) -> str:
         if self.exit_code < 0:
@@ -79,17 +78,17 @@ class Died(Exception):  # noqa: N818  # as above
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Who is told how the work gets on, always in the caller's own thread."""
+    """Functions that are called as the work progresses, in the caller's thread."""
 
     advanced: Callable[[int, int], None]
-    """Takes an item's position and how far it has come."""
+    """Takes an item's position and its progress."""
 
     done: Callable[[int], None]
-    """Takes the position of an item that is done, whatever came of it."""
+    """Takes the position of an item that is done, with or without a result."""
 
 
 def one_by_one(work: Work[Item, Result], items: Sequence[Item], watch: Watch) -> list[Outcome[Result]]:
-    """The outcome for each item, worked out in this process."""
+    """Compute the outcome for each item in this process."""
     outcomes: list[Outcome[Result]] = []
     for position, item in enumerate(items):
         outcomes.append(_attempt(work, item, partial(watch.advanced, position)))
@@ -100,10 +99,10 @@ def one_by_one(work: Work[Item, Result], items: Sequence[Item], watch: Watch) ->
 def side_by_side(
     work: Work[Item, Result], items: Sequence[Item], watch: Watch, *, processes: int, weights: Sequence[int]
 ) -> list[Outcome[Result]]:
-    """The same in at most so many other processes, each with one item in work at a time.
+    """Compute the outcome for each item in up to ``processes`` other processes, one item at a time in each.
 
-    The heaviest items are begun first, lest one be left for the end. An item for which no process can be started is
-    worked on in this one.
+    The heaviest items start first, so that none is left for the end. If no process can be started for an item, this
+    process works on it.
     """
     by_weight = sorted(range(len(items)), key=lambda position: weights[position], reverse=True)
     crew = _Crew(work, watch)
@@ -115,9 +114,9 @@ def side_by_side(
 
 
 def serve(caller: Connection[Any, Any]) -> None:
-    """What a process does all its life: take the work, then items until there are no more."""
-    _be_the_first_to_go()
-    with suppress(EOFError, OSError):  # the caller is gone
+    """Run in a child process: receive the work, then items until there are no more."""
+    _prefer_as_memory_victim()
+    with suppress(EOFError, OSError):  # the caller has ended
         work = caller.recv()
         while True:
             outcome = _attempt(work, caller.recv(), caller.send)
@@ -128,7 +127,7 @@ def serve(caller: Connection[Any, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What a process sends at the end of an item; all before is how far it has come."""
+    """The last message on an item; those before it are progress."""
 
     outcome: Outcome[Any]
 
@@ -168,12 +167,12 @@ class _Crew(Generic[Item, Result]):
 
     def _started(self) -> _Child:
         child = _Child()
-        self._children.append(child)  # before anything that an interrupt could leave behind
+        self._children.append(child)  # first, so that an interrupt leaves no process behind
         child.start(self._work)
         return child
 
     def _listen(self) -> None:
-        """Wait until some processes have something to say, and hear it."""
+        """Wait until some processes have sent a message, and receive it."""
         from multiprocessing.connection import wait  # noqa: PLC0415  # as below
 
         for connection in wait([child.connection for child, _ in self._busy.values()]):
@@ -196,15 +195,15 @@ class _Child:
     """A process and the connection to it."""
 
     def __init__(self) -> None:
-        from multiprocessing import Pipe  # noqa: PLC0415  # takes time that one process alone need not spend
+        from multiprocessing import Pipe  # noqa: PLC0415  # takes time that a single process can save
 
         self.connection, self._theirs = Pipe()
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, work: Work[Any, Any]) -> None:
-        """Raises OSError where the system refuses."""
+        """Start the process; raises OSError if the system refuses."""
         with self._theirs, _interrupts_blocked():
-            self._process = subprocess.Popen(  # noqa: S603  # this interpreter, with lines of our own
+            self._process = subprocess.Popen(  # noqa: S603  # this interpreter, with the lines above
                 [sys.executable or "", "-P", "-c", _BEGIN, str(self._theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -215,7 +214,7 @@ class _Child:
         self.connection.send(work)
 
     def hear(self) -> int | _Done:
-        """The next message; that the process died is one, too."""
+        """Receive the next message; the death of the process is one, too."""
         try:
             message: int | _Done = self.connection.recv()
         except (EOFError, OSError):
@@ -223,19 +222,19 @@ class _Child:
         return message
 
     def kill(self) -> None:
-        """Without ado: there is nothing that it would have to put in order."""
+        """Kill the process at once: it has nothing to clean up."""
         self.connection.close()
         if self._process:
             self._process.kill()
 
     def end(self) -> int:
-        """Wait for the end of the process; its exit code."""
+        """Wait for the process to end; returns its exit code."""
         return self._process.wait() if self._process else 0
 
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """What is started within never sees Ctrl-C, which a terminal sends to all of a command: the caller ends it."""
+    """Start processes that ignore Ctrl-C, which a terminal sends to the whole command: the caller ends them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -243,8 +242,8 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _be_the_first_to_go() -> None:
-    """Where memory runs out, Linux kills the largest process, which may be the caller with all that it has in work."""
+def _prefer_as_memory_victim() -> None:
+    """Let Linux kill this process first when memory runs out, and not the caller with all its work."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
@@ -254,7 +253,7 @@ def _attempt(work: Work[Item, Result], item: Item, tell: Tell) -> Outcome[Result
         return work(item, tell)
     except TraceAdvisorError as error:
         return error
-    except Exception as error:  # noqa: BLE001  # one item's failure is not the others'
+    except Exception as error:  # noqa: BLE001  # the other items go on
         return Fault.of(error)
 
 

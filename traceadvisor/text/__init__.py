@@ -1,1 +1,1 @@
-"""Text from strangers: control characters, secrets and home directories are removed before anyone sees it."""
+"""Cleans untrusted text of control characters, secrets and home directories before it is shown."""

@@ -1,6 +1,6 @@
-"""Text from a trace made fit to be shown: no control characters, no secrets, no home directories.
+"""Cleans untrusted text before it is shown: no control characters, no secrets, no home directories.
 
-Escaping is another matter: each output format escapes for itself.
+Each output format also escapes the text for itself.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ _HOMES = re.compile(
     r"|\b[A-Za-z]:[\\/]Users[\\/][^\\/\s:;,'\"]+"
 )
 
-# Every repetition that may fail after a long run is bounded: a megabyte of hostile text costs linear time.
+# Bounded repetitions keep the time linear, even for a megabyte of hostile text.
 
 
 def clean(text: str) -> str:
-    """The text as it may be shown: control characters stripped, secrets redacted, home directories as ``~``.
+    """Strip control characters, redact secrets, and write home directories as ``~``.
 
-    Line feeds stay; cleaning twice changes nothing.
+    Line feeds stay. Cleaning twice changes nothing.
     """
     return _without_homes(without_secrets(_without_unseen(text)))
 
 
 def one_line(text: str) -> str:
-    """The text on one line, runs of white space as single spaces."""
+    """Join the text into one line, with single spaces."""
     return " ".join(text.split())
 
 
 def clipped(text: str, longest: int) -> str:
-    """The text cut to ``longest`` characters, the last one an ellipsis where something is missing."""
+    """Cut the text to ``longest`` characters, with an ellipsis as the last if something is missing."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def clipped_inside(text: str, longest: int) -> str:
-    """The text cut to ``longest`` characters in its middle: what tells names apart is often at their end."""
+    """Cut the text to ``longest`` characters in its middle, because names often differ at their end."""
     if len(text) <= longest:
         return text
     head = longest // 3
@@ -75,7 +75,7 @@ def _without_homes(text: str) -> str:
 
 @cache
 def _own_home() -> re.Pattern[str] | None:
-    """The home directory of whoever makes the report, wherever it is; None where it is unknown or a root."""
+    """Matches the home directory of this user; None if it is unknown or a root."""
     try:
         home = Path.home()
     except RuntimeError:

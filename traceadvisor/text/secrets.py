@@ -1,4 +1,4 @@
-"""What tokens, passwords and keys look like in a text."""
+"""Recognises and redacts tokens, passwords and keys in a text."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 REDACTED = "[redacted]"
 
 LONGEST_NAMED = 80
-"""Characters of a name in a message."""
+"""Longest name in a message, in characters."""
 
 _LONGEST_READ = 1 << 12
 
 _BEGIN = r"(?:\b|(?<=\\u[0-9a-fA-F]{4})|(?<=\\x[0-9a-fA-F]{2})|(?<=\\[nrt]))"
-"""Of a word; also behind an escape, which text that was escaped once too often holds."""
+"""The start of a word; also after an escape, because some texts are escaped twice."""
 
 _TOKENS = re.compile(
     _BEGIN + r"(?:"
@@ -43,17 +43,17 @@ _LONG_VALUES = re.compile(
 )
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]+")
 _MIXED = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"))
-# Every repetition that may fail after a long run is bounded: a megabyte of hostile text costs linear time.
+# Bounded repetitions keep the time linear, even for a megabyte of hostile text.
 
 
 def holds_secret(text: str) -> bool:
-    """Whether something in a text is a secret by its form or by what it is called; long values alone are not."""
+    """Whether a text holds a secret, judged by its form or its name; a long value alone is none."""
     sure = (_PRIVATE_KEYS, _TOKENS, _CREDENTIALS_IN_URLS, _BEARERS, _SECRET_SETTINGS)
     return any(pattern.search(text) for pattern in sure)
 
 
 def without_secrets(text: str) -> str:
-    """The text with what looks like a secret redacted."""
+    """Redact everything that looks like a secret."""
     text = _PRIVATE_KEYS.sub(REDACTED, text)
     text = _TOKENS.sub(REDACTED, text)
     text = _CREDENTIALS_IN_URLS.sub(REDACTED, text)
@@ -63,12 +63,12 @@ def without_secrets(text: str) -> str:
 
 
 def beginning(name: str) -> str:
-    """A name for a message, long ones cut; secrets go before that, for nobody would know the beginning of one."""
+    """Cut a long name for a message. Secrets are redacted first, because the start of one is not recognised."""
     return name if len(name) <= LONGEST_NAMED else without_secrets(name[:_LONGEST_READ])[:LONGEST_NAMED]
 
 
 def _without_long_value(match: re.Match[str]) -> str:
-    """Hexadecimal, or lower case, upper case and digits at once, is what keys look like; words and paths do not."""
+    """Redact a long value that looks like a key: hexadecimal, or lower case, upper case and digits together."""
     name, value = match.groups()
     secret = _HEXADECIMAL.fullmatch(value) or all(kind.search(value) for kind in _MIXED)
     return f"{name}{REDACTED}" if secret else match[0]

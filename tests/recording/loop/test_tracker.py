@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from tests.recording.looping import EXTRA, TRAIN, VALID, Loop, states
+from traceadvisor.model.run import StepState
 
+PLAIN = StepState.PLAIN
 LATE = 1000  # steps before anything is recorded
 
 
@@ -22,7 +24,7 @@ def test_accumulated_batches_are_one_step() -> None:
     for _ in range(3):
         run.fetch().fetch().fetch().fetch().optimize()
     rows = run.finish()
-    assert [(row.fetches, row.loader_ns, row.state) for row in rows] == [(4, 40, "plain")] * 3
+    assert [(row.fetches, row.loader_ns, row.state) for row in rows] == [(4, 40, PLAIN)] * 3
 
 
 def test_two_optimizers_after_one_batch_are_one_step() -> None:
@@ -37,16 +39,16 @@ def test_validation_is_no_step_and_part_of_none() -> None:
     run.exhaust().fetch(VALID).fetch(VALID).exhaust(VALID).steps(2)
     rows = run.finish()
     assert states(rows) == ["plain"] * 3 + ["other"] + ["plain"] * 2
-    assert [row.step for row in rows] == list(range(6))
+    assert [row.index for row in rows] == list(range(6))
     assert rows[3].fetches == 2
 
 
-def test_validation_that_breaks_off_ends_where_training_goes_on() -> None:
+def test_validation_that_breaks_off_ends_where_training_continues() -> None:
     run = loop().steps(3).fetch(VALID).fetch(VALID).steps(2)
     assert states(run.finish()) == ["plain"] * 3 + ["other"] + ["plain"] * 2
 
 
-def test_validation_before_training_is_told_by_gradients_or_by_its_own_loop() -> None:
+def test_validation_before_training_is_detected_from_gradients_or_its_own_loop() -> None:
     without_gradients = loop().fetch(VALID, grad=False).steps(2)
     assert states(without_gradients.finish()) == ["other", "plain", "plain"]
     with_gradients = loop().fetch(VALID).fetch(VALID).steps(2)
@@ -65,10 +67,10 @@ def test_batches_of_two_loaders_in_turn_are_one_step() -> None:
     for _ in range(3):
         run.fetch(TRAIN).fetch(EXTRA).optimize()
     rows = run.finish()
-    assert [(row.fetches, row.state) for row in rows] == [(1, "plain")] * 3
+    assert [(row.fetches, row.state) for row in rows] == [(1, PLAIN)] * 3
 
 
-def test_a_shorter_second_loader_may_begin_anew_within_a_step() -> None:
+def test_a_shorter_second_loader_may_restart_within_a_step() -> None:
     run = loop()
     for _ in range(2):
         run.fetch(TRAIN).fetch(EXTRA).optimize()
@@ -83,7 +85,7 @@ def test_the_turn_of_an_epoch_belongs_to_the_step_after_it() -> None:
     assert states(rows) == ["plain"] * 4
 
 
-def test_what_accumulation_leaves_of_an_epoch_is_no_step() -> None:
+def test_leftover_batches_of_accumulation_are_no_step() -> None:
     run = loop().fetch().fetch().optimize().fetch().exhaust().fetch().fetch().optimize()
     assert states(run.finish()) == ["plain", "other", "plain"]
 
@@ -94,9 +96,9 @@ def test_without_a_loader_the_optimizer_ends_the_step() -> None:
         run.work(9).optimize()
     rows = run.finish()
     assert [(row.start_ns, row.duration_ns, row.fetches, row.state) for row in rows] == [
-        (10, 10, 0, "plain"),
-        (20, 10, 0, "plain"),
-        (30, 10, 0, "plain"),
+        (10, 10, 0, PLAIN),
+        (20, 10, 0, PLAIN),
+        (30, 10, 0, PLAIN),
     ], "where the first one began is not known"
     assert run.trained_by == [None]
 
@@ -117,7 +119,7 @@ def test_a_loop_without_loader_may_validate_with_one() -> None:
         run.work(9).optimize()
     rows = run.finish()
     assert states(rows) == ["plain", "plain", "other", "other", "plain", "plain"]
-    assert [row.duration_ns for row in rows if row.state == "plain"] == [10] * 4
+    assert [row.duration_ns for row in rows if row.state is PLAIN] == [10] * 4
 
 
 def test_a_loader_used_before_a_loop_without_one_is_no_part_of_it() -> None:
@@ -138,6 +140,6 @@ def test_steps_that_the_script_marks_end_where_it_says() -> None:
     assert [row.fetches for row in rows] == [1, 1, 1]
 
 
-def test_a_step_that_an_error_ends_is_none() -> None:
+def test_a_step_that_ends_with_an_error_does_not_count() -> None:
     run = loop().steps(2).fetch()
     assert states(run.finish()) == ["plain", "plain", "other"]

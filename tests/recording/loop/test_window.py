@@ -5,6 +5,8 @@ from itertools import groupby
 import pytest
 
 from tests.recording.looping import VALID, Loop, states
+from traceadvisor.model.run import StepState
+from traceadvisor.recording.loop.window import EXTRA_ATTEMPTS
 
 
 def runs(loop: Loop) -> list[tuple[str, int]]:
@@ -22,7 +24,7 @@ def test_after_an_export_the_queue_settles_before_steps_count_again() -> None:
     assert runs(loop)[4:] == [("stalled", 1), ("settling", 9), ("plain", 18)], "8 batches shrink by 10 in 11 a step"
 
 
-def test_a_queue_takes_longer_to_drain_where_the_loop_hardly_waits() -> None:
+def test_a_queue_takes_longer_to_drain_if_the_loop_hardly_waits() -> None:
     loop = Loop(skip_first=5, workers=2, prefetch=2)
     for _ in range(80):
         loop.fetch().work(9).optimize()
@@ -53,7 +55,9 @@ def test_the_window_is_no_shorter_than_8_steps_and_holds_whole_bursts_of_the_wor
 def test_marks_carry_the_numbers_of_the_log() -> None:
     loop = Loop(skip_first=4).steps(30).exhaust()
     rows = loop.finish()
-    assert loop.recorder.marks == [row.step for row in rows if row.state in {"settling", "recorded"}][:9]
+    assert (
+        loop.recorder.marks == [row.index for row in rows if row.state in {StepState.SETTLING, StepState.RECORDED}][:9]
+    )
     assert loop.recorder.calls == ["prepare", "start", "save 0"]
 
 
@@ -66,7 +70,7 @@ def test_a_schedule_repeats() -> None:
     assert loop.recorder.calls.count("save 1") == 1
 
 
-def test_a_long_validation_ends_a_recording_and_the_window_is_tried_again() -> None:
+def test_a_long_validation_ends_a_recording_and_the_window_is_recorded_again() -> None:
     loop = Loop().steps(6)
     for _ in range(30):
         loop.fetch(VALID)
@@ -76,16 +80,37 @@ def test_a_long_validation_ends_a_recording_and_the_window_is_tried_again() -> N
     assert loop.notes == ["window-cut"]
 
 
+@pytest.mark.parametrize("repeat", [1, 3])
+def test_a_window_that_validation_always_cuts_gets_two_extra_attempts(repeat: int) -> None:
+    loop = Loop(repeat=repeat)
+    for _ in range(repeat + EXTRA_ATTEMPTS + 4):
+        loop.steps(6)
+        for _ in range(30):
+            loop.fetch(VALID)
+    loop.steps(30).exhaust().finish()
+    assert EXTRA_ATTEMPTS == 2
+    assert loop.recorder.calls.count("prepare") == repeat + EXTRA_ATTEMPTS
+    assert loop.notes == ["window-cut"] * (repeat + EXTRA_ATTEMPTS)
+
+
+def test_a_window_that_is_cut_once_costs_no_repetition() -> None:
+    loop = Loop(repeat=2).steps(6)
+    for _ in range(30):
+        loop.fetch(VALID)
+    loop.steps(60).exhaust().finish()
+    assert loop.recorder.calls.count("prepare") == 3
+
+
 def test_a_short_validation_is_recorded_and_left_out() -> None:
     loop = Loop().steps(6).exhaust().fetch(VALID).exhaust(VALID).steps(20).exhaust()
     rows = loop.finish()
     assert loop.recorder.calls == ["prepare", "start", "save 0"]
     assert states(rows).count("recorded") == 8
-    assert rows[6].state == "other"
+    assert rows[6].state is StepState.OTHER
     assert 6 in loop.recorder.marks
 
 
-def test_a_script_that_ends_before_the_window_is_told_which_flags_to_change() -> None:
+def test_the_note_on_an_early_end_names_the_flags_to_change() -> None:
     loop = Loop(skip_first=5, wait=5, warmup=3).steps(9).exhaust()
     loop.finish()
     (note,) = loop.window.notes
@@ -105,10 +130,10 @@ def test_a_script_that_ends_within_the_window_keeps_its_whole_steps() -> None:
 def test_a_run_without_training_says_so() -> None:
     loop = Loop().fetch().fetch().exhaust()
     loop.finish()
-    assert "No training step was seen" in loop.window.notes[0].message
+    assert "No training step was found" in loop.window.notes[0].message
 
 
-def test_another_profiler_has_its_way() -> None:
+def test_another_profiler_takes_precedence() -> None:
     loop = Loop().steps(5)
     loop.window.give_way("own-profiler", "")
     rows = loop.steps(30).finish()

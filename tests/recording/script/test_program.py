@@ -1,4 +1,4 @@
-"""A captured script is run as ``python`` runs it. These import no torch, so they are quick."""
+"""A captured script runs as with ``python``. These scripts import no torch, so the tests are fast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from traceadvisor.bundle.layout import Ending
 
 
 def both(path: Path, source: str, *arguments: str) -> tuple[Done, ...]:
-    """The script run plainly and captured into ``bundle``."""
+    """Run the script without a capture, and captured into ``bundle``."""
     (path / "script.py").write_text(source)
     return (
         run(*PYTHON, "script.py", *arguments, cwd=path),
@@ -168,7 +168,7 @@ def test_a_folder_of_another_capture_is_refused(tmp_path: Path) -> None:
     assert "already holds a capture" in again.stderr
 
 
-def test_a_script_that_succeeded_but_left_nothing_ends_with_3(tmp_path: Path) -> None:
+def test_a_successful_script_without_a_bundle_ends_with_3(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import sys; print('ran'); sys.exit(int(sys.argv[1]))")
     (tmp_path / "file").write_text("")
     succeeded = capture("-o", "file/bundle", "script.py", "0", cwd=tmp_path)
@@ -177,7 +177,7 @@ def test_a_script_that_succeeded_but_left_nothing_ends_with_3(tmp_path: Path) ->
     assert capture("-o", "file/bundle", "script.py", "5", cwd=tmp_path).returncode == 5
 
 
-def test_a_strangers_manifest_is_never_overwritten(tmp_path: Path) -> None:
+def test_the_manifest_of_another_program_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("print('ran')")
     (tmp_path / "manifest.json").write_text('{"name": "my web app"}')
     refused = capture("-o", ".", "script.py", cwd=tmp_path)

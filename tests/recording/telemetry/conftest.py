@@ -23,5 +23,5 @@ def driver(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def old_driver(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As ``driver``, from before the clock events were called so."""
+    """As ``driver``, with the function names of an older driver."""
     return compiled(compiler, tmp_path_factory.mktemp("old-driver"), "-DOLD_DRIVER")

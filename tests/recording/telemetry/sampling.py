@@ -1,4 +1,4 @@
-"""Runs the sampler as a training would, in a process of its own, with a driver that stands in for NVIDIA's."""
+"""Runs the sampler in another process, with a stand-in for NVIDIA's driver."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if sampler.error: raise sampler.error
 """
 
 LONG_ENOUGH = "time.sleep(1.3)"
-"""For two samples with the dear figures."""
+"""For two samples with expensive figures."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Recorded:
     samples: list[dict[str, Any]]
 
     def figures(self, uuid: str, name: str) -> list[Any]:
-        """One of a device's figures, where it was due."""
+        """One of a device's figures, in the samples in which it was due."""
         devices = [sample["devices"][uuid] for sample in self.samples]
         return [device[name] for device in devices if name in device]
 

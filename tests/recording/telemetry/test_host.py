@@ -2,31 +2,34 @@ from __future__ import annotations
 
 import time
 
+from traceadvisor.model.telemetry import NodeColumn
 from traceadvisor.recording.telemetry.host import Host, Rate, readable
 
 
 def test_shares_of_the_cpus_are_between_0_and_100() -> None:
     host = Host()
-    host.sample(time.monotonic(), seldom=True)
+    host.sample(time.monotonic(), expensive=True)
     time.sleep(0.2)
-    sample = host.sample(time.monotonic(), seldom=True)
-    assert sample.cpu_percent is not None
-    assert 0 <= sample.cpu_percent <= 100
+    sample = host.sample(time.monotonic(), expensive=True)
+    cpu_percent = sample[NodeColumn.CPU_PERCENT]
+    assert cpu_percent is not None
+    assert 0 <= cpu_percent <= 100
 
 
 def test_the_first_sample_has_no_rates() -> None:
-    sample = Host().sample(0.0, seldom=True)
-    assert sample.cpu_percent is None
-    assert sample.disk_read_bytes_per_s is None
+    sample = Host().sample(0.0, expensive=True)
+    assert sample[NodeColumn.CPU_PERCENT] is None
+    assert sample[NodeColumn.DISK_READ_BYTES_PER_S] is None
 
 
 def test_memory_is_there_at_once() -> None:
-    sample = Host().sample(0.0, seldom=True)
-    assert isinstance(sample.memory_available_bytes, int)
-    assert sample.memory_available_bytes > 0
+    sample = Host().sample(0.0, expensive=True)
+    available_bytes = sample[NodeColumn.MEMORY_AVAILABLE_BYTES]
+    assert isinstance(available_bytes, int)
+    assert available_bytes > 0
 
 
-def test_what_the_system_does_not_tell_is_none() -> None:
+def test_a_refused_reading_is_none() -> None:
     def sealed() -> int:
         raise PermissionError
 

@@ -1,4 +1,4 @@
-"""The real bindings against a library that stands in for the driver's."""
+"""The real bindings with a stand-in for the driver's library."""
 
 from __future__ import annotations
 
@@ -58,14 +58,12 @@ def test_the_header_lists_the_devices_by_uuid_with_what_does_not_change(recorded
         ("pcie_rx_bytes_per_s", 9_000_000),
     ],
 )
-def test_a_figure_is_what_the_driver_says_in_the_unit_of_its_name(
-    recorded: Recorded, figure: str, value: float
-) -> None:
+def test_a_figure_is_the_drivers_in_the_unit_of_its_name(recorded: Recorded, figure: str, value: float) -> None:
     assert set(recorded.figures("GPU-00", figure)) == {value}
 
 
 @pytest.mark.parametrize("figure", ["utilization_percent", "power_watts", "power_limit_watts", "pcie_tx_bytes_per_s"])
-def test_a_figure_that_is_not_supported_is_null(recorded: Recorded, figure: str) -> None:
+def test_an_unsupported_figure_is_null(recorded: Recorded, figure: str) -> None:
     assert set(recorded.figures("GPU-11", figure)) == {None}
 
 
@@ -74,11 +72,11 @@ def test_a_device_that_lacks_a_figure_has_the_others(recorded: Recorded) -> None
 
 
 @pytest.mark.parametrize("figure", ["link_generation", "process_count", "pcie_rx_bytes_per_s"])
-def test_a_dear_figure_is_read_once_a_second(recorded: Recorded, figure: str) -> None:
+def test_an_expensive_figure_is_read_once_a_second(recorded: Recorded, figure: str) -> None:
     assert len(recorded.figures("GPU-00", figure)) == 2
 
 
-def test_a_lost_device_gives_null_and_the_other_goes_on(driver: Path, tmp_path: Path) -> None:
+def test_a_lost_device_gives_null_and_the_other_is_still_sampled(driver: Path, tmp_path: Path) -> None:
     lost = tmp_path / "lost"
     during = f"time.sleep(0.4); Path({str(lost)!r}).touch(); time.sleep(0.4)"
     recorded = record(tmp_path, driver=driver, during=during, STAND_IN_LOST=str(lost))
@@ -97,16 +95,14 @@ def test_a_lost_device_that_returns_is_sampled_again(driver: Path, tmp_path: Pat
     assert recorded.figures("GPU-11", "temperature_celsius")[-1] == 71
 
 
-def test_an_old_driver_is_asked_by_the_old_names(old_driver: Path, tmp_path: Path) -> None:
+def test_an_old_driver_is_called_by_the_old_names(old_driver: Path, tmp_path: Path) -> None:
     recorded = record(tmp_path, driver=old_driver)
     assert set(recorded.figures("GPU-00", "clock_event_reasons")) == {0x4}
     assert set(recorded.figures("GPU-00", "temperature_celsius")) == {61}
     assert set(recorded.figures("GPU-00", "process_count")) == {2}
 
 
-def test_without_a_driver_the_host_is_sampled_and_the_header_says_why_no_device_is(
-    tmp_path: Path, driver: Path
-) -> None:
+def test_without_a_driver_the_header_says_why_only_the_host_is_sampled(tmp_path: Path, driver: Path) -> None:
     recorded = record(tmp_path, driver=driver, STAND_IN_INIT="9")
     assert recorded.header["devices"] == []
     assert recorded.header["nvml_unavailable"] == "no NVIDIA driver answers: Driver Not Loaded"

@@ -2,21 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from traceadvisor.recording.telemetry.pace import Pace, Turns
+from traceadvisor.recording.telemetry.sampler import Pace, Turns
 
 
-def test_the_dear_figures_are_due_at_once_and_then_every_second() -> None:
+def test_expensive_figures_are_due_at_once_and_then_every_second() -> None:
     pace = Pace(0.5)
-    assert [pace.seldom(now_s) for now_s in (5.0, 5.5, 6.0, 6.5, 7.0)] == [True, False, True, False, True]
+    assert [pace.expensive(now_s) for now_s in (5.0, 5.5, 6.0, 6.5, 7.0)] == [True, False, True, False, True]
 
 
-def test_a_cheap_sample_is_followed_at_the_interval_asked_for() -> None:
+def test_cheap_samples_keep_the_requested_interval() -> None:
     pace = Pace(0.1)
     pace.plan(0.0, cpu_s=0.0005)
     assert pace.interval_s == 0.1
 
 
-def test_dear_samples_become_fewer_so_that_they_take_a_hundredth_of_a_core() -> None:
+def test_expensive_samples_are_thinned_to_a_hundredth_of_a_core() -> None:
     pace = Pace(0.1)
     pace.plan(0.0, cpu_s=0.005)
     assert pace.interval_s == pytest.approx(0.5)
@@ -24,12 +24,12 @@ def test_dear_samples_become_fewer_so_that_they_take_a_hundredth_of_a_core() -> 
 
 def test_a_long_run_is_sampled_more_sparsely() -> None:
     pace = Pace(0.1)
-    pace.seldom(0.0)
+    pace.expensive(0.0)
     pace.plan(36_000.0, cpu_s=0.0)
     assert pace.interval_s == pytest.approx(2.0)
 
 
-def test_items_take_turns_and_a_round_begins_once_a_second_at_most() -> None:
+def test_items_take_turns_with_one_round_a_second_at_most() -> None:
     turns = Turns("ab")
     assert [turns.take(now_s) for now_s in (0.0, 0.1, 0.2, 0.9, 1.0, 1.1)] == ["a", "b", None, None, "a", "b"]
 

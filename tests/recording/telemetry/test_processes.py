@@ -1,4 +1,4 @@
-"""Processes that really run."""
+"""Real processes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from contextlib import contextmanager
 import pytest
 
 from tests.children import PIPE, Child, started
+from traceadvisor.model.telemetry import ProcessColumn, WorkerColumn
 from traceadvisor.recording.telemetry.processes import ProcessTree, descendants, read_io, read_stat
 
+ALWAYS = (ProcessColumn.PROCESS_COUNT, ProcessColumn.CPU_PERCENT, ProcessColumn.RSS_BYTES)
 BUSY = "print(flush=True)\nwhile True: pass"
 ASLEEP = "import time; print(flush=True); time.sleep(60)"
 PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {ASLEEP!r}]).wait()"
@@ -43,45 +45,46 @@ def test_a_child_that_another_thread_started_belongs_to_the_tree() -> None:
 
 def test_a_new_child_is_found_within_a_second() -> None:
     tree = ProcessTree(lambda: [os.getpid()])
-    before = tree.sample(0.0, seldom=True).process_count
+    tree.sample(0.0, expensive=True)
+    before = len(tree.pids)
     with running(ASLEEP):
-        assert tree.sample(1.0, seldom=True).process_count == before + 1
+        assert tree.sample(1.0, expensive=True)[ProcessColumn.PROCESS_COUNT] == before + 1
 
 
 def test_a_process_named_twice_is_counted_once() -> None:
     with running(ASLEEP) as process:
         tree = ProcessTree(lambda: [process.pid, process.pid])
-        assert tree.sample(0.0, seldom=True).process_count == 1
+        assert tree.sample(0.0, expensive=True)[ProcessColumn.PROCESS_COUNT] == 1
 
 
-def test_a_busy_child_uses_about_one_core_and_is_told_apart() -> None:
+def test_a_busy_child_uses_about_one_core_and_has_its_own_figures() -> None:
     with running(BUSY) as child:
         tree = ProcessTree(lambda: [os.getpid()])
-        tree.sample(time.monotonic(), seldom=True)
+        tree.sample(time.monotonic(), expensive=True)
         time.sleep(0.5)
-        sample = tree.sample(time.monotonic(), seldom=True)
-        busiest = sample.busiest
-        assert isinstance(busiest, tuple)
-        worker = next(worker for worker in busiest if worker.pid == child.pid)
-        assert 5 < worker.cpu_percent <= 110
+        sample = tree.sample(time.monotonic(), expensive=True)
+        busiest = sample["busiest"]
+        assert isinstance(busiest, list)
+        worker = next(worker for worker in busiest if worker["pid"] == child.pid)
+        assert 5 < worker[WorkerColumn.CPU_PERCENT] <= 110
 
 
 def test_the_first_sample_has_no_cpu_share() -> None:
-    assert ProcessTree(lambda: [os.getpid()]).sample(0.0, seldom=True).cpu_percent is None
+    assert ProcessTree(lambda: [os.getpid()]).sample(0.0, expensive=True)[ProcessColumn.CPU_PERCENT] is None
 
 
 def test_resident_memory_is_that_of_the_processes() -> None:
-    rss_bytes = ProcessTree(lambda: [os.getpid()]).sample(0.0, seldom=True).rss_bytes
-    assert rss_bytes is not None
+    rss_bytes = ProcessTree(lambda: [os.getpid()]).sample(0.0, expensive=True)[ProcessColumn.RSS_BYTES]
+    assert isinstance(rss_bytes, int)
     assert rss_bytes > 5_000_000
 
 
-def test_a_process_that_has_gone_is_no_longer_counted() -> None:
+def test_an_ended_process_is_no_longer_counted() -> None:
     with running(ASLEEP) as process:
         tree = ProcessTree(lambda: [process.pid])
-        tree.sample(0.0, seldom=True)
-    sample = tree.sample(1.0, seldom=True)
-    assert (sample.process_count, sample.cpu_percent, sample.rss_bytes) == (0, None, None)
+        tree.sample(0.0, expensive=True)
+    sample = tree.sample(1.0, expensive=True)
+    assert [sample[column] for column in ALWAYS] == [0, None, None]
 
 
 def test_a_name_with_spaces_and_brackets_shifts_no_field() -> None:

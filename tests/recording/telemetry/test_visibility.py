@@ -32,19 +32,17 @@ HIDDEN, UNKNOWN = (False, None), (None, None)
         pytest.param("MIG-1234", [UNKNOWN, UNKNOWN, UNKNOWN], id="a part of a device"),
     ],
 )
-def test_devices_are_visible_as_cuda_would_have_them(
-    devices: str | None, expected: list[tuple[object, object]]
-) -> None:
+def test_devices_are_visible_as_cuda_numbers_them(devices: str | None, expected: list[tuple[object, object]]) -> None:
     assert indices(devices) == expected
 
 
-def test_numbers_of_devices_that_differ_say_nothing_as_cuda_sorts_them_by_speed() -> None:
+def test_numbers_of_unequal_devices_are_unknown_because_cuda_sorts_by_speed() -> None:
     assert indices("1", MIXED) == [UNKNOWN, UNKNOWN, UNKNOWN]
 
 
-def test_numbers_of_devices_that_differ_hold_in_the_order_of_the_bus() -> None:
+def test_numbers_of_unequal_devices_are_known_in_bus_order() -> None:
     assert indices("1", MIXED, "PCI_BUS_ID") == [HIDDEN, (True, 0), HIDDEN]
 
 
-def test_devices_that_differ_are_visible_by_uuid() -> None:
+def test_unequal_devices_are_visible_by_uuid() -> None:
     assert indices("GPU-ab2", MIXED) == [HIDDEN, (True, 0), HIDDEN]

@@ -1,1 +1,1 @@
-"""The training loop: its steps, the loader, and the window that is recorded."""
+"""The training loop: its steps, its loaders, and the recorded window."""

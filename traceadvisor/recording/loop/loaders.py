@@ -1,4 +1,4 @@
-"""What is known of the script's data loaders, each told from the others over all its iterators."""
+"""Identifies the script's data loaders over all their iterators, and describes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
-from traceadvisor.bundle.layout import LoaderSettings
+from traceadvisor.bundle.settings import RecordedLoader
+from traceadvisor.model.location import Location
 from traceadvisor.recording.script.own_code import OWN_FILE, is_of_library
 
 DEFAULT_PREFETCH = 2
@@ -19,18 +20,18 @@ DEFAULT_PREFETCH = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownLoader:
-    """A loader, identified by being this object."""
+    """A loader; two are the same if they are the same object."""
 
-    settings: LoaderSettings
+    settings: RecordedLoader
 
     @property
     def workers(self) -> int:
-        """Worker processes; 0 where the training process loads."""
-        return self.settings.num_workers or 0
+        """Worker processes; 0 if the training process loads."""
+        return self.settings.worker_count or 0
 
     @property
     def prefetch(self) -> int:
-        """Batches each worker prepares ahead."""
+        """Batches that each worker prepares ahead."""
         return self.settings.prefetch_factor or DEFAULT_PREFETCH
 
 
@@ -44,16 +45,16 @@ class LoaderRegistry:
         self._start_ns: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def iterated(self, loader: DataLoader[Any], iterator: object, took_ns: int) -> None:
-        """A loop over a loader begins; beginning it took so long."""
+        """A loop over a loader starts; ``took_ns`` is how long its ``__iter__`` took."""
         self._pending[iterator] = weakref.ref(loader)
         self._start_ns[iterator] = took_ns
 
     def start_ns(self, iterator: object) -> int:
-        """How long beginning the loop took that asks for its first batch now; 0 when asked again."""
+        """How long it took to start the loop, at its first batch; 0 when called again."""
         return self._start_ns.pop(iterator, 0)
 
     def of(self, iterator: object) -> KnownLoader:
-        """The loader behind an iterator that gives a batch to the caller's caller's caller."""
+        """The loader of an iterator. At its first batch, the calling loop of the user is looked up."""
         known = self._by_iterator.get(iterator)
         if known is None:
             known = self._find(iterator)
@@ -73,17 +74,17 @@ class LoaderRegistry:
         return known
 
 
-def _settings(source: object, prefix: str, frame: FrameType | None) -> LoaderSettings:
-    """Read from a loader, or from its iterator's private twins of the same names."""
+def _settings(source: object, prefix: str, frame: FrameType | None) -> RecordedLoader:
+    """Read the settings from a loader, or with a prefix from its iterator, which has private copies."""
 
     def get(name: str) -> Any:
         return getattr(source, f"{prefix}{name}", None)
 
     sampler = getattr(source, "_index_sampler", None)
     drawn_by = getattr(sampler, "sampler", None)
-    return LoaderSettings(
+    return RecordedLoader(
         batch_size=get("batch_size") or getattr(sampler, "batch_size", None),
-        num_workers=get("num_workers"),
+        worker_count=get("num_workers"),
         prefetch_factor=get("prefetch_factor"),
         pin_memory=get("pin_memory"),
         persistent_workers=get("persistent_workers"),
@@ -93,9 +94,7 @@ def _settings(source: object, prefix: str, frame: FrameType | None) -> LoaderSet
         sample_count=_length(drawn_by),
         batch_count=_length(sampler),
         sampler=None if drawn_by is None else type(drawn_by).__name__,
-        file=_shown(frame.f_code.co_filename) if frame else None,
-        line=frame.f_lineno if frame else None,
-        function=frame.f_code.co_name if frame else None,
+        location=_location(frame) if frame else None,
     )
 
 
@@ -106,12 +105,12 @@ def _is_shuffled(sampler: object) -> bool | None:
         case SequentialSampler():
             return False
         case _:
-            shuffle = getattr(sampler, "shuffle", None)  # DistributedSampler and those modelled on it
+            shuffle = getattr(sampler, "shuffle", None)  # DistributedSampler and similar samplers
             return shuffle if isinstance(shuffle, bool) else None
 
 
 def _length(dataset: Any) -> int | None:
-    """None for datasets that do not know theirs; what their code raises is theirs to choose."""
+    """The length; None if the dataset has none. Its ``__len__`` may raise anything."""
     try:
         return len(dataset)
     except Exception:  # noqa: BLE001
@@ -119,7 +118,7 @@ def _length(dataset: Any) -> int | None:
 
 
 def _user_frame() -> FrameType | None:
-    """The frame of the user's loop: the innermost that belongs to no library."""
+    """The frame of the user's loop: the innermost outside libraries."""
     frame: FrameType | None = sys._getframe(1)
     while frame:
         file = frame.f_code.co_filename
@@ -130,7 +129,11 @@ def _user_frame() -> FrameType | None:
     return None
 
 
+def _location(frame: FrameType) -> Location:
+    return Location(_shown(frame.f_code.co_filename), frame.f_lineno, frame.f_code.co_name)
+
+
 def _shown(file: str) -> str:
-    """Relative to the working directory where it lies below it, as recorded stacks have it."""
+    """The path as recorded stacks have it: relative to the working directory if below it."""
     path, here = Path(file), Path.cwd()
     return path.relative_to(here).as_posix() if path.is_relative_to(here) else file

@@ -1,8 +1,8 @@
-"""Where one training step ends and the next begins, told from fetches and optimizer steps alone.
+"""Finds the boundaries of training steps from fetches and optimizer steps alone.
 
-An optimizer's step marks the step as done; the next fetch from a loader begins the new one. A stretch of fetches
-without an optimizer's step is not a training step: it is validation, or the rest of an epoch that accumulation left.
-Where no loader is used, the return of the optimizer's step is the boundary.
+An optimizer's step completes the training step, and the next fetch from a loader starts a new one. Fetches without an
+optimizer's step are not a training step: they are validation, or the rest of an epoch that accumulation left over.
+Without a loader, the boundary is the return of the optimizer's step.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from traceadvisor.recording.loop.step_log import StepLog, StepState
+from traceadvisor.bundle.steps import StepLog
+from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.recording.loop.window import Window
 
 
@@ -21,24 +22,24 @@ class _Mode(Enum):
     LOADER = auto()
     NO_LOADER = auto()
     MANUAL = auto()
-    """The script itself says where steps end."""
+    """The script marks the end of each step."""
 
 
 @dataclass(slots=True)
 class _Period:
-    """A stretch of the run that will turn out to be a training step, or not."""
+    """A part of the run that may prove to be a training step."""
 
     start_ns: int
     wall_ns: int
     state: StepState
     suspected: bool
-    """Likely no training step."""
+    """Whether it is probably not a training step."""
 
     seen: dict[Hashable, int] = field(default_factory=dict)
-    """Loaders that gave batches, in this order, and how many each."""
+    """Number of batches by loader, in the order of their first batch."""
 
     exhausted: set[Hashable] = field(default_factory=set)
-    """Loaders that had none left."""
+    """Loaders without further batches."""
 
     steppers: set[int] = field(default_factory=set)
     """Optimizers that stepped."""
@@ -50,35 +51,35 @@ class _Period:
     """Whether gradients were enabled at the first fetch."""
 
     done_ns: int | None = None
-    """When an optimizer's step last returned."""
+    """When the last optimizer step returned."""
 
     @property
     def fetches(self) -> int:
-        """Batches of the loader that was asked first; of loaders read side by side, that is the one described."""
+        """Batches of the first loader, which is the one described if several feed a step."""
         return next(iter(self.seen.values()), 0)
 
     @property
     def is_fed(self) -> bool:
-        """Whether a loader that gave batches may give more."""
+        """Whether a loader of the period may have more batches."""
         return not self.seen.keys() <= self.exhausted
 
 
 class LoopTracker:
-    """Fed with what happens in the training thread; keeps the log of steps and moves the window."""
+    """Turns the events of the training thread into steps; fills the step log and advances the window."""
 
     def __init__(
         self,
         window: Window,
         log: StepLog,
         *,
-        trained_by: Callable[[Hashable | None], None],
+        trained: Callable[[Hashable | None], None],
         clock: Callable[[], int] = time.perf_counter_ns,
         wall_clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._window = window
         self._log = log
-        self._trained_by = trained_by
-        """Called once, when the first training step has ended, with its loader."""
+        self._trained = trained
+        """Called once with the loader of the first training step, when that step has ended."""
         self._clock = clock
         self._wall_clock = wall_clock
         self._mode = _Mode.UNKNOWN
@@ -88,15 +89,15 @@ class LoopTracker:
         self._training_grad = True
         self._fetch_ns = 0
         self._turn: list[tuple[int, int, int]] = []
-        """Optimizers stepped before any step was told: which, and both clocks at its return."""
+        """Optimizer steps before the first known boundary: the optimizer, and both clocks at its return."""
         self._last_in_turn = 0
         self._fed_in_a_row = 0
 
     def fetch_begins(self, loader: Hashable, *, grad: bool, loader_start_ns: int = 0) -> None:
         """The training thread asks a loader for a batch.
 
-        ``grad`` is whether gradients are enabled; ``loader_start_ns``, how long it took to begin the loop over the
-        loader, where this is its first fetch.
+        ``grad``: whether gradients are enabled. ``loader_start_ns``: at the first fetch of a loop, how long it took to
+        start the loop; otherwise 0.
         """
         now, period = self._clock(), self._period
         if self._mode is _Mode.UNKNOWN:
@@ -114,7 +115,7 @@ class LoopTracker:
         self._fetch_ns = self._clock()
 
     def fetch_ended(self, loader: Hashable, *, got_batch: bool) -> None:
-        """The loader gave a batch, or had none left."""
+        """The loader returned a batch, or has none left."""
         period = self._period
         if period is None:
             return
@@ -141,13 +142,13 @@ class LoopTracker:
             self._training.update(period.seen)
             self._training_grad = period.grad
         if self._mode is _Mode.LOADER and repeated and not period.is_fed:
-            self._mode = _Mode.NO_LOADER  # whatever the loader was for is over
+            self._mode = _Mode.NO_LOADER  # the loader belonged to an earlier loop
         if self._mode is _Mode.NO_LOADER and (optimizer == self._last_in_turn or repeated):
             self._last_in_turn = optimizer
             self._turn_over(now, suspected=False)
 
     def step(self) -> None:
-        """The script itself says that a step has ended."""
+        """The script marks the end of a step."""
         now = self._clock()
         self._mode = _Mode.MANUAL
         if self._period:
@@ -155,7 +156,7 @@ class LoopTracker:
         self._turn_over(now, suspected=False)
 
     def finish(self) -> None:
-        """The script ended. A step that no fetch closed ends with its optimizer's step."""
+        """The script ended. A step without a following fetch ends with its optimizer's step."""
         period = self._period
         if period is None:
             return
@@ -182,10 +183,18 @@ class LoopTracker:
         duration = end_ns - period.start_ns
         state = period.state if trained else StepState.OTHER
         if trained and self._window.plan is None:
-            self._trained_by(next(iter(period.seen), None))
+            self._trained(next(iter(period.seen), None))
         self._training.update(period.seen if trained else ())
-        times = (self._number, period.wall_ns, duration, period.loader_ns, period.fetches, period.loader_start_ns)
-        self._log.add(times, state)
+        step = TimedStep(
+            index=self._number,
+            start_ns=period.wall_ns,
+            duration_ns=duration,
+            loader_ns=period.loader_ns,
+            fetches=period.fetches,
+            state=state,
+            loader_start_ns=period.loader_start_ns,
+        )
+        self._log.add(step)
         self._window.ended(duration, period.loader_ns, state)
         self._number += 1
 
@@ -198,9 +207,9 @@ class LoopTracker:
         return not period.is_fed or (loader not in period.seen and self._is_another_loop(period, loader, grad=grad))
 
     def _is_another_loop(self, period: _Period, loader: Hashable, *, grad: bool) -> bool:
-        """Whether a loader that is new to a period belongs to another loop than those before it.
+        """Whether a loader that is new to the period belongs to another loop than the period's loaders.
 
-        Loaders of one loop give one batch each in turn; more from the first alone is a loop of its own.
+        Loaders of one loop return one batch each in turn. Several batches from one loader are a loop of its own.
         """
         if not self._training:
             return period.grad != grad or period.batches > 1
@@ -213,7 +222,10 @@ class LoopTracker:
         return bool(self._training) and (loader not in self._training or grad != self._training_grad)
 
     def _trained_without_loader(self, period: _Period) -> bool:
-        """A loader in a loop that has none is validation; if it keeps feeding steps, the loop does have one."""
+        """Whether a period trained, in a loop without a loader.
+
+        Fetches in such a loop are validation. If they recur with each step, the loop has a loader after all.
+        """
         if period.done_ns is None:
             return False
         if not period.batches:
@@ -225,7 +237,7 @@ class LoopTracker:
         return False
 
     def _learn_turn(self, optimizer: int, now_ns: int) -> None:
-        """Without a loader a step is one turn of the optimizers; the first turn has no known beginning."""
+        """Without a loader, a step is one turn of the optimizers. The start of the first turn is unknown."""
         turn = self._turn
         if not turn or turn[0][0] != optimizer:
             turn.append((optimizer, now_ns, self._wall_clock()))

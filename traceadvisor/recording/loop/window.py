@@ -1,7 +1,7 @@
-"""When to record: which steps pass unmeasured before, and which count.
+"""Decides when to record: which steps pass first, and which count.
 
-Starting the profiler and exporting a trace stall the loop while the loader's workers refill their queue, so after each
-stall as many steps pass unmeasured as batches can have been prepared meanwhile.
+Starting the profiler and exporting a trace stall the loop. Meanwhile the loader's workers refill their queue. So after
+each stall, as many steps pass unrecorded as the queue can hold batches.
 """
 
 from __future__ import annotations
@@ -14,55 +14,55 @@ from statistics import fmean
 from typing import Protocol
 
 from traceadvisor.bundle.layout import Note, Schedule
-from traceadvisor.recording.loop.step_log import StepState
+from traceadvisor.model.run import StepState
 
 SHORTEST_WINDOW = 8
-"""Fewer steps say nothing of their spread."""
+"""Fewer steps do not show the spread."""
 
 NOTICEABLE_STALL_SHARE = 0.1
-"""What takes more than this share of a step counts as a stall."""
+"""A delay of more than this share of a step counts as a stall."""
 
 SLOWEST_DRAIN = 4
-"""A queue that takes more than so many times its length to drain feeds a loop that hardly waits for it."""
+"""Longest time to wait for a queue to drain, in multiples of its length; a slower one hardly makes the loop wait."""
 
 EXTRA_ATTEMPTS = 2
-"""How often a window that validation cut short is tried anew."""
+"""How often to record again after validation cut a window short."""
 
 
 class Recorder(Protocol):
-    """What makes recordings; see :mod:`traceadvisor.recording.loop.profiler`."""
+    """Makes recordings; see :mod:`traceadvisor.recording.loop.profiler`."""
 
     def prepare(self) -> int:
-        """Get ready to record; returns how long that took, in nanoseconds."""
+        """Prepare to record; returns the time that took, in nanoseconds."""
 
     def start(self) -> int:
-        """Begin to record; returns how long that took, in nanoseconds."""
+        """Start to record; returns the time that took, in nanoseconds."""
 
     def mark(self, step: int) -> None:
-        """The next step begins."""
+        """The next step starts."""
 
     def save(self, cycle: int) -> None:
-        """Stop and keep what was recorded."""
+        """Stop and save the recording."""
 
     def discard(self) -> None:
-        """Stop, if running, and keep nothing."""
+        """Stop if running, and save nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How many steps each phase takes, given the loader."""
+    """Number of steps in each phase, for a given loader."""
 
     first_wait: int
     wait: int
     settle: int
-    """Batches that a loader's workers can have ready."""
+    """Batches that the loader's workers can have ready."""
 
     warmup: int
     active: int
 
     @classmethod
     def of(cls, schedule: Schedule, workers: int, prefetch: int) -> Plan:
-        """The schedule asked for, lengthened to what the loader's queue takes to settle."""
+        """The requested schedule, lengthened until the loader's queue settles."""
         settle = workers * prefetch
         return cls(
             first_wait=schedule.skip_first + schedule.wait,
@@ -74,12 +74,12 @@ class Plan:
 
     @property
     def shortest(self) -> int:
-        """Steps a window takes when nothing passes before it: warm-up, one step to settle, the window, its end."""
+        """Steps of a window without a wait before it: warm-up, one step to settle, the window, and its end."""
         return self.warmup + 1 + self.active + 1
 
 
 def _whole_bursts(steps: int, workers: int) -> int:
-    """Workers deliver a batch each at about the same time, so part of a burst would misstate the wait."""
+    """Steps rounded up to whole bursts: workers deliver a batch each at about the same time."""
     return ceil(steps / workers) * workers if workers else steps
 
 
@@ -103,7 +103,7 @@ _STATES = {
 
 
 class Window:
-    """Moves the recorder through its phases as steps begin and end."""
+    """Moves the recorder through its phases as steps start and end."""
 
     def __init__(self, schedule: Schedule, recorder: Recorder) -> None:
         self._schedule = schedule
@@ -116,7 +116,7 @@ class Window:
         self._recorded = 0
         self._just_saved = False
         self._times_ns: deque[tuple[int, int]] = deque(maxlen=32)
-        """Of recent steps: duration and time in the loader."""
+        """Duration and time in the loader of recent steps."""
         self.plan: Plan | None = None
         self.training_steps = 0
         self.notes: list[Note] = []
@@ -128,15 +128,15 @@ class Window:
 
     @property
     def longest_interlude(self) -> int:
-        """Batches of validation that a recording endures."""
+        """Largest number of validation batches in a recording."""
         return self.plan.active if self.plan else SHORTEST_WINDOW
 
     def settle_for(self, workers: int, prefetch: int) -> None:
-        """Plan for the training loader; called when the first training step has ended."""
+        """Make the plan for the training loader, when the first training step has ended."""
         self.plan = Plan.of(self._schedule, workers, prefetch)
 
     def begins(self, step: int, *, trains: bool) -> StepState:
-        """A step begins, as far as can be told one that trains; returns its state."""
+        """A step starts; ``trains`` if it is probably a training step. Returns its state."""
         while self._left <= 0 and self._may_advance(trains=trains):
             self._advance()
         if self.recording:
@@ -156,7 +156,7 @@ class Window:
         self._recorded += state is StepState.RECORDED
 
     def cut(self) -> None:
-        """Something long that is no training began: end the recording, keep whole steps, try once more."""
+        """A long part without training began: end the recording, keep its whole steps, and try again later."""
         if not self.recording:
             return
         if self._recorded:
@@ -164,7 +164,7 @@ class Window:
         self._save_or_discard()
 
     def give_way(self, code: str, message: str) -> None:
-        """Never record again, and drop what is being recorded."""
+        """Drop the current recording, and never record again."""
         if self._phase is not _Phase.DONE:
             self._note(code, message)
         if self.recording or self._phase is _Phase.WARMUP:
@@ -172,7 +172,7 @@ class Window:
         self._phase = _Phase.DONE
 
     def finish(self) -> None:
-        """The script ended: keep what was recorded and say what is missing."""
+        """The script ended: save the recording, and note what is missing."""
         if self.recording and self._recorded:
             wanted = self.plan.active if self.plan else 0
             self._note(
@@ -192,7 +192,7 @@ class Window:
         return trains or self._phase is _Phase.RECORDING
 
     def _advance(self) -> None:
-        assert self.plan  # noqa: S101  # _may_advance has seen to it
+        assert self.plan  # noqa: S101  # _may_advance checks it
         match self._phase:
             case _Phase.WAITING:
                 drain = self._drain_after(self._recorder.prepare())
@@ -230,10 +230,10 @@ class Window:
         return self._drain() if stall_ns > noticeable else 0
 
     def _drain(self) -> int:
-        """Steps until a queue that a stall has filled is as it was.
+        """Steps until a queue that a stall has filled is back to its usual length.
 
-        While the loop takes a batch at once, its workers make another in the time they always take, so the queue only
-        shrinks by the share of a step that the loop used to wait.
+        While the loop takes batches without waiting, workers prepare new ones as slowly as ever. So in each step the
+        queue shrinks by the share of a step that the loop used to wait.
         """
         settle = self.plan.settle if self.plan else 0
         whole = sum(duration for duration, _ in self._times_ns)
@@ -248,7 +248,7 @@ class Window:
         steps = self.training_steps
         if not steps:
             return (
-                "No training step was seen: no optimizer stepped in the main thread. Mark the steps with "
+                "No training step was found: no optimizer stepped in the main thread. Mark the steps with "
                 "traceadvisor.capture() and step()."
             )
         return f"The script ended after {steps} training steps, before any was recorded. {self._remedy()}"

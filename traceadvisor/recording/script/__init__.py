@@ -1,1 +1,1 @@
-"""The user's program: run as it is, with its exit code and signals kept."""
+"""The user's script: run unchanged, with its exit code and signals."""

@@ -1,4 +1,4 @@
-"""Which of a job's processes this is, and on which folder all of them agree without talking."""
+"""Identifies this process within its job, and the folder on which all its processes agree without communication."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ RUNS = Path("runs")
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One process of a job as its launcher describes it in the environment."""
+    """One process of a job, by the environment variables of its launcher."""
 
     rank: int
     world_size: int
     local_rank: int
     started_ns: int
-    """When the job started: the same in every process of a node."""
+    """Start of the job, equal in all processes of a node."""
 
     host: str
     restart: int
-    """How often the launcher has started the job anew."""
+    """How often the launcher has restarted the job."""
 
     block: int = 0
-    """Which of the process's captured blocks, from 0."""
+    """Number of the captured block in this process, from 0."""
 
     @classmethod
     def of_this_process(cls, environment: Mapping[str, str] = os.environ) -> Launch:
-        """Read the variables that torchrun sets; a process without them is a job of its own."""
+        """Read torchrun's variables; a process without them is a job of its own."""
         rank, world_size = _number(environment, "RANK", 0), _number(environment, "WORLD_SIZE", 1)
         launched = "RANK" in environment and "LOCAL_RANK" in environment
         return cls(
@@ -47,17 +47,17 @@ class Launch:
         )
 
     def folder(self, script: str) -> Path:
-        """Where the bundle goes when no folder is named."""
+        """The default folder of the bundle."""
         time = datetime.fromtimestamp(self.started_ns / 1e9).astimezone().strftime("%Y-%m-%dT%H-%M-%S")
         block = f"-{self.block + 1}" if self.block else ""
         return RUNS / f"{time}-{_safe(script)}{self._suffix}{block}"
 
     def given(self, folder: Path) -> Path:
-        """Where the bundle goes when a folder is named: a job started anew does not overwrite its first try."""
+        """The bundle's folder for a given folder: a restarted job does not overwrite the bundle of its first start."""
         return folder.with_name(f"{folder.name}{self._suffix}") if self._suffix else folder
 
     def of_block(self, number: int) -> Launch:
-        """The same for a later captured block of the process, from 0: a run of its own."""
+        """The same for another captured block of the process, which is a run of its own."""
         return replace(self, started_ns=self.started_ns + number, block=number)
 
     @property
@@ -71,10 +71,10 @@ def _number(environment: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _start_ns(pid: int) -> int:
-    """A process's start, rounded to the kernel's own hundredths so that every reader gets the same."""
+    """The start of a process, rounded to the kernel's ticks (10 ms) so that every process computes the same."""
     return round(psutil.Process(pid).create_time() * 100) * 10_000_000
 
 
 def _safe(name: str) -> str:
-    """A name fit for a file's."""
+    """The name with only those characters that are safe in file names."""
     return re.sub(r"[^\w.-]+", "_", name).strip("._") or "script"

@@ -1,6 +1,6 @@
-"""Which modules are the script's own, and not installed ones.
+"""Separates the script's own code from installed libraries and from this package.
 
-Keeps this package's own frames out of tracebacks and recorded stacks.
+Frames of this package stay out of tracebacks and recorded stacks.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _LIBRARY_FOLDERS = _library_folders()
 
 
 def is_of_library(file: str) -> bool:
-    """Whether code was installed, comes with Python, or has no file at all."""
+    """Whether a file was installed or comes with Python, or is no file at all."""
     return file.startswith(("<", *_LIBRARY_FOLDERS))
 
 
 def own_code() -> tuple[str, ...]:
-    """What the paths of the script and of its own modules begin with below a folder of ``sys.path``, ascending.
+    """The first parts of the paths of the script and its own modules below a folder of ``sys.path``, sorted.
 
-    torch cuts such folders off the paths in its stacks, the longest first (``torch.profiler.python_tracer``), so that
-    libraries look like folders of the script. A module in no such folder keeps its whole path there.
+    torch removes such folders from the paths in its stacks, the longest first (``torch.profiler.python_tracer``), so
+    libraries look like folders of the script. A module outside these folders keeps its whole path.
     """
     prefixes = sorted({Path(folder).absolute() for folder in sys.path}, reverse=True)
     found: set[str] = set()
     for name, module in tuple(sys.modules.items()):
-        file = getattr(module, "__dict__", {}).get("__file__")  # asking lazy modules themselves may import much
+        file = getattr(module, "__dict__", {}).get("__file__")  # getattr on a lazy module may import much
         if not isinstance(file, str) or is_of_library(file) or name.partition(".")[0] == _PACKAGE:
             continue
         path = Path(file).absolute()
@@ -50,7 +50,7 @@ def own_code() -> tuple[str, ...]:
 
 
 OWN_FILE = "<traceadvisor>"
-"""Stands for the file of functions that run inside the script's; names in angle brackets are nobody's code."""
+"""File name of functions that run inside those of the script; such names do not count as user code."""
 
 _OWN_PREFIX = "traceadvisor."
 
@@ -58,14 +58,14 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def unseen(function: _Function) -> _Function:
-    """A function whose frames name no file of this package."""
+    """Hide this package's file name in the frames of a function."""
     plain = cast("FunctionType", function)
     plain.__code__ = plain.__code__.replace(co_filename=OWN_FILE)
     return function
 
 
 def strip_own_frames(error: BaseException) -> None:
-    """Take this package's frames out of the traceback of an exception and of those that led to it."""
+    """Remove this package's frames from the traceback of an exception and of its causes."""
     pending: list[BaseException | None] = [error]
     known: set[int] = set()
     while pending:

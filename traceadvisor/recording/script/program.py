@@ -1,4 +1,4 @@
-"""Runs a script or module in this process as ``python`` would."""
+"""Runs a script or module in this process as ``python`` does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from traceadvisor.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What ``python`` would be given: a file or, after ``-m``, a module; then its arguments."""
+    """The arguments of ``python``: a file or, after ``-m``, a module; then its own arguments."""
 
     target: str
     arguments: tuple[str, ...] = ()
@@ -26,16 +26,16 @@ class Script:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """As it would follow ``python``."""
+        """The command line after ``python``."""
         return (*(("-m",) if self.is_module else ()), self.target, *self.arguments)
 
     @property
     def name(self) -> str:
-        """What to call a run of it."""
+        """The name of its runs."""
         return self.target.rpartition(".")[2] if self.is_module else Path(self.target).stem
 
     def prepare(self) -> Callable[[], None]:
-        """Make this process look like ``python``'s; what is returned runs the script and raises what it raises.
+        """Make this process look like one of ``python``; returns a function that runs the script and raises its errors.
 
         Raises:
             UsageError: there is no such file or module.
@@ -45,7 +45,7 @@ class Script:
         sys.modules["__main__"] = main
 
         def run() -> None:
-            exec(compiled(), main.__dict__)  # noqa: S102  # this is what the verb is for
+            exec(compiled(), main.__dict__)  # noqa: S102  # this command runs scripts
 
         return run
 
@@ -94,7 +94,7 @@ def _folders(pythonpath: str) -> list[str]:
 
 
 def _find_module(name: str) -> tuple[ModuleSpec, CodeType]:
-    """Raises UsageError where there is none that can be run."""
+    """Find a module; raises UsageError if there is none that can be run."""
     try:
         spec = importlib.util.find_spec(name)
         if spec and spec.submodule_search_locations is not None:

@@ -1,7 +1,7 @@
-"""Lets a process save before SIGTERM ends it, as launchers send it to the ranks that are left when one has died.
+"""Lets a process save its recording before SIGTERM ends it. Launchers send SIGTERM to all ranks when one has died.
 
-Python runs signal handlers between two of its instructions, which a thread that waits within a collective never
-reaches. So a thread of its own waits for the signal, too, and acts when the main thread does not.
+Python runs signal handlers between two bytecode instructions, and a thread that waits in a collective never gets there.
+So a second thread waits for the signal, too, and acts if the main thread does not.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Callable
 from types import FrameType
 
 PATIENCE_S = 5.0
-"""How long the main thread has before the other acts; torchrun gives 30 seconds in all."""
+"""Time for the main thread before the second thread acts; torchrun kills after 30 seconds."""
 
 
 class TerminationGuard:
-    """Calls a function once when SIGTERM arrives, then ends the process by that signal."""
+    """Calls a function once on SIGTERM, then ends the process by that signal."""
 
     def __init__(self, save: Callable[[], None]) -> None:
         self._save = save
@@ -28,16 +28,16 @@ class TerminationGuard:
         os.set_blocking(self._writer, False)
 
     def install(self) -> None:
-        """Takes effect in the main thread, and only where the signal has its default meaning."""
+        """Handle the signal if its handler is the default; call it in the main thread."""
         if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return
         signal.signal(signal.SIGTERM, self._handle)
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         os.register_at_fork(after_in_child=self._forked)
-        threading.Thread(target=self._watch, name="traceadvisor-sigterm", daemon=True).start()
+        threading.Thread(target=self._wait_for_signal, name="traceadvisor-sigterm", daemon=True).start()
 
     def remove(self) -> None:
-        """Gives the signal its default meaning again, unless the script has given it another."""
+        """Restore the default handler, unless the script has set its own."""
         if signal.getsignal(signal.SIGTERM) == self._handle:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.set_wakeup_fd(-1)
@@ -46,7 +46,7 @@ class TerminationGuard:
         if os.getpid() != self._owner or self._save_once():
             end_by(signal.SIGTERM)
 
-    def _watch(self) -> None:
+    def _wait_for_signal(self) -> None:
         while received := os.read(self._reader, 1):
             if received[0] == signal.SIGTERM:
                 break
@@ -61,16 +61,16 @@ class TerminationGuard:
         return True
 
     def _forked(self) -> None:
-        """Children end by the signal as they would without us, and keep out of this process's pipe."""
+        """A child has the default handler, and does not write to this process's pipe."""
         if signal.getsignal(signal.SIGTERM) == self._handle:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.set_wakeup_fd(-1)
 
 
 def end_by(number: signal.Signals) -> None:
-    """End this process by a signal with its default meaning, so that whoever waits for it sees which."""
+    """End this process by the default action of a signal, so that its parent sees the signal."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(number, signal.SIG_DFL)
-    else:  # where Python refuses, the C library does not
+    else:  # Python sets handlers only in the main thread
         ctypes.CDLL(None).signal(int(number), None)
     os.kill(os.getpid(), number)

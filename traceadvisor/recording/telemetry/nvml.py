@@ -1,7 +1,6 @@
-"""What NVML says of the devices. A figure that a device does not support is None and ends nothing.
+"""Samples the devices through NVML. A figure that a device does not support is None; the others are still read.
 
-Which devices this process may use, and by which number: ``CUDA_VISIBLE_DEVICES``, read as CUDA reads it.
-
+``CUDA_VISIBLE_DEVICES`` decides which devices this process may use, and by which number; it is read as CUDA reads it:
 https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars
 """
 
@@ -15,7 +14,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from traceadvisor.recording.telemetry.records import DeviceHeader, DeviceSample
+from traceadvisor.bundle.layout import Figure
+from traceadvisor.model.telemetry import DeviceColumn
 
 _NOT_AVAILABLE = 0xFFFFFFFF
 """NVML's 32 bits for "no value"."""
@@ -25,7 +25,7 @@ _BYTES_PER_PCIE_UNIT = 1000
 
 
 class Device:
-    """One device; asks again for nothing that it does not support."""
+    """One device. Figures that it does not support are asked for once."""
 
     def __init__(self, nvml: ModuleType, index: int) -> None:
         self._nvml = nvml
@@ -42,78 +42,76 @@ class Device:
         self.index = index
         self.uuid = _text(nvml.nvmlDeviceGetUUID(self._handle))
 
-    def header(self, *, visible: bool | None, cuda_index: int | None) -> DeviceHeader:
-        """What does not change about it."""
+    def header(self, *, visible: bool | None, cuda_index: int | None) -> dict[str, object]:
+        """What does not change about it, named as in a telemetry file's header."""
         nvml, memory = self._nvml, self._ask("nvmlDeviceGetMemoryInfo")
-        return DeviceHeader(
-            uuid=self.uuid,
-            index=self.index,
-            name=self.name,
-            memory_bytes=memory and int(memory.total),
-            power_limit_watts=self._power_limit_watts(),
-            default_power_limit_watts=_watts(self._number("nvmlDeviceGetPowerManagementDefaultLimit")),
-            max_power_limit_watts=self._max_power_limit_watts(),
-            max_link_generation=self._number("nvmlDeviceGetMaxPcieLinkGeneration"),
-            max_link_width=self._number("nvmlDeviceGetMaxPcieLinkWidth"),
-            max_sm_clock_mhz=self._number("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
-            max_memory_clock_mhz=self._number("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM),
-            slowdown_celsius=self._number(
-                "nvmlDeviceGetTemperatureThreshold", nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
-            ),
-            visible=visible,
-            cuda_index=cuda_index,
-        )
+        slowdown = nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
+        return {
+            "uuid": self.uuid,
+            "index": self.index,
+            "name": self.name,
+            "memory_bytes": memory and int(memory.total),
+            "power_limit_watts": self._power_limit_watts(),
+            "default_power_limit_watts": _watts(self._number("nvmlDeviceGetPowerManagementDefaultLimit")),
+            "max_power_limit_watts": self._max_power_limit_watts(),
+            "max_link_generation": self._number("nvmlDeviceGetMaxPcieLinkGeneration"),
+            "max_link_width": self._number("nvmlDeviceGetMaxPcieLinkWidth"),
+            "max_sm_clock_mhz": self._number("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
+            "max_memory_clock_mhz": self._number("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM),
+            "slowdown_celsius": self._number("nvmlDeviceGetTemperatureThreshold", slowdown),
+            "visible": visible,
+            "cuda_index": cuda_index,
+        }
 
     @property
     def name(self) -> str | None:
-        """The product's name."""
+        """The product name."""
         name = self._ask("nvmlDeviceGetName")
         return None if name is None else _text(name)
 
-    def sample(self, own_pids: Collection[int], *, seldom: bool) -> DeviceSample:
-        """The device now; ``seldom`` adds what changes slowly. All None while the device is lost."""
+    def sample(self, own_pids: Collection[int], *, expensive: bool) -> dict[DeviceColumn, Figure]:
+        """Sample the device; ``expensive`` adds what changes slowly. Figures of a lost device are None."""
         self._lost = False  # it may be back
         nvml = self._nvml
         busy, memory = self._ask("nvmlDeviceGetUtilizationRates"), self._ask("nvmlDeviceGetMemoryInfo")
         reasons = self._number("nvmlDeviceGetCurrentClocksEventReasons")
         if reasons is None:  # drivers and bindings before 535
             reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons")
-        figures: dict[str, float | None] = {
-            "utilization_percent": busy and int(busy.gpu),
-            "memory_utilization_percent": busy and int(busy.memory),
-            "memory_used_bytes": memory and int(memory.used),
-            "power_watts": _watts(self._number("nvmlDeviceGetPowerUsage")),
-            "temperature_celsius": self._temperature_celsius(),
-            "sm_clock_mhz": self._number("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
-            "memory_clock_mhz": self._number("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
-            "clock_event_reasons": reasons,
+        figures: dict[DeviceColumn, Figure] = {
+            DeviceColumn.UTILIZATION_PERCENT: busy and int(busy.gpu),
+            DeviceColumn.MEMORY_UTILIZATION_PERCENT: busy and int(busy.memory),
+            DeviceColumn.MEMORY_USED_BYTES: memory and int(memory.used),
+            DeviceColumn.POWER_WATTS: _watts(self._number("nvmlDeviceGetPowerUsage")),
+            DeviceColumn.TEMPERATURE_CELSIUS: self._temperature_celsius(),
+            DeviceColumn.SM_CLOCK_MHZ: self._number("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+            DeviceColumn.MEMORY_CLOCK_MHZ: self._number("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+            DeviceColumn.CLOCK_EVENT_REASONS: reasons,
         }
-        if seldom:
-            figures["power_limit_watts"] = self._power_limit_watts()
-            figures["link_generation"] = self._number("nvmlDeviceGetCurrPcieLinkGeneration")
-            figures["link_width"] = self._number("nvmlDeviceGetCurrPcieLinkWidth")
+        if expensive:
+            figures[DeviceColumn.POWER_LIMIT_WATTS] = self._power_limit_watts()
+            figures[DeviceColumn.LINK_GENERATION] = self._number("nvmlDeviceGetCurrPcieLinkGeneration")
+            figures[DeviceColumn.LINK_WIDTH] = self._number("nvmlDeviceGetCurrPcieLinkWidth")
             figures |= self._processes(own_pids)
-        return DeviceSample(**figures)
+        return figures
 
-    def pcie_bytes_per_s(self, *, sent: bool) -> float | None:
-        """What goes over the bus, in one direction: takes NVML 20 ms."""
+    def pcie_sample(self, *, sent: bool) -> dict[DeviceColumn, Figure]:
+        """Sample the traffic over the bus in one direction, which takes NVML 20 ms."""
         counter = self._nvml.NVML_PCIE_UTIL_TX_BYTES if sent else self._nvml.NVML_PCIE_UTIL_RX_BYTES
         count = self._number("nvmlDeviceGetPcieThroughput", counter)
-        return None if count is None else count * _BYTES_PER_PCIE_UNIT
+        column = DeviceColumn.PCIE_TX_BYTES_PER_S if sent else DeviceColumn.PCIE_RX_BYTES_PER_S
+        return {column: None if count is None else count * _BYTES_PER_PCIE_UNIT}
 
-    def _processes(self, own_pids: Collection[int]) -> dict[str, float | None]:
+    def _processes(self, own_pids: Collection[int]) -> dict[DeviceColumn, Figure]:
         running = self._ask("nvmlDeviceGetComputeRunningProcesses_v3")
         if running is None:  # drivers before 510
             running = self._ask("nvmlDeviceGetComputeRunningProcesses_v2")
-        if running is None:
-            return {"process_count": None, "own_memory_bytes": None, "foreign_memory_bytes": None}
-        own = [process.usedGpuMemory for process in running if process.pid in own_pids]
-        foreign = [process.usedGpuMemory for process in running if process.pid not in own_pids]
-        known = bool(own) and None not in own + foreign  # in a container the driver's ids may be none of ours
+        own = [process.usedGpuMemory for process in running or () if process.pid in own_pids]
+        foreign = [process.usedGpuMemory for process in running or () if process.pid not in own_pids]
+        known = bool(own) and None not in own + foreign  # in a container the driver's ids may differ from ours
         return {
-            "process_count": len(running),
-            "own_memory_bytes": sum(own) if known else None,
-            "foreign_memory_bytes": sum(foreign) if known else None,
+            DeviceColumn.PROCESS_COUNT: None if running is None else len(running),
+            DeviceColumn.OWN_MEMORY_BYTES: sum(own) if known else None,
+            DeviceColumn.FOREIGN_MEMORY_BYTES: sum(foreign) if known else None,
         }
 
     def _temperature_celsius(self) -> int | None:
@@ -133,12 +131,12 @@ class Device:
         return None if value is None or value == _NOT_AVAILABLE else int(value)
 
     def _ask(self, function: str, *arguments: int) -> Any | None:
-        """What a function of NVML returns for this device; None where it fails."""
+        """The result of an NVML function for this device; None if it fails."""
         if self._lost or (function, arguments) in self._unsupported:
             return None
         try:
             return getattr(self._nvml, function)(self._handle, *arguments)
-        except AttributeError:  # bindings that do not know it
+        except AttributeError:  # old bindings
             self._unsupported.add((function, arguments))
         except self._nvml.NVMLError as error:
             self._lost = error.value in self._gone
@@ -148,7 +146,7 @@ class Device:
 
 
 class Nvml:
-    """NVML in use, or why it cannot be: what it says of driver and devices."""
+    """NVML with its devices, or why it is unavailable."""
 
     def __init__(
         self, nvml: ModuleType | None, devices: Sequence[Device] = (), *, unavailable: str | None = None
@@ -156,10 +154,10 @@ class Nvml:
         self._nvml = nvml
         self.devices = devices
         self.unavailable = unavailable
-        """Why there are no devices; None where there are."""
+        """Why there are no devices; None if there are some."""
 
-    def headers(self) -> tuple[DeviceHeader, ...]:
-        """One for each device, with what ``CUDA_VISIBLE_DEVICES`` says of it."""
+    def headers(self) -> tuple[dict[str, object], ...]:
+        """A header for each device, with its visibility by ``CUDA_VISIBLE_DEVICES``."""
         seen = visibilities([device.uuid for device in self.devices], [d.name for d in self.devices], os.environ)
         return tuple(
             device.header(visible=each.visible, cuda_index=each.cuda_index)
@@ -167,7 +165,7 @@ class Nvml:
         )
 
     def version(self, function: str) -> str | None:
-        """What a function that names a version returns."""
+        """The version that a function of NVML returns; None if it fails."""
         if self._nvml is None:
             return None
         try:
@@ -176,14 +174,14 @@ class Nvml:
             return None
 
     def close(self) -> None:
-        """Give NVML back; whoever else uses it in this process keeps it."""
+        """Release NVML; other users in this process keep it."""
         if self._nvml is not None:
             with suppress(self._nvml.NVMLError):
                 self._nvml.nvmlShutdown()
 
 
 def open_nvml() -> Nvml:
-    """Every device that NVML shows and that answers, in the driver's order."""
+    """Open NVML with every device that answers, in the driver's order."""
     try:
         nvml = import_module("pynvml")
     except ImportError as error:
@@ -199,7 +197,7 @@ def open_nvml() -> Nvml:
 
 
 def _devices(nvml: ModuleType) -> tuple[list[Device], str | None]:
-    """The devices that answer, and what the last of the others said."""
+    """The devices that answer, and the last error of the others."""
     devices: list[Device] = []
     failure: str | None = None
     try:
@@ -224,7 +222,7 @@ def _watts(milliwatts: int | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """What can be told of one device; None where it cannot."""
+    """Whether and as which number CUDA sees a device; None if unknown."""
 
     visible: bool | None
     cuda_index: int | None
@@ -235,10 +233,10 @@ _HIDDEN = Visibility(visible=False, cuda_index=None)
 
 
 def visibilities(uuids: Sequence[str], names: Sequence[str | None], environment: Mapping[str, str]) -> list[Visibility]:
-    """One :class:`Visibility` for each device, in the driver's order (that of the PCI bus).
+    """The visibility of each device, in the driver's order (that of the PCI bus).
 
-    CUDA numbers the fastest device first unless ``CUDA_DEVICE_ORDER`` is ``PCI_BUS_ID``: where the devices are not all
-    of one kind, numbers cannot be told from here.
+    CUDA numbers the fastest device first unless ``CUDA_DEVICE_ORDER`` is ``PCI_BUS_ID``. If the devices differ, their
+    numbers are unknown here.
     """
     same_order = environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or len(set(names)) <= 1
     listed = environment.get("CUDA_VISIBLE_DEVICES")
@@ -256,7 +254,7 @@ def visibilities(uuids: Sequence[str], names: Sequence[str | None], environment:
 
 
 def _chosen(entries: Sequence[str], uuids: Sequence[str]) -> list[int]:
-    """The devices listed, in that order, up to the first entry that names none or one again."""
+    """The listed devices in that order, up to the first entry that names no device or a repeated one."""
     chosen: list[int] = []
     for entry in entries:
         index = _device(entry, uuids)
@@ -267,7 +265,7 @@ def _chosen(entries: Sequence[str], uuids: Sequence[str]) -> list[int]:
 
 
 def _device(entry: str, uuids: Sequence[str]) -> int | None:
-    """The device that an entry names: a number, or a UUID or the beginning of just one."""
+    """The device of an entry: its number, its UUID, or the start of its UUID if no other starts so."""
     if entry.isdecimal():
         return int(entry) if int(entry) < len(uuids) else None
     alike = [index for index, uuid in enumerate(uuids) if entry and uuid.startswith(entry)]

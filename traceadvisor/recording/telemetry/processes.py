@@ -1,7 +1,7 @@
 """CPU, memory and I/O of the training processes and their children, read from ``/proc``.
 
-``psutil`` looks at every process of the machine to find one's children (milliseconds on a busy node) and takes three
-times as long for the figures of one; see proc(5) for the fields.
+``psutil`` looks at every process of the machine to find the children of one (milliseconds on a busy node), and takes
+three times as long for the figures of one process. See proc(5) for the fields.
 """
 
 from __future__ import annotations
@@ -13,30 +13,31 @@ from typing import NamedTuple
 
 import psutil
 
+from traceadvisor.bundle.layout import Figure
+from traceadvisor.model.telemetry import ProcessColumn, WorkerColumn
 from traceadvisor.recording.telemetry.host import Rate, readable
-from traceadvisor.recording.telemetry.records import ProcessSample, WorkerSample
 
 PROC = "/proc"
 MOST_PROCESSES = 512
-"""A tree larger than this is no training; what is beyond is not looked at."""
+"""Further processes are ignored: no training has so many."""
 
 MOST_WORKERS = 16
-"""Children told apart, those that used most CPU time so far."""
+"""Children with figures of their own: those that used most CPU time so far."""
 
 EVERY_THREAD_S = 5.0
-"""How often children of all threads are looked for; in between only those of main threads, which start nearly all:
-a training has hundreds of threads."""
+"""How often to look for children of all threads. In between only main threads count: they start nearly all children,
+and a training has hundreds of threads."""
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Stat(NamedTuple):
-    """What ``/proc/<pid>/stat`` says of one process."""
+    """The content of ``/proc/<pid>/stat``."""
 
     name: str
     start_ticks: int
-    """Tells a process from a later one of the same id."""
+    """Distinguishes a process from a later one with the same id."""
 
     cpu_s: float
     rss_bytes: int
@@ -54,7 +55,7 @@ class _Member:
 
 
 class ProcessTree:
-    """The processes that ``roots`` names and all their descendants."""
+    """The processes in ``roots`` and all their descendants."""
 
     def __init__(self, roots: Callable[[], Sequence[int]]) -> None:
         self._roots = roots
@@ -63,29 +64,25 @@ class ProcessTree:
         self._every_thread_due_s: float | None = None
         self.pids: tuple[int, ...] = ()
 
-    def sample(self, now_s: float, *, seldom: bool) -> ProcessSample:
-        """The tree now; ``seldom`` looks for new members and adds what is dear to read."""
-        if seldom:
+    def sample(self, now_s: float, *, expensive: bool) -> dict[str, object]:
+        """Sample the tree, as :attr:`.Sample.processes` has it.
+
+        ``expensive`` looks for new members and adds the expensive figures.
+        """
+        if expensive:
             self._look_for_members(now_s)
         stats = {pid: stat for pid in self.pids if (stat := read_stat(pid)) is not None}
         self._keep(stats)
         rates = [self._members[pid].cpu.per_s(stat.cpu_s, now_s) for pid, stat in stats.items()]
-        whole = ProcessSample(
-            process_count=len(stats),
-            cpu_percent=_percent(_sum(rates)),
-            rss_bytes=sum(stat.rss_bytes for stat in stats.values()) if stats else None,
-        )
-        if not seldom:
-            return whole
-        read_per_s, written_per_s = self._storage(stats, now_s)
-        return ProcessSample(
-            process_count=whole.process_count,
-            cpu_percent=whole.cpu_percent,
-            rss_bytes=whole.rss_bytes,
-            read_bytes_per_s=read_per_s,
-            write_bytes_per_s=written_per_s,
-            busiest=self._busiest(stats, now_s),
-        )
+        figures: dict[str, object] = {
+            ProcessColumn.PROCESS_COUNT: len(stats),
+            ProcessColumn.CPU_PERCENT: _percent(_sum(rates)),
+            ProcessColumn.RSS_BYTES: sum(stat.rss_bytes for stat in stats.values()) if stats else None,
+        }
+        if expensive:
+            figures.update(self._storage(stats, now_s))
+            figures["busiest"] = self._busiest(stats, now_s)
+        return figures
 
     def _look_for_members(self, now_s: float) -> None:
         self._root_pids = frozenset(self._roots())
@@ -96,7 +93,7 @@ class ProcessTree:
             self.pids = descendants([*self._root_pids, *self._members], every_thread=False)
 
     def _keep(self, stats: dict[int, Stat]) -> None:
-        """Remember the counters of those that are still there, and of no one else."""
+        """Keep the counters of processes that still exist."""
         kept: dict[int, _Member] = {}
         for pid, stat in stats.items():
             member = self._members.get(pid)
@@ -105,28 +102,29 @@ class ProcessTree:
             kept[pid] = member
         self._members = kept
 
-    def _storage(self, pids: Iterable[int], now_s: float) -> tuple[float | None, float | None]:
+    def _storage(self, pids: Iterable[int], now_s: float) -> dict[str, Figure]:
         """Bytes per second read from and written to storage."""
         read, written = [], []
         for pid in pids:
             counts = read_io(pid)
             read.append(self._members[pid].read.per_s(counts and counts[0], now_s))
             written.append(self._members[pid].written.per_s(counts and counts[1], now_s))
-        return _sum(read), _sum(written)
+        return {ProcessColumn.READ_BYTES_PER_S: _sum(read), ProcessColumn.WRITE_BYTES_PER_S: _sum(written)}
 
-    def _busiest(self, stats: dict[int, Stat], now_s: float) -> tuple[WorkerSample, ...]:
+    def _busiest(self, stats: dict[int, Stat], now_s: float) -> list[dict[str, object]]:
         children = [(pid, stat) for pid, stat in stats.items() if pid not in self._root_pids]
         children.sort(key=lambda child: -child[1].cpu_s)
-        found = []
+        found: list[dict[str, object]] = []
         for pid, stat in children[:MOST_WORKERS]:
             cpu_percent = _percent(self._members[pid].worker_cpu.per_s(stat.cpu_s, now_s))
             if cpu_percent is not None:
-                found.append(WorkerSample(pid, stat.name, cpu_percent, stat.rss_bytes))
-        return tuple(found)
+                worker: dict[str, object] = {"pid": pid, "name": stat.name}
+                found.append(worker | {WorkerColumn.CPU_PERCENT: cpu_percent, WorkerColumn.RSS_BYTES: stat.rss_bytes})
+        return found
 
 
 def descendants(roots: Iterable[int], *, every_thread: bool) -> tuple[int, ...]:
-    """The processes themselves and all that come from them, each once."""
+    """The processes and all their descendants, each once."""
     found: dict[int, None] = {}
     waiting = list(roots)
     while waiting and len(found) < MOST_PROCESSES:
@@ -138,7 +136,7 @@ def descendants(roots: Iterable[int], *, every_thread: bool) -> tuple[int, ...]:
 
 
 def children(pid: int, *, every_thread: bool) -> list[int]:
-    """The processes that the main thread of ``pid`` started, or any of its threads."""
+    """The processes that the main thread of ``pid`` started, or any of its threads if ``every_thread``."""
     listed = _read(f"{PROC}/{pid}/task/{pid}/children")
     if listed is None:  # gone, or a kernel without CONFIG_PROC_CHILDREN
         found = readable(lambda: psutil.Process(pid).children()) if every_thread else None
@@ -150,7 +148,7 @@ def children(pid: int, *, every_thread: bool) -> list[int]:
 
 
 def read_stat(pid: int) -> Stat | None:
-    """None where the process is gone."""
+    """Read ``/proc/<pid>/stat``; None if the process has ended."""
     content = _read(f"{PROC}/{pid}/stat")
     if content is None:
         return None
@@ -164,7 +162,7 @@ def read_stat(pid: int) -> Stat | None:
 
 
 def read_io(pid: int) -> tuple[int, int] | None:
-    """Bytes read from and written to storage so far; None where that is not for us to see."""
+    """Bytes read from and written to storage so far; None without permission to see them."""
     content = _read(f"{PROC}/{pid}/io")
     if content is None:
         return None
@@ -175,7 +173,7 @@ def read_io(pid: int) -> tuple[int, int] | None:
 
 
 def _read(path: str) -> bytes | None:
-    """The beginning of a file that has no size: one call, no buffers."""
+    """The start of a file in ``/proc``: one call, no buffers."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -189,7 +187,7 @@ def _read(path: str) -> bytes | None:
 
 
 def _sum(rates: Iterable[float | None]) -> float | None:
-    """The sum of those known; None where none is."""
+    """The sum of the known rates; None without any."""
     known = [rate for rate in rates if rate is not None]
     return sum(known) if known else None
 

@@ -1,4 +1,4 @@
-"""A thread that samples devices, host and processes until it is stopped."""
+"""A thread that samples devices, host and processes until it is stopped, at negligible cost to the run."""
 
 from __future__ import annotations
 
@@ -9,20 +9,34 @@ from contextlib import closing
 from io import FileIO
 from pathlib import Path
 from threading import Event, Thread
+from typing import Generic, TypeVar
 
 import msgspec
 
-from traceadvisor.recording.telemetry.group import GroupUse
-from traceadvisor.recording.telemetry.host import Host, host_name, memory_bytes
+from traceadvisor.bundle.layout import Sample, encode_telemetry_header
+from traceadvisor.recording.telemetry.host import GroupUse, Host, host_name, memory_bytes
 from traceadvisor.recording.telemetry.nvml import Device, Nvml, open_nvml
-from traceadvisor.recording.telemetry.pace import Pace, Turns
 from traceadvisor.recording.telemetry.processes import ProcessTree
-from traceadvisor.recording.telemetry.records import FORMAT, DeviceSample, Header, ProcessSample, Sample
 from traceadvisor.system.cores import cpu_affinity, cpu_quota
+
+T = TypeVar("T")
+
+EXPENSIVE_S = 1.0
+"""How often expensive figures are read."""
+
+LARGEST_CPU_SHARE = 0.01
+"""Share of one core. If samples take more, there are fewer of them."""
+
+SAMPLES_BEFORE_THINNING = 18_000
+"""Half an hour at the default interval. After that the interval grows with the run: the file of a week holds seven
+times as many samples as that of half an hour, not 300 times."""
+
+_SMOOTHING = 0.1
+"""Weight of the latest sample in the mean cost."""
 
 
 class TelemetrySampler:
-    """Writes a line of telemetry for every sample, from a daemon thread of its own.
+    """Writes a line of telemetry for every sample, from a daemon thread.
 
     The file is readable up to its last complete line at any time. A failure to sample ends the sampling, never the
     training: see :attr:`error`.
@@ -39,10 +53,10 @@ class TelemetrySampler:
         """Sample into ``path``.
 
         Args:
-            path: the file to write; one that exists is replaced.
-            pids: the training processes of this node, asked for once a second; this process by default. Their
-                children are found from there.
-            interval_s: the least time between samples; see :class:`~traceadvisor.recording.telemetry.pace.Pace`.
+            path: the file to write; an existing file is replaced.
+            pids: returns the training processes of this node, once a second; this process by default. Their children
+                are sampled, too.
+            interval_s: the shortest time between samples; see :class:`Pace`.
             clock_ns: wall clock, nanoseconds since the epoch.
         """
         self._path = path
@@ -52,14 +66,14 @@ class TelemetrySampler:
         self._stop = Event()
         self._thread: Thread | None = None
         self.error: Exception | None = None
-        """What ended the sampling before :meth:`stop`; None where nothing did."""
+        """The error that ended the sampling before :meth:`stop`, if any."""
 
     def start(self) -> None:
-        """Begin to sample.
+        """Start to sample.
 
         Raises:
             OSError: the file cannot be written.
-            RuntimeError: it was started before.
+            RuntimeError: it was already started.
         """
         if self._thread is not None:
             raise RuntimeError("a TelemetrySampler is started once")
@@ -68,7 +82,7 @@ class TelemetrySampler:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the sampling, within an interval; a thread held up in a driver that hangs is left behind."""
+        """Stop within an interval; a thread that hangs in a driver is left behind."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=max(5.0, self._interval_s))
@@ -78,9 +92,9 @@ class TelemetrySampler:
             try:
                 with closing(open_nvml()) as nvml:
                     group = GroupUse()
-                    _write(file, self._header(nvml, group))
+                    _write(file, encode_telemetry_header(self._header(nvml, group)))
                     self._sample_until_stopped(file, nvml.devices, group)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the training goes on without telemetry
+            except Exception as error:  # noqa: BLE001  # after any error the training continues without telemetry
                 self.error = error
 
     def _sample_until_stopped(self, file: FileIO, devices: Sequence[Device], group: GroupUse) -> None:
@@ -89,53 +103,89 @@ class TelemetrySampler:
         wait_s = 0.0
         while not self._stop.wait(wait_s):
             now_s, cpu_before_s = time.monotonic(), time.thread_time()
-            seldom = pace.seldom(now_s)
+            expensive = pace.expensive(now_s)
             time_ns = self._clock_ns()
-            processes = self._tree.sample(now_s, seldom=seldom)
-            if seldom:
-                processes = _with_group(processes, group)
-            node = host.sample(now_s, seldom=seldom)
-            samples = {device.uuid: device.sample(self._tree.pids, seldom=seldom) for device in devices}
-            if (turn := turns.take(now_s)) is not None:  # last: it takes 20 ms
+            processes = self._tree.sample(now_s, expensive=expensive)
+            if expensive:
+                processes.update(group.sample())
+            node = host.sample(now_s, expensive=expensive)
+            samples = {device.uuid: device.sample(self._tree.pids, expensive=expensive) for device in devices}
+            if (turn := turns.take(now_s)) is not None:  # last, because it takes 20 ms
                 device, sent = turn
-                samples[device.uuid] = _with_pcie(samples[device.uuid], device, sent=sent)
-            _write(file, Sample(time_ns, round(pace.interval_s, 4), samples, node, processes))
+                samples[device.uuid] |= device.pcie_sample(sent=sent)
+            _write(file, msgspec.json.encode(Sample(time_ns, round(pace.interval_s, 4), samples, node, processes)))
             pace.plan(now_s, time.thread_time() - cpu_before_s)
             wait_s = max(0.0, now_s + pace.interval_s - time.monotonic())
 
-    def _header(self, nvml: Nvml, group: GroupUse) -> Header:
-        return Header(
-            format=FORMAT,
-            time_ns=self._clock_ns(),
-            host=host_name(),
-            interval_s=self._interval_s,
-            cpu_count=os.cpu_count(),
-            cpu_affinity=cpu_affinity(),
-            cpu_quota=cpu_quota(),
-            memory_bytes=memory_bytes(),
-            group_memory_limit_bytes=group.memory_limit_bytes,
-            devices=nvml.headers(),
-            nvml_version=nvml.version("nvmlSystemGetNVMLVersion"),
-            driver_version=nvml.version("nvmlSystemGetDriverVersion"),
-            nvml_unavailable=nvml.unavailable,
+    def _header(self, nvml: Nvml, group: GroupUse) -> dict[str, object]:
+        return {
+            "time_ns": self._clock_ns(),
+            "host": host_name(),
+            "interval_s": self._interval_s,
+            "cpu_count": os.cpu_count(),
+            "cpu_affinity": cpu_affinity(),
+            "cpu_quota": cpu_quota(),
+            "memory_bytes": memory_bytes(),
+            "group_memory_limit_bytes": group.memory_limit_bytes,
+            "devices": nvml.headers(),
+            "nvml_version": nvml.version("nvmlSystemGetNVMLVersion"),
+            "driver_version": nvml.version("nvmlSystemGetDriverVersion"),
+            "nvml_unavailable": nvml.unavailable,
+        }
+
+
+def _write(file: FileIO, record: bytes) -> None:
+    """Write a whole line at once, so that a killed run leaves whole lines."""
+    line = memoryview(record + b"\n")
+    while line:
+        line = line[file.write(line) :]
+
+
+class Pace:
+    """Decides how long to wait for the next sample, and which samples hold expensive figures."""
+
+    def __init__(self, shortest_interval_s: float) -> None:
+        self._shortest_interval_s = shortest_interval_s
+        self._start_s: float | None = None
+        self._expensive_due_s = 0.0
+        self._cpu_s: float | None = None
+        self.interval_s = shortest_interval_s
+        """The time from the latest sample to the next."""
+
+    def expensive(self, now_s: float) -> bool:
+        """Whether the sample at ``now_s`` holds expensive figures; called once for each sample."""
+        if self._start_s is None:
+            self._start_s = self._expensive_due_s = now_s
+        if now_s < self._expensive_due_s:
+            return False
+        self._expensive_due_s = now_s + EXPENSIVE_S
+        return True
+
+    def plan(self, now_s: float, cpu_s: float) -> None:
+        """Set the interval after a sample at ``now_s`` that took ``cpu_s`` of CPU time."""
+        self._cpu_s = cpu_s if self._cpu_s is None else self._cpu_s + _SMOOTHING * (cpu_s - self._cpu_s)
+        run_s = now_s - (now_s if self._start_s is None else self._start_s)
+        self.interval_s = max(
+            self._shortest_interval_s, self._cpu_s / LARGEST_CPU_SHARE, run_s / SAMPLES_BEFORE_THINNING
         )
 
 
-def _with_group(processes: ProcessSample, group: GroupUse) -> ProcessSample:
-    return msgspec.structs.replace(
-        processes, throttled_percent=group.throttled_percent(), group_memory_bytes=group.memory_bytes
-    )
+class Turns(Generic[T]):
+    """Takes items in turn, each at most once in :data:`EXPENSIVE_S`."""
 
+    def __init__(self, items: Sequence[T]) -> None:
+        self._items = items
+        self._next = 0
+        self._round_due_s = 0.0
 
-def _with_pcie(sample: DeviceSample, device: Device, *, sent: bool) -> DeviceSample:
-    rate = device.pcie_bytes_per_s(sent=sent)
-    if sent:
-        return msgspec.structs.replace(sample, pcie_tx_bytes_per_s=rate)
-    return msgspec.structs.replace(sample, pcie_rx_bytes_per_s=rate)
-
-
-def _write(file: FileIO, record: Header | Sample) -> None:
-    """A whole line at once, so that a run killed at any time leaves whole lines."""
-    line = memoryview(msgspec.json.encode(record) + b"\n")
-    while line:
-        line = line[file.write(line) :]
+    def take(self, now_s: float) -> T | None:
+        """The next item; None if it is too early for another round, or without items."""
+        if not self._items:
+            return None
+        if self._next == 0:
+            if now_s < self._round_due_s:
+                return None
+            self._round_due_s = now_s + EXPENSIVE_S
+        item = self._items[self._next]
+        self._next = (self._next + 1) % len(self._items)
+        return item

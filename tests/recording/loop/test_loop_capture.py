@@ -1,4 +1,4 @@
-"""Real loops of torch, watched in this process."""
+"""Real training loops with torch, captured in this process."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import traceadvisor
 from tests.recording.running import manifest, settings, steps, traces
-from traceadvisor.bundle.layout import TOLD_VARIABLES, FileKind, Schedule
+from traceadvisor.bundle.layout import FileKind, Schedule
+from traceadvisor.bundle.settings import RECORDED_ENV
 from traceadvisor.errors import UsageError
-from traceadvisor.recording.context import Capture
+from traceadvisor.model.run import StepState
+from traceadvisor.recording.capture import Capture
 from traceadvisor.recording.options import CaptureOptions
 
 SHORT = Schedule(skip_first=1, wait=1, warmup=1, active=8, repeat=1)
@@ -67,7 +69,7 @@ def marks(bundle: Path) -> list[int]:
 
 
 def states(bundle: Path) -> list[str]:
-    return [row.state for row in steps(bundle)]
+    return [row.state.value for row in steps(bundle)]
 
 
 def test_a_loop_is_recorded_step_by_step(tmp_path: Path) -> None:
@@ -76,7 +78,9 @@ def test_a_loop_is_recorded_step_by_step(tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
     assert states(bundle)[:12] == ["plain"] * 2 + ["warmup"] + states(bundle)[3:4] + ["recorded"] * 8
     timed = steps(bundle)
-    assert marks(bundle) == [row.step for row in timed if row.state in {"settling", "recorded"} and row.step < 12]
+    assert marks(bundle) == [
+        row.index for row in timed if row.state in {StepState.SETTLING, StepState.RECORDED} and row.index < 12
+    ]
     assert all(row.fetches == 1 and 0 < row.loader_ns < row.duration_ns for row in timed)
     entries = {file.kind: file for file in manifest(bundle).files}
     assert entries.keys() == {FileKind.TRACE, FileKind.STEPS, FileKind.SETTINGS, FileKind.TELEMETRY}
@@ -117,7 +121,7 @@ def test_marks_nest_with_what_torch_annotates(tmp_path: Path) -> None:
         assert not any(start < other < end < other_end for other, other_end in annotations)
 
 
-def test_accumulation_and_validation_are_told_apart(tmp_path: Path) -> None:
+def test_accumulation_and_validation_are_distinguished(tmp_path: Path) -> None:
     training, validation = Training(batches=64), Training(batches=3)
     with captured(tmp_path):
         for number, batch in enumerate(training.loader, 1):
@@ -130,7 +134,7 @@ def test_accumulation_and_validation_are_told_apart(tmp_path: Path) -> None:
         training.epoch()
     rows = steps(tmp_path / "bundle")
     assert [row.fetches for row in rows[:16]] == [4] * 16
-    assert (rows[16].state, rows[16].fetches) == ("other", 3)
+    assert (rows[16].state, rows[16].fetches) == (StepState.OTHER, 3)
     assert len(rows) == 16 + 1 + 64
 
 
@@ -166,7 +170,7 @@ def test_a_loop_without_loader_ends_its_steps_outside_the_optimizer(tmp_path: Pa
     assert not any(start <= boundary <= end for start, end in optimizing for boundary in boundaries)
 
 
-def test_the_script_may_say_where_steps_end(tmp_path: Path) -> None:
+def test_the_script_may_mark_the_end_of_steps(tmp_path: Path) -> None:
     training = Training()
     with traceadvisor.capture(tmp_path / "bundle", skip_first=1, wait=1, warmup=1) as capture:
         for batch in training.loader:
@@ -186,21 +190,23 @@ def test_settings_are_recorded(tmp_path: Path) -> None:
         training.epoch()
     found = settings(tmp_path / "bundle")
     assert found.loader
-    assert (found.loader.num_workers, found.loader.prefetch_factor, found.loader.persistent_workers) == (2, 2, True)
-    assert (found.loader.batch_size, found.loader.shuffled, found.loader.dataset_length) == (4, True, 64)
-    assert found.loader.file == "tests/recording/loop/test_training_watch.py"
-    assert found.loader.function == "epoch"
-    line = Path(__file__).read_text().splitlines()[(found.loader.line or 0) - 1]
-    assert line.strip() == "for batch in self.loader:"
-    assert found.optimizer
-    assert (found.optimizer.name, found.optimizer.parameter_count, found.optimizer.parameter_bytes) == ("SGD", 9, 36)
+    assert (found.loader.worker_count, found.loader.prefetch_factor, found.loader.persistent_workers) == (2, 2, True)
+    assert (found.loader.batch_size, found.loader.dataset_length) == (4, 64)
+    location = found.loader.location
+    assert location
+    assert (location.file, location.function) == ("tests/recording/loop/test_loop_capture.py", "epoch")
+    assert Path(__file__).read_text().splitlines()[location.line - 1].strip() == "for batch in self.loader:"
+    assert (found.optimizer, found.optimizer_fused, found.optimizer_foreach) == ("SGD", None, None)
     assert (found.loader.sample_count, found.loader.batch_count, found.loader.sampler) == (64, 16, "RandomSampler")
     assert found.torch_version == torch.__version__
     assert found.cpu_count
     assert found.torch_threads == torch.get_num_threads()
+    written = json.loads((tmp_path / "bundle" / "settings.0.json").read_bytes())
+    assert written["loader"]["shuffled"] is True
+    assert (written["optimizer"]["parameter_count"], written["optimizer"]["parameter_bytes"]) == (9, 36)
 
 
-def test_each_rank_tells_what_its_own_sampler_draws(tmp_path: Path) -> None:
+def test_each_rank_records_the_samples_of_its_own_sampler(tmp_path: Path) -> None:
     data = TensorDataset(torch.randn(50, 8), torch.randn(50, 1))
     sampler: DistributedSampler[Any] = DistributedSampler(data, num_replicas=4, rank=1)
     training = Training(batches=1)
@@ -213,7 +219,7 @@ def test_each_rank_tells_what_its_own_sampler_draws(tmp_path: Path) -> None:
     assert found.sampler == "DistributedSampler"
 
 
-def test_a_data_set_without_length_is_not_asked_for_one(tmp_path: Path) -> None:
+def test_a_dataset_without_length_is_not_asked_for_its_length(tmp_path: Path) -> None:
     class Endless(IterableDataset[Any]):
         def __iter__(self) -> Iterator[list[torch.Tensor]]:
             yield from ([torch.randn(8), torch.randn(1)] for _ in range(40))
@@ -231,16 +237,16 @@ def test_a_data_set_without_length_is_not_asked_for_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_the_first_step_of_each_epoch_holds_the_time_to_begin_it(workers: int, tmp_path: Path) -> None:
+def test_the_first_step_of_each_epoch_has_the_time_to_start_it(workers: int, tmp_path: Path) -> None:
     training = Training(batches=5, num_workers=workers)
     with captured(tmp_path):
         for _ in range(3):
             training.epoch()
-    begun = [row.step for row in steps(tmp_path / "bundle") if row.loader_start_ns]
+    begun = [row.index for row in steps(tmp_path / "bundle") if row.loader_start_ns]
     assert begun == [0, 5, 10]
 
 
-def test_a_loop_over_another_loader_begins_no_epoch_of_the_training(tmp_path: Path) -> None:
+def test_a_loop_over_another_loader_starts_no_training_epoch(tmp_path: Path) -> None:
     training, validation = Training(batches=6), Training(batches=2)
     with captured(tmp_path):
         training.epoch()
@@ -249,7 +255,7 @@ def test_a_loop_over_another_loader_begins_no_epoch_of_the_training(tmp_path: Pa
                 training.loss(batch)
         training.epoch()
     rows = steps(tmp_path / "bundle")
-    assert [(row.state == "other", bool(row.loader_start_ns)) for row in rows] == [
+    assert [(row.state is StepState.OTHER, bool(row.loader_start_ns)) for row in rows] == [
         *[(False, True), *[(False, False)] * 5],
         (True, True),
         *[(False, True), *[(False, False)] * 5],
@@ -258,7 +264,7 @@ def test_a_loop_over_another_loader_begins_no_epoch_of_the_training(tmp_path: Pa
 
 @pytest.mark.parametrize("mode", [torch.autograd.detect_anomaly, torch.autograd.set_detect_anomaly])
 @pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled")
-def test_anomaly_detection_is_told_though_it_is_off_again(mode: Any, tmp_path: Path) -> None:
+def test_anomaly_detection_is_recorded_even_if_it_is_off_again(mode: Any, tmp_path: Path) -> None:
     training = Training()
     with captured(tmp_path):
         for batch in training.loader:
@@ -268,15 +274,15 @@ def test_anomaly_detection_is_told_though_it_is_off_again(mode: Any, tmp_path: P
     assert settings(tmp_path / "bundle").detect_anomaly is True
 
 
-def test_without_it_anomaly_detection_is_told_to_be_off(tmp_path: Path) -> None:
+def test_anomaly_detection_is_recorded_as_off_if_never_enabled(tmp_path: Path) -> None:
     with captured(tmp_path):
         Training().epoch()
     found = settings(tmp_path / "bundle")
     assert (found.detect_anomaly, found.own_profiler_share, found.cuda_sync_debug_mode) == (False, 0.0, None)
 
 
-def test_of_the_environment_only_a_few_variables_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in TOLD_VARIABLES:
+def test_only_a_few_environment_variables_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in RECORDED_ENV:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     monkeypatch.setenv("API_TOKEN", "secret")
@@ -311,7 +317,7 @@ def test_a_profiler_of_the_script_is_left_alone(tmp_path: Path) -> None:
     assert not traces(bundle)
 
 
-def test_a_profiler_that_a_compiler_makes_is_none_of_the_script(tmp_path: Path) -> None:
+def test_a_compilers_profiler_does_not_count_as_the_scripts(tmp_path: Path) -> None:
     with captured(tmp_path):
         exec("profiler = torch.profiler.profile()", {"__name__": "torch._inductor.runtime", "torch": torch})  # noqa: S102  # a frame of that module
         Training().epoch()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.recording.loop.test_training_watch import Training, captured
+from tests.recording.loop.test_loop_capture import Training, captured
 from tests.recording.running import settings
-from traceadvisor.recording.loop.gc_pauses import GcPauses, GcWatch
+from traceadvisor.recording.settings import GcTimer
 
 
 @pytest.fixture
@@ -22,27 +22,27 @@ def no_collections() -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_collections")
 def test_collections_are_added_up_between_start_and_stop() -> None:
-    watch = GcWatch(count(0, 10).__next__)
+    timer = GcTimer(count(0, 10).__next__)
     gc.collect()
-    watch.start()
+    timer.start()
     gc.collect()
     gc.collect(0)
-    watch.stop()
+    timer.stop()
     gc.collect()
     # Clock reads: start, two for each collection, stop.
-    assert watch.pauses() == GcPauses(watched_ns=50, total_ns=20, longest_ns=10)
+    assert (timer.share, timer.longest_ns) == (20 / 50, 10)
 
 
-def test_nothing_is_known_where_it_was_never_started() -> None:
-    assert GcWatch().pauses() is None
+def test_without_a_start_no_pauses_are_known() -> None:
+    assert (GcTimer().share, GcTimer().longest_ns) == (None, None)
 
 
-def test_after_the_stop_nothing_of_it_is_left() -> None:
+def test_the_stop_removes_the_callback() -> None:
     before = list(gc.callbacks)
-    watch = GcWatch()
-    watch.start()
-    watch.stop()
-    watch.stop()
+    timer = GcTimer()
+    timer.start()
+    timer.stop()
+    timer.stop()
     assert gc.callbacks == before
 
 
@@ -52,7 +52,7 @@ class _Collecting(Training):
         gc.collect()
 
 
-def test_a_capture_tells_what_collections_took(tmp_path: Path) -> None:
+def test_a_capture_records_the_time_of_collections(tmp_path: Path) -> None:
     before = list(gc.callbacks)
     with captured(tmp_path):
         _Collecting().epoch()

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+
+import pytest
+
+from traceadvisor.bundle.settings import (
+    RECORDED_ENV,
+    RecordedLoader,
+    RecordedSettings,
+    decode_settings,
+    encode_settings,
+)
+from traceadvisor.model.findings import Location
+from traceadvisor.model.run import LoaderSettings, RunSettings
+
+LOADER = RecordedLoader(
+    batch_size=8,
+    worker_count=2,
+    prefetch_factor=4,
+    pin_memory=True,
+    persistent_workers=False,
+    drop_last=True,
+    dataset_length=650,
+    location=Location("train.py", 41, "main"),
+    sample_count=640,
+    batch_count=80,
+    sampler="RandomSampler",
+    shuffled=True,
+)
+SETTINGS = RecordedSettings(
+    loader=LOADER,
+    optimizer="AdamW",
+    optimizer_fused=True,
+    optimizer_foreach=False,
+    autocast_dtype="bfloat16",
+    grad_scaler=False,
+    matmul_tf32=True,
+    cudnn_tf32=False,
+    cudnn_benchmark=True,
+    torch_version="2.13.0",
+    cuda_version="13.0",
+    python_version="3.11.7",
+    cpu_count=16,
+    cpu_quota=3.5,
+    ranks_on_host=2,
+    torch_threads=4,
+    detect_anomaly=True,
+    cuda_sync_debug_mode=1,
+    gc_share=0.25,
+    gc_longest_ns=7,
+    own_profiler_share=0.5,
+    own_code=frozenset({"train.py", "datasets"}),
+    environment={"OMP_NUM_THREADS": "4"},
+    device_name="NVIDIA H100",
+    cpu_affinity=8,
+    parameter_count=9,
+    parameter_bytes=36,
+)
+
+
+def test_the_example_has_every_value() -> None:
+    assert None not in [getattr(SETTINGS, field.name) for field in fields(SETTINGS)]
+    assert None not in [getattr(LOADER, field.name) for field in fields(LOADER)]
+
+
+def test_settings_are_read_as_they_were_written() -> None:
+    read = decode_settings(encode_settings(SETTINGS))
+    assert read.loader
+    for field in fields(LoaderSettings):
+        assert getattr(read.loader, field.name) == getattr(LOADER, field.name), field.name
+    for field in fields(RunSettings):
+        if field.name not in {"loader", "ranks_on_host"}:  # the ranks on a host follow from the manifest
+            assert getattr(read, field.name) == getattr(SETTINGS, field.name), field.name
+
+
+def test_unknown_settings_are_read_as_unknown() -> None:
+    assert decode_settings(encode_settings(RecordedSettings())) == RunSettings()
+
+
+def test_the_file_has_the_names_that_captures_have_always_written() -> None:
+    written = json.loads(encode_settings(SETTINGS))
+    assert written.keys() >= {"torch_version", "cpu_affinity", "cpu_quota", "gc_longest_ns", "own_code", "environment"}
+    assert written["optimizer"] == {
+        "name": "AdamW",
+        "fused": True,
+        "foreach": False,
+        "parameter_count": 9,
+        "parameter_bytes": 36,
+    }
+    assert (
+        written["loader"].items()
+        >= {
+            "num_workers": 2,
+            "shuffled": True,
+            "file": "train.py",
+            "line": 41,
+            "function": "main",
+        }.items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("affinity", "quota", "usable"), [(8, 3.5, 3.5), (2, 3.5, 2), (2, None, 2), (None, None, None)]
+)
+def test_the_usable_cores_are_the_smaller_of_affinity_and_quota(
+    affinity: int | None, quota: float | None, usable: float | None
+) -> None:
+    settings = replace(SETTINGS, cpu_affinity=affinity, cpu_quota=quota)
+    assert decode_settings(encode_settings(settings)).cpu_quota == usable
+
+
+@pytest.mark.parametrize("name", ["torch_threads", "cuda_sync_debug_mode", "gc_longest_ns", "cpu_count"])
+@pytest.mark.parametrize("number", [-1, 2**53 + 1, 10**30])
+def test_an_impossible_count_is_unknown(name: str, number: int) -> None:
+    assert getattr(decode_settings(json.dumps({name: number}).encode()), name) is None
+
+
+@pytest.mark.parametrize(("share", "read"), [(-0.1, None), (0, 0), (1, 1), (1.1, None)])
+def test_a_share_outside_0_to_1_is_unknown(share: float, read: float | None) -> None:
+    assert decode_settings(json.dumps({"gc_share": share}).encode()).gc_share == read
+
+
+def test_a_long_value_of_the_environment_is_cut() -> None:
+    content = json.dumps({"environment": {RECORDED_ENV[0]: "1" * 5000}}).encode()
+    assert decode_settings(content).environment == {RECORDED_ENV[0]: "1" * 1000}
+
+
+@pytest.mark.parametrize("content", ["[]", "3", '{"loader": 3}', '{"optimizer": "SGD"}', '{"own_code": [1]}'])
+def test_a_file_that_no_capture_writes_is_refused(content: str) -> None:
+    with pytest.raises(ValueError, match="Expected"):
+        decode_settings(content.encode())

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from traceadvisor.bundle.steps import StepLog, read_steps
+from traceadvisor.model.run import StepState, TimedStep
+
+STEPS = tuple(TimedStep(number, 100 + number, 10, 4, 2, state, 7) for number, state in enumerate(StepState))
+
+
+def test_steps_are_read_as_they_were_written(tmp_path: Path) -> None:
+    log = StepLog()
+    for step in STEPS:
+        log.add(step)
+    log.write(tmp_path / "steps.0.csv")
+    assert read_steps(tmp_path / "steps.0.csv") == (STEPS, ())
+    assert tuple(log) == STEPS
+    assert (len(log), log.count(StepState.PLAIN)) == (len(StepState), 1)
+
+
+def test_the_columns_are_those_that_captures_have_always_written(tmp_path: Path) -> None:
+    StepLog().write(tmp_path / "steps.0.csv")
+    header = "step,start_ns,duration_ns,loader_ns,fetches,state,loader_start_ns\n"
+    assert (tmp_path / "steps.0.csv").read_text() == header
+
+
+def test_an_empty_file_has_no_steps(tmp_path: Path) -> None:
+    (tmp_path / "steps.0.csv").touch()
+    assert read_steps(tmp_path / "steps.0.csv") == ((), ())

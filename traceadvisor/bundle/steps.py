@@ -1,0 +1,102 @@
+"""``steps.<rank>.csv``: every step of a run, recorded or not.
+
+The columns are the fields of :class:`~traceadvisor.model.run.TimedStep`, in their order; ``index`` is called ``step``.
+"""
+
+from __future__ import annotations
+
+import csv
+from array import array
+from collections.abc import Iterator, MutableSequence
+from dataclasses import fields
+from io import StringIO
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from traceadvisor.model.health import HealthNote
+from traceadvisor.model.run import StepState, TimedStep
+
+MOST_STEPS = 10_000_000
+LARGEST_STEPS_BYTES = 1 << 30
+LONGEST_LINE = 1 << 12
+"""In characters; longer lines are cut into pieces, which hold no step."""
+
+LONGEST_STEP_NS = 10**15
+"""Eleven days."""
+
+MOST = 1 << 62
+"""For counts and for nanoseconds since the epoch (the year 2116): the sum of two still fits 64 bits."""
+
+_FIELDS = tuple(field.name for field in fields(TimedStep))
+_COLUMNS = tuple("step" if name == "index" else name for name in _FIELDS)
+
+
+class StepLog:
+    """Collects the steps of a run in 56 bytes each: a run may take millions."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, MutableSequence[Any]] = {
+            name: [] if name == "state" else array("q") for name in _FIELDS
+        }
+
+    def add(self, step: TimedStep) -> None:
+        """Add a step at its end."""
+        for name, column in self._columns.items():
+            column.append(getattr(step, name))
+
+    def __len__(self) -> int:
+        return len(self._columns["state"])
+
+    def __iter__(self) -> Iterator[TimedStep]:
+        for row in zip(*self._columns.values(), strict=True):
+            yield TimedStep(*row)
+
+    def count(self, state: StepState) -> int:
+        """Count the steps in one state."""
+        return self._columns["state"].count(state)
+
+    def write(self, path: Path) -> None:
+        """Write ``steps.<rank>.csv``."""
+        states = [state.value for state in self._columns["state"]]
+        text = StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        writer.writerows(zip(*(self._columns | {"state": states}).values(), strict=True))
+        path.write_text(text.getvalue(), encoding="ascii")
+
+
+def read_steps(path: Path) -> tuple[tuple[TimedStep, ...], tuple[HealthNote, ...]]:
+    """Read the rows that hold a step; a note counts the others."""
+    steps: list[TimedStep] = []
+    broken = 0
+    try:
+        if path.stat().st_size > LARGEST_STEPS_BYTES:
+            message = f"{path.name} was not read: it is larger than the step times of any run."
+            return (), (HealthNote("steps-too-large", message),)
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            rows = csv.DictReader(iter(lambda: file.readline(LONGEST_LINE), ""))
+            rows.fieldnames = ["index" if name == "step" else name for name in rows.fieldnames or ()]
+            for row in islice(rows, MOST_STEPS):
+                step = _step(row)
+                if step is None:
+                    broken += 1
+                else:
+                    steps.append(step)
+    except (OSError, ValueError, csv.Error):
+        broken += 1
+    notes = (HealthNote("steps-dropped", f"{broken} rows of {path.name} could not be read."),) if broken else ()
+    return tuple(steps), notes
+
+
+def _step(row: dict[str, str]) -> TimedStep | None:
+    """The step that a row holds; None if the row holds no possible step."""
+    try:
+        step = msgspec.convert(row, TimedStep, strict=False)
+    except msgspec.ValidationError:
+        return None
+    counts = (step.index, step.start_ns, step.loader_ns, step.fetches, step.loader_start_ns or 0)
+    possible = 0 < step.duration_ns < LONGEST_STEP_NS and all(0 <= count < MOST for count in counts)
+    return step if possible else None

@@ -1,0 +1,136 @@
+"""The two ways to capture: run a script, or mark a block of a program."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from traceadvisor.bundle.layout import Ending
+from traceadvisor.recording.options import CaptureOptions
+from traceadvisor.recording.script.launch import Launch
+from traceadvisor.recording.script.own_code import strip_own_frames
+from traceadvisor.recording.script.program import Script
+from traceadvisor.recording.script.termination import TerminationGuard
+from traceadvisor.recording.session import Captured, CaptureSession
+
+SIGINT_CODE = 130
+SIGTERM_CODE = 143
+
+_BLOCKS = itertools.count()
+"""Numbers the captured blocks of this process; each is a run of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a script or block ended."""
+
+    ending: Ending
+    status: str | int | None
+    """The argument of ``sys.exit`` with the same effect."""
+
+    message: str | None = None
+
+    @classmethod
+    def of(cls, error: BaseException | None) -> Ended:
+        """The ending by an exception, or without one."""
+        match error:
+            case None:
+                return cls(Ending.COMPLETED, None)
+            case SystemExit(code=code):
+                return cls(Ending.COMPLETED if code in (None, 0) else Ending.EXIT, code)
+            case KeyboardInterrupt():
+                return cls(Ending.INTERRUPTED, SIGINT_CODE)
+            case _:
+                return cls(Ending.EXCEPTION, 1, f"{type(error).__name__}: {error}")
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the process."""
+        if self.status is None:
+            return 0
+        return self.status if isinstance(self.status, int) else 1
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether Ctrl-C ended it."""
+        return self.ending is Ending.INTERRUPTED
+
+
+def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Captured, Launch]:
+    """Run a script and write a bundle; the script's exception has been printed as ``python`` does.
+
+    Raises:
+        UsageError: there is no such script, or the folder holds another capture. Nothing was run.
+    """
+    launch = Launch.of_this_process()
+    session = CaptureSession(options, launch, script.command, script.name)
+    run = script.prepare()
+    session.start()
+    guard = TerminationGuard(lambda: _terminated(session))
+    guard.install()
+    process = os.getpid()
+    ended = Ended.of(_raised_by(run))
+    if os.getpid() != process:  # a child that the script forked: it has no part in the capture
+        raise SystemExit(ended.status)
+    captured = session.finish(ended.ending, ended.exit_code, ended.message)
+    guard.remove()
+    return ended, captured, launch
+
+
+def _terminated(session: CaptureSession) -> None:
+    session.finish(Ending.TERMINATED, SIGTERM_CODE)
+
+
+def _raised_by(run: Callable[[], None]) -> BaseException | None:
+    """Run the script; returns its exception, printed as the interpreter does, through the script's own hook if set."""
+    try:
+        run()
+    except SystemExit as leaving:
+        return leaving
+    except BaseException as error:  # noqa: BLE001  # any exception ends the script
+        strip_own_frames(error)
+        sys.excepthook(type(error), error, error.__traceback__)
+        return error
+    return None
+
+
+class Capture:
+    """A context manager that records the training inside it.
+
+    Loaders and optimizers mark the steps, as on the command line. After the first call of :meth:`step`, each call
+    ends a step.
+    """
+
+    def __init__(self, options: CaptureOptions) -> None:
+        self._options = options
+        self._session: CaptureSession | None = None
+        self.captured: Captured | None = None
+        """The result; None until the block has ended."""
+
+    def __enter__(self) -> Self:
+        """Start to capture; raises UsageError if the folder holds another capture."""
+        script = Script(sys.argv[0] or "python", tuple(sys.argv[1:]))
+        launch = Launch.of_this_process().of_block(next(_BLOCKS))
+        session = CaptureSession(self._options, launch, script.command, script.name)
+        session.start()
+        self._session = session
+        return self
+
+    def step(self) -> None:
+        """Mark the end of a training step, where the next begins."""
+        if self._session:
+            self._session.step()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Write the bundle; an exception of the block propagates."""
+        session, self._session = self._session, None
+        if session:
+            ended = Ended.of(error)
+            self.captured = session.finish(ended.ending, ended.exit_code, ended.message)

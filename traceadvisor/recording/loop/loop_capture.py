@@ -1,0 +1,111 @@
+"""The part of a capture that needs torch: hooks, tracker, window, recorder and settings together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from pathlib import Path
+
+from torch.optim import Optimizer
+
+from traceadvisor.bundle.layout import Note
+from traceadvisor.bundle.settings import RecordedSettings
+from traceadvisor.bundle.steps import StepLog
+from traceadvisor.recording.loop.hooks import Hooks, LoopListener
+from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
+from traceadvisor.recording.loop.profiler import TorchRecorder, is_profiling
+from traceadvisor.recording.loop.tracker import LoopTracker
+from traceadvisor.recording.loop.window import Window
+from traceadvisor.recording.options import CaptureOptions
+from traceadvisor.recording.settings import SettingsSeen
+
+
+class LoopCapture:
+    """Follows and records the training loop of one thread until it is closed."""
+
+    def __init__(  # noqa: PLR0913  # it connects the parts
+        self,
+        options: CaptureOptions,
+        log: StepLog,
+        host: str,
+        *,
+        thread: int,
+        stage: Callable[[str], Path],
+        saved: Callable[[str, int], None],
+    ) -> None:
+        self._saved = saved
+        """Called with the file name and cycle of each recording."""
+        self._notes: list[Note] = []
+        self._seen = SettingsSeen()
+        self._recorder = TorchRecorder(options, host, stage=stage, saved=self._recording_saved)
+        self._window = Window(options.schedule, self._recorder)
+        self._tracker = LoopTracker(self._window, log, trained=self._first_step_ended)
+        loaders = LoaderRegistry()
+        self._listener = LoopListener(self._tracker, loaders, thread=thread, stepped=self._stepped, failed=self._failed)
+        if is_profiling():
+            self._profiler_made()
+        self._hooks = Hooks(self._listener, loaders, self._seen, profiler_made=self._profiler_made)
+
+    @property
+    def notes(self) -> list[Note]:
+        """Remarks for the report."""
+        return [*self._window.notes, *self._notes]
+
+    def settings(self) -> RecordedSettings:
+        """The settings known so far."""
+        return self._seen.settings()
+
+    def step(self) -> None:
+        """The script marks the end of a step."""
+        self._listener.step()
+
+    def close(self) -> None:
+        """The script ended: save what was recorded."""
+        self._hooks.remove()
+        self._seen.gc.stop()
+        if self._listener.active:
+            self._listener.active = False
+            try:
+                self._tracker.finish()
+                self._window.finish()
+            except Exception as error:  # noqa: BLE001  # the step times are still worth writing
+                self._failed(error)
+
+    def stop_listening(self) -> None:
+        """Ignore loops from now on, as in a forked child."""
+        self._listener.active = False
+
+    def _profiler_made(self) -> None:
+        """The script has its own profiler, which takes precedence: two cannot run at once."""
+        if self._recorder.making or not self._listener.active:
+            return
+        try:
+            self._window.give_way(
+                "own-profiler",
+                "The script uses its own profiler, so TraceAdvisor stopped recording; steps are still timed.",
+            )
+        except Exception as error:  # noqa: BLE001  # the script goes on after any error
+            self._failed(error)
+
+    def _stepped(self, optimizer: Optimizer) -> None:
+        self._seen.stepped(optimizer, own_profiler=is_profiling() and not self._recorder.recording)
+
+    def _first_step_ended(self, loader: Hashable | None) -> None:
+        self._seen.gc.start()
+        if isinstance(loader, KnownLoader):
+            self._seen.loader = loader.settings
+            self._window.settle_for(loader.workers, loader.prefetch)
+        else:
+            self._window.settle_for(0, 0)
+
+    def _recording_saved(self, name: str, cycle: int, *, valid: bool) -> None:
+        if not valid:
+            self._notes.append(Note("trace-repaired", f"{name} is not valid JSON; reading it includes a repair."))
+        self._saved(name, cycle)
+
+    def _failed(self, error: Exception) -> None:
+        """Recording failed: stop the profiler, which would slow the rest of the run."""
+        self._notes.append(Note("capture-failed", f"Recording ended early: {type(error).__name__}: {error}"))
+        try:
+            self._recorder.discard()
+        except Exception as second:  # noqa: BLE001  # stopping failed, too
+            self._notes.append(Note("capture-failed", f"The profiler did not stop: {second}"))
