@@ -22,8 +22,7 @@ from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.discovery import find_recordings
-from traceadvisor.rendering.formats import FORMATS
-from traceadvisor.rendering.write import write_report
+from traceadvisor.rendering.formats import FORMATS, write_report
 from traceadvisor.system.executor import Outcome
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from traceadvisor.cli import main, report_checks
+from traceadvisor.cli import doctor_command, main
 from traceadvisor.recording import doctor
 from traceadvisor.system.check import Check, CheckState
 
@@ -74,7 +74,7 @@ def test_without_what_reports_need_the_exit_code_is_1() -> None:
 def _pdf_check(monkeypatch: pytest.MonkeyPatch, code: int, stderr: str = "") -> Check:
     ended = subprocess.CompletedProcess[str]([], code, "", stderr)
     monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: ended)
-    (check,) = [check for check in report_checks.report_checks() if check.subject == "PDF"]
+    (check,) = [check for check in doctor_command.report_checks() if check.subject == "PDF"]
     return check
 
 

@@ -12,7 +12,7 @@ import pytest
 from rich.progress import Progress
 
 from tests.build import TraceBuilder
-from traceadvisor.cli.reading_progress import Bars
+from traceadvisor.cli.terminal import Bars
 from traceadvisor.model.trace import Origin
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*\b(?:3[0-8]|9[0-7])\b[0-9;]*m")

@@ -20,3 +20,9 @@ def test_the_package_runs_as_a_module() -> None:
         [sys.executable, "-m", "traceadvisor", "--version"], capture_output=True, text=True, check=True
     ).stdout
     assert output.startswith("traceadvisor, version ")
+
+
+def test_a_report_without_a_terminal_does_not_import_rich() -> None:
+    code = "import sys, traceadvisor.cli.report_command; print('rich' in sys.modules)"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "False"

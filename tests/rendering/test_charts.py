@@ -16,9 +16,8 @@ from traceadvisor.model.timeline import Activity, Lane, Timeline
 from traceadvisor.rendering.charts.drawing import WIDTH, Chart, runs_path
 from traceadvisor.rendering.charts.palette import PAINTS
 from traceadvisor.rendering.charts.per_step import MOST_POINTED_AT, per_step
-from traceadvisor.rendering.charts.raster import runs_by_layer
 from traceadvisor.rendering.charts.step_bar import comparison_bars, step_bar, told_apart
-from traceadvisor.rendering.charts.timeline import timeline
+from traceadvisor.rendering.charts.timeline import runs_by_layer, timeline
 
 
 def recording() -> Recording:

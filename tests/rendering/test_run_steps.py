@@ -10,9 +10,8 @@ from traceadvisor.rendering.charts.clock import RunClock
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.palette import STEP_PAINTS
 from traceadvisor.rendering.charts.run_steps import run_steps_chart
-from traceadvisor.rendering.page.captured import by_run
-from traceadvisor.rendering.page.run import run_view
-from traceadvisor.rendering.step_time import step_time
+from traceadvisor.rendering.headline import step_time
+from traceadvisor.rendering.page.run import by_run, run_view
 
 
 def steps(*lengths_ms: float, state: StepState = StepState.PLAIN, first: int = 1) -> list[TimedStep]:

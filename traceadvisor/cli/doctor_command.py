@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.text import Text
 
+from traceadvisor import __version__
 from traceadvisor.cli.exit_codes import ExitCode
-from traceadvisor.cli.report_checks import report_checks
 from traceadvisor.recording.doctor import capture_checks
 from traceadvisor.system.check import Check, CheckState
 
@@ -47,3 +52,78 @@ def _print(check: Check, console: Console) -> None:
         console.print(Text(f"{indent}costs: {check.cost}"))
     if check.remedy:
         console.print(Text(f"{indent}to get it: {check.remedy}"))
+
+
+_PDF_COST = "no PDF; HTML, Markdown and JSON need none of it"
+_FONTS = "apt-get install fonts-dejavu-core"
+_PDF_TRIAL = "from traceadvisor.rendering.page.pdf import from_html; from_html('<p>a</p>')"
+
+REINSTALL = "pip install --force-reinstall traceadvisor"
+
+
+def report_checks() -> Iterator[Check]:
+    """Checks of what reports need, one after another."""
+    yield _report()
+    yield _inflating()
+    yield _pdf()
+
+
+def _report() -> Check:
+    """Whether all that turns a recording into a page can be imported and found."""
+    try:
+        catalogue = import_module("traceadvisor.judging.catalogue")
+        rules = catalogue.all_rules()
+        import_module("traceadvisor.api")
+        environment = import_module("traceadvisor.rendering.templates").html_environment()
+        environment.get_template("report.html.j2")
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is what keeps reports from being made
+        return Check(
+            "report",
+            CheckState.BROKEN,
+            f"{type(error).__name__}: {error}",
+            "no report at all",
+            REINSTALL,
+        )
+    found = f"traceadvisor {__version__}, {len(rules)} rules, Python {platform.python_version()}"
+    broken = ", ".join(rule.meta.id for rule in rules if isinstance(rule, catalogue.UnloadableRule))
+    if broken:
+        return Check("report", CheckState.LIMITED, found, f"what these rules look for: {broken}", REINSTALL)
+    return Check("report", CheckState.OK, found)
+
+
+def _inflating() -> Check:
+    try:
+        import_module("isal.igzip")
+    except ImportError as error:
+        return Check(
+            "isal",
+            CheckState.LIMITED,
+            f"cannot be imported ({error}): zlib takes its place",
+            "compressed recordings take longer to read and to write",
+            "pip install isal, where there is a wheel for this machine",
+        )
+    return Check("isal", CheckState.OK, "compressed recordings are read at full speed")
+
+
+def _pdf() -> Check:
+    """Make one, in a process of its own: without any font Pango takes the process down with it."""
+    trial = subprocess.run(  # noqa: S603  # this interpreter, with a line of our own
+        [sys.executable, "-P", "-c", _PDF_TRIAL],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if trial.returncode < 0 or "No fonts configured" in trial.stderr:
+        return Check("PDF", CheckState.MISSING, "no font is installed", _PDF_COST, _FONTS)
+    if trial.returncode:
+        return Check(
+            "PDF",
+            CheckState.MISSING,
+            "WeasyPrint or Pango cannot be loaded",
+            _PDF_COST,
+            "pip install weasyprint; apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 "
+            "fonts-dejavu-core (macOS: brew install pango)",
+        )
+    return Check("PDF", CheckState.OK, "WeasyPrint, Pango and a font are there")

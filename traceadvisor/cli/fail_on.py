@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceadvisor.cli.settings_options import words
+from traceadvisor.cli.options import words
 from traceadvisor.config import TABLE, Settings, nearest
 from traceadvisor.errors import ConfigError, TraceAdvisorError, UsageError
 from traceadvisor.judging.catalogue import Catalogue

@@ -10,10 +10,8 @@ import click
 from traceadvisor import api
 from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.fail_on import first_met, parse_conditions
-from traceadvisor.cli.limits_options import LimitedCommand, limits_options
-from traceadvisor.cli.reading_progress import reading_progress
-from traceadvisor.cli.settings_options import chosen_settings, settings_options
-from traceadvisor.cli.terminal import print_summary
+from traceadvisor.cli.options import LimitedCommand, chosen_settings, limits_options, settings_options
+from traceadvisor.cli.terminal import print_summary, reading_progress
 from traceadvisor.errors import PdfUnavailableError, UsageError
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.report import Report

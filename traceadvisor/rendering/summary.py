@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from traceadvisor.model.report import Recording, Report
+from traceadvisor.rendering.headline import recording_verdict, step_time, verdict, verdict_scope
 from traceadvisor.rendering.page.findings import FindingView, finding_views
 from traceadvisor.rendering.page.health import NoteView, warnings
 from traceadvisor.rendering.page.recordings import cost_words
-from traceadvisor.rendering.step_time import step_time
 from traceadvisor.rendering.units import count, duration, number_of, percent
-from traceadvisor.rendering.verdict import recording_verdict, verdict, verdict_scope
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.results.redaction import redacted, shortened
 from traceadvisor.text.cleaning import one_line

@@ -12,8 +12,8 @@ from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import Run, RunSettings
 from traceadvisor.model.telemetry import Telemetry
 from traceadvisor.rendering.page import html
-from traceadvisor.rendering.page.captured import by_machine, by_run
 from traceadvisor.rendering.page.machine import MachineView, machine_view
+from traceadvisor.rendering.page.run import by_machine, by_run
 from traceadvisor.rendering.page.settings import settings_table
 from traceadvisor.rendering.table import Table
 

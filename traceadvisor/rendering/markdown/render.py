@@ -12,9 +12,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from traceadvisor.model.report import Report
+from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.markdown.view import Room, markdown_view
 from traceadvisor.rendering.templates import CompiledTemplates, template_folder
-from traceadvisor.rendering.write import MARKER
 from traceadvisor.results.redaction import redacted
 from traceadvisor.text.cleaning import one_line
 

@@ -6,17 +6,15 @@ from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording, Report
+from traceadvisor.rendering.headline import step_time, verdict, verdict_scope
 from traceadvisor.rendering.page.comparison import total_shares
-from traceadvisor.rendering.page.findings import FindingView, finding_views
+from traceadvisor.rendering.page.findings import FindingView, finding_views, umbrella_table
 from traceadvisor.rendering.page.health import HealthView, health_view
 from traceadvisor.rendering.page.outcomes import outcomes_view
 from traceadvisor.rendering.page.recordings import cost_words
 from traceadvisor.rendering.page.settings import settings_facts
-from traceadvisor.rendering.page.umbrellas import umbrella_table
-from traceadvisor.rendering.step_time import step_time
 from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, milliseconds, percent
-from traceadvisor.rendering.verdict import verdict, verdict_scope
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.results.redaction import shortened
 

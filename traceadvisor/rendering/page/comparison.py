@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceadvisor.model.breakdown import Totals
 from traceadvisor.model.report import Recording, Report
-from traceadvisor.rendering.step_time import step_time
+from traceadvisor.rendering.headline import step_time
 from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
 from traceadvisor.rendering.units import duration, percent
 

@@ -1,4 +1,4 @@
-"""A finding as the templates read it."""
+"""Findings as the templates read them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from traceadvisor.model.findings import Confidence, Estimate, Location, Method, Severity
+from traceadvisor.model.findings import Confidence, Estimate, Finding, Location, Method, Severity
 from traceadvisor.model.report import RankedFinding, Recording, Report
 from traceadvisor.rendering.charts.drawing import across
-from traceadvisor.rendering.step_time import step_time
+from traceadvisor.rendering.headline import step_time
+from traceadvisor.rendering.table import Cell, Column, Table
 from traceadvisor.rendering.units import duration, evidence_value, money, percent
 from traceadvisor.rendering.words import CONFIDENCE, EFFORT, METHOD, SEVERITY
 
@@ -217,3 +218,39 @@ def _step_words(step_ns: float, recordings: Sequence[Recording]) -> str:
     step = duration(step_ns)
     is_headed = any(duration(step_time(recording).ns) == step for recording in recordings)
     return step if is_headed else f"{step} (the median without the first and the last step)"
+
+
+@dataclass(frozen=True, slots=True)
+class UmbrellaView:
+    """One verdict with its figures."""
+
+    summary: str
+    table: Table
+
+
+def umbrella_views(recording: Recording) -> tuple[UmbrellaView, ...]:
+    """The verdicts on one recording."""
+    return tuple(_umbrella_view(finding) for finding in recording.umbrellas)
+
+
+def umbrella_table(report: Report) -> Table:
+    """The verdicts on all recordings."""
+    columns = (
+        Column("Recording", numeric=False),
+        Column("What", numeric=False),
+        Column("Measured", numeric=False),
+        Column("Figure"),
+    )
+    rows = tuple(
+        (Cell(recording.id), Cell(finding.rule.title), Cell(row.label), Cell(evidence_value(row)))
+        for recording in report.recordings
+        for finding in recording.umbrellas
+        for row in finding.evidence
+    )
+    return Table("The step as a whole", columns, rows)
+
+
+def _umbrella_view(finding: Finding) -> UmbrellaView:
+    columns = (Column("Measured", numeric=False), Column("Figure"))
+    rows = tuple((Cell(row.label), Cell(evidence_value(row))) for row in finding.evidence)
+    return UmbrellaView(f"{finding.fix.summary}.", Table(finding.rule.title, columns, rows))

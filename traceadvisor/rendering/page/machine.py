@@ -12,7 +12,6 @@ from traceadvisor.model.telemetry import Telemetry
 from traceadvisor.model.telemetry_window import NodeWindow, ProcessWindow, TelemetryWindow
 from traceadvisor.rendering.charts.clock import RunClock
 from traceadvisor.rendering.charts.drawing import Chart
-from traceadvisor.rendering.page.captured import CapturedRecordings
 from traceadvisor.rendering.page.machine_charts import (
     MOST_DEVICES,
     Machine,
@@ -21,6 +20,7 @@ from traceadvisor.rendering.page.machine_charts import (
     machine_charts,
     used_devices,
 )
+from traceadvisor.rendering.page.run import CapturedRecordings
 from traceadvisor.rendering.table import Cell, Column, Table, cells
 from traceadvisor.rendering.units import (
     NOT_MEASURED,

@@ -12,8 +12,8 @@ from types import ModuleType
 
 from traceadvisor.errors import PdfUnavailableError, RefusedFetchError
 from traceadvisor.model.report import Report
+from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.page.html import page
-from traceadvisor.rendering.write import MARKER
 
 
 def render(report: Report) -> bytes:

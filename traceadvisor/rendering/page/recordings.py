@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording
 from traceadvisor.rendering.charts.drawing import Chart
-from traceadvisor.rendering.charts.memory import memory_chart
 from traceadvisor.rendering.charts.per_step import per_step
 from traceadvisor.rendering.charts.step_bar import step_bar
 from traceadvisor.rendering.charts.timeline import timeline
-from traceadvisor.rendering.page.replay import replay_table
-from traceadvisor.rendering.page.tables import MemoryView, kernel_table, memory_view, operator_table, overlap_table
-from traceadvisor.rendering.page.umbrellas import UmbrellaView, umbrella_views
-from traceadvisor.rendering.step_time import MEDIAN, step_time
+from traceadvisor.rendering.headline import MEDIAN, recording_verdict, step_time
+from traceadvisor.rendering.page.findings import UmbrellaView, umbrella_views
+from traceadvisor.rendering.page.memory import MemoryView, memory_chart, memory_view
+from traceadvisor.rendering.page.tables import kernel_table, operator_table, overlap_table, replay_table
 from traceadvisor.rendering.table import Table
 from traceadvisor.rendering.units import (
     NOT_MEASURED,
@@ -28,7 +27,6 @@ from traceadvisor.rendering.units import (
     percent,
     size,
 )
-from traceadvisor.rendering.verdict import recording_verdict
 from traceadvisor.rendering.words import STEP_SOURCE
 
 

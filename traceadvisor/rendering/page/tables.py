@@ -1,18 +1,14 @@
-"""Kernels, operators and overlapped work of one recording as tables.
-
-The use of device memory as the templates read it.
-"""
+"""Tables of one recording: kernels, operators, overlap, and the checks of its simulation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import KernelRow, OperatorRow, Overlap, Recording
-from traceadvisor.model.step_memory import MemoryRelief, StepMemory
 from traceadvisor.rendering.charts.drawing import across
 from traceadvisor.rendering.table import Cell, Column, Table, cells, measured_columns
-from traceadvisor.rendering.units import NOT_MEASURED, count, duration, percent, ratio, size
+from traceadvisor.rendering.units import count, duration, number_of, percent, ratio
 from traceadvisor.rendering.words import WORK
 from traceadvisor.text.cleaning import clipped
 
@@ -98,49 +94,45 @@ def _overlap(overlap: Overlap | None) -> tuple[Cell, ...]:
     return (Cell(duration(overlap.total_ns)), Cell(duration(overlap.exposed_ns)), Cell(percent(hidden)))
 
 
-OPEN_MEMORY_ROWS = 4
-"""Steps in the open; most are alike."""
+_NO_WAITS = (
+    "without a device the replay adds up the times that the host was recorded with, "
+    "which has to come out right and does not show that it can foretell waits"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryView:
-    """Two tables."""
-
-    steps: Table
-    relief: Table
-
-
-def memory_view(recording: Recording) -> MemoryView | None:
-    """What the peak of each step is made of, fullest first, and what would make room; None where it is not known."""
-    if recording.memory is None:
+def replay_table(recording: Recording) -> Table | None:
+    """The checks that the replay had to pass, and what came of them; None where nothing was replayed."""
+    if recording.replay is None:
         return None
-    titles = ("Peak", "Held between steps", "Activations", "Of the peak", "Gradients, workspaces, temporary")
-    columns = (Column("Step", numeric=False), *map(Column, titles))
-    fullest_first = sorted(recording.memory.steps, key=lambda step: -step.peak_bytes)
-    ways = (Column("Way", numeric=False), Column("Would free"), Column("Taken for granted", numeric=False))
-    autotuned = recording.captured is not None and recording.captured.settings.cudnn_benchmark is True
-    rows = tuple(cells(*row) for row in _ways(recording.memory.relief, autotuned=autotuned))
-    return MemoryView(
-        Table("Device memory at the peak of each step", columns, tuple(map(_step, fullest_first)), OPEN_MEMORY_ROWS),
-        Table("What would make room", ways, rows),
-    )
+    columns = (Column("Check", numeric=False), Column("Result", numeric=False))
+    rows = tuple(cells(*row) for row in _rows(recording.replay, has_device=recording.device is not None))
+    return Table("How far the replay can be trusted", columns, rows)
 
 
-def _step(step: StepMemory) -> tuple[Cell, ...]:
-    return cells(
-        count(step.index),
-        size(step.peak_bytes),
-        size(step.state_bytes),
-        size(step.activations_bytes),
-        percent(step.activations_share),
-        size(step.rest_bytes),
-    )
+def _rows(figures: ReplayFigures, *, has_device: bool) -> Iterator[tuple[str, str]]:
+    """Without a device there is nothing to say of one."""
+    judged = number_of(figures.judged_steps, "step")
+    baseline = f"{duration(figures.baseline_step_ns)}, {_error(figures.baseline_error_share)}, judged by {judged}"
+    yield "The step replayed with nothing changed", baseline if has_device else f"{baseline}; {_NO_WAITS}"
+    if figures.paced_error_share is not None:
+        most = f"{_error(figures.paced_error_share)} where it differs most"
+        pace = f"{most}; nothing tests that pace, which is the recorded steps' own"
+        yield "The same with batches at the mean pace of the loader's workers", pace
+    if has_device:
+        unexplained = f"{percent(figures.unexplained_share)} of the step"
+        yield "The same with a device that takes no time", _error(figures.null_model_error_share)
+        yield "Waits for the device that the replay does not explain", unexplained
+    yield "Savings on the host", _trust(figures.doubt)
+    if has_device:
+        yield "Savings on the device", _trust(figures.device_doubt)
+    if figures.joint_step_ns is not None:
+        yield "The step with all fixes that were replayed, together", duration(figures.joint_step_ns)
 
 
-def _ways(relief: MemoryRelief, *, autotuned: bool) -> Iterator[tuple[str, str, str]]:
-    if relief.mixed_precision_bytes is not None:
-        yield "Mixed precision", size(relief.mixed_precision_bytes), "all activations are float32 now"
-    yield "Gradient checkpointing", size(relief.checkpointing_bytes), "half of the activations is computed again"
-    yield "Accumulating the gradients of two half batches", size(relief.accumulation_bytes), "activations alone grow"
-    if autotuned:
-        yield "cuDNN autotuning off", NOT_MEASURED, "workspaces of the algorithms that it chose; a second run tells"
+def _error(share: float) -> str:
+    direction = "longer" if share > 0 else "shorter"
+    return f"{percent(abs(share))} {direction} than recorded" if share else "as recorded"
+
+
+def _trust(doubt: str | None) -> str:
+    return "replayed" if doubt is None else f"bounds only: {doubt}"

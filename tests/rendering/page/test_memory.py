@@ -10,9 +10,8 @@ from tests.rendering.captures import captured
 from tests.rendering.reading import Page
 from traceadvisor.model.report import Report
 from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, MemoryRelief, StepMemory
-from traceadvisor.rendering.charts.memory import memory_chart
 from traceadvisor.rendering.formats import FORMATS
-from traceadvisor.rendering.page.tables import memory_view
+from traceadvisor.rendering.page.memory import memory_chart, memory_view
 
 GIB = 1 << 30
 STEPS = (StepMemory(4, GIB, 2 * GIB, GIB), StepMemory(5, GIB, 6 * GIB, GIB))

@@ -17,8 +17,8 @@ from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import RecordingNote
 from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.formats import FORMATS
-from traceadvisor.rendering.page.view import report_view
-from traceadvisor.rendering.verdict import recording_of_verdict, recording_verdict, verdict, verdict_scope
+from traceadvisor.rendering.headline import recording_of_verdict, recording_verdict, verdict, verdict_scope
+from traceadvisor.rendering.page.html import report_view
 
 NOTHING = dict.fromkeys(SHARES_NO_WORKERS, 0.0)
 
