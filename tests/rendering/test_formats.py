@@ -39,14 +39,14 @@ def test_a_file_that_is_not_a_report_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text("my thesis")
 
-    with pytest.raises(OutputError, match=r"is not a report of TraceAdvisor\. Move it away, or choose another folder"):
+    with pytest.raises(OutputError, match=r"is not a TraceAdvisor report\. Move the file, or choose another folder"):
         write_report(path, b"x")
 
     assert path.read_text() == "my thesis"
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_empty_file_is_nobody_s(tmp_path: Path) -> None:
+def test_an_empty_file_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.touch()
 
@@ -55,17 +55,17 @@ def test_an_empty_file_is_nobody_s(tmp_path: Path) -> None:
     assert path.read_bytes() == b"x"
 
 
-def test_a_folder_in_the_way_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_of_that_name_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "report.html").mkdir()
 
-    with pytest.raises(OutputError, match="is in the way"):
+    with pytest.raises(OutputError, match="exists and is not"):
         write_report(tmp_path / "report.html", b"x")
 
 
-def test_a_pipe_in_the_way_is_not_opened(tmp_path: Path) -> None:
+def test_a_pipe_of_that_name_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "report.html")
 
-    with pytest.raises(OutputError, match="is in the way"):
+    with pytest.raises(OutputError, match="exists and is not"):
         write_report(tmp_path / "report.html", b"x")
 
 

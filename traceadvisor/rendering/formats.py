@@ -1,4 +1,4 @@
-"""The formats of a report, one line each, and how a report is written to disk."""
+"""The formats of a report, and writing a report to disk."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from traceadvisor.model.report import Report
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A way to write a report down."""
+    """An output format."""
 
     name: str
-    """What ``--format`` calls it."""
+    """Its name in ``--format``."""
 
     file_name: str
 
     module: str
-    """Imported when first used, so that nobody waits for a format that is not asked for."""
+    """The module with its ``render`` function, imported on first use."""
 
     def render(self, report: Report) -> bytes:
-        """The report in this format, with the marker that `write` knows reports by.
+        """Render the report in this format; the result contains `MARKER`.
 
         Raises:
-            TraceAdvisorError: it cannot be made here.
+            TraceAdvisorError: this machine cannot render the format.
         """
         content: bytes = import_module(f"traceadvisor.{self.module}").render(report)
         return content
@@ -43,20 +43,20 @@ FORMATS = {
         Format("json", "report.json", "results.report_json"),
     )
 }
-"""By name, in the order they are listed to users."""
+"""All formats by name, in the order of the help text."""
 
 
 def write_report(path: Path, content: bytes) -> None:
-    """Write a rendered report, replacing an earlier one.
+    """Write a rendered report; an earlier report is replaced.
 
-    The folder is made if it is missing. The content goes to a temporary name in
-    the same folder and is moved into place once it is complete.
+    Creates the folder if it is missing. Writes to a temporary file in the same
+    folder and renames it when complete.
 
     Raises:
-        OutputError: a file that is not a report is in the way, or the system refused to write.
+        OutputError: the path holds another kind of file, or writing failed.
     """
     if path.parent.exists() and not path.parent.is_dir():
-        raise OutputError(path.parent, "is a file, not a folder", remedy="Name a folder with -o.")
+        raise OutputError(path.parent, "is a file, not a folder", remedy="Choose a folder with -o.")
     _check_replaceable(path)
     part = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
     try:
@@ -73,7 +73,7 @@ def write_report(path: Path, content: bytes) -> None:
 
 
 def is_report(path: Path) -> bool:
-    """Whether a file is a report of ours, in any format; an empty file is nobody's and counts as one."""
+    """Whether a file is a TraceAdvisor report in any format; an empty file counts as one."""
     content = path.read_bytes()
     return not content or MARKER.encode() in content
 
@@ -88,13 +88,13 @@ def _check_replaceable(path: Path) -> None:
     if in_the_way:
         raise OutputError(
             path,
-            "is in the way and is not a report of TraceAdvisor",
-            remedy="Move it away, or choose another folder with -o.",
+            "exists and is not a TraceAdvisor report",
+            remedy="Move the file, or choose another folder with -o.",
         )
 
 
 def _write_new(path: Path, content: bytes) -> None:
-    """To disk and not only to the system's memory, so that the move cannot outrun the content."""
+    """Write and flush to disk, so that the rename cannot happen before the content is stored."""
     with path.open("xb") as file:
         file.write(content)
         file.flush()
@@ -102,4 +102,4 @@ def _write_new(path: Path, content: bytes) -> None:
 
 
 MARKER = "traceadvisor.report/1"
-"""In every format: the JSON report's ``schema``, a meta tag, a comment."""
+"""Identifies a report in every format: the ``schema`` of JSON, a meta tag, or a comment."""

@@ -1,4 +1,4 @@
-"""The step time and the one sentence that head a report."""
+"""The headline of a report: the sentence that names the bottleneck, and the step time."""
 
 from __future__ import annotations
 
@@ -8,80 +8,62 @@ from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category, MeanBreakdow
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import undisturbed_count
 from traceadvisor.model.steps import StepSource
-from traceadvisor.rendering.units import duration, number_of
+from traceadvisor.rendering.units import duration, number_of, whole_percent
 
 LOST_ON_DEVICE = {
-    Category.DATA_WAIT: "the GPU waits for the data loader",
-    Category.COMMUNICATION: "goes to communication that no computing hides",
-    Category.H2D_COPY: "the GPU waits for data to be copied from the host",
-    Category.OTHER_COPY: "goes to copies that no computing hides",
-    Category.IDLE_DEVICE: "goes to starting work that was already launched",
-    Category.IDLE_PROFILER: "the GPU waits for the profiler, which an unprofiled run does not",
-    Category.IDLE_ALLOCATOR: "the GPU waits for memory to be allocated or freed",
-    Category.IDLE_SYNC: "the GPU waits for the host to refill its queue after a synchronisation",
-    Category.IDLE_LAUNCH: "the GPU waits for the host to launch its next work",
-    Category.IDLE_HOST: "the GPU waits for the host, which is busy with something other than training",
+    Category.DATA_WAIT: "The GPU waits {part} for the data loader.",
+    Category.COMMUNICATION: "Exposed communication takes {part}: no compute overlaps it.",
+    Category.H2D_COPY: "The GPU waits {part} for CPU-to-GPU copies.",
+    Category.OTHER_COPY: "Exposed copies take {part}: no compute overlaps them.",
+    Category.IDLE_DEVICE: "Kernel-launch latency takes {part}.",
+    Category.IDLE_PROFILER: "The GPU waits {part} for the profiler. A run without the profiler avoids this.",
+    Category.IDLE_ALLOCATOR: "The GPU waits {part} for memory allocation.",
+    Category.IDLE_SYNC: "The GPU waits {part} for the CPU to launch kernels again after a synchronisation.",
+    Category.IDLE_LAUNCH: "The GPU waits {part} for the CPU to launch the next kernel.",
+    Category.IDLE_HOST: "The GPU waits {part} for other CPU work, such as Python code.",
 }
-"""Device time that computes nothing, in words that follow `A third of every step`."""
+"""Sentences on GPU time without compute; ``{part}`` is a share such as `33% of each step`."""
 
 SPENT_ON_HOST = {
-    Category.DATA_WAIT: "the training thread waits for the data loader",
-    Category.OPTIMIZER: "is spent in the optimizer",
-    Category.BACKWARD: "is spent in the backward pass",
-    Category.FORWARD: "is spent in the forward pass and other operators",
-    Category.COMMUNICATION: "goes to communication",
-    Category.OTHER_HOST: "the host is busy with something other than operators",
+    Category.DATA_WAIT: "The training thread spends {part} waiting for the data loader.",
+    Category.OPTIMIZER: "The optimizer takes {part}.",
+    Category.BACKWARD: "The backward pass takes {part}.",
+    Category.FORWARD: "The forward pass and other operators take {part}.",
+    Category.COMMUNICATION: "Communication takes {part}.",
+    Category.OTHER_HOST: "CPU work outside operators takes {part}.",
 }
-"""Host time where no device was recorded, in the same grammar."""
+"""Sentences on CPU time in a recording without GPU activity."""
 
-NO_DEVICE = "No device was recorded"
+NO_DEVICE = "No GPU activity was recorded."
 
 WELL_USED_SHARE = 0.9
-"""Kernels take this much of the step: what else there is to gain lies in the kernels themselves."""
+"""From this share of the step on, only faster kernels can save much time."""
 
 WORTH_NAMING_SHARE = 0.05
-"""A loss below this is not called a bottleneck."""
+"""A smaller loss is not named as the bottleneck."""
 
 FEWEST_STEPS = 3
-"""Fewer say little of what a step usually does."""
+"""Fewer steps may not be typical of the run."""
 
 DAMAGED = frozenset({"truncated", "cut-before-device", "no-kernels", "no-launches"})
-"""Health notes that cast doubt on what a recording seems to lose."""
-
-_FRACTIONS = (
-    (1 / 10, "A tenth"),
-    (1 / 5, "A fifth"),
-    (1 / 4, "A quarter"),
-    (1 / 3, "A third"),
-    (2 / 5, "Two fifths"),
-    (1 / 2, "Half"),
-    (3 / 5, "Three fifths"),
-    (2 / 3, "Two thirds"),
-    (3 / 4, "Three quarters"),
-    (4 / 5, "Four fifths"),
-    (9 / 10, "Nine tenths"),
-)
-_FRACTION_WITHIN = 0.012
+"""Codes of health notes that make the lost time of a recording doubtful."""
 
 
 def verdict(report: Report) -> str:
-    """The sentence for the report as a whole: that of the recording that loses most."""
+    """The sentence for the whole report: that of the recording with the most lost time."""
     if not report.recordings:
-        return "Nothing could be measured: no recording could be read."
+        return "No recording could be read, so nothing was measured."
     return recording_verdict(recording_of_verdict(report))
 
 
 def verdict_scope(report: Report) -> str | None:
-    """Which recording the sentence is about, where there are several, and where to look for the causes.
-
-    None where there is nothing of the kind to say.
-    """
+    """Which of several recordings the verdict is about, then the summaries of its umbrella rules; None without both."""
     if not report.recordings:
         return None
-    told = recording_of_verdict(report)
+    judged = recording_of_verdict(report)
     several = len(report.recordings) > 1
-    which = f"This is {told.id}, which of {_compared(report, told)} loses the most of its step."
-    pointers = (finding.fix.summary + "." for finding in told.umbrellas)
+    which = f"This is {judged.id}, the recording with the most lost time ({_compared(report, judged)} compared)."
+    pointers = (finding.fix.summary + "." for finding in judged.umbrellas)
     return " ".join((*((which,) if several else ()), *pointers)) or None
 
 
@@ -89,23 +71,23 @@ def recording_verdict(recording: Recording) -> str:
     """The sentence for one recording."""
     mean = recording.mean_breakdown
     if mean is None or not mean.duration_ns:
-        return "No complete training step was recorded, so there is no step time to explain."
+        return "No complete training step was recorded, so there is no step time to report."
     whole = _whole(recording)
     if Category.KERNEL not in mean.parts_ns:
         largest = _largest(mean, tuple(SPENT_ON_HOST))
-        return f"{NO_DEVICE}; on the host, {_lower(_part_of(whole, mean, largest))} {SPENT_ON_HOST[largest]}."
+        return f"{SPENT_ON_HOST[largest].format(part=_part_of(whole, mean, largest))} {NO_DEVICE}"
     return _device_verdict(mean, whole)
 
 
 def _whole(recording: Recording) -> str:
-    """What the shares are of."""
+    """What the percentages refer to."""
     if recording.step_source is StepSource.WINDOW:
         return "the recording"
-    return "the one step recorded" if _kept(recording) == 1 else "every step"
+    return "the only recorded step" if _kept(recording) == 1 else "each step"
 
 
 def lost_share(recording: Recording) -> float:
-    """Share of the mean step in which the device computes nothing; 0 where that is not known."""
+    """Share of the mean step without a running kernel; 0 if it was not measured."""
     mean = recording.mean_breakdown
     kernel = None if mean is None else mean.share(Category.KERNEL)
     return 0.0 if kernel is None else 1 - kernel
@@ -114,16 +96,13 @@ def lost_share(recording: Recording) -> float:
 def _device_verdict(mean: MeanBreakdown, whole: str) -> str:
     kernel = mean.share(Category.KERNEL) or 0.0
     largest = _largest(mean, tuple(LOST_ON_DEVICE))
-    share = mean.share(largest) or 0.0
+    computes = f"The GPU computes for {whole_percent(kernel)} of {whole}."
     if kernel >= WELL_USED_SHARE:
-        return f"The GPU computes for {kernel * 100:.0f}% of {whole}: what there is to gain lies in the kernels."
-    if share >= WORTH_NAMING_SHARE:
-        return f"{_part_of(whole, mean, largest)} {LOST_ON_DEVICE[largest]}."
+        return f"{computes} Faster kernels are the main way to save more time."
+    if (mean.share(largest) or 0.0) >= WORTH_NAMING_SHARE:
+        return LOST_ON_DEVICE[largest].format(part=_part_of(whole, mean, largest))
     idle = sum(mean.share(category) or 0.0 for category in IDLE_CATEGORIES)
-    return (
-        f"The GPU computes for {kernel * 100:.0f}% of {whole}; the rest has no single cause "
-        f"({idle * 100:.0f}% is idle time of several kinds)."
-    )
+    return f"{computes} The rest has several small causes; idle time is {whole_percent(idle)}."
 
 
 def _largest(mean: MeanBreakdown, among: tuple[Category, ...]) -> Category:
@@ -131,38 +110,31 @@ def _largest(mean: MeanBreakdown, among: tuple[Category, ...]) -> Category:
 
 
 def _part_of(whole: str, mean: MeanBreakdown, category: Category) -> str:
-    share = mean.share(category) or 0.0
-    if share >= 0.985:
-        return f"The whole of {whole}"
-    near = (name for value, name in _FRACTIONS if abs(share - value) <= _FRACTION_WITHIN)
-    return f"{next(near, f'{share * 100:.0f}%')} of {whole}"
-
-
-def _lower(text: str) -> str:
-    return text[0].lower() + text[1:]
+    return f"{whole_percent(mean.share(category) or 0.0)} of {whole}"
 
 
 def recording_of_verdict(report: Report) -> Recording:
-    """The recording that loses most; a damaged one, or one without kernels, only where there is no other.
+    """The recording with the most lost time.
 
-    One of a step or two, which may be anything from the first step to the last, leads only where no other has more.
+    A damaged recording, or one without kernels, is chosen only if all are. A recording with fewer than
+    `FEWEST_STEPS` steps is chosen only if no other has more.
 
     Raises:
         ValueError: there are no recordings.
     """
     damaged = {row.recording_id for row in report.health_notes if row.note.code in DAMAGED}
     sound = [one for one in report.recordings if one.id not in damaged and lost_share(one) < 1]
-    return max(sound or report.recordings, key=lambda one: (_is_told_by_steps(one), lost_share(one)))
+    return max(sound or report.recordings, key=lambda one: (_has_enough_steps(one), lost_share(one)))
 
 
-def _compared(report: Report, told: Recording) -> str:
-    enough = sum(map(_is_told_by_steps, report.recordings))
-    if not _is_told_by_steps(told) or enough == len(report.recordings):
+def _compared(report: Report, judged: Recording) -> str:
+    enough = sum(map(_has_enough_steps, report.recordings))
+    if not _has_enough_steps(judged) or enough == len(report.recordings):
         return f"{len(report.recordings)} recordings"
-    return f"{number_of(enough, 'recording')} of {FEWEST_STEPS} steps or more"
+    return f"{number_of(enough, 'recording')} with {FEWEST_STEPS} or more steps"
 
 
-def _is_told_by_steps(recording: Recording) -> bool:
+def _has_enough_steps(recording: Recording) -> bool:
     return _kept(recording) >= FEWEST_STEPS
 
 
@@ -175,25 +147,26 @@ MEDIAN = "median"
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """How long a step takes, and how that is known."""
+    """The step time and how it was measured."""
 
     ns: float | None
     kind: str
-    """``undisturbed median of 412 steps``, else ``median``; of a single step, that it is one."""
+    """``median of 412 undisturbed steps``, ``median``, or a remark on a single step."""
 
     beside: str | None
-    """What stands next to it: ``recorded median 177.6 ms, mean 179.0 ms``, else ``mean 179.0 ms``."""
+    """Figures to compare with: ``recorded median 177.6 ms, mean 179.0 ms``, or ``mean 179.0 ms``."""
 
 
 def step_time(recording: Recording) -> StepTime:
-    """The median of the steps that no profiler touched; where none were timed, that of the recorded ones."""
+    """The median of the undisturbed steps; of the recorded steps if no undisturbed step was timed."""
     mean = None if recording.mean_step_ns is None else f"mean {duration(recording.mean_step_ns)}"
     if recording.undisturbed_median_step_ns is None:
         if sum(row.step.kept for row in recording.steps) == 1:
             whole = recording.step_source is StepSource.WINDOW
-            return StepTime(recording.median_step_ns, "the whole recording" if whole else "the only one recorded", None)
+            kind = "the whole recording" if whole else "the only recorded step"
+            return StepTime(recording.median_step_ns, kind, None)
         return StepTime(recording.median_step_ns, MEDIAN, mean)
     steps = undisturbed_count(recording.captured) if recording.captured else 0
-    kind = f"undisturbed median of {number_of(steps, 'step')}" if steps else "undisturbed median"
+    kind = f"median of {number_of(steps, 'undisturbed step')}" if steps else "undisturbed median"
     recorded = None if recording.median_step_ns is None else f"recorded median {duration(recording.median_step_ns)}"
     return StepTime(recording.undisturbed_median_step_ns, kind, ", ".join(filter(None, (recorded, mean))) or None)

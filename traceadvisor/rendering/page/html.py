@@ -30,12 +30,12 @@ from traceadvisor.rendering.words import CATEGORY, DEFINITION, DEFINITION_ON_HOS
 from traceadvisor.results.redaction import redacted, shortened
 
 LONGEST_TEXT = 600
-"""Characters of any one string; kernel names of templates run to thousands."""
+"""Characters per string. Names of templated kernels can have thousands."""
 
 
 @dataclass(frozen=True, slots=True)
 class DefinitionView:
-    """What a category means."""
+    """The definition of a category."""
 
     paint: Paint
     name: str
@@ -44,23 +44,23 @@ class DefinitionView:
 
 @dataclass(frozen=True, slots=True)
 class ReportView:
-    """Everything the templates show."""
+    """All content of the page."""
 
     title: str
     verdict: str
     verdict_scope: str | None
     first_action: FindingView | None
     no_action: str
-    """What is said where there is nothing to change first."""
+    """Shown if there is no finding."""
 
     comparison: Table | None
-    """Several recordings only."""
+    """None for a single recording."""
 
     comparison_chart: Chart | None
     health: HealthView
     recordings: tuple[RecordingView, ...]
     runs: tuple[RunView, ...]
-    """Of a capture; empty for recordings made otherwise."""
+    """Captured runs; empty for recordings by other tools."""
 
     machines: tuple[MachineView, ...]
     findings: tuple[FindingView, ...]
@@ -69,14 +69,14 @@ class ReportView:
     source: tuple[Fact, ...]
     tool_version: str
     several: bool
-    """Whether findings and figures must name their recording."""
+    """Whether the report has several recordings, so that each finding and figure names its own."""
 
     not_drawn: str | None
-    """What is said of recordings beyond those drawn."""
+    """A sentence on recordings without charts; None if all have them."""
 
 
 def report_view(report: Report) -> ReportView:
-    """The view of a report, with everything in it redacted first."""
+    """The view of a report, after redaction."""
     report = shortened(redacted(report), LONGEST_TEXT)
     findings = finding_views(report)
     drawn = report.recordings[:MOST_DRAWN]
@@ -110,25 +110,25 @@ def _title(report: Report) -> str:
 
 
 def _first_action(report: Report, findings: tuple[FindingView, ...]) -> FindingView | None:
-    """The first finding of the recording that the verdict is about; any recording's where that one has none."""
+    """The first finding on the recording of the verdict, or the first of all if it has none."""
     if not findings:
         return None
-    told = recording_of_verdict(report).id
-    return next((finding for finding in findings if told in finding.recordings), findings[0])
+    judged = recording_of_verdict(report).id
+    return next((finding for finding in findings if judged in finding.recordings), findings[0])
 
 
 def _no_action(report: Report) -> str:
     skipped = sum(isinstance(row.outcome, Skipped) for row in report.outcomes)
-    unmade = f", but {number_of(skipped, 'check')} could not be made" if skipped else ""
-    return f"No check found anything worth changing{unmade}."
+    remark = f" {number_of(skipped, 'check')} could not run." if skipped else ""
+    return f"No check found a problem.{remark}"
 
 
 def _not_drawn(count_: int) -> str | None:
-    return f"{number_of(count_, 'more recording')}: in the table above and in the JSON report only." if count_ else None
+    return f"{number_of(count_, 'more recording')}: see the table above and the JSON report." if count_ else None
 
 
 def _definitions(report: Report) -> Iterator[DefinitionView]:
-    """The categories that some recording's breakdown has, in order of precedence."""
+    """The categories that any recording's breakdown contains, in order of precedence."""
     used = {
         category
         for recording in report.recordings
@@ -143,7 +143,7 @@ def _definitions(report: Report) -> Iterator[DefinitionView]:
 
 
 def _source(report: Report) -> Iterator[Fact]:
-    yield Fact("Made from", SOURCE_KIND[report.source.kind])
+    yield Fact("Source", SOURCE_KIND[report.source.kind])
     for path in report.source.paths:
         yield Fact("Path", str(path))
     yield Fact("Events read", count(report.health.events_read))
@@ -157,7 +157,7 @@ def render(report: Report) -> bytes:
 
 
 def page(report: Report) -> str:
-    """The page as text; the PDF is made from the same."""
+    """The page as text, also used for the PDF."""
     return (
         html_environment()
         .get_template("report.html.j2")
@@ -174,6 +174,6 @@ def page(report: Report) -> str:
 
 
 def style_hash() -> str:
-    """What the content security policy names the one style sheet by: no other style is applied."""
+    """The hash of the style sheet for the content security policy, which allows no other style."""
     style = html_environment().get_template("report.css.j2").render(paints=ALL_PAINTS)
     return base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""Device memory of a recording: over time, at the peak of each step, and ways to lower it."""
+"""GPU memory of a recording: over time, at the peak of each step, and ways to reduce it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from traceadvisor.rendering.units import NOT_MEASURED, count, percent, size
 
 
 def memory_chart(memory: MemoryOverTime | None, chart_id: str) -> Chart | None:
-    """What tensors use and what torch holds, as lines; None where there is nothing to draw."""
+    """Memory used by tensors and reserved by PyTorch over time; None without data."""
     if memory is None or memory.time_ns[-1] <= memory.time_ns[0]:
         return None
     clock = RunClock(int(memory.time_ns[0]), int(memory.time_ns[-1]))
-    subject = Subject("Device memory", size, over="the recorded steps")
+    subject = Subject("GPU memory", size, over="the recorded steps")
     return trend_chart(subject, list(_trends(memory)), clock, chart_id)
 
 
 def _trends(memory: MemoryOverTime) -> Iterator[Trend]:
-    lines = (("In use by tensors", memory.in_use_bytes), ("Reserved by torch", memory.reserved_bytes))
+    lines = (("In use by tensors", memory.in_use_bytes), ("Reserved by PyTorch", memory.reserved_bytes))
     for paint, (name, held_bytes) in zip(DEVICE_PAINTS, lines, strict=False):  # there are more colours
         if held_bytes is not None:
             entry = LegendEntry(paint, name, f"peak {size(float(held_bytes.max()))}")
@@ -37,30 +37,30 @@ def _trends(memory: MemoryOverTime) -> Iterator[Trend]:
 
 
 OPEN_MEMORY_ROWS = 4
-"""Steps in the open; most are alike."""
+"""Steps shown unfolded; most are alike."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryView:
-    """Two tables."""
+    """The tables of the peak per step and of the ways to reduce it."""
 
     steps: Table
     relief: Table
 
 
 def memory_view(recording: Recording) -> MemoryView | None:
-    """What the peak of each step is made of, fullest first, and what would make room; None where it is not known."""
+    """The memory at each step's peak, highest first, and ways to reduce it; None if memory was not recorded."""
     if recording.memory is None:
         return None
-    titles = ("Peak", "Held between steps", "Activations", "Of the peak", "Gradients, workspaces, temporary")
+    titles = ("Peak", "Held between steps", "Activations", "Activations, share", "Gradients, workspaces, temporary")
     columns = (Column("Step", numeric=False), *map(Column, titles))
     fullest_first = sorted(recording.memory.steps, key=lambda step: -step.peak_bytes)
-    ways = (Column("Way", numeric=False), Column("Would free"), Column("Taken for granted", numeric=False))
+    ways = (Column("Change", numeric=False), Column("Frees"), Column("Assumption", numeric=False))
     autotuned = recording.captured is not None and recording.captured.settings.cudnn_benchmark is True
     rows = tuple(cells(*row) for row in _ways(recording.memory.relief, autotuned=autotuned))
     return MemoryView(
-        Table("Device memory at the peak of each step", columns, tuple(map(_step, fullest_first)), OPEN_MEMORY_ROWS),
-        Table("What would make room", ways, rows),
+        Table("GPU memory at the peak of each step", columns, tuple(map(_step, fullest_first)), OPEN_MEMORY_ROWS),
+        Table("Ways to reduce the peak", ways, rows),
     )
 
 
@@ -77,8 +77,9 @@ def _step(step: StepMemory) -> tuple[Cell, ...]:
 
 def _ways(relief: MemoryRelief, *, autotuned: bool) -> Iterator[tuple[str, str, str]]:
     if relief.mixed_precision_bytes is not None:
-        yield "Mixed precision", size(relief.mixed_precision_bytes), "all activations are float32 now"
-    yield "Gradient checkpointing", size(relief.checkpointing_bytes), "half of the activations is computed again"
-    yield "Accumulating the gradients of two half batches", size(relief.accumulation_bytes), "activations alone grow"
+        yield "Mixed precision", size(relief.mixed_precision_bytes), "all activations are in float32 now"
+    yield "Gradient checkpointing", size(relief.checkpointing_bytes), "half of the activations are recomputed"
+    accumulated = size(relief.accumulation_bytes)
+    yield "Gradient accumulation over two half batches", accumulated, "only activations depend on the batch size"
     if autotuned:
-        yield "cuDNN autotuning off", NOT_MEASURED, "workspaces of the algorithms that it chose; a second run tells"
+        yield "cuDNN autotuning off", NOT_MEASURED, "frees the workspaces of autotuned algorithms; measure it"

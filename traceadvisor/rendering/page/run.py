@@ -1,4 +1,4 @@
-"""A captured run as the templates read it, and the recordings that share it."""
+"""A captured run as the templates show it, and the recordings that belong to it."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from traceadvisor.rendering.words import STEP_STATE
 
 @dataclass(frozen=True, slots=True)
 class CapturedRecordings:
-    """Recordings with the run that they are of; where runs share a machine, the first one's."""
+    """Recordings and their run; the first run, if several runs share a machine."""
 
     recordings: tuple[Recording, ...]
     run: Run
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Of the recordings."""
+        """The ids of the recordings."""
         return tuple(recording.id for recording in self.recordings)
 
     @property
     def step_clock(self) -> RunClock | None:
-        """From the start of the run's first step to the end of its last; None where no step was timed."""
+        """The clock from the start of the first step to the end of the last; None without timed steps."""
         return self._clock(_ends_of_steps(self.run))
 
     @property
     def sample_clock(self) -> RunClock | None:
-        """From the first sample to the last; None without samples."""
+        """The clock from the first sample to the last; None without samples."""
         return self._clock(_ends_of_samples(self.run))
 
     def _clock(self, moments: Iterator[int]) -> RunClock | None:
@@ -47,12 +47,12 @@ class CapturedRecordings:
 
 
 def by_run(recordings: Sequence[Recording]) -> tuple[CapturedRecordings, ...]:
-    """The captured recordings, those of one rank together."""
+    """The captured recordings, grouped by rank."""
     return _grouped(recordings, lambda recording, _: (recording.path.parent, recording.worker))
 
 
 def by_machine(recordings: Sequence[Recording]) -> tuple[CapturedRecordings, ...]:
-    """The captured recordings, those with the same samples together."""
+    """The captured recordings, grouped by their telemetry."""
     return _grouped(
         recordings, lambda recording, run: (recording.path.parent, run.telemetry.host if run.telemetry else None)
     )
@@ -90,11 +90,11 @@ def _ends_of_samples(run: Run) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One rank's run: all its steps, and its settings."""
+    """All steps and the settings of one rank's run."""
 
     recordings: tuple[str, ...]
     remark: str | None
-    """What the undisturbed median is over, where not over single steps."""
+    """A remark if the undisturbed median is not over single steps."""
 
     chart: Chart | None
     states: Table | None
@@ -102,7 +102,7 @@ class RunView:
 
 
 def run_view(shared: CapturedRecordings, number: int) -> RunView:
-    """The view of the run that stands at this place in the report, from 1."""
+    """The view of the run with this number in the report, counted from 1."""
     run, clock = shared.run, shared.step_clock
     undisturbed = next((one.undisturbed_median_step_ns for one in shared.recordings), None)
     states = steps_by_state(run)
@@ -120,8 +120,8 @@ def _remark(settings: RunSettings) -> str | None:
     if workers is None or workers < 2:
         return None
     return (
-        f"The loader's {workers} workers deliver in bursts: one step waits for all of them, the next ones for none. "
-        f"So the undisturbed median is over means of {workers} successive steps."
+        f"The {workers} data loader workers deliver batches in bursts: one step waits, the next steps do not. "
+        f"So each value in the undisturbed median is the mean of {workers} successive steps."
     )
 
 
@@ -132,8 +132,8 @@ def _table(states: tuple[StateSteps, ...]) -> Table:
         Column("Median step"),
         Column("Mean step"),
         Column("Longest"),
-        Column("Mean in the loader"),
-        Column("Of the step"),
+        Column("Mean time in data loader"),
+        Column("Share of the step"),
     )
     rows = tuple(
         cells(
@@ -147,4 +147,4 @@ def _table(states: tuple[StateSteps, ...]) -> Table:
         )
         for row in states
     )
-    return Table("Steps of the run by what the profiler was doing", columns, rows)
+    return Table("Steps of the run by profiler state", columns, rows)

@@ -1,4 +1,4 @@
-"""Tables of one recording: kernels, operators, overlap, and the checks of its simulation."""
+"""Tables of one recording: kernels, operators, overlap, and simulation checks."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from traceadvisor.rendering.words import WORK
 from traceadvisor.text.cleaning import clipped
 
 OPEN_ROWS = 8
-"""Rows in the open; the rest is folded."""
+"""Rows shown unfolded."""
 
 LONGEST_NAME = 240
-"""Characters of a kernel's name; what tells one instance of a template from the next comes early."""
+"""Characters of a kernel name; the parts that differ between template instances come early."""
 
 MOST_ROWS = 40
-"""What lies beyond is in the JSON report; three recordings have to stay a small file."""
+"""The JSON report has the remaining rows; a page with three recordings must stay a small file."""
 
 
 def kernel_table(recording: Recording) -> Table | None:
-    """The kernels by total time; None where there are none."""
+    """The kernels, sorted by total time; None without kernels."""
     columns = (
         Column("Kernel", numeric=False),
         Column("Calls per step"),
         Column("Time per step"),
-        Column("Of kernel time"),
+        Column("Share of kernel time"),
         Column("Blocks per SM"),
         Column("Occupancy"),
     )
@@ -37,33 +37,33 @@ def kernel_table(recording: Recording) -> Table | None:
 
 
 def operator_table(recording: Recording) -> Table | None:
-    """The operators in the recording's order; None where there are none."""
+    """The operators, in the recording's order; None without operators."""
     columns = (
         Column("Operator", numeric=False),
         Column("Calls per step"),
-        Column("Host time itself, per step"),
-        Column("Device time launched, per step"),
+        Column("Self CPU time per step"),
+        Column("GPU time per step"),
     )
     rows = tuple(_operator(row) for row in recording.operators[:MOST_ROWS])
     return measured_columns(Table("Operators", columns, rows, OPEN_ROWS)) if rows else None
 
 
 def overlap_table(recording: Recording) -> Table | None:
-    """How much of each kind of work is hidden behind something more useful; None where nothing was measured."""
+    """Total, exposed and overlapped time of each kind of operation; None if nothing was measured."""
     columns = (
-        Column("Work", numeric=False),
+        Column("Operation", numeric=False),
         Column("Total"),
         Column("Exposed"),
-        Column("Hidden"),
+        Column("Overlapped"),
     )
     listed = [(work, overlap) for work, overlap in recording.overlaps.items() if _is_worth_a_row(recording, overlap)]
     rows = tuple((Cell(WORK[work]), *_overlap(overlap)) for work, overlap in listed)
     measured = any(overlap is not None for _, overlap in listed)
-    return Table("Total and exposed work", columns, rows) if measured else None
+    return Table("Total and exposed time", columns, rows) if measured else None
 
 
 def _is_worth_a_row(recording: Recording, overlap: Overlap | None) -> bool:
-    """Work that was done, and work that was not measured although there is a device to do it."""
+    """Whether the operation took time, or was not measured on a recorded GPU."""
     return recording.device is not None if overlap is None else overlap.total_ns > 0
 
 
@@ -95,38 +95,39 @@ def _overlap(overlap: Overlap | None) -> tuple[Cell, ...]:
 
 
 _NO_WAITS = (
-    "without a device the replay adds up the times that the host was recorded with, "
-    "which has to come out right and does not show that it can foretell waits"
+    "without a GPU the simulation only adds up recorded CPU times, so this agreement does not validate predicted waits"
 )
 
 
 def replay_table(recording: Recording) -> Table | None:
-    """The checks that the replay had to pass, and what came of them; None where nothing was replayed."""
+    """The checks of the simulation and their results; None if nothing was simulated."""
     if recording.replay is None:
         return None
     columns = (Column("Check", numeric=False), Column("Result", numeric=False))
     rows = tuple(cells(*row) for row in _rows(recording.replay, has_device=recording.device is not None))
-    return Table("How far the replay can be trusted", columns, rows)
+    return Table("Simulation checks", columns, rows)
 
 
 def _rows(figures: ReplayFigures, *, has_device: bool) -> Iterator[tuple[str, str]]:
-    """Without a device there is nothing to say of one."""
+    """Label and result of each check; no GPU checks without a GPU."""
     judged = number_of(figures.judged_steps, "step")
-    baseline = f"{duration(figures.baseline_step_ns)}, {_error(figures.baseline_error_share)}, judged by {judged}"
-    yield "The step replayed with nothing changed", baseline if has_device else f"{baseline}; {_NO_WAITS}"
+    baseline = f"{duration(figures.baseline_step_ns)}, {_error(figures.baseline_error_share)} ({judged} compared)"
+    yield "Simulated step, nothing changed", baseline if has_device else f"{baseline}; {_NO_WAITS}"
     if figures.paced_error_share is not None:
-        most = f"{_error(figures.paced_error_share)} where it differs most"
-        pace = f"{most}; nothing tests that pace, which is the recorded steps' own"
-        yield "The same with batches at the mean pace of the loader's workers", pace
+        most = f"largest difference: {_error(figures.paced_error_share)}"
+        yield (
+            "The same, with batches at the workers' mean rate",
+            f"{most}; no independent check, as the rate comes from these steps",
+        )
     if has_device:
         unexplained = f"{percent(figures.unexplained_share)} of the step"
-        yield "The same with a device that takes no time", _error(figures.null_model_error_share)
-        yield "Waits for the device that the replay does not explain", unexplained
-    yield "Savings on the host", _trust(figures.doubt)
+        yield "The same, with a GPU that takes no time", _error(figures.null_model_error_share)
+        yield "Waits for the GPU that the simulation does not explain", unexplained
+    yield "CPU savings", _trust(figures.doubt)
     if has_device:
-        yield "Savings on the device", _trust(figures.device_doubt)
+        yield "GPU savings", _trust(figures.device_doubt)
     if figures.joint_step_ns is not None:
-        yield "The step with all fixes that were replayed, together", duration(figures.joint_step_ns)
+        yield "Simulated step with all fixes", duration(figures.joint_step_ns)
 
 
 def _error(share: float) -> str:
@@ -135,4 +136,4 @@ def _error(share: float) -> str:
 
 
 def _trust(doubt: str | None) -> str:
-    return "replayed" if doubt is None else f"bounds only: {doubt}"
+    return "simulated" if doubt is None else f"upper limits only: {doubt}"
