@@ -45,7 +45,7 @@ def _module() -> list[str]:
 
 
 @pytest.mark.parametrize("command", [_script, _module])
-def test_a_report_from_within_a_folder_full_of_traps_springs_none(command: Callable[[], list[str]], trap: Path) -> None:
+def test_a_report_in_a_hostile_folder_runs_no_foreign_code(command: Callable[[], list[str]], trap: Path) -> None:
     arguments = ["report", ".", "-o", "out", "--format", "html,md,json"]
     result = subprocess.run(
         [*command(), *arguments],

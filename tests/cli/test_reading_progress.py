@@ -51,7 +51,7 @@ def _drawn(folder: Path, **environment: str) -> str:
     return drawn.decode()
 
 
-def test_a_terminal_is_shown_a_bar_that_is_gone_at_the_end(recordings: Path) -> None:
+def test_a_terminal_shows_a_bar_until_reading_ends(recordings: Path) -> None:
     drawn = _drawn(recordings)
     assert COLOUR.search(drawn)
     _, _, after = drawn.rpartition("Reading")
@@ -66,11 +66,11 @@ def test_no_color_is_respected(recordings: Path) -> None:
     assert not COLOUR.search(drawn)
 
 
-def test_a_terminal_that_can_erase_nothing_is_shown_nothing(recordings: Path) -> None:
+def test_a_dumb_terminal_shows_no_bar(recordings: Path) -> None:
     assert _drawn(recordings, TERM="dumb") == ""
 
 
-def test_what_is_no_terminal_is_shown_nothing(recordings: Path) -> None:
+def test_without_a_terminal_there_is_no_bar(recordings: Path) -> None:
     ended = subprocess.run(
         _command(recordings), env=os.environ | {"FORCE_COLOR": "1"}, capture_output=True, text=True, check=True
     )
@@ -81,7 +81,7 @@ def _rows(progress: Progress) -> list[tuple[str, float, float | None]]:
     return [(task.description, task.completed, task.total) for task in progress.tasks if task.visible]
 
 
-def test_each_file_that_is_being_read_has_a_bar_beside_that_of_all() -> None:
+def test_each_file_being_read_has_its_own_bar() -> None:
     progress = Progress()
     bars = Bars(progress)
     a, b, c = (Origin(Path(f"log/{name}.json"), "run", name, "") for name in "abc")

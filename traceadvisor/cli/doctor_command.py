@@ -1,4 +1,4 @@
-"""``traceadvisor doctor``: what is there, what is not, and what that costs."""
+"""``traceadvisor doctor``: check the installation."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ _STATE_WIDTH = 9
 
 @click.command("doctor", context_settings={"max_content_width": 100})
 def command() -> None:
-    """Say what is installed here, what is missing, what that costs and how to get it.
+    """Check the installation.
 
-    Exit codes: 0 reports can be made, whatever else is missing; 1 they cannot; 2 wrong usage.
+    For each missing part, prints what does not work without it and how to install it.
+
+    Exit codes: 0 reports work, even if optional parts are missing; 1 reports do not work; 2 wrong usage.
     """
     console = Console(highlight=False, soft_wrap=True)
     broken = False
@@ -49,12 +51,12 @@ def _print(check: Check, console: Console) -> None:
     console.print(Text.assemble(check.subject.ljust(_SUBJECT_WIDTH), state, check.found))
     indent = " " * (_SUBJECT_WIDTH + _STATE_WIDTH)
     if check.cost:
-        console.print(Text(f"{indent}costs: {check.cost}"))
+        console.print(Text(f"{indent}without it: {check.cost}"))
     if check.remedy:
-        console.print(Text(f"{indent}to get it: {check.remedy}"))
+        console.print(Text(f"{indent}to install: {check.remedy}"))
 
 
-_PDF_COST = "no PDF; HTML, Markdown and JSON need none of it"
+_PDF_COST = "no PDF reports; HTML, Markdown and JSON work"
 _FONTS = "apt-get install fonts-dejavu-core"
 _PDF_TRIAL = "from traceadvisor.rendering.page.pdf import from_html; from_html('<p>a</p>')"
 
@@ -62,32 +64,32 @@ REINSTALL = "pip install --force-reinstall traceadvisor"
 
 
 def report_checks() -> Iterator[Check]:
-    """Checks of what reports need, one after another."""
+    """Check everything that reports need."""
     yield _report()
     yield _inflating()
     yield _pdf()
 
 
 def _report() -> Check:
-    """Whether all that turns a recording into a page can be imported and found."""
+    """Check that the rules, the rendering and the templates can be loaded."""
     try:
         catalogue = import_module("traceadvisor.judging.catalogue")
         rules = catalogue.all_rules()
         import_module("traceadvisor.api")
         environment = import_module("traceadvisor.rendering.templates").html_environment()
         environment.get_template("report.html.j2")
-    except Exception as error:  # noqa: BLE001  # whatever it is, it is what keeps reports from being made
+    except Exception as error:  # noqa: BLE001  # any error here means that reports do not work
         return Check(
             "report",
             CheckState.BROKEN,
             f"{type(error).__name__}: {error}",
-            "no report at all",
+            "no reports",
             REINSTALL,
         )
     found = f"traceadvisor {__version__}, {len(rules)} rules, Python {platform.python_version()}"
     broken = ", ".join(rule.meta.id for rule in rules if isinstance(rule, catalogue.UnloadableRule))
     if broken:
-        return Check("report", CheckState.LIMITED, found, f"what these rules look for: {broken}", REINSTALL)
+        return Check("report", CheckState.LIMITED, found, f"no findings of these rules: {broken}", REINSTALL)
     return Check("report", CheckState.OK, found)
 
 
@@ -98,16 +100,16 @@ def _inflating() -> Check:
         return Check(
             "isal",
             CheckState.LIMITED,
-            f"cannot be imported ({error}): zlib takes its place",
-            "compressed recordings take longer to read and to write",
-            "pip install isal, where there is a wheel for this machine",
+            f"cannot be imported ({error}); zlib is used instead",
+            "compressed recordings are slower to read and write",
+            "pip install isal, if there is a wheel for this machine",
         )
-    return Check("isal", CheckState.OK, "compressed recordings are read at full speed")
+    return Check("isal", CheckState.OK, "fast reading of compressed recordings")
 
 
 def _pdf() -> Check:
-    """Make one, in a process of its own: without any font Pango takes the process down with it."""
-    trial = subprocess.run(  # noqa: S603  # this interpreter, with a line of our own
+    """Render a test PDF in a separate process, because Pango crashes without fonts."""
+    trial = subprocess.run(  # noqa: S603  # runs this interpreter with fixed code
         [sys.executable, "-P", "-c", _PDF_TRIAL],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
@@ -126,4 +128,4 @@ def _pdf() -> Check:
             "pip install weasyprint; apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 "
             "fonts-dejavu-core (macOS: brew install pango)",
         )
-    return Check("PDF", CheckState.OK, "WeasyPrint, Pango and a font are there")
+    return Check("PDF", CheckState.OK, "WeasyPrint, Pango and a font are installed")

@@ -1,4 +1,4 @@
-"""Options that verbs share: settings, and limits of the input."""
+"""Option groups of verbs: settings and input limits."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _OPTIONS = (
         "--select",
         multiple=True,
         metavar="RULES",
-        help="Run only these rules, whatever the settings say; "
-        "comma-separated: ids (DATA001), names (dataloader-wait) or groups (DATA).",
+        help="Run only these rules; overrides the settings. "
+        "Comma-separated ids (DATA001), names (dataloader-wait) or groups (DATA).",
     ),
-    click.option("--ignore", multiple=True, metavar="RULES", help="Do not run these rules."),
+    click.option("--ignore", multiple=True, metavar="RULES", help="Skip these rules."),
     click.option(
         "--config",
         "config",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help="Read settings from [tool.traceadvisor] of this file, not of the pyproject.toml in or above the working "
-        "directory.",
+        help="Read settings from [tool.traceadvisor] in this file. By default, from the nearest pyproject.toml in "
+        "or above the working directory.",
     ),
-    click.option("--no-config", is_flag=True, help="Read no settings."),
-    click.option("--no-plugins", is_flag=True, help="Load no rules of other distributions."),
+    click.option("--no-config", is_flag=True, help="Ignore all settings files."),
+    click.option("--no-plugins", is_flag=True, help="Do not load rules from plugins."),
 )
 
 
 def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options that :func:`chosen_settings` takes."""
+    """Add the options that :func:`chosen_settings` takes."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -54,17 +54,17 @@ def chosen_settings(
     ignore: Iterable[str],
     reviewed: Iterable[Path],
 ) -> tuple[Settings, Catalogue]:
-    """The settings that hold, and the rules there are.
+    """The effective settings and the catalogue of rules.
 
-    Rules selected on the command line stand in place of what the settings select and ignore. In the folders that are
-    reported on (``reviewed``) no settings are looked for.
+    ``--select`` replaces ``select`` and ``ignore`` of the settings. Settings files in the folders of the recordings
+    (``reviewed``) are ignored.
 
     Raises:
-        ConfigError: a file of settings cannot be read, or they are wrong.
-        UsageError: the options contradict one another, or name an unknown rule.
+        ConfigError: a settings file cannot be read or is invalid.
+        UsageError: the options contradict each other or name an unknown rule.
     """
     if config and no_config:
-        raise UsageError("--config and --no-config contradict one another.")
+        raise UsageError("--config and --no-config cannot be combined.")
     settings = read_settings(config) if config else Settings() if no_config else _found(list(reviewed))
     if no_plugins:
         settings = replace(settings, plugins=False)
@@ -80,14 +80,14 @@ def chosen_settings(
 def _found(reviewed: list[Path]) -> Settings:
     if path := passed_over(Path.cwd(), reviewed):
         click.echo(
-            f"traceadvisor: {path} is not read, for it lies with the recordings; name it with --config if it is yours.",
+            f"traceadvisor: {path} is ignored because of its location beside the recordings. To use it: --config.",
             err=True,
         )
     return find_settings(Path.cwd(), reviewed)
 
 
 def words(texts: Iterable[str]) -> tuple[str, ...]:
-    """The words of comma-separated texts."""
+    """Split comma-separated texts."""
     return tuple(word.strip() for text in texts for word in text.split(",") if word.strip())
 
 
@@ -96,32 +96,32 @@ def _rules(option: str, texts: Iterable[str], catalogue: Catalogue) -> tuple[str
     for name in names:
         if not catalogue.ids(name):
             like = nearest(name, catalogue.names)
-            suggestion = f"Did you mean {like!r}?" if like else "`traceadvisor rules` lists them."
+            suggestion = f"Did you mean {like!r}?" if like else "Run `traceadvisor rules` to see all rules."
             raise UsageError(f"{option}: there is no rule {name!r}. {suggestion}")
     return names
 
 
-_SECTION = "Limits of the input, for files that are no attack but large"
+_SECTION = "Input limits (raise them for trusted large files)"
 _HELP = {
-    "inflation_ratio": "Times its size that a gzipped file may unpack to.",
-    "inflated_bytes": "Bytes that a file may unpack to.",
-    "event_bytes": "Bytes of one event, or of the description before the events.",
-    "member_bytes": "Bytes of all that stands beside the events.",
-    "text_length": "Characters of a name; of longer ones the beginning is kept.",
-    "nesting_depth": "Lists and objects within one another.",
-    "integer_digits": "Digits of a whole number.",
+    "inflation_ratio": "Maximum decompression ratio.",
+    "inflated_bytes": "Maximum size after decompression, in bytes.",
+    "event_bytes": "Maximum size of one event, or of the header before the events, in bytes.",
+    "member_bytes": "Maximum size of all other JSON members, in bytes.",
+    "text_length": "Maximum length of a name; longer names are cut.",
+    "nesting_depth": "Maximum nesting depth of JSON lists and objects.",
+    "integer_digits": "Maximum number of digits of an integer.",
 }
 
 
 class _LimitOption(click.Option):
-    """An option of the section."""
+    """An option in the section on input limits."""
 
 
 class LimitedCommand(click.Command):
-    """A verb whose help tells the limits apart from what it is used with every day."""
+    """A command that lists the input limits in their own section of the help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the section behind the others."""
+        """Write the options, then the input limits."""
         rows: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
@@ -133,7 +133,7 @@ class LimitedCommand(click.Command):
 
 
 def limits_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds an option for each limit, and hands them on as ``limits``."""
+    """Add an option for each limit and pass all of them as ``limits``."""
     names = [field.name for field in fields(Limits)]
 
     @wraps(command)

@@ -1,4 +1,4 @@
-"""What the command line draws on a terminal: the summary of a report, and progress bars."""
+"""Terminal output: the summary of a report, and progress bars."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 Line: TypeAlias = Sequence[tuple[str, str]]
-"""Texts, each with its style."""
+"""Texts with their styles."""
 
 
 def print_summary(report: Report, written: Sequence[Path]) -> None:
-    """Print the verdict, the first findings and where the report lies; without colour where it is not wanted.
+    """Print the summary of a report and the paths of its files; colour only on a terminal.
 
-    Where the reader has left, as `head` does, it goes on without a word: the exit code is not the reader's matter.
+    If the reader closes the pipe, as `head` does, the rest is dropped without an error.
     """
     lines: list[Line] = [[(piece.text, piece.style.value) for piece in line.pieces] for line in summary(report)]
     lines += [[]] if written else []
@@ -49,7 +49,7 @@ def _print_plain(lines: Sequence[Line]) -> None:
 
 
 def _print_styled(lines: Sequence[Line]) -> None:
-    from rich.console import Console  # noqa: PLC0415  # takes time to import, for colours that are seldom asked for
+    from rich.console import Console  # noqa: PLC0415  # slow to import, and needed for colour only
     from rich.text import Text  # noqa: PLC0415
 
     class Terminal(Console):
@@ -62,12 +62,12 @@ def _print_styled(lines: Sequence[Line]) -> None:
 
 
 LONGEST_NAME = 32
-"""Characters: a terminal of 80 has to hold the bar as well."""
+"""Characters of a file name; a terminal with 80 columns must also fit the bar."""
 
 
 @contextmanager
 def bars() -> Iterator[judging.Progress]:
-    """A bar for all files and one for each that is being read, gone at the end; nothing where none can be drawn."""
+    """Draw progress bars until the end of the context; no-op on a dumb terminal."""
     from rich.console import Console  # noqa: PLC0415  # slow to import, and needed on a terminal only
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
@@ -92,7 +92,7 @@ def bars() -> Iterator[judging.Progress]:
 
 
 class Bars:
-    """A bar for all files together and, where there are several, one for each that is being read."""
+    """One bar for all files and, if there are several, one for each file being read."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -102,7 +102,7 @@ class Bars:
         self._bars: dict[Origin, TaskID] = {}
 
     def show(self, origin: Origin, read_bytes: int, size_bytes: int) -> None:
-        """Draw how far a file has been read."""
+        """Update the bars with the progress of a file."""
         if origin not in self._bars:
             self._bars[origin] = self._progress.add_task(_name(origin), total=size_bytes, visible=False)
             self._size_bytes += size_bytes
@@ -119,7 +119,7 @@ def _name(origin: Origin) -> str:
 
 @contextmanager
 def reading_progress() -> Iterator[judging.Progress]:
-    """Who is told how the reading gets on; nobody where nobody looks on."""
+    """The progress callback: draws bars on a terminal, no-op without a terminal."""
     if not sys.stderr.isatty():
         yield api.silent
         return
