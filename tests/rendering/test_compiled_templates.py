@@ -33,21 +33,21 @@ def rendered(folder: Path, *, autoescape: bool = True, may_compile: bool = True)
     return environment.get_template("page.j2").render(text="<b>")
 
 
-def test_what_was_compiled_is_not_compiled_again(tmp_path: Path) -> None:
+def test_a_compiled_template_is_reused(tmp_path: Path) -> None:
     (tmp_path / "page.j2").write_text("{{ text }}")
     assert rendered(tmp_path) == "&lt;b&gt;"
     assert rendered(tmp_path, may_compile=False) == "&lt;b&gt;"
     assert [path.name for path in tmp_path.iterdir() if path.name != "page.j2"] == ["__pycache__"]
 
 
-def test_a_changed_template_is_compiled_anew(tmp_path: Path) -> None:
+def test_a_changed_template_is_compiled_again(tmp_path: Path) -> None:
     (tmp_path / "page.j2").write_text("before")
     rendered(tmp_path)
     (tmp_path / "page.j2").write_text("after")
     assert rendered(tmp_path) == "after"
 
 
-def test_a_changed_environment_compiles_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_environment_compiles_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "page.j2").write_text("{{ text }}")
     rendered(tmp_path)
     monkeypatch.setattr(compiled_templates, "__version__", "later")
@@ -55,7 +55,7 @@ def test_a_changed_environment_compiles_anew(tmp_path: Path, monkeypatch: pytest
         rendered(tmp_path, may_compile=False)
 
 
-def test_what_cannot_be_written_whole_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_bytecode_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(bucket: Bucket, file: IO[bytes]) -> None:
         file.write(b"half")
         raise OSError("no space left on device")
@@ -66,13 +66,13 @@ def test_what_cannot_be_written_whole_is_removed(tmp_path: Path, monkeypatch: py
     assert not list((tmp_path / "__pycache__").iterdir())
 
 
-def test_what_was_compiled_for_one_output_is_not_used_for_another(tmp_path: Path) -> None:
+def test_bytecode_of_one_output_is_not_used_for_another(tmp_path: Path) -> None:
     (tmp_path / "page.j2").write_text("{{ text }}")
     assert rendered(tmp_path, autoescape=False) == "<b>"
     assert rendered(tmp_path) == "&lt;b&gt;"
 
 
-def test_damaged_bytecode_is_made_anew(tmp_path: Path) -> None:
+def test_damaged_bytecode_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "page.j2").write_text("{{ text }}")
     rendered(tmp_path)
     for kept in (tmp_path / "__pycache__").iterdir():
@@ -80,13 +80,13 @@ def test_damaged_bytecode_is_made_anew(tmp_path: Path) -> None:
     assert rendered(tmp_path) == "&lt;b&gt;"
 
 
-def test_nothing_is_kept_where_nothing_can_be_written(tmp_path: Path) -> None:
+def test_a_read_only_folder_keeps_no_bytecode(tmp_path: Path) -> None:
     (tmp_path / "page.j2").write_text("{{ text }}")
     (tmp_path / "__pycache__").write_text("a file is in the way")
     assert rendered(tmp_path) == "&lt;b&gt;"
 
 
-def test_nothing_is_kept_where_python_is_told_not_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dont_write_bytecode_keeps_no_bytecode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     (tmp_path / "page.j2").write_text("{{ text }}")
     rendered(tmp_path)
