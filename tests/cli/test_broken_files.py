@@ -1,4 +1,4 @@
-"""A broken file as somebody gives it who knows nothing of its fault: what the terminal and every format say of it."""
+"""Broken files: checks the messages on the terminal and in every format."""
 
 from __future__ import annotations
 
@@ -190,6 +190,6 @@ def test_each_broken_file_of_a_folder_has_a_note(tmp_path: Path) -> None:
 
 
 def _confidence(report: Report) -> Confidence:
-    """Of rules about the only recording."""
+    """The outcomes of the rules on the only recording."""
     (recording,) = report.recordings
     return Facts(read_trace(Origin(recording.path, "", "", "")), 0, "").confidence()

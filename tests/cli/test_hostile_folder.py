@@ -1,4 +1,4 @@
-"""Nothing is loaded from the folder that is looked at, not even where it is the working directory."""
+"""No code or settings are loaded from the folder of the recordings, even as working directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHADOWED = ("click", "isal", "jinja2", "markupsafe", "msgspec", "numpy", "pandas
 
 @pytest.fixture
 def trap(tmp_path: Path) -> Path:
-    """A recording among modules, rules, templates and settings that somebody put beside it."""
+    """A recording in a folder with hostile modules, rules, templates and settings."""
     folder = tmp_path / "log"
     folder.mkdir()
     (folder / "worker0.1.pt.trace.json").write_bytes(TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 50).text())

@@ -16,7 +16,7 @@ from traceadvisor.parsing.json.excess import Excess, option_of
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    """A recording behind 60 MB of blanks, which pack a thousand times."""
+    """A recording after 60 MB of spaces, which compress by a factor of 1,000."""
     content = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 90).text()
     path = tmp_path / "worker0.1.pt.trace.json.gz"
     path.write_bytes(gzip.compress(b" " * 60_000_000 + content))

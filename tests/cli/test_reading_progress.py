@@ -32,7 +32,7 @@ def _command(folder: Path) -> list[str]:
 
 
 def _drawn(folder: Path, **environment: str) -> str:
-    """What is written to standard error where that is a terminal."""
+    """Run the command with a terminal as standard error, and return its output."""
     terminal, end = pty.openpty()
     termios.tcsetwinsize(end, (24, 80))
     kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}}

@@ -13,7 +13,7 @@ from traceadvisor.cli import main
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory; a recording that waits two fifths of each step lies elsewhere."""
+    """The working directory, with a recording in another folder that waits 40% of each step."""
     builder = TraceBuilder()
     for number in range(3):
         start, ready, end = 100_000 * number, 100_000 * number + 40_000, 100_000 * (number + 1)

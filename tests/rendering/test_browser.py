@@ -1,4 +1,4 @@
-"""The page as a real browser sees it."""
+"""Opens pages in a real browser."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_hostile_names_add_no_element_and_run_no_code(chromium: str, tmp_path: P
 
 
 def _requests(chromium: str, content: bytes, folder: Path) -> tuple[Page, set[str]]:
-    """The page, and what was asked of the host that hostile texts name."""
+    """Load the page, and return the requests to the host in the hostile texts."""
     folder.mkdir()
     (folder / "report.html").write_bytes(content)
     log = folder / "net.json"

@@ -80,7 +80,7 @@ def recording_verdict(recording: Recording) -> str:
 
 
 def _whole(recording: Recording) -> str:
-    """What the percentages refer to."""
+    """The words for the time that percentages refer to."""
     if recording.step_source is StepSource.WINDOW:
         return "the recording"
     return "the only recorded step" if _kept(recording) == 1 else "each step"

@@ -165,7 +165,7 @@ def test_a_script_that_succeeded_but_left_nothing_ends_with_3(tmp_path: Path) ->
     (tmp_path / "file").write_text("")
     succeeded = capture("-o", "file/bundle", "script.py", "0", cwd=tmp_path)
     assert (succeeded.returncode, succeeded.stdout) == (3, "ran\n")
-    assert "nothing could be written" in succeeded.stderr
+    assert "no recording could be written" in succeeded.stderr
     assert capture("-o", "file/bundle", "script.py", "5", cwd=tmp_path).returncode == 5
 
 
