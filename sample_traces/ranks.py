@@ -1,4 +1,4 @@
-"""A small training of several ranks on the CPU, whose parts of the data are not the same."""
+"""A small training script for several ranks on the CPU, with unequal parts of the dataset."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH = 2048
 def train(steps: int) -> None:
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
     samples = TensorDataset(torch.randn(1009, FEATURES), torch.randn(1009, 1))
-    mine = Subset(samples, range(rank, len(samples), ranks))  # the first rank has one more than the others
+    mine = Subset(samples, range(rank, len(samples), ranks))  # the first rank has one sample more
     layers = (nn.Linear(FEATURES, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1))
     model = DistributedDataParallel(nn.Sequential(*layers))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)

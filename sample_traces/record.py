@@ -1,8 +1,8 @@
-"""Captures the samples anew, without what tells one machine from another.
+"""Record the sample traces again, and remove everything that identifies the machine.
 
     python sample_traces/record.py [NAME]...
 
-Host names, numbers of processes and threads, and addresses of objects are replaced; all else is as the tool wrote it.
+Replaces host names, process and thread numbers, and addresses of objects. Changes nothing else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNEVEN = HERE / "uneven.py"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A script with its arguments, and options of the capture."""
+    """A script with its arguments and the options of its capture."""
 
     script: Path
     arguments: tuple[str, ...]
@@ -37,14 +37,14 @@ class Sample:
 
     @property
     def launcher(self) -> tuple[str, ...]:
-        """What starts it once for each rank."""
+        """The command that starts one process per rank; empty for a single rank."""
         if self.ranks == 1:
             return ()
         return (sys.executable, "-m", "torch.distributed.run", "--no-python", "--nproc-per-node", str(self.ranks))
 
 
-def _demo(*mended: Fault) -> Sample:
-    return Sample(TRAINING, tuple(Demo(Path(), "cpu", frozenset(mended)).arguments))
+def _demo(*fixed: Fault) -> Sample:
+    return Sample(TRAINING, tuple(Demo(Path(), "cpu", frozenset(fixed)).arguments))
 
 
 SAMPLES = {
@@ -53,18 +53,18 @@ SAMPLES = {
     "stumbling-loader": Sample(UNEVEN, ("--steps=240", "--pause-every=40", "--pause-ms=900")),
     "one-core": Sample(UNEVEN, ("--steps=120", "--steps-per-epoch=30", "--workers=4", "--sample-ms=1", "--one-core")),
     "two-ranks": Sample(HERE / "ranks.py", (), ("--no-stacks",), ranks=2),
-    "left-on": Sample(UNEVEN, ("--steps=60", "--detect-anomaly"), ("--no-stacks",)),  # it keeps stacks enough itself
+    "left-on": Sample(UNEVEN, ("--steps=60", "--detect-anomaly"), ("--no-stacks",)),  # stacks come with anomaly mode
 }
 
 SMALL = ("--no-memory", "--no-shapes")
-"""What a capture on a CPU can do without."""
+"""Options that keep the files small."""
 
 HOST = "host"
 _ADDRESS = re.compile(r"0x[0-9a-f]{8,16}\b")
 
 
 def record(name: str, sample: Sample) -> None:
-    """Capture the training in a folder of its own, and publish the capture."""
+    """Capture the script in a temporary folder, then publish the capture."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(sample.script, folder)
         script = (sample.script.name, *sample.arguments)
@@ -77,7 +77,7 @@ def record(name: str, sample: Sample) -> None:
 
 
 def publish(bundle: Path, target: Path) -> None:
-    """Copy a capture without what tells the machine it was made on from others."""
+    """Copy a capture and remove everything that identifies the machine."""
     manifest = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
     traces = [file for file in manifest["files"] if file["kind"] == "trace"]
     documents = {file["path"]: _read(bundle / file["path"]) for file in traces}
@@ -114,14 +114,14 @@ def _dumped(value: object) -> str:
 
 
 def _numbers(documents: Any) -> dict[int, int]:
-    """New numbers for processes and threads; small ones stand for something else."""
+    """New numbers for processes and threads; numbers below 100 keep their special meaning."""
     events = [event for document in documents for event in document["traceEvents"]]
     found = {value for event in events for key in ("pid", "tid") if isinstance(value := event.get(key), int)}
     return {old: 1000 + place for place, old in enumerate(sorted(number for number in found if number > 99))}
 
 
 def _neutral(name: str, numbers: Mapping[int, int]) -> str:
-    """The part of a trace's file name after the host, with the process renumbered."""
+    """The trace file name without the host, with the new process number."""
     pid, _, rest = name.rpartition("_")[2].partition(".")
     return f"{numbers[int(pid)]}.{rest}"
 

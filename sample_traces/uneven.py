@@ -1,4 +1,4 @@
-"""A small training on the CPU, set up badly in the ways that its options say."""
+"""A small training script on the CPU; its options add performance problems."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDTH = 2048
 
 
 class Samples(Dataset[tuple[torch.Tensor, torch.Tensor]]):
-    """Random samples that take their time; now and then one takes long, as when a new file has to be opened."""
+    """Random samples with a fixed loading time; some take longer, like when a new file is opened."""
 
     def __init__(self, batches: int, sample_ms: float, pause_every: int, pause_ms: float) -> None:
         self.batches, self.sample_ms = batches, sample_ms

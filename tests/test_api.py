@@ -34,7 +34,7 @@ def test_a_report_names_each_recording_by_run_worker_and_span(tmp_path: Path) ->
     assert [one.id for one in api.load(tmp_path).recordings] == ["base/w/1", "base/w/2"]
 
 
-def test_ids_stay_unique_where_names_do_not(tmp_path: Path) -> None:
+def test_ids_are_unique_even_if_names_are_not(tmp_path: Path) -> None:
     first, second = _record(tmp_path / "a" / "w.1.pt.trace.json"), _record(tmp_path / "b" / "w.1.pt.trace.json")
     assert [one.id for one in api.load(first, second).recordings] == ["w/1", "w/1#2"]
 
@@ -45,7 +45,7 @@ def test_each_device_of_a_trace_is_a_recording(tmp_path: Path) -> None:
     assert [one.device.index for one in report.recordings if one.device] == [0, 1]
 
 
-def test_more_devices_than_a_machine_has_are_left_out_and_told(tmp_path: Path) -> None:
+def test_impossible_device_numbers_are_left_out_with_a_note(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 60)
     for device in range(MOST_DEVICES + 1):
         builder.launch(10, 20, kernel=(20, 50), device=device)
@@ -55,7 +55,7 @@ def test_more_devices_than_a_machine_has_are_left_out_and_told(tmp_path: Path) -
     assert message == "The file tells of 65 devices: only the first 64 are shown."
 
 
-def test_work_of_a_device_by_any_number_is_some_device_s(tmp_path: Path) -> None:
+def test_operations_of_any_device_number_belong_to_a_device(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 60).launch(10, 20, kernel=(20, 50), device=10**10)
     report = api.load(builder.write(tmp_path / "w.1.pt.trace.json"))
     (recording,) = report.recordings
@@ -64,12 +64,12 @@ def test_work_of_a_device_by_any_number_is_some_device_s(tmp_path: Path) -> None
     assert recording.steps[0].breakdown.parts_ns[Category.KERNEL] == 30_000
 
 
-def test_events_are_counted_once_however_many_devices(tmp_path: Path) -> None:
+def test_events_are_counted_once_for_several_devices(tmp_path: Path) -> None:
     report = api.load(_record(tmp_path / "w.1.pt.trace.json", devices=2))
     assert report.health.events_read == 3 * (3 + 2 * 2)
 
 
-def test_an_unreadable_file_among_several_is_a_note_and_not_the_end(tmp_path: Path) -> None:
+def test_an_unreadable_file_among_several_is_a_note(tmp_path: Path) -> None:
     _record(tmp_path / "w.1.pt.trace.json")
     (tmp_path / "w.2.pt.trace.json").write_text("")
     report = api.load(tmp_path)
@@ -77,7 +77,7 @@ def test_an_unreadable_file_among_several_is_a_note_and_not_the_end(tmp_path: Pa
     assert [row.note.code for row in report.health_notes if row.recording_id is None] == ["unreadable"]
 
 
-def test_where_nothing_can_be_read_the_reason_is_raised(tmp_path: Path) -> None:
+def test_without_a_readable_file_the_reason_is_raised(tmp_path: Path) -> None:
     path = tmp_path / "w.1.pt.trace.json"
     path.write_text("")
     with pytest.raises(InputError, match="the file is empty"):
@@ -91,7 +91,7 @@ def test_a_selection_takes_shell_patterns(tmp_path: Path) -> None:
     assert [one.run for one in report.recordings] == ["tuned"]
 
 
-def test_a_selection_that_leaves_nothing_names_what_there_is(tmp_path: Path) -> None:
+def test_a_selection_without_a_match_lists_the_recordings(tmp_path: Path) -> None:
     _record(tmp_path / "base" / "w.1.pt.trace.json")
     with pytest.raises(UsageError, match="run 'base' worker 'w' span '1'"):
         api.load(tmp_path, selection=api.Selection(worker="other"))
@@ -110,13 +110,13 @@ def test_settings_change_a_threshold(tmp_path: Path) -> None:
     assert [{row.finding.rule.id for row in one.findings} for one in found] == [{"DATA001"}, set()]
 
 
-def test_no_settings_are_looked_for_beside_the_recordings(tmp_path: Path) -> None:
+def test_settings_beside_the_recordings_are_ignored(tmp_path: Path) -> None:
     path = _record(tmp_path / "w.1.pt.trace.json")
     (tmp_path / "pyproject.toml").write_text("[tool.traceadvisor]\nselect = ['GPU']", encoding="utf-8")
     assert "DATA001" in {row.rule.id for row in api.load(path).outcomes}
 
 
-def test_a_report_says_what_was_set(tmp_path: Path) -> None:
+def test_a_report_shows_its_settings(tmp_path: Path) -> None:
     thresholds = {"DATA001": {"min_share": 0.3}}
     settings = Settings(ignore=("GPU",), rules=thresholds, gpu_price_per_hour=2, file=tmp_path / "pyproject.toml")
     used = api.load(_record(tmp_path / "w.1.pt.trace.json"), settings=settings).settings
@@ -157,13 +157,13 @@ def test_without_a_pdf_the_other_formats_are_still_written(tmp_path: Path, monke
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]
 
 
-def test_steps_can_be_had_as_a_table(tmp_path: Path) -> None:
+def test_steps_are_available_as_a_table(tmp_path: Path) -> None:
     frame = api.to_frame(api.load(_record(tmp_path / "w.1.pt.trace.json")))
     assert list(frame["duration_ns"]) == [100_000_000] * 3
     assert list(frame["data_wait"]) == [40_000_000] * 3
 
 
-def test_the_public_names_are_all_there() -> None:
+def test_all_public_names_exist() -> None:
     assert all(getattr(traceadvisor, name) is not None for name in traceadvisor.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         traceadvisor.nonsense  # noqa: B018  # asked for its error

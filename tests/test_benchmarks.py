@@ -161,7 +161,7 @@ def test_a_reader_that_fails_says_why() -> None:
         measure((sys.executable, "-c", "import sys; sys.exit('out of luck')"))
 
 
-def test_a_reader_that_the_system_ends_is_told_by_its_signal() -> None:
+def test_a_reader_killed_by_the_system_is_named_with_its_signal() -> None:
     with pytest.raises(RunError, match="signal 9"):
         measure((sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"))
 

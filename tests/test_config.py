@@ -42,20 +42,20 @@ def test_every_key_is_read_with_its_type(tmp_path: Path) -> None:
     )
 
 
-def test_settings_are_looked_for_upward(tmp_path: Path) -> None:
+def test_settings_are_searched_upward(tmp_path: Path) -> None:
     path = _project(tmp_path, "[tool.traceadvisor]\ncurrency = 'EUR'")
     below = tmp_path / "src" / "deep"
     below.mkdir(parents=True)
     assert find_settings(below) == Settings(currency="EUR", file=path)
 
 
-def test_a_project_file_without_settings_hides_none_above_it(tmp_path: Path) -> None:
+def test_a_project_file_without_settings_is_skipped(tmp_path: Path) -> None:
     path = _project(tmp_path, "[tool.traceadvisor]\ncurrency = 'EUR'")
     _project(tmp_path / "package", "[project]\nname = 'package'")
     assert find_settings(tmp_path / "package").file == path
 
 
-def test_the_nearest_settings_hold_alone(tmp_path: Path) -> None:
+def test_only_the_nearest_settings_apply(tmp_path: Path) -> None:
     _project(tmp_path, "[tool.traceadvisor]\ncurrency = 'EUR'\nplugins = false")
     _project(tmp_path / "package", "[tool.traceadvisor]\ncurrency = 'CHF'")
     found = find_settings(tmp_path / "package")
@@ -63,7 +63,7 @@ def test_the_nearest_settings_hold_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reviewed", ["log", "log/trace.json", "log/deeper"])
-def test_settings_that_lie_with_what_is_reported_on_are_not_taken(reviewed: str, tmp_path: Path) -> None:
+def test_settings_beside_the_recordings_are_ignored(reviewed: str, tmp_path: Path) -> None:
     own = _project(tmp_path, "[tool.traceadvisor]\ncurrency = 'EUR'")
     others = _project(tmp_path / "log", "[tool.traceadvisor]\nignore = ['DATA']")
     (tmp_path / "log" / "deeper").mkdir()
@@ -73,28 +73,28 @@ def test_settings_that_lie_with_what_is_reported_on_are_not_taken(reviewed: str,
     assert find_settings(start, [tmp_path / reviewed]).file == taken
 
 
-def test_without_any_settings_there_are_the_defaults(tmp_path: Path) -> None:
+def test_without_settings_the_defaults_apply(tmp_path: Path) -> None:
     assert find_settings(tmp_path) == Settings()
 
 
-def test_a_file_that_is_named_must_hold_settings(tmp_path: Path) -> None:
+def test_a_chosen_file_must_have_settings(tmp_path: Path) -> None:
     path = _project(tmp_path, "[project]\nname = 'a'")
     with pytest.raises(ConfigError, match=r"pyproject.toml: has no settings\. Expected a table \[tool.traceadvisor\]"):
         read_settings(path)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none.toml: cannot be read"):
         read_settings(tmp_path / "none.toml")
 
 
 @pytest.mark.parametrize("content", ["[tool.traceadvisor\n", "a = 'b\n", "\x00"])
-def test_what_is_no_toml_is_told(content: str, tmp_path: Path) -> None:
+def test_invalid_toml_is_an_error(content: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"is not valid TOML .*(line 1|end of document)"):
         read_settings(_project(tmp_path, content))
 
 
-def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
+def test_invalid_utf8_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "pyproject.toml"
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match=r"is not valid TOML"):
@@ -109,7 +109,7 @@ def test_an_unknown_key_is_an_error_that_suggests_the_nearest(tmp_path: Path) ->
     assert str(caught.value).endswith("Did you mean 'gpu_price_per_hour'?")
 
 
-def test_the_field_that_holds_the_file_is_no_key(tmp_path: Path) -> None:
+def test_the_file_field_is_no_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"unknown key tool.traceadvisor.file"):
         read_settings(_project(tmp_path, "[tool.traceadvisor]\nfile = 'a'"))
 
@@ -117,20 +117,20 @@ def test_the_field_that_holds_the_file_is_no_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "found", "expected"),
     [
-        ("select = 'DATA'", "select is 'DATA'", "a list of texts"),
-        ("select = [1]", r"select is \[1\]", "a list of texts"),
+        ("select = 'DATA'", "select is 'DATA'", "a list of strings"),
+        ("select = [1]", r"select is \[1\]", "a list of strings"),
         ("plugins = 1", "plugins is 1", "true or false"),
         ("gpu_price_per_hour = '2'", "gpu_price_per_hour is '2'", "a number above 0 and below 1,000,000,000"),
         ("gpu_price_per_hour = 0", "gpu_price_per_hour is 0", "a number above 0"),
         ("gpu_price_per_hour = nan", "gpu_price_per_hour is nan", "a number above 0"),
         ("gpu_price_per_hour = true", "gpu_price_per_hour is true", "a number above 0"),
-        ("currency = ''", "currency is ''", "a text of 1 to 8 characters"),
-        ("rules = 3", "rules is 3", "a table per rule, each of names and values"),
-        ("rules.DATA001 = 3", "rules is {'DATA001': 3}", "a table per rule"),
-        ("rules.DATA001.min_share = [1]", "rules is", "a table per rule"),
+        ("currency = ''", "currency is ''", "a string of 1 to 8 characters"),
+        ("rules = 3", "rules is 3", "one table per rule, with names and values"),
+        ("rules.DATA001 = 3", "rules is {'DATA001': 3}", "one table per rule"),
+        ("rules.DATA001.min_share = [1]", "rules is", "one table per rule"),
     ],
 )
-def test_a_value_of_the_wrong_type_or_out_of_range_is_told(
+def test_a_value_of_the_wrong_type_or_out_of_range_is_an_error(
     line: str, found: str, expected: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=rf"tool\.traceadvisor\.{found}") as caught:
@@ -138,16 +138,16 @@ def test_a_value_of_the_wrong_type_or_out_of_range_is_told(
     assert expected in caught.value.expected
 
 
-def test_settings_made_in_code_are_checked_as_well() -> None:
+def test_settings_in_code_are_checked() -> None:
     with pytest.raises(ConfigError, match=r"^settings: tool.traceadvisor.gpu_price_per_hour is -1"):
         Settings(gpu_price_per_hour=-1)
 
 
-def test_the_table_itself_must_be_one(tmp_path: Path) -> None:
+def test_the_settings_must_be_a_table(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"tool.traceadvisor is 3. Expected a table"):
         read_settings(_project(tmp_path, "tool.traceadvisor = 3"))
 
 
-def test_the_nearest_name_is_found_whatever_its_case() -> None:
+def test_the_nearest_name_ignores_case() -> None:
     assert nearest("data01", ["DATA001", "IDLE001"]) == "DATA001"
     assert nearest("nothing like it", ["DATA001"]) is None

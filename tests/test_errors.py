@@ -17,7 +17,7 @@ from traceadvisor.errors import ConfigError, InputError, OutputError, TraceAdvis
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_an_error_is_the_same_on_the_other_side_of_a_pipe(error: TraceAdvisorError) -> None:
+def test_an_error_survives_pickling(error: TraceAdvisorError) -> None:
     arrived = pickle.loads(pickle.dumps(error))  # noqa: S301  # its own
     assert type(arrived) is type(error)
     assert str(arrived) == str(error)
@@ -35,6 +35,6 @@ def test_an_error_is_the_same_on_the_other_side_of_a_pipe(error: TraceAdvisorErr
         ("größe 漢字 😀", "größe 漢字 😀"),
     ],
 )
-def test_a_message_shows_what_a_terminal_would_obey(name: str, shown: str) -> None:
+def test_a_message_escapes_control_characters(name: str, shown: str) -> None:
     error = InputError(f"{name}.json", "is empty", expected="a recording", remedy="Record again.")
     assert str(error) == f"{shown}.json: is empty. Expected a recording. Record again."

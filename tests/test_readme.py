@@ -36,7 +36,7 @@ def _help(verb: str) -> str:
     return result.output
 
 
-def test_the_readme_shows_the_help_of_each_verb_as_it_is(golden: Callable[[Path, str], None]) -> None:
+def test_the_readme_shows_the_current_help_of_each_verb(golden: Callable[[Path, str], None]) -> None:
     shown = README.read_text(encoding="utf-8")
     golden(README, _HELP_BLOCK.sub(lambda block: f"{block[1]}{_help(block[2])}{block[4]}", shown))
 

@@ -40,14 +40,14 @@ def _report(name: str) -> Report:
     return load(SAMPLES / name)
 
 
-def test_each_sample_has_its_line_and_there_are_no_others() -> None:
+def test_the_page_lists_exactly_the_samples() -> None:
     assert sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()) == sorted(NAMES)
     listed = re.findall(r"^\| `([a-z-]+)` \|", (SAMPLES / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_report_of_a_sample_is_as_it_was(
+def test_the_report_of_a_sample_is_unchanged(
     name: str, golden: Callable[[Path, str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(SAMPLES)
@@ -55,31 +55,31 @@ def test_the_report_of_a_sample_is_as_it_was(
     golden(GOLDEN / f"{name}.md", rendered.replace(f"TraceAdvisor {__version__}", "TraceAdvisor"))
 
 
-def test_the_loader_comes_first_where_it_is_the_limit() -> None:
+def test_a_slow_loader_is_the_first_finding() -> None:
     report = _report("loader-bound")
     first = report.findings[0].finding
     assert first.rule.id == "DATA002"
     assert [(location.file, location.function) for location in first.locations] == [("train.py", "train")]
 
 
-def test_nothing_is_said_of_the_loader_where_it_keeps_up() -> None:
+def test_a_fast_enough_loader_has_no_finding() -> None:
     assert not [row for row in _report("well-fed").findings if row.finding.rule.id.startswith("DATA")]
 
 
-def test_a_loader_that_stumbles_now_and_then_comes_first_where_it_does() -> None:
+def test_a_loader_with_pauses_is_the_first_finding() -> None:
     assert _report("stumbling-loader").findings[0].finding.rule.id == "DATA006"
 
 
-def test_a_crowd_of_workers_on_one_core_is_found_and_that_they_start_anew() -> None:
+def test_too_many_and_restarting_workers_are_findings() -> None:
     assert {"DATA007", "DATA009"} <= {row.finding.rule.id for row in _report("one-core").findings}
 
 
-def test_ranks_that_draw_different_numbers_of_batches_are_found_once() -> None:
+def test_ranks_with_different_batch_counts_are_found_once() -> None:
     found = [row for row in _report("two-ranks").findings if row.finding.rule.id == "DIST007"]
     assert [row.recording_ids for row in found] == [("two-ranks/rank0/cycle0", "two-ranks/rank1/cycle0")]
 
 
-def test_what_was_left_on_for_debugging_comes_first() -> None:
+def test_debugging_options_are_the_first_finding() -> None:
     assert _report("left-on").findings[0].finding.rule.id == "IDLE007"
 
 
@@ -101,7 +101,7 @@ def test_a_finding_names_the_line_of_the_loop(name: str, rule: str, line: str) -
     assert [_line(location.file, location.line).startswith(line) for location in finding.locations] == [True]
 
 
-def test_the_functions_that_make_batches_are_named_the_costliest_first() -> None:
+def test_loading_functions_are_listed_by_cost() -> None:
     """Their lines are those of the functions: current recordings do not hold those of the calls."""
     evidence = _report("loader-bound").findings[0].finding.evidence
     sites = [(found, row.value) for row in evidence if (found := re.search(r"\((train\.py):(\d+)\)$", row.label))]
@@ -121,7 +121,7 @@ def test_a_sample_is_small(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_sample_does_not_tell_where_it_was_made(name: str) -> None:
+def test_a_sample_is_anonymous(name: str) -> None:
     for path in (SAMPLES / name).iterdir():
         content = path.read_bytes()
         if path.suffix == ".gz":

@@ -44,13 +44,13 @@ def _table() -> str:
     return "\n".join(rows) + "\n"
 
 
-def test_every_key_stands_on_the_page_with_its_type_and_default(golden: Callable[[Path, str], None]) -> None:
+def test_the_page_lists_every_key_with_type_and_default(golden: Callable[[Path, str], None]) -> None:
     shown = PAGE.read_text(encoding="utf-8")
     assert _TABLE.search(shown)
     golden(PAGE, _TABLE.sub(lambda found: f"{found[1]}{_table()}{found[3]}", shown))
 
 
-def test_the_example_is_one(tmp_path: Path) -> None:
+def test_the_example_is_valid(tmp_path: Path) -> None:
     (example,) = _EXAMPLE.findall(PAGE.read_text(encoding="utf-8"))
     path = tmp_path / "pyproject.toml"
     path.write_text(example, encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Find out where training time goes, and what to change first.
+"""Find out where the time of a PyTorch training step goes, and what to fix first.
 
-The public names are imported when first used, so that importing the package costs next to nothing.
+Public names are imported on first use, so that importing the package is fast.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The public functions: from paths to a report, and from a report to files.
+"""The public functions: load recordings, assess them, and write reports.
 
-Only here do reading, rules and rendering meet.
+Only this module combines reading, rules and rendering.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.discovery import find_recordings
-from traceadvisor.rendering.formats import FORMATS
-from traceadvisor.rendering.write import write_report
+from traceadvisor.rendering.formats import FORMATS, write_report
 from traceadvisor.system.executor import Outcome
 
 if TYPE_CHECKING:
@@ -33,19 +32,19 @@ if TYPE_CHECKING:
 
 
 def silent(origin: Origin, read_bytes: int, size_bytes: int) -> None:
-    """No progress."""
+    """A progress callback that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which recordings to look at; shell patterns, None for all."""
+    """Which recordings to analyse, as shell patterns; None selects all."""
 
     run: str | None = None
     worker: str | None = None
     span: str | None = None
 
     def takes(self, origin: Origin) -> bool:
-        """Whether a recording is selected."""
+        """Whether the recording is selected."""
         return all(
             pattern is None or fnmatchcase(value, pattern)
             for value, pattern in ((origin.run, self.run), (origin.worker, self.worker), (origin.span, self.span))
@@ -56,7 +55,7 @@ EVERYTHING = Selection()
 DEFAULTS = Settings()
 
 
-def capture(  # noqa: PLR0913  # as many as the verb has options
+def capture(  # noqa: PLR0913  # one parameter per option of the verb
     folder: Path | str | None = None,
     *,
     skip_first: int | None = None,
@@ -68,25 +67,26 @@ def capture(  # noqa: PLR0913  # as many as the verb has options
     memory: bool = True,
     shapes: bool = True,
 ) -> Capture:
-    """A context manager that records what trains inside, as ``traceadvisor capture`` does; needs torch.
+    """A context manager that records the training inside it, like ``traceadvisor capture``; requires torch.
 
-    Steps are told by loaders and optimizers, or end where ``step()`` of what it gives is called.
+    Steps are detected from data loaders and optimizers. Or call ``step()`` of the returned object at the end of each
+    step.
 
     Args:
-        folder: the bundle to write; ``runs/<time>-<script>`` by default.
-        skip_first: steps to leave alone at the start.
-        wait: steps to leave alone before each recording.
-        warmup: steps for the profiler to warm up; never fewer than the batches a loader can have ready.
-        active: steps to record; at least 8, rounded up to whole turns of the loader's workers.
-        repeat: recordings to make.
-        stacks: record Python call stacks.
-        memory: record memory allocations.
-        shapes: record input shapes of operators.
+        folder: output folder; ``runs/<time>-<script>`` by default.
+        skip_first: steps to skip at the start.
+        wait: steps to skip before each recording.
+        warmup: profiler warm-up steps; raised to the number of batches that the data loader prefetches.
+        active: steps to record; at least 8, rounded up to a multiple of the data loader workers.
+        repeat: number of recordings.
+        stacks: whether to record Python call stacks.
+        memory: whether to record memory allocations.
+        shapes: whether to record input shapes of operators.
 
     Raises:
-        UsageError: on entry, where the folder holds another capture.
+        UsageError: on entry, if the folder contains another capture.
     """
-    from traceadvisor.recording.capture import Capture  # noqa: PLC0415  # a report needs nothing of it
+    from traceadvisor.recording.capture import Capture  # noqa: PLC0415  # a report does not need it
     from traceadvisor.recording.options import CaptureOptions, schedule  # noqa: PLC0415
 
     asked = schedule(skip_first=skip_first, wait=wait, warmup=warmup, active=active, repeat=repeat)
@@ -102,29 +102,29 @@ def load(
     processes: int | None = None,
     limits: Limits = LIMITS,
 ) -> Report:
-    """Read and judge the recordings under some paths: a trace file, several, or a TensorBoard log dir.
+    """Read and assess the recordings under some paths: trace files, captures or TensorBoard log directories.
 
     Args:
-        paths: what to read.
-        selection: which recordings of it.
-        settings: which rules run, with which thresholds, and what a GPU costs; :func:`find_settings` finds a project's.
-        progress: told of each file as it is read; see :data:`Progress`.
-        processes: how many files to read at the same time, each in a process of its own and with the memory that its
-            trace takes; by default as many as there are usable cores, where there is enough to read. One file, or 1,
-            is read in this process. The report is the same.
-        limits: how much of a file to read before it is taken for an attack.
+        paths: files or folders to read.
+        selection: which of the recordings to read.
+        settings: rules to run, their thresholds, and the GPU price; :func:`find_settings` reads those of a project.
+        progress: called with the progress of each file; see :data:`Progress`.
+        processes: number of files to read in parallel. Each file takes its own process and its own memory. By default
+            the number of usable cores, or fewer for little input. A single file, or ``processes=1``, is read in this
+            process. The report does not depend on it.
+        limits: limits on the input, as a protection against malicious files.
 
     Raises:
         ConfigError: the settings name an unknown rule or threshold.
-        InputError: nothing could be read. What cannot be read among other files is a note in the report's health.
-        UsageError: no path was given, or the selection leaves nothing.
+        InputError: no file could be read. A single unreadable file is a health note of the report instead.
+        UsageError: no path was given, or the selection matches no recording.
     """
     if not paths:
-        raise UsageError("No path given. Name a trace file or a TensorBoard log dir.")
+        raise UsageError("No path given. Expected a trace file, a capture folder or a TensorBoard log directory.")
     found = find_recordings([Path(path) for path in paths])
     origins = [origin for origin in found.origins if selection.takes(origin)]
     if not origins:
-        raise UsageError(f"The selection leaves none of {len(found.origins)} recordings: {_listed(found.origins)}.")
+        raise UsageError(f"The selection matches none of {len(found.origins)} recordings: {_listed(found.origins)}.")
     catalogue = read_catalogue(settings)
     chosen = catalogue.chosen(settings)
     files = _named(origins)
@@ -148,31 +148,31 @@ def report(
     processes: int | None = None,
     limits: Limits = LIMITS,
 ) -> tuple[Report, dict[str, Path]]:
-    """Read, judge and write; returns the report and the path of each format written.
+    """Read recordings and write a report; returns the report and the path of each written format.
 
-    The arguments beside paths, folder and formats are those of :func:`load`.
+    The other arguments are those of :func:`load`.
 
     Raises:
         ConfigError: the settings name an unknown rule or threshold.
-        InputError: nothing could be read.
-        UsageError: a format is not known.
-        PdfUnavailableError: a PDF was asked for but cannot be made here; the other formats are written.
+        InputError: no file could be read.
+        UsageError: a format is unknown.
+        PdfUnavailableError: PDF is not available on this machine; the other formats are written.
     """
     result = load(*paths, settings=settings, processes=processes, limits=limits)
     return result, write(result, out, formats)
 
 
 def write(result: Report, folder: Path | str, formats: Iterable[str]) -> dict[str, Path]:
-    """Write a report into a folder, in each format by its name.
+    """Write a report to a folder in the named formats; returns the path of each format.
 
     Raises:
-        UsageError: a format is not known.
-        PdfUnavailableError: a PDF was asked for but cannot be made here; the other formats are written first.
+        UsageError: a format is unknown.
+        PdfUnavailableError: PDF is not available on this machine; the other formats are written first.
     """
     names = list(dict.fromkeys(formats))
     unknown = [name for name in names if name not in FORMATS]
     if unknown:
-        raise UsageError(f"Unknown format {unknown[0]!r}. Known are: {', '.join(FORMATS)}.")
+        raise UsageError(f"Unknown format {unknown[0]!r}. Known formats: {', '.join(FORMATS)}.")
     written: dict[str, Path] = {}
     unavailable: PdfUnavailableError | None = None
     for name in names:
@@ -190,12 +190,12 @@ def write(result: Report, folder: Path | str, formats: Iterable[str]) -> dict[st
 
 
 def to_frame(result: Report) -> pd.DataFrame:
-    """The steps of every recording as a table: one row a step, nanoseconds per category.
+    """The steps of all recordings as a table: one row per step, categories in nanoseconds.
 
-    Columns: ``recording``, ``step``, ``kept``, ``start_ns``, ``duration_ns`` and one a category; a category that was
-    not measured is missing (NaN).
+    Columns: ``recording``, ``step``, ``kept``, ``start_ns``, ``duration_ns`` and one per category. A category that was
+    not measured is NaN.
     """
-    import pandas as pd  # noqa: PLC0415  # a third of a second, for those who ask for tables only
+    import pandas as pd  # noqa: PLC0415  # takes a third of a second to import
 
     return pd.DataFrame(
         {
@@ -212,7 +212,7 @@ def to_frame(result: Report) -> pd.DataFrame:
 
 
 def _named(origins: Iterable[Origin]) -> list[NamedFile]:
-    """An id for each file: run, worker and span as far as they tell; unique."""
+    """Give each file a unique id from its run, worker and span."""
     files: dict[str, NamedFile] = {}
     for origin in origins:
         name = base = "/".join(part for part in (origin.run, origin.worker, origin.span) if part)
@@ -225,21 +225,21 @@ def _named(origins: Iterable[Origin]) -> list[NamedFile]:
 
 
 def _notes(files: Iterable[NamedFile], outcomes: Iterable[Outcome[JudgedFile]]) -> Iterator[HealthNote]:
-    """What a reader must know of the files that are not in the report."""
+    """Health notes on files that are missing from the report."""
     for file, outcome in zip(files, outcomes, strict=True):
         if isinstance(outcome, InputError):
             yield _unreadable(outcome)
         elif isinstance(outcome, Exception):
-            fault = f"{file.origin.path} could not be judged: {outcome}. This is a fault of TraceAdvisor"
-            yield HealthNote("fault", f"{fault}: please report it, with what is printed for this file alone.")
+            fault = f"{file.origin.path} could not be analysed: {outcome}. This is a bug in TraceAdvisor"
+            yield HealthNote("fault", f"{fault}: please report it, with the output for this file alone.")
 
 
 def _unreadable(error: InputError) -> HealthNote:
-    return HealthNote("unreadable", str(error.args[0]))  # as it is: reports clean what they show
+    return HealthNote("unreadable", str(error.args[0]))  # reports clean all texts when they are rendered
 
 
 def _health(files: Iterable[JudgedFile], notes: Iterable[HealthNote]) -> Health:
-    """Of the input as a whole."""
+    """The health of the whole input."""
     parts = [file.health for file in files]
     return Health(
         sum(part.events_read for part in parts),

@@ -1,8 +1,7 @@
 """Settings of a project: ``[tool.traceadvisor]`` in its ``pyproject.toml``.
 
-Settings are data: what stands in them is compared and counted with, never evaluated. They are looked for from the
-working directory upward and nowhere else, and not in what is reported on, so that a recording by somebody else brings
-none of its own.
+Settings are data and never evaluated as code. The file is searched only in the working directory and above, and never
+in the folders of the recordings. So a recording from someone else cannot contain settings.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ TABLE = "tool.traceadvisor"
 FILE_NAME = "pyproject.toml"
 
 _NO_LIMIT = 1e18
-"""A limit from here on only keeps out what is no number at all."""
+"""Larger limits only exclude infinity, so error messages leave them out."""
 
 Threshold = bool | int | float | str
 Names = tuple[str, ...]
@@ -32,36 +31,36 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a user may set; every field has a default.
+    """The settings of a project; every field has a default.
 
     Raises:
-        ConfigError: a value is not of its type or out of its range.
+        ConfigError: a value has the wrong type or is out of range.
     """
 
     select: Names = ()
-    """Rules to run, each by id (`DATA001`), by name (`dataloader-wait`) or by group (`DATA`); empty for all."""
+    """Rules to run, by id (`DATA001`), name (`dataloader-wait`) or group (`DATA`). Empty: all rules."""
 
     ignore: Names = ()
-    """Rules not to run, named in the same ways; stronger than `select`."""
+    """Rules to skip, named in the same way. Takes precedence over `select`."""
 
     fail_on: Names = ()
-    """When `traceadvisor report` exits with 1, as for `--fail-on`, which stands in its place: a severity (`high`,
-    `medium`, `low`), a rule's id, or `degraded`."""
+    """Conditions for `traceadvisor report` to exit with 1: a severity (`high`, `medium`, `low`), a rule id, or
+    `degraded`. The option `--fail-on` replaces it."""
 
     plugins: bool = True
-    """Whether rules of other distributions are loaded; see [how to write one](writing-a-rule.md)."""
+    """Whether to load rules from plugins; see [how to write a rule](writing-a-rule.md)."""
 
     gpu_price_per_hour: Annotated[float, Meta(gt=0, lt=1e9)] | None = None
-    """Price of one GPU for an hour. With it reports say what a million samples cost and what each finding is worth."""
+    """Price of one GPU per hour. Adds the cost per million samples and the worth of each finding to reports."""
 
     currency: Annotated[str, Meta(min_length=1, max_length=8)] = "USD"
-    """Written beside amounts of money."""
+    """Currency of all amounts of money."""
 
     rules: Mapping[str, Mapping[str, Threshold]] = field(default_factory=dict)
-    """Thresholds of single rules, by a rule's id or name; `traceadvisor rules explain ID` lists them."""
+    """Thresholds of rules, by rule id or name; `traceadvisor rules explain ID` lists them."""
 
     file: Path | None = None
-    """Where the settings were read from; not a key."""
+    """The settings file; not a key."""
 
     def __post_init__(self) -> None:
         for name, wanted in _TYPES.items():
@@ -69,20 +68,20 @@ class Settings:
 
     @property
     def price(self) -> Price | None:
-        """Of a GPU, where one is set."""
+        """The price of a GPU; None if not set."""
         return None if self.gpu_price_per_hour is None else Price(self.gpu_price_per_hour, self.currency)
 
     @property
     def origin(self) -> Path | str:
-        """What messages about these settings begin with."""
+        """The settings file, for error messages."""
         return self.file or "settings"
 
 
 def checked(value: object, wanted: Any, origin: Path | str, keys: Iterable[str]) -> Any:
-    """A value as its type has it: a whole number may stand for a fraction, a list for a tuple.
+    """Convert a value to its type: an integer may become a float, a list a tuple.
 
     Raises:
-        ConfigError: it is not of the type, or out of its range.
+        ConfigError: the value has the wrong type or is out of range.
     """
     try:
         return msgspec.convert(value, wanted)
@@ -92,14 +91,14 @@ def checked(value: object, wanted: Any, origin: Path | str, keys: Iterable[str])
 
 
 def find_settings(start: Path, reviewed: Iterable[Path] = ()) -> Settings:
-    """The settings in the nearest ``pyproject.toml`` that has some, in a folder or above it; else the defaults.
+    """Read the nearest ``pyproject.toml`` with settings, in a folder or above it; defaults if there is none.
 
     Args:
-        start: the folder.
-        reviewed: recordings, perhaps somebody else's, and folders of them: none is taken from beside them or within.
+        start: the folder where the search begins.
+        reviewed: untrusted recordings or their folders; settings files in these folders are ignored.
 
     Raises:
-        ConfigError: a ``pyproject.toml`` on the way cannot be read, or its settings are wrong.
+        ConfigError: a ``pyproject.toml`` cannot be read, or its settings are invalid.
     """
     others = set(_beside(start, reviewed))
     for folder in (start, *start.parents):
@@ -110,13 +109,13 @@ def find_settings(start: Path, reviewed: Iterable[Path] = ()) -> Settings:
 
 
 def passed_over(start: Path, reviewed: Iterable[Path]) -> Path | None:
-    """A file of settings that :func:`find_settings` does not read for where it lies; None where there is none."""
+    """A settings file that :func:`find_settings` ignored because of its location; None if there is none."""
     files = (folder / FILE_NAME for folder in _beside(start, reviewed))
     return next((path for path in files if _is_file(path) and TABLE.encode() in path.read_bytes()), None)
 
 
 def _beside(start: Path, reviewed: Iterable[Path]) -> Iterator[Path]:
-    """Those of a folder and the folders above it that belong to what is reported on."""
+    """The folders from ``start`` upward that belong to the recordings."""
     others = [(path if path.is_dir() else path.parent).resolve() for path in reviewed]
     for folder in (start, *start.parents):
         if any(folder.resolve().is_relative_to(other) for other in others):
@@ -124,10 +123,10 @@ def _beside(start: Path, reviewed: Iterable[Path]) -> Iterator[Path]:
 
 
 def read_settings(path: Path) -> Settings:
-    """The settings of one file.
+    """Read the settings of one file.
 
     Raises:
-        ConfigError: the file cannot be read, has no settings, or they are wrong.
+        ConfigError: the file cannot be read, or has no valid settings.
     """
     table = _table(path)
     if table is None:
@@ -136,19 +135,19 @@ def read_settings(path: Path) -> Settings:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that a misspelled one is most like, whatever its case; None where none is."""
+    """The known name most similar to a misspelled one, ignoring case; None if none is similar."""
     spelled = {each.lower(): each for each in known}
     found = get_close_matches(name.lower(), spelled, n=1)
     return spelled[found[0]] if found else None
 
 
 def type_words(wanted: Any) -> str:
-    """What a type asks for, in words that follow "Expected"."""
+    """The allowed values of a type, in words that follow "Expected"."""
     return _words(inspect.type_info(wanted))
 
 
 def _is_file(path: Path) -> bool:
-    """False also where the folder may not be looked into."""
+    """Whether the path is a file; False without permission to check."""
     try:
         return path.is_file()
     except OSError:
@@ -156,12 +155,12 @@ def _is_file(path: Path) -> bool:
 
 
 def _table(path: Path) -> object | None:
-    """``[tool.traceadvisor]`` of a file; None where it has none."""
+    """The table ``[tool.traceadvisor]`` of a file; None without one."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(path, f"cannot be read ({error.strerror or error})", expected="a TOML file") from error
-    except (ValueError, RecursionError) as error:  # a decoding error is a ValueError
+    except (ValueError, RecursionError) as error:  # decoding errors are ValueErrors
         raise ConfigError(path, f"is not valid TOML ({error})", expected="a TOML file") from error
     tool = content.get("tool")
     return tool.get("traceadvisor") if isinstance(tool, dict) else None
@@ -182,7 +181,7 @@ def _settings(table: object, path: Path) -> Settings:
 
 
 def _shown(value: object) -> str:
-    """The value as TOML would write it, cut where it is long."""
+    """The value as TOML text, cut to 60 characters."""
     text = repr(value) if not isinstance(value, bool) else str(value).lower()
     return text if len(text) <= 60 else f"{text[:59]}…"
 
@@ -194,11 +193,11 @@ def _words(info: inspect.Type) -> str:  # noqa: PLR0911  # one case per type
         case inspect.IntType() | inspect.FloatType():
             return f"{'a whole number' if isinstance(info, inspect.IntType) else 'a number'}{_range(info)}"
         case inspect.StrType(min_length=least, max_length=longest):
-            return "a text" if longest is None else f"a text of {least or 0} to {longest} characters"
+            return "a string" if longest is None else f"a string of {least or 0} to {longest} characters"
         case inspect.VarTupleType():
-            return "a list of texts"
+            return "a list of strings"
         case inspect.DictType(value_type=inspect.DictType()):
-            return "a table per rule, each of names and values"
+            return "one table per rule, with names and values"
         case inspect.UnionType(types=types):
             return " or ".join(_words(each) for each in types if not isinstance(each, inspect.NoneType))
         case _:
@@ -222,4 +221,4 @@ _TYPES = {
     for name, wanted in get_type_hints(Settings, include_extras=True).items()
     if name in {each.name for each in fields(Settings)} - {"file"}
 }
-"""The keys of the table and what each holds."""
+"""The keys of the table with their types."""

@@ -1,7 +1,7 @@
-"""Every exception the package raises on purpose.
+"""All exceptions that the package raises deliberately.
 
-Each message says which file, what was found, what was expected and what to do,
-so that a caller (the command line above all) can print it as it is.
+Each message names the file, what was found, what was expected and what to do, so
+that a caller such as the command line can print it unchanged.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from pathlib import Path
 
 
 class TraceAdvisorError(Exception):
-    """Base of every error raised on purpose; ``str(error)`` is fit to be shown to a user, on a terminal, too."""
+    """Base of all deliberate errors; ``str(error)`` is safe to print on a terminal."""
 
     def __str__(self) -> str:
-        """The message; of names in it that a terminal would obey, or break a line at, the escapes."""
+        """The message, with control characters and line breaks escaped."""
         return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in super().__str__())
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Errors cross between processes; constructors that take more than the message are not called again."""
+        """Support pickling between processes without calling the constructor again."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]  # typeshed lacks it
 
 
 class InputError(TraceAdvisorError):
     """An input could not be read.
 
-    Raises are phrased from four parts so that no message forgets one.
+    The message has four parts: path, what was found, what was expected, and the remedy.
     """
 
     def __init__(self, path: Path | str, found: str, *, expected: str, remedy: str) -> None:
@@ -37,11 +37,11 @@ class InputError(TraceAdvisorError):
 
 
 class UsageError(TraceAdvisorError):
-    """A wrong combination of options or an unknown name; the message suggests the nearest right one."""
+    """Options contradict each other, or a name is unknown; the message suggests the nearest known name."""
 
 
 class ConfigError(TraceAdvisorError):
-    """A setting is unknown, of the wrong type or out of its range."""
+    """A setting is unknown, has the wrong type or is out of range."""
 
     def __init__(self, origin: Path | str, found: str, *, expected: str, nearest: str | None = None) -> None:
         self.origin = str(origin)
@@ -53,15 +53,15 @@ class ConfigError(TraceAdvisorError):
 
 
 class PdfUnavailableError(TraceAdvisorError):
-    """A PDF was asked for but WeasyPrint or one of its system libraries is missing."""
+    """PDF is not available: WeasyPrint or one of its system libraries is missing."""
 
 
 class RefusedFetchError(TraceAdvisorError):
-    """A report tried to load a resource; reports are self-contained, so nothing is ever fetched."""
+    """A report tried to load a resource, although reports are self-contained."""
 
 
 class OutputError(TraceAdvisorError):
-    """A report could not be written where it was to go."""
+    """A report could not be written."""
 
     def __init__(self, path: Path | str, found: str, *, remedy: str) -> None:
         self.path = str(path)

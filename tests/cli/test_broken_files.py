@@ -1,4 +1,4 @@
-"""A broken file as somebody gives it who knows nothing of its fault: what the terminal and every format say of it."""
+"""Broken files: checks the messages on the terminal and in every format."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.summary import summary
 
 STEPS = 8
-TITLE = "Read this first"
+TITLE = "Caution: "
 EVENT = b'{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1}'
 
 
@@ -76,8 +76,8 @@ READ = {
     "a checksum": (_flipped(PACKED, -6), "its checksum is wrong", "Copy the file again"),
     "a gzip and more": (PACKED + b"something", "something else follows it", "Copy the file again"),
     "no kernels": (steps(kernels=False), "the recording holds none of them", "traceadvisor doctor"),
-    "broken names": (steps().replace(b"aten::mm 0", b'aten::"mm"'), "1 had to be repaired", "broken JSON"),
-    "a broken event": (steps().replace(b'"aten::mm 0"', b"aten"), "1 could not be read", "left out"),
+    "broken names": (steps().replace(b"aten::mm 0", b'aten::"mm"'), "1 were repaired", "broken JSON"),
+    "a broken event": (steps().replace(b'"aten::mm 0"', b"aten"), "1 were left out", "left out"),
     "many digits": (steps().replace(b'"stream":7', b'"stream":' + b"7" * 5000, 1), "400 digits", "--max-integer"),
 }
 
@@ -94,7 +94,7 @@ def _run(path: Path, folder: Path) -> Result:
 
 
 @pytest.mark.parametrize(("content", "found", "remedy"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_used_is_refused_with_its_name_what_it_is_and_what_to_do(
+def test_an_unusable_file_is_refused_with_its_problem_and_remedy(
     content: bytes, found: str, remedy: str, tmp_path: Path
 ) -> None:
     path = _given(content, tmp_path)
@@ -108,7 +108,7 @@ def test_what_cannot_be_used_is_refused_with_its_name_what_it_is_and_what_to_do(
 
 
 @pytest.mark.parametrize(("content", "found", "remedy"), READ.values(), ids=READ.keys())
-def test_what_can_be_read_is_read_and_every_format_says_first_what_is_wrong(
+def test_a_damaged_file_is_read_and_every_format_names_the_problem_first(
     content: bytes, found: str, remedy: str, tmp_path: Path
 ) -> None:
     result = _run(_given(content, tmp_path), tmp_path)
@@ -128,16 +128,14 @@ def test_what_can_be_read_is_read_and_every_format_says_first_what_is_wrong(
 
 
 @pytest.mark.usefixtures("pango")
-def test_the_notes_are_the_first_thing_on_paper(tmp_path: Path) -> None:
+def test_the_pdf_starts_with_the_caution(tmp_path: Path) -> None:
     report = load(_given(CUT, tmp_path))
     text = pypdf.PdfReader(io.BytesIO(FORMATS["pdf"].render(report))).pages[0].extract_text()
-    assert 0 <= text.index(TITLE) < text.index("of every step")
+    assert 0 <= text.index(TITLE) < text.index("of each step")
 
 
 @pytest.mark.parametrize("name", ["cut", "a gzip cut", "a checksum"])
-def test_what_breaks_off_keeps_its_events_loses_its_last_step_says_so_and_is_less_sure(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_truncated_file_loses_its_last_step_and_confidence(name: str, tmp_path: Path) -> None:
     whole = load(_given(steps(), tmp_path))
     (tmp_path / "broken").mkdir()
     broken = load(_given(READ[name][0], tmp_path / "broken"))
@@ -150,7 +148,7 @@ def test_what_breaks_off_keeps_its_events_loses_its_last_step_says_so_and_is_les
     assert _confidence(broken) is Confidence.MEDIUM
 
 
-def test_a_file_that_grows_loses_its_last_step_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_still_being_written_loses_its_last_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _given(CUT, tmp_path)
 
     def read(origin: object, tell: object, limits: object) -> object:
@@ -167,7 +165,7 @@ def test_a_file_that_grows_loses_its_last_step_too(tmp_path: Path, monkeypatch: 
     assert "still being written" in summary(report)[0].text
 
 
-def test_without_the_kernels_that_were_launched_nothing_is_claimed_of_the_device(tmp_path: Path) -> None:
+def test_without_launched_kernels_the_gpu_is_not_measured(tmp_path: Path) -> None:
     report = load(_given(steps(kernels=False), tmp_path))
     assert report.health.status is HealthStatus.DEGRADED
     assert report.recordings[0].device is None
@@ -176,7 +174,7 @@ def test_without_the_kernels_that_were_launched_nothing_is_claimed_of_the_device
     assert not [row for row in report.findings if row.finding.rule.id.startswith(("IDLE", "GPU", "MEM"))]
 
 
-def test_a_folder_of_broken_files_names_each_and_reads_the_rest(tmp_path: Path) -> None:
+def test_each_broken_file_of_a_folder_has_a_note(tmp_path: Path) -> None:
     for number, (content, _, _) in enumerate(REFUSED.values()):
         (tmp_path / f"worker{number}.1.pt.trace.json").write_bytes(content)
     (tmp_path / "worker99.1.pt.trace.json").write_bytes(steps())
@@ -186,12 +184,12 @@ def test_a_folder_of_broken_files_names_each_and_reads_the_rest(tmp_path: Path) 
     notes = [line for line in result.stdout.splitlines() if line.startswith("Note: ")]
     assert len(notes) == 12
     assert all(". Expected a " in note and note.endswith(".") for note in notes)
-    assert f"and {len(REFUSED) - 12} more notes in the report" in result.stdout
+    assert f"{len(REFUSED) - 12} more notes in the report" in result.stdout
     document = json.loads((tmp_path / "out" / "report.json").read_text())
     assert len(document["health"]["notes"]) >= len(REFUSED)
 
 
 def _confidence(report: Report) -> Confidence:
-    """Of rules about the only recording."""
+    """The outcomes of the rules on the only recording."""
     (recording,) = report.recordings
     return Facts(read_trace(Origin(recording.path, "", "", "")), 0, "").confidence()

@@ -35,7 +35,7 @@ def _without_measurement(report: dict[str, Any]) -> set[str]:
     return {outcome["rule_id"] for outcome in report["outcomes"] if outcome["status"] == "skipped"}
 
 
-def test_the_loader_comes_first_and_checks_of_the_device_are_not_measured(tmp_path: Path) -> None:
+def test_without_a_gpu_the_loader_is_the_first_finding(tmp_path: Path) -> None:
     ended = _run("--steps", SHORTEST, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     folder = tmp_path / "traceadvisor-demo"
@@ -53,7 +53,7 @@ def test_the_loader_comes_first_and_checks_of_the_device_are_not_measured(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_full_run_waits_for_its_loader_as_it_is_and_not_when_fixed(tmp_path: Path) -> None:
+def test_a_full_run_waits_for_its_loader_until_fixed(tmp_path: Path) -> None:
     assert _run("-o", "bad", cwd=tmp_path).returncode == 0
     fixed = _run("-o", "good", "--fixed", cwd=tmp_path)
     assert fixed.returncode == 0, fixed.stderr
@@ -73,7 +73,7 @@ def test_a_full_run_waits_for_its_loader_as_it_is_and_not_when_fixed(tmp_path: P
         ({Fault.PRECISION, Fault.PINNED}, "pinned-precision", ["--pin-memory", "--mixed-precision"]),
     ],
 )
-def test_each_fault_is_mended_by_an_option_of_the_script(fixed: set[Fault], name: str, options: list[str]) -> None:
+def test_each_problem_is_fixed_by_an_option_of_the_script(fixed: set[Fault], name: str, options: list[str]) -> None:
     demo = Demo(Path("here"), fixed=frozenset(fixed))
     assert demo.name == name
     assert demo.arguments == ("--steps", "40", *options)
@@ -90,7 +90,7 @@ def test_all_four_fixes_are_called_fixed() -> None:
     assert Demo(Path("here"), fixed=frozenset(Fault)).name == "fixed"
 
 
-def test_what_somebody_changed_in_the_script_is_not_overwritten(tmp_path: Path) -> None:
+def test_a_changed_script_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('mine')")
     result = CliRunner().invoke(main, ["demo", "-o", str(tmp_path)])
     assert result.exit_code == 2
@@ -122,7 +122,7 @@ def test_fix_and_fixed_exclude_each_other() -> None:
     assert result.exit_code == 2
 
 
-def test_an_image_is_what_was_encoded() -> None:
+def test_decoding_restores_the_encoded_image() -> None:
     np, train = pytest.importorskip("numpy"), pytest.importorskip("traceadvisor.demo.train")
     pixels = np.random.default_rng(1).integers(0, 256, size=(train.SIDE, train.SIDE, 3), dtype=np.uint8)
     assert (train.decode(train.encode(pixels)) == pixels).all()

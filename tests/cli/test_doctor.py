@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.children import Done, run
-from traceadvisor.cli import main, report_checks
+from traceadvisor.cli import doctor_command, main
 from traceadvisor.recording import doctor
 from traceadvisor.system.check import Check, CheckState
 
@@ -55,7 +55,7 @@ def test_each_subject_has_one_line_and_a_state() -> None:
     assert states["report"] == "ok"
 
 
-def test_without_what_captures_need_reports_still_can_be_made() -> None:
+def test_reports_work_without_the_capture_packages() -> None:
     result = _doctor_without("torch", "psutil", "pynvml", "isal")
     assert result.returncode == 0, result.stderr
     states = _states(result.stdout)
@@ -65,7 +65,7 @@ def test_without_what_captures_need_reports_still_can_be_made() -> None:
     assert "pip install 'traceadvisor[capture]'" in result.stdout
 
 
-def test_without_what_reports_need_the_exit_code_is_1() -> None:
+def test_without_the_report_packages_the_exit_code_is_1() -> None:
     result = _doctor_without("jinja2", "torch")
     assert result.returncode == 1, result.stderr
     assert _states(result.stdout)["report"] == "broken"
@@ -75,16 +75,16 @@ def test_without_what_reports_need_the_exit_code_is_1() -> None:
 def _pdf_check(monkeypatch: pytest.MonkeyPatch, code: int, stderr: str = "") -> Check:
     ended = subprocess.CompletedProcess[str]([], code, "", stderr)
     monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: ended)
-    (check,) = [check for check in report_checks.report_checks() if check.subject == "PDF"]
+    (check,) = [check for check in doctor_command.report_checks() if check.subject == "PDF"]
     return check
 
 
-def test_a_pdf_that_takes_its_process_down_lacks_a_font(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crashed_pdf_test_means_a_missing_font(monkeypatch: pytest.MonkeyPatch) -> None:
     check = _pdf_check(monkeypatch, -11)
     assert (check.state, check.remedy) == (CheckState.MISSING, "apt-get install fonts-dejavu-core")
 
 
-def test_a_pdf_that_cannot_be_made_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_pdf_test_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     check = _pdf_check(monkeypatch, 1, "OSError: cannot load library 'libpango-1.0-0'")
     assert check.state is CheckState.MISSING
     assert "libpango-1.0-0" in (check.remedy or "")
@@ -110,7 +110,7 @@ def test_little_space_is_a_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert (check.state, check.found) == (CheckState.LIMITED, f"1.0 GiB free in {tmp_path}")
 
 
-def test_what_a_library_raises_while_it_is_looked_at_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_library_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> Check:
         raise RuntimeError("driver too old")
 

@@ -1,4 +1,4 @@
-"""Nothing is loaded from the folder that is looked at, not even where it is the working directory."""
+"""No code or settings are loaded from the folder of the recordings, even as working directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHADOWED = ("click", "isal", "jinja2", "markupsafe", "msgspec", "numpy", "pandas
 
 @pytest.fixture
 def trap(tmp_path: Path) -> Path:
-    """A recording among modules, rules, templates and settings that somebody put beside it."""
+    """A recording in a folder with hostile modules, rules, templates and settings."""
     folder = tmp_path / "log"
     folder.mkdir()
     (folder / "worker0.1.pt.trace.json").write_bytes(TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 50).text())
@@ -44,7 +44,7 @@ def _module() -> list[str]:
 
 
 @pytest.mark.parametrize("command", [_script, _module])
-def test_a_report_from_within_a_folder_full_of_traps_springs_none(command: Callable[[], list[str]], trap: Path) -> None:
+def test_a_report_in_a_hostile_folder_runs_no_foreign_code(command: Callable[[], list[str]], trap: Path) -> None:
     arguments = ["report", ".", "-o", "out", "--format", "html,md,json"]
     result = run(*command(), *arguments, cwd=trap, env=added(PYTHONPATH=str(CHECKOUT)))
     assert result.returncode == 0, result.stderr

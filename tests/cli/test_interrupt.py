@@ -1,4 +1,4 @@
-"""Ctrl-C while files are read."""
+"""Ctrl-C while the command reads files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if "-P" in sys.orig_argv:  # one that reads for the command
     pathlib.Path(__file__).with_name(f"{os.getpid()}.pid").touch()
     time.sleep(90)
 """
-"""What every interpreter of the command does as it starts."""
+"""Start-up code of every interpreter of the command."""
 
 
-def test_ctrl_c_ends_all_processes_and_the_command_by_that_signal_and_writes_nothing(tmp_path: Path) -> None:
+def test_ctrl_c_ends_all_processes_by_sigint_and_writes_nothing(tmp_path: Path) -> None:
     for name in "ab":
         TraceBuilder().op("aten::mm", 0, 9).write(tmp_path / "log" / f"{name}.pt.trace.json")
     (tmp_path / "sitecustomize.py").write_text(_STAND_STILL)

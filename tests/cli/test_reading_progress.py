@@ -12,7 +12,7 @@ from rich.progress import Progress
 
 from tests.build import TraceBuilder
 from tests.children import DEVNULL, added, run, started
-from traceadvisor.cli.reading_progress import Bars
+from traceadvisor.cli.terminal import Bars
 from traceadvisor.model.trace import Origin
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*\b(?:3[0-8]|9[0-7])\b[0-9;]*m")
@@ -32,7 +32,7 @@ def _command(folder: Path) -> list[str]:
 
 
 def _drawn(folder: Path, **environment: str) -> str:
-    """What is written to standard error where that is a terminal."""
+    """Run the command with a terminal as standard error, and return its output."""
     terminal, end = pty.openpty()
     termios.tcsetwinsize(end, (24, 80))
     kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}}
@@ -51,7 +51,7 @@ def _drawn(folder: Path, **environment: str) -> str:
 
 
 @pytest.mark.usefixtures("pseudo_terminals")
-def test_a_terminal_is_shown_a_bar_that_is_gone_at_the_end(recordings: Path) -> None:
+def test_a_terminal_shows_a_bar_until_reading_ends(recordings: Path) -> None:
     drawn = _drawn(recordings)
     assert COLOUR.search(drawn)
     _, _, after = drawn.rpartition("Reading")
@@ -68,11 +68,11 @@ def test_no_color_is_respected(recordings: Path) -> None:
 
 
 @pytest.mark.usefixtures("pseudo_terminals")
-def test_a_terminal_that_can_erase_nothing_is_shown_nothing(recordings: Path) -> None:
+def test_a_dumb_terminal_shows_no_bar(recordings: Path) -> None:
     assert _drawn(recordings, TERM="dumb") == ""
 
 
-def test_what_is_no_terminal_is_shown_nothing(recordings: Path) -> None:
+def test_without_a_terminal_there_is_no_bar(recordings: Path) -> None:
     ended = run(*_command(recordings), env=added(FORCE_COLOR="1"), check=True)
     assert ended.stderr == ""
 
@@ -81,7 +81,7 @@ def _rows(progress: Progress) -> list[tuple[str, float, float | None]]:
     return [(task.description, task.completed, task.total) for task in progress.tasks if task.visible]
 
 
-def test_each_file_that_is_being_read_has_a_bar_beside_that_of_all() -> None:
+def test_each_file_being_read_has_its_own_bar() -> None:
     progress = Progress()
     bars = Bars(progress)
     a, b, c = (Origin(Path(f"log/{name}.json"), "run", name, "") for name in "abc")

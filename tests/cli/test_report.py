@@ -58,7 +58,7 @@ def test_standard_output_takes_one_format_only(recording: Path) -> None:
 def test_an_unknown_format_is_wrong_usage(recording: Path) -> None:
     result = _run(recording, "--format", "docx")
     assert result.exit_code == 2
-    assert "Known are: html, pdf, md, json" in result.output
+    assert "Known formats: html, pdf, md, json" in result.output
 
 
 def test_unreadable_input_exits_with_3_and_without_a_traceback(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_unreadable_input_exits_with_3_and_without_a_traceback(tmp_path: Path) -
     ("condition", "code"),
     [("high", 1), ("low", 1), ("DATA002", 1), ("DATA001", 1), ("GPU001", 0), ("degraded", 0), ("GPU001,high", 1)],
 )
-def test_a_condition_that_holds_exits_with_1(condition: str, code: int, recording: Path, tmp_path: Path) -> None:
+def test_a_true_condition_exits_with_1(condition: str, code: int, recording: Path, tmp_path: Path) -> None:
     result = _run(recording, "-o", tmp_path / "out", "--fail-on", condition)
     assert result.exit_code == code
     assert (tmp_path / "out" / "report.html").is_file()
@@ -89,7 +89,7 @@ def test_an_unknown_condition_is_wrong_usage(recording: Path) -> None:
     assert "Unknown --fail-on condition 'severe'" in result.output
 
 
-def test_a_selection_that_leaves_nothing_is_wrong_usage(recording: Path) -> None:
+def test_a_selection_without_a_match_is_wrong_usage(recording: Path) -> None:
     assert _run(recording, "--worker", "other").exit_code == 2
 
 
@@ -127,7 +127,7 @@ def test_a_damaged_file_among_good_ones_is_named_in_every_format(
         assert "missing.json" in text
 
 
-def test_where_no_file_can_be_read_the_exit_code_is_3_and_nothing_is_written(tmp_path: Path) -> None:
+def test_without_a_readable_file_the_exit_code_is_3(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / f"{name}.pt.trace.json").write_text("{")
     result = _run(tmp_path, "-o", tmp_path / "out", "--processes", "2")

@@ -24,16 +24,16 @@ def test_a_rule_is_explained_by_its_id_or_name(name: str) -> None:
     assert output.startswith("IDLE001 host-sync: ")
     assert "When it may be wrong" in output
     assert "min_share = 0.02: Share of the step" in output
-    assert "May be a number from 0 to 1." in output
+    assert "Allowed: a number from 0 to 1." in output
 
 
-def test_a_line_tells_what_a_rule_cannot_do_without() -> None:
+def test_each_line_shows_the_required_input() -> None:
     lines = CliRunner().invoke(main, ["rules", "list"]).output.splitlines()
     (line,) = [line for line in lines if line.startswith("DATA001 ")]
     assert line.endswith("The training loop waits for the data loader (needs steps, data loader events)")
 
 
-def test_on_a_terminal_rules_stand_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_rules_are_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
     lines = [unstyle(line) for line in CliRunner().invoke(main, ["rules", "list"]).output.splitlines()]
@@ -46,7 +46,7 @@ def _in(group: str, rule: Rule) -> bool:
     return group_of(rule.meta.id) == group
 
 
-def test_every_rule_is_of_a_group_that_is_described() -> None:
+def test_every_rule_belongs_to_a_described_group() -> None:
     assert {group_of(rule.meta.id) for rule in all_rules()} <= set(GROUPS)
 
 
@@ -57,14 +57,14 @@ def test_an_unknown_rule_is_wrong_usage_and_the_nearest_is_named() -> None:
 
 
 @pytest.mark.parametrize("name", ["HW006", "hw006", "cost"])
-def test_who_asks_for_the_cost_is_told_of_the_price(name: str) -> None:
+def test_explain_cost_points_to_the_price_setting(name: str) -> None:
     result = CliRunner().invoke(main, ["rules", "explain", name])
     assert result.exit_code == 2
-    assert "with `gpu_price_per_hour` set" in result.output
+    assert "set `gpu_price_per_hour`" in result.output
     assert "Did you mean" not in result.output
 
 
-def test_rules_of_other_distributions_are_listed_and_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_rules_are_listed_and_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = """
 from dataclasses import dataclass
 from typing import ClassVar
@@ -87,6 +87,6 @@ class Fine(Rule):
     assert "\x1b" not in listed.output
     assert "The rule BAD001 of bad-rules 1.0 was left out: ZeroDivisionError" in listed.stderr
     explained = CliRunner().invoke(main, ["rules", "explain", "ACME001"]).output
-    assert "Comes with acme-rules 1.0." in explained
+    assert "Provided by acme-rules 1.0." in explained
     assert "\x1b" not in explained
     assert "ACME001" not in CliRunner().invoke(main, ["rules", "list", "--no-plugins"]).output

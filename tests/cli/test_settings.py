@@ -13,7 +13,7 @@ from traceadvisor.cli import main
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory; a recording that waits two fifths of each step lies elsewhere."""
+    """The working directory, with a recording in another folder that waits 40% of each step."""
     builder = TraceBuilder()
     for number in range(3):
         start, ready, end = 100_000 * number, 100_000 * number + 40_000, 100_000 * (number + 1)
@@ -48,12 +48,12 @@ def _ran(*arguments: str | Path) -> set[str]:
     return {row["rule_id"] for row in _report(*arguments)["outcomes"]}
 
 
-def test_settings_of_the_working_directory_hold(project: Path) -> None:
+def test_settings_in_the_working_directory_apply(project: Path) -> None:
     _settings(project, "select = ['DATA001', 'H2D']")
     assert _ran() == {"DATA001"} | {rule for rule in _ran("--no-config") if rule.startswith("H2D")}
 
 
-def test_settings_that_lie_with_the_recordings_are_not_read_and_that_is_told(
+def test_settings_beside_the_recordings_are_ignored_with_a_message(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = (project / ".." / "elsewhere").resolve()
@@ -62,11 +62,11 @@ def test_settings_that_lie_with_the_recordings_are_not_read_and_that_is_told(
     monkeypatch.chdir(recordings)
     result = _run()
     assert len({row["rule_id"] for row in json.loads(result.stdout)["outcomes"]}) > 1
-    assert f"{path} is not read, for it lies with the recordings" in result.stderr
+    assert f"{path} is ignored because of its location beside the recordings" in result.stderr
     assert {row["rule_id"] for row in json.loads(_run("--config", path).stdout)["outcomes"]} == {"DATA001"}
 
 
-def test_settings_above_the_working_directory_hold(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_above_the_working_directory_apply(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _settings(project, "select = ['DATA001']")
     (project / "src").mkdir()
     monkeypatch.chdir(project / "src")
@@ -74,33 +74,33 @@ def test_settings_above_the_working_directory_hold(project: Path, monkeypatch: p
     assert _ran() == {"DATA001"}
 
 
-def test_settings_in_the_folder_under_review_do_not(project: Path) -> None:
+def test_settings_in_the_folder_of_the_recordings_are_ignored(project: Path) -> None:
     _settings(project.parent / "elsewhere", "select = ['DATA001']")
     assert len(_ran()) > 1
 
 
-def test_a_file_of_settings_can_be_named(project: Path) -> None:
+def test_the_settings_file_can_be_chosen(project: Path) -> None:
     _settings(project, "select = ['DATA001']")
     (project / "other").mkdir()
     assert _ran("--config", _settings(project / "other", "select = ['DATA002']")) == {"DATA002"}
 
 
-def test_no_settings_at_all_can_be_asked_for(project: Path) -> None:
+def test_settings_can_be_switched_off(project: Path) -> None:
     _settings(project, "select = ['DATA001']")
     assert len(_ran("--no-config")) > 1
 
 
-def test_a_file_and_none_contradict_one_another(project: Path) -> None:
+def test_config_and_no_config_exclude_each_other(project: Path) -> None:
     assert _run("--no-config", "--config", _settings(project, "")).exit_code == 2
 
 
 @pytest.mark.parametrize("names", [["--select", "DATA001,DATA002"], ["--select", "DATA001", "--select", "DATA002"]])
-def test_rules_selected_on_the_command_line_stand_in_place_of_the_settings(names: list[str], project: Path) -> None:
+def test_selected_rules_replace_the_settings(names: list[str], project: Path) -> None:
     _settings(project, "select = ['H2D']\nignore = ['DATA001']")
     assert _ran(*names) == {"DATA001", "DATA002"}
 
 
-def test_rules_ignored_on_the_command_line_add_to_the_settings(project: Path) -> None:
+def test_ignored_rules_add_to_the_settings(project: Path) -> None:
     _settings(project, "select = ['DATA001', 'DATA002', 'DATA003']\nignore = ['DATA001']")
     assert _ran("--ignore", "synchronous-loader") == {"DATA003"}
 
@@ -119,18 +119,18 @@ def test_wrong_settings_are_wrong_usage_and_the_file_is_named(project: Path) -> 
     assert "Did you mean 'select'?" in result.output
 
 
-def test_wrong_settings_are_told_though_the_command_line_replaces_them(project: Path) -> None:
+def test_wrong_settings_are_an_error_even_if_replaced(project: Path) -> None:
     _settings(project, "select = ['DATA01']")
     assert "select names 'DATA01'" in _run("--select", "DATA001").output
 
 
-def test_conditions_to_fail_on_may_be_set(project: Path) -> None:
+def test_settings_can_have_fail_conditions(project: Path) -> None:
     _settings(project, "fail_on = ['high']")
     assert _run().exit_code == 1
 
 
 @pytest.mark.parametrize("conditions", ["", "low,H2D001"])
-def test_conditions_on_the_command_line_stand_in_place_of_those_set(conditions: str, project: Path) -> None:
+def test_fail_conditions_replace_the_settings(conditions: str, project: Path) -> None:
     _settings(project, "fail_on = ['high']")
     assert _run("--fail-on", conditions).exit_code == (1 if conditions else 0)
 

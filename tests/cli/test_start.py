@@ -19,3 +19,9 @@ def test_help_imports_none_of_the_heavy_packages() -> None:
 def test_the_package_runs_as_a_module() -> None:
     output = run(sys.executable, "-m", "traceadvisor", "--version", check=True).stdout
     assert output.startswith("traceadvisor, version ")
+
+
+def test_a_report_without_a_terminal_does_not_import_rich() -> None:
+    code = "import sys, traceadvisor.cli.report_command; print('rich' in sys.modules)"
+    output = run(sys.executable, "-c", code, check=True).stdout
+    assert output.strip() == "False"

@@ -52,7 +52,7 @@ def test_a_capture_changes_neither_output_nor_random_numbers_nor_traceback(tmp_p
     captured = capture("-o", "bundle", "--", script.name, "as it was", cwd=tmp_path)
     assert (captured.stdout, captured.returncode) == (plain.stdout, 1)
     assert noticed(captured.stderr) == plain.stderr
-    assert "traceadvisor: 8 of 40 steps recorded in bundle." in captured.stderr
+    assert "traceadvisor: recorded 8 of 40 steps in bundle." in captured.stderr
     (trace,) = traces(tmp_path / "bundle")
     events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
     assert {"cpu_op", "user_annotation", "python_function", "cpu_instant_event"} <= {e.get("cat") for e in events}

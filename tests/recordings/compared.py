@@ -1,7 +1,7 @@
-"""Pairs of trainings: how long the step was before a change and after it, and what was foretold from before.
+"""Pairs of training runs: the step before and after a change, and the prediction from before.
 
-Measured times are read from the captures' own step times; what is foretold comes from the replay of each capture made
-before the change. Nothing is typed in.
+Measured steps come from the step times of the captures. Predicted steps come from the replay of each capture before the
+change. No figure is typed in.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from traceadvisor.rules.data.data007_worker_restart import WorkerRestart
 PAIRS = Path(__file__).parent / "pairs"
 
 _CHOSEN_ON = ("workers", "logging", "checkpoints", "resnet50-workers")
-"""The first three: where in the step recording adds time (decision 13). The last: what workers cost the host."""
+"""Pairs used to choose the model: the first three for profiler overhead (decision 13), the last for workers."""
 
 _TAKEN_OUT = ("logging", "checkpoints")
-"""Work that was taken out altogether; a report expects nine tenths of such work to go."""
+"""Pairs that removed all of some work; a report expects nine tenths of it to be removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,56 +50,53 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One change, made several times."""
+    """One change, measured several times."""
 
     name: str
     change: str
     before_ns: tuple[float, ...]
-    """The step of each run; the runs differ in nothing."""
+    """The step of each repeated run."""
 
     after_ns: tuple[float, ...]
-    foretold: Range
-    """Medians over what is foretold from each run before the change."""
+    predicted: Range
+    """Medians of the predictions from each run before the change."""
 
     method: Method
 
     @property
     def is_unseen(self) -> bool:
-        """Whether nothing of the model was chosen for what came of it."""
+        """Whether the model was chosen without this pair."""
         return self.name not in _CHOSEN_ON
 
     @property
     def all_gone_ns(self) -> float | None:
-        """What is foretold where all of the work goes, as it did; None where the change took none out altogether."""
-        return self.foretold.shortest if self.name in _TAKEN_OUT else None
+        """The predicted step if all of the work is removed, as was done; None for other changes."""
+        return self.predicted.shortest if self.name in _TAKEN_OUT else None
 
     @property
     def is_within_range(self) -> bool:
-        """Whether the step that came is one of those foretold."""
-        return self.foretold.shortest <= median(self.after_ns) <= self.foretold.longest
+        """Whether the measured step is in the predicted range."""
+        return self.predicted.shortest <= median(self.after_ns) <= self.predicted.longest
 
     @property
     def spread_ns(self) -> float | None:
-        """How far runs lie apart that differ in nothing, on the side of the pair where they do more.
-
-        None where there is but one run on each.
-        """
+        """The spread of repeated runs, on the side of the pair with the larger spread; None for single runs."""
         sides = [runs for runs in (self.before_ns, self.after_ns) if len(runs) > 1]
         return max(max(runs) - min(runs) for runs in sides) if sides else None
 
     @property
     def difference_ns(self) -> float:
-        """What the change did to the median step."""
+        """The change of the median step."""
         return median(self.after_ns) - median(self.before_ns)
 
     @property
     def is_conclusive(self) -> bool:
-        """Whether the change did more than chance does; taken to be so where nothing is known of chance."""
+        """Whether the difference is larger than the spread; True if the spread is unknown."""
         return abs(self.difference_ns) > (self.spread_ns or 0.0)
 
-    def error_share(self, foretold_ns: float) -> float:
-        """How much longer a foretold step is than the measured one."""
-        return foretold_ns / median(self.after_ns) - 1
+    def error_share(self, predicted_ns: float) -> float:
+        """The difference of a predicted step to the measured step, as a share of the measured step."""
+        return predicted_ns / median(self.after_ns) - 1
 
 
 @cache
@@ -117,8 +114,8 @@ def public_pairs(shared: Path) -> list[Pair]:
     for span, recording in (("first span", NO_WORKERS), ("second span", NO_WORKERS_LATER)):
         facts, step = facts_of(shared / recording), marked_step_ns(shared / recording)
         saving = facts.what_if(LoaderWorkers(4), 0.0)
-        foretold = _foretold(step, *_shares(facts, saving))
-        pairs.append(Pair("resnet50-workers", f"{change}, {span}", (step,), after, foretold, saving.method))
+        predicted = _predicted(step, *_shares(facts, saving))
+        pairs.append(Pair("resnet50-workers", f"{change}, {span}", (step,), after, predicted, saving.method))
     return pairs
 
 
@@ -129,7 +126,7 @@ def marked_step_ns(path: Path) -> float:
 
 
 def index(folder: Path = PAIRS) -> dict[str, Any]:
-    """What was captured, on what, in which order."""
+    """The captured runs, their order, and the hardware."""
     content: dict[str, Any] = json.loads((folder / "pairs.json").read_text(encoding="utf-8"))
     return content
 
@@ -137,11 +134,11 @@ def index(folder: Path = PAIRS) -> dict[str, Any]:
 def _pair(pair: dict[str, Any], runs: list[dict[str, Any]], folder: Path) -> Pair:
     before, after = ([folder / run["name"] for run in runs if run["arm"] == pair[side]] for side in ("before", "after"))
     steps_before = [step_ns(bundle, pair["turn"]) for bundle in before]
-    foretold, methods = [], set()
+    predicted, methods = [], set()
     for step, bundle in zip(steps_before, before, strict=True):
         facts = facts_of_bundle(bundle)
         saving = _ESTIMATES[pair["name"]](facts)
-        foretold.append(_foretold(step, *_shares(facts, saving)))
+        predicted.append(_predicted(step, *_shares(facts, saving)))
         methods.add(saving.method)
     (method,) = methods
     return Pair(
@@ -149,7 +146,7 @@ def _pair(pair: dict[str, Any], runs: list[dict[str, Any]], folder: Path) -> Pai
         pair["change"],
         tuple(steps_before),
         tuple(step_ns(bundle, pair["turn"]) for bundle in after),
-        median_range(foretold),
+        median_range(predicted),
         method,
     )
 
@@ -159,7 +156,7 @@ def step_ns(bundle: Path, turn: int = 1) -> float:
 
     Args:
         bundle: the capture.
-        turn: successive steps that belong together; the first turn counts nowhere.
+        turn: number of successive steps that belong together; the first turn is left out.
     """
     with (bundle / "steps.0.csv").open(newline="", encoding="ascii") as lines:
         rows = list(csv.DictReader(lines))
@@ -170,13 +167,13 @@ def step_ns(bundle: Path, turn: int = 1) -> float:
 
 
 def median_range(ranges: Sequence[Range]) -> Range:
-    """The median of each of their ends."""
+    """The median of each of the three figures."""
     return Range(
         *(median(getattr(one, end) for one in ranges) for end in ("shortest", "expected", "longest")),
     )
 
 
-# -- what is foretold -------------------------------------------------------------------------------------------------
+# -- predictions ------------------------------------------------------------------------------------------------------
 
 
 def facts_of_bundle(bundle: Path) -> Facts:
@@ -191,7 +188,7 @@ def _shares(facts: Facts, saving: Estimate) -> tuple[float, float, float]:
     return saving.low_ns / step, saving.expected_ns / step, saving.high_ns / step
 
 
-def _foretold(before_ns: float, low: float, expected: float, high: float) -> Range:
+def _predicted(before_ns: float, low: float, expected: float, high: float) -> Range:
     return Range((1 - high) * before_ns, (1 - expected) * before_ns, (1 - low) * before_ns)
 
 
@@ -200,7 +197,7 @@ def _workers(facts: Facts) -> Estimate:
 
 
 def _smaller_images(facts: Facts) -> Estimate:
-    """A quarter of the pixels, a quarter of the work; at the least, half the work has to do with pixels."""
+    """A quarter of the pixels is a quarter of the work; in the low variant, only half the work depends on pixels."""
     least, expected = (facts.what_if(FasterLoader(times), 0.0) for times in (1 / (0.5 + 0.5 / 4), 4.0))
     return replace(expected, low_ns=least.expected_ns)
 
@@ -215,7 +212,7 @@ def _without(range_name: str) -> Callable[[Facts], Estimate]:
 
 
 def _fused_optimizer(facts: Facts) -> Estimate:
-    """Without a device there is nothing to replay: between nothing and all the time in the optimizer."""
+    """Without a GPU there is nothing to simulate: up to all the time in the optimizer."""
     rows = rows_with_prefix(facts.trace, Kind.ANNOTATION, "Optimizer.step#")
     spent_ns = facts.per_step_ns(facts.trace.events.spans(rows) & facts.steps.kept_windows)
     return facts.bound(spent_ns, "no device was recorded")

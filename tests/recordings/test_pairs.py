@@ -1,4 +1,4 @@
-"""What the replay foretells of changes that were then made."""
+"""Compares predicted savings with changes that were then measured."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ captured = pytest.mark.skipif(
 
 
 @captured
-def test_runs_that_differ_in_nothing_were_made_in_turns() -> None:
+def test_repeated_runs_were_recorded_in_turns() -> None:
     arms = [run["arm"] for run in index()["runs"]]
     assert all(arms.count(arm) >= FEWEST_RUNS for arm in arms)
     turns = [arms[start : start + len(set(arms))] for start in range(0, len(arms), len(set(arms)))]
@@ -39,7 +39,7 @@ def test_runs_that_differ_in_nothing_were_made_in_turns() -> None:
 
 
 @captured
-def test_a_recording_is_small_and_does_not_tell_where_it_was_made() -> None:
+def test_a_recording_is_small_and_anonymous() -> None:
     for run in index()["runs"]:
         files = list((PAIRS / run["name"]).iterdir())
         assert sum(path.stat().st_size for path in files) < MOST_BYTES
@@ -48,7 +48,7 @@ def test_a_recording_is_small_and_does_not_tell_where_it_was_made() -> None:
             assert not ELSEWHERE.findall(gzip.decompress(content) if path.suffix == ".gz" else content), path
 
 
-def test_the_step_of_a_run_is_that_of_whole_undisturbed_turns(tmp_path: Path) -> None:
+def test_the_step_of_a_run_covers_whole_undisturbed_turns(tmp_path: Path) -> None:
     durations = [900, 900, 10, 30, 10, 50, 10, 500, 10, 70]
     states = ["plain"] * 7 + ["recorded"] + ["plain"] * 2
     rows = [f"{step},0,{time},0,1,{state}" for step, (time, state) in enumerate(zip(durations, states, strict=True))]
@@ -60,19 +60,19 @@ def test_the_step_of_a_run_is_that_of_whole_undisturbed_turns(tmp_path: Path) ->
 
 
 KNOWN_MISSES = {"workers", "logging", "checkpoints"}
-"""Replayed pairs whose step came out shorter than the shortest foretold: more was saved than the range said."""
+"""Simulated pairs with a larger saving than predicted: the step is shorter than the range."""
 
 
 @captured
-def test_what_came_lies_within_what_was_foretold_but_for_known_misses() -> None:
+def test_measured_steps_are_in_the_predicted_range_except_known_misses() -> None:
     conclusive = [pair for pair in captured_pairs() if pair.is_conclusive]
     misses = [pair for pair in conclusive if not pair.is_within_range]
     assert {pair.name for pair in misses} == KNOWN_MISSES
-    assert all(median(pair.after_ns) < pair.foretold.shortest for pair in misses)
+    assert all(median(pair.after_ns) < pair.predicted.shortest for pair in misses)
     assert len([pair for pair in conclusive if pair.method is Method.REPLAY]) == 1 + len(KNOWN_MISSES)
 
 
-def test_what_came_of_a_public_training_lies_within_what_was_foretold(shared_traces: Path) -> None:
+def test_the_measured_step_of_a_public_training_is_in_the_predicted_range(shared_traces: Path) -> None:
     assert all(pair.is_within_range for pair in public_pairs(shared_traces))
 
 
@@ -83,7 +83,8 @@ def test_what_came_of_a_public_training_lies_within_what_was_foretold(shared_tra
 def test_the_page_has_the_captured_pairs(golden: Callable[[Path, str], None]) -> None:
     made = index()
     others = max(run["others_share"] for run in made["runs"])
-    text = f"{made['hardware']}; {made['software']}; others used at most {others:.0%} of it during a run.\n\n"
+    load = f"other processes used at most {others:.0%} of the CPU during a run"
+    text = f"{made['hardware']}; {made['software']}; {load}.\n\n"
     golden(PAGE, with_block("captured", text + table(captured_pairs())))
 
 
@@ -92,7 +93,7 @@ def test_the_page_has_the_public_pairs(golden: Callable[[Path, str], None], shar
 
 
 def with_block(name: str, text: str) -> str:
-    """The page with what stands between a name's marks replaced."""
+    """The page with a new text between the marks of a name."""
     page = PAGE.read_text(encoding="utf-8")
     replaced, count = re.subn(rf"(<!-- {name} -->\n).*?(<!-- end -->)", rf"\g<1>\n{text}\n\g<2>", page, flags=re.DOTALL)
     assert count == 1
@@ -100,8 +101,8 @@ def with_block(name: str, text: str) -> str:
 
 
 def table(pairs: list[Pair]) -> str:
-    columns = ["change", "before", "after", "spread", "difference", "foretold: expected (range)"]
-    columns += ["by", "within the range", "error", "unseen"]
+    columns = ["change", "before", "after", "spread", "difference", "predicted (range)"]
+    columns += ["method", "in range", "error", "unseen"]
     head = f"| {' | '.join(columns)} |"
     return "\n".join([head, "|" + "---|" * len(columns), *map(_row, pairs)]) + "\n"
 
@@ -111,10 +112,10 @@ def _row(pair: Pair) -> str:
         pair.change,
         _ms(median(pair.before_ns)),
         _ms(median(pair.after_ns)),
-        "not known" if pair.spread_ns is None else _ms(pair.spread_ns),
+        "unknown" if pair.spread_ns is None else _ms(pair.spread_ns),
         _ms(pair.difference_ns, "+"),
-        _foretold(pair),
-        pair.method.value,
+        _predicted(pair),
+        "upper limit" if pair.method is Method.BOUND else "simulated",
         ("yes" if pair.is_within_range else "**no**") if pair.is_conclusive else "inconclusive",
         _error(pair),
         "yes" if pair.is_unseen else "no",
@@ -122,21 +123,21 @@ def _row(pair: Pair) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _foretold(pair: Pair) -> str:
-    """A bound has nothing to expect."""
-    foretold = pair.foretold
-    ends = f"{_ms(foretold.shortest)} to {_ms(foretold.longest)}"
+def _predicted(pair: Pair) -> str:
+    """The predicted step with its range; only the range for an upper limit."""
+    predicted = pair.predicted
+    ends = f"{_ms(predicted.shortest)} to {_ms(predicted.longest)}"
     if pair.method is Method.BOUND:
         return ends
-    gone = "" if pair.all_gone_ns is None else f"; all of it gone: {_ms(pair.all_gone_ns)}"
-    return f"{_ms(foretold.expected)} ({ends}){gone}"
+    gone = "" if pair.all_gone_ns is None else f"; all removed: {_ms(pair.all_gone_ns)}"
+    return f"{_ms(predicted.expected)} ({ends}){gone}"
 
 
 def _error(pair: Pair) -> str:
     if pair.method is Method.BOUND or not pair.is_conclusive:
         return "-"
-    gone = "" if pair.all_gone_ns is None else f"; all of it gone: {pair.error_share(pair.all_gone_ns):+.0%}"
-    return f"{pair.error_share(pair.foretold.expected):+.0%}{gone}"
+    gone = "" if pair.all_gone_ns is None else f"; all removed: {pair.error_share(pair.all_gone_ns):+.0%}"
+    return f"{pair.error_share(pair.predicted.expected):+.0%}{gone}"
 
 
 def _ms(ns: float, sign: str = "") -> str:

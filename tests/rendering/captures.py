@@ -1,4 +1,4 @@
-"""Reports of captures built by hand: with samples of a device, of the host alone, and of a rank that recorded nothing.
+"""Reports of captures built by hand: with GPU samples, with CPU samples only, and with a rank without a recording.
 
 A run of a minute: undisturbed steps of 168 ms, profiler at its thirtieth second, a stall at the export.
 """
@@ -30,14 +30,14 @@ from traceadvisor.model.trace import Device, Distributed
 
 
 def captured() -> Report:
-    """One rank with everything known."""
+    """One rank with complete data."""
     device = Device(0, "NVIDIA H100 80GB HBM3", CAPACITY_BYTES, (9, 0), 132)
     recording = device_recording("train/rank0/cycle0", SHARES_NO_WORKERS, step_ms=177.6, device=device)
     return _report(_of_run(recording, run(telemetry_with_devices(1)), figures(1)))
 
 
 def captured_on_host() -> Report:
-    """One rank on a machine without a device."""
+    """One rank on a machine without a GPU."""
     recording = replace(
         device_recording("mnist/rank0/cycle0", SHARES_ON_HOST, step_ms=177.6, device=Device(0)),
         device=None,
@@ -49,7 +49,7 @@ def captured_on_host() -> Report:
 
 
 def captured_ranks() -> Report:
-    """Two cycles of one rank, and a second rank whose script ended before anything was recorded."""
+    """Two cycles of one rank, and a second rank whose script ended before its recording."""
     telemetry = telemetry_with_devices(2)
     first = _of_run(
         replace(
@@ -110,7 +110,7 @@ def _of_run(recording: Recording, captured_run: Run, window: TelemetryWindow | N
 
 
 def run(telemetry: Telemetry | None) -> Run:
-    """All that a capture knows of a rank."""
+    """The complete data of a captured rank."""
     return Run(
         command=("train.py", "--data", "/home/ada/imagenet", "--api-key", "correct-horse-battery", "--epochs", "1"),
         ending="ran to its end",
@@ -153,14 +153,14 @@ def steps() -> list[TimedStep]:
 
 
 def recorded(captured_run: Run) -> tuple[int, int]:
-    """When the profiler recorded."""
+    """The recorded window."""
     states = (StepState.SETTLING, StepState.RECORDED)
     within = [step for step in captured_run.steps if step.state in states]
     return (within[0].start_ns, within[-1].start_ns + within[-1].duration_ns) if within else (START_NS, START_NS)
 
 
 def settings() -> RunSettings:
-    """Everything known."""
+    """Complete settings."""
     loader = LoaderSettings(
         batch_size=32,
         worker_count=4,

@@ -1,4 +1,4 @@
-"""What a reader of a rendered page finds in it."""
+"""Parses rendered pages for tests."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ class Page(HTMLParser):
 
 
 def markdown_page(markdown: str) -> Page:
-    """Markdown as a forge shows it: with tables, and with HTML let through, so that none hides from the test."""
+    """Markdown rendered like on a forge, with tables and with raw HTML, so that the test sees all HTML."""
     return Page(MarkdownIt("gfm-like", {"linkify": False, "html": True}).render(markdown))

@@ -1,4 +1,4 @@
-"""A minute of samples built by hand, and what they come to."""
+"""One minute of telemetry built by hand, with its figures."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ CAPACITY_BYTES = 80 * GIB
 
 
 def telemetry_with_devices(devices: int) -> Telemetry:
-    """Ten samples a second for a minute, broken off from the 20th second to the 24th."""
+    """Ten samples per second for a minute, with a gap from second 20 to 24."""
     return replace(
         telemetry_of_host(), devices=tuple(device_telemetry(place) for place in range(devices)), devices_missing=None
     )
 
 
 def telemetry_of_host() -> Telemetry:
-    """The same without a device."""
+    """The same telemetry without a GPU."""
     at = times()
     wave = np.sin(at / S)
     node = {
@@ -73,7 +73,7 @@ def telemetry_of_host() -> Telemetry:
 
 
 def device_telemetry(place: int) -> DeviceTelemetry:
-    """A device that is busy two thirds of the time, with one short rest, and near its power limit."""
+    """A GPU near its power limit that is busy two thirds of the time, with one short pause."""
     at = times()
     seconds = (at - START_NS) / S
     busy = np.where(seconds < 4, 0.0, 66 + 20 * np.sin(at / S * 3 + place))
@@ -104,7 +104,7 @@ def device_telemetry(place: int) -> DeviceTelemetry:
 
 
 def times() -> Float64:
-    """Wall clock of the samples."""
+    """Wall-clock times of the samples."""
     seconds = np.arange(0, 60, 0.1)
     return START_NS + seconds * S
 
@@ -122,7 +122,7 @@ def series(columns: Mapping[Any, Float64]) -> Series:
 
 
 def figures(devices: int) -> TelemetryWindow:
-    """What the samples come to over the undisturbed steps."""
+    """The figures of the telemetry over the undisturbed steps."""
     node = NodeWindow(
         sample_count=560,
         mean_cpu_share=0.31,
@@ -149,7 +149,7 @@ def figures(devices: int) -> TelemetryWindow:
 
 
 def device_figures(place: int) -> DeviceWindow:
-    """One device; what its driver does not tell is None."""
+    """The figures of one GPU; None if the driver does not support a figure."""
     return DeviceWindow(
         uuid=f"GPU-{place}",
         sample_count=560,

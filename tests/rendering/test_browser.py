@@ -1,4 +1,4 @@
-"""The page as a real browser sees it."""
+"""Opens pages in a real browser."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _dom(chromium: str, content: bytes, folder: Path) -> Page:
     return Page(_run(chromium, folder / "report.html", "--dump-dom"))
 
 
-def test_hostile_names_make_no_element_and_run_nothing(chromium: str, tmp_path: Path) -> None:
+def test_hostile_names_add_no_element_and_run_no_code(chromium: str, tmp_path: Path) -> None:
     report = three_recordings()
     clean = _dom(chromium, render(harmless(report)), tmp_path / "clean")
     canary = _dom(chromium, render(hostile(report)), tmp_path / "canary")
@@ -50,7 +50,7 @@ def test_hostile_names_make_no_element_and_run_nothing(chromium: str, tmp_path: 
 
 
 def _requests(chromium: str, content: bytes, folder: Path) -> tuple[Page, set[str]]:
-    """The page, and what was asked of the host that hostile texts name."""
+    """Load the page, and return the requests to the host in the hostile texts."""
     folder.mkdir()
     (folder / "report.html").write_bytes(content)
     log = folder / "net.json"
@@ -58,7 +58,7 @@ def _requests(chromium: str, content: bytes, folder: Path) -> tuple[Page, set[st
     return page, set(re.findall(r'http://canary\.invalid[^"\\]*', log.read_text()))
 
 
-def test_a_hostile_recording_asks_for_nothing_and_runs_nothing(chromium: str, tmp_path: Path) -> None:
+def test_a_hostile_recording_loads_no_resource_and_runs_no_code(chromium: str, tmp_path: Path) -> None:
     report = load(write_hostile_input(tmp_path / "input", HOSTILE))
     page, requests = _requests(chromium, render(report), tmp_path / "page")
     assert "http://canary.invalid" in page.text
@@ -68,7 +68,7 @@ def test_a_hostile_recording_asks_for_nothing_and_runs_nothing(chromium: str, tm
     assert page.elements == clean.elements
 
 
-def test_a_page_without_defence_is_seen_to_ask_and_to_run(chromium: str, tmp_path: Path) -> None:
+def test_a_page_without_protection_is_detected(chromium: str, tmp_path: Path) -> None:
     script = re.search(r"<script>.*?</script>", HOSTILE)
     assert script is not None
     content = f"{script[0]}<img src=http://canary.invalid/y>".encode()
@@ -77,7 +77,7 @@ def test_a_page_without_defence_is_seen_to_ask_and_to_run(chromium: str, tmp_pat
     assert "data-pwned" in page.attributes
 
 
-def test_no_link_leaves_the_page(chromium: str, tmp_path: Path) -> None:
+def test_all_links_stay_on_the_page(chromium: str, tmp_path: Path) -> None:
     page = _dom(chromium, render(hostile(three_recordings())), tmp_path / "page")
     assert [link for link in page.links if not link.startswith("#")] == []
 

@@ -16,9 +16,8 @@ from traceadvisor.model.timeline import Activity, Lane, Timeline
 from traceadvisor.rendering.charts.drawing import WIDTH, Chart, runs_path
 from traceadvisor.rendering.charts.palette import PAINTS
 from traceadvisor.rendering.charts.per_step import MOST_POINTED_AT, per_step
-from traceadvisor.rendering.charts.raster import runs_by_layer
 from traceadvisor.rendering.charts.step_bar import comparison_bars, step_bar, told_apart
-from traceadvisor.rendering.charts.timeline import timeline
+from traceadvisor.rendering.charts.timeline import runs_by_layer, timeline
 
 
 def recording() -> Recording:
@@ -29,7 +28,7 @@ def inked(runs: tuple[tuple[int, int], ...]) -> int:
     return sum(end - start for start, end in runs)
 
 
-def test_spans_that_fill_slots_are_drawn_where_they_are() -> None:
+def test_spans_that_fill_slots_keep_their_position() -> None:
     (runs,) = runs_by_layer((SpanSet.of((10, 20), (50, 90)),), 0, 100, slots=10)
 
     assert runs == ((1, 2), (5, 9))
@@ -84,7 +83,7 @@ def test_the_bar_s_parts_fill_its_width_in_the_breakdown_s_order() -> None:
     assert chart.shapes[0].tip == "Kernels: 98.6 ms, 55.5%"
 
 
-def test_what_was_not_measured_is_in_the_legend_without_a_part() -> None:
+def test_an_unmeasured_category_is_only_in_the_legend() -> None:
     chart = step_bar(three_recordings().recordings[2], "x")
 
     assert chart is not None
@@ -92,11 +91,11 @@ def test_what_was_not_measured_is_in_the_legend_without_a_part() -> None:
     assert not [shape for shape in chart.shapes if shape.paint is PAINTS[Category.DATA_WAIT]]
 
 
-def test_a_single_recording_has_nothing_to_be_compared_with() -> None:
+def test_a_single_recording_is_not_compared() -> None:
     assert comparison_bars((recording(),), "x") is None
 
 
-def test_names_are_told_apart_by_the_parts_that_differ() -> None:
+def test_short_names_keep_the_parts_that_differ() -> None:
     assert told_apart(["workers_0/w/161", "workers_4/w/162"]) == ["workers_0/161", "workers_4/162"]
     assert told_apart(["a/w", "a"]) == ["a/w", "a"]
     assert told_apart(["a", "a"]) == ["a", "a"]
@@ -110,7 +109,7 @@ def test_a_step_left_out_is_drawn_faint_and_numbered_in_brackets() -> None:
     assert "(0)" in [label.text for label in chart.labels]
 
 
-def test_a_single_step_needs_no_columns() -> None:
+def test_a_single_step_has_no_column_chart() -> None:
     assert per_step(replace(recording(), steps=recording().steps[:1]), "x") is None
 
 
@@ -124,7 +123,7 @@ def test_many_steps_are_drawn_with_few_shapes() -> None:
     assert len(chart.shapes) <= 2 * len(DEVICE_CATEGORIES)
 
 
-def test_a_recording_without_steps_has_no_pictures() -> None:
+def test_a_recording_without_steps_has_no_charts() -> None:
     empty = replace(recording(), steps=(), mean_breakdown=None, timeline=None)
 
     assert [step_bar(empty, "x"), per_step(empty, "x"), timeline(empty.timeline, "x")] == [None, None, None]
@@ -139,7 +138,7 @@ def test_the_timeline_of_a_million_spans_stays_small() -> None:
     assert sum(len(strip.path) for strip in chart.strips) < 8 * WIDTH
 
 
-def test_the_timeline_leaves_out_lanes_in_which_nothing_would_be_seen() -> None:
+def test_the_timeline_leaves_out_nearly_empty_lanes() -> None:
     empty = Lane("idle thread", {Activity.OPERATOR: SpanSet.of((0, 1))})
     drawn = recording().timeline
     assert drawn is not None
@@ -148,18 +147,18 @@ def test_the_timeline_leaves_out_lanes_in_which_nothing_would_be_seen() -> None:
 
     assert chart is not None
     assert "idle thread" not in [label.text for label in chart.labels]
-    assert "Not drawn: 1 lane with less in them." in chart.description
+    assert "Not drawn: 1 less busy lane." in chart.description
 
 
-def test_the_timeline_of_the_only_step_is_not_called_that_of_a_typical_one() -> None:
+def test_the_timeline_of_a_single_step_is_not_called_typical() -> None:
     one = recording().timeline
-    for of_several, words in ((True, "A typical step, 1"), (False, "The only step, 1")):
+    for of_several, words in ((True, "A typical step of 1"), (False, "The only step of 1")):
         chart = timeline(one, "x", of_several=of_several)
         assert chart is not None
         assert (chart.caption or "").startswith(words)
 
 
-def test_a_timeline_without_streams_does_not_speak_of_them() -> None:
+def test_a_timeline_without_streams_does_not_mention_them() -> None:
     chart = timeline(on_the_cpu().recordings[0].timeline, "x")
 
     assert chart is not None
@@ -194,7 +193,7 @@ def lab(colour: str, vision: str) -> Float64:
 @pytest.mark.parametrize("vision", list(VISION))
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("categories", [DEVICE_CATEGORIES, HOST_CATEGORIES])
-def test_the_colours_of_a_breakdown_stay_apart_for_everyone(
+def test_the_colours_of_a_breakdown_differ_for_every_colour_vision(
     vision: str, scheme: str, categories: tuple[Category, ...]
 ) -> None:
     seen = {category: lab(getattr(PAINTS[category], scheme), vision) for category in categories}
@@ -224,7 +223,7 @@ def test_coordinates_are_plain_numbers() -> None:
 
 
 def _beside(times: int) -> Chart:
-    """The recording beside one whose steps are so many times as long."""
+    """The recording compared with one whose steps are this many times longer."""
     one = recording()
     mean = one.mean_breakdown
     assert mean is not None
@@ -235,13 +234,13 @@ def _beside(times: int) -> Chart:
     return chart
 
 
-def test_steps_of_about_the_same_length_share_a_scale_of_time() -> None:
+def test_similar_step_times_share_one_scale() -> None:
     chart = _beside(2)
     assert chart.caption is None
     assert [label.text for label in chart.labels][-1].endswith("ms")
 
 
-def test_steps_of_very_different_lengths_each_fill_the_width() -> None:
+def test_very_different_step_times_each_fill_the_width() -> None:
     chart = _beside(50)
-    assert "too different for one scale" in (chart.caption or "")
+    assert "differ too much for one scale" in (chart.caption or "")
     assert [label.text for label in chart.labels][-5:] == ["0%", "25%", "50%", "75%", "100%"]

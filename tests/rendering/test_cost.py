@@ -17,7 +17,7 @@ PRICE = Price(2.0, "EUR")
 
 
 def _priced(per_million: float | None = 1.5) -> Report:
-    """Two GPUs at two euros an hour; the first finding is replayed, the second a bound."""
+    """Two GPUs at two euros per hour; the first saving is simulated, the second is an upper limit."""
     report = one_recording()
     recording = replace(report.recordings[0], cost=RunCost(PRICE, 2, per_million), joules_per_sample=0.25)
     samples = None if per_million is None else Amounts(0.0, 0.25, 0.5)
@@ -34,29 +34,29 @@ def _text(report: Report, name: str) -> str:
 def test_the_page_shows_what_samples_cost_and_their_energy() -> None:
     page = _text(_priced(), "html")
     assert '<dt>Cost per million samples</dt><dd class="value">1.50 EUR</dd>' in page
-    assert "2 GPUs at 2.00 EUR an hour" in page
+    assert "2 GPUs at 2.00 EUR per hour" in page
     assert "250.0 mJ" in page
 
 
-def test_where_the_rate_is_not_known_the_page_shows_the_hour() -> None:
+def test_without_a_sample_rate_the_page_shows_the_cost_per_hour() -> None:
     page = _text(_priced(None), "html")
     assert '<dt>Cost per hour</dt><dd class="value">4.00 EUR</dd>' in page
     assert "about 0.66 EUR per hour of training" in page
 
 
 @pytest.mark.parametrize("name", ["html", "md"])
-def test_a_finding_shows_its_worth_as_surely_as_its_saving(name: str) -> None:
+def test_the_words_for_worth_depend_on_the_method_of_the_saving(name: str) -> None:
     text = _text(_priced(), name)
     assert "about 0.25 EUR per million samples" in text
-    assert "at most 0.50 EUR per million samples" in text
+    assert "up to 0.50 EUR per million samples" in text
 
 
 @pytest.mark.parametrize("name", ["html", "md"])
-def test_without_a_price_no_money_is_spoken_of(name: str) -> None:
+def test_without_a_price_no_cost_is_shown(name: str) -> None:
     text = _text(one_recording(), name)
     assert "Cost" not in text
     assert "orth</dt>" not in text
-    assert "worth at most" not in text
+    assert "worth up to" not in text
 
 
 def test_the_table_of_a_comment_has_a_column_for_the_cost() -> None:
@@ -82,7 +82,7 @@ def test_the_terminal_shows_cost_and_worth() -> None:
     assert ", worth about 0.25 EUR per million samples" in lines
 
 
-def test_what_was_set_is_told() -> None:
+def test_a_report_shows_its_settings() -> None:
     settings = UsedSettings(
         Path("pyproject.toml"),
         select=("DATA",),
@@ -99,7 +99,7 @@ def test_what_was_set_is_told() -> None:
         "Rules ignored: DATA003",
         "DATA001.min&#95;share = 0.1",
         "ACME001 (acme-rules 1.0)",
-        "2.00 EUR an hour",
+        "2.00 EUR per hour",
     ):
         assert phrase in comment
     assert json.loads(_text(report, "json"))["settings"] == {
@@ -124,5 +124,5 @@ def test_small_amounts_keep_two_digits(amount: float, words: str) -> None:
 @pytest.mark.parametrize(
     ("energy", "words"), [(0.0123, "12.3 mJ"), (1.5, "1.50 J"), (42, "42.0 J"), (None, "not measured")]
 )
-def test_energy_is_in_the_unit_that_reads_best(energy: float | None, words: str) -> None:
+def test_energy_is_shown_in_a_suitable_unit(energy: float | None, words: str) -> None:
     assert joules(energy) == words

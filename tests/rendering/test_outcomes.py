@@ -21,7 +21,7 @@ def _skipped(report: Report, *rows: OutcomeRow, providers: dict[str, str] | None
     return [tuple(cell.text for cell in row) for row in table.rows]
 
 
-def test_checks_that_lack_the_same_stand_in_one_row() -> None:
+def test_checks_skipped_for_the_same_reason_share_a_row() -> None:
     report = one_recording()
     id_ = report.recordings[0].id
     rows = (_row("GPU001", NO_DEVICE, id_), _row("MEM001", NO_STEPS, id_), _row("GPU002", NO_DEVICE, id_))
@@ -31,7 +31,7 @@ def test_checks_that_lack_the_same_stand_in_one_row() -> None:
     ]
 
 
-def test_checks_that_lack_it_in_different_recordings_do_not() -> None:
+def test_checks_skipped_in_different_recordings_have_their_own_rows() -> None:
     report = three_recordings()
     first, second, third = (recording.id for recording in report.recordings)
     everywhere = [_row("GPU001", NO_DEVICE, id_) for id_ in (first, second, third)]
@@ -41,7 +41,7 @@ def test_checks_that_lack_it_in_different_recordings_do_not() -> None:
     ]
 
 
-def test_a_rule_of_others_is_named_with_its_distribution() -> None:
+def test_a_plugin_rule_is_named_with_its_distribution() -> None:
     report = one_recording()
     row = _row("ACME001", NO_DEVICE, report.recordings[0].id)
     ((named, _),) = _skipped(report, row, providers={"ACME001": "acme-rules 1.0"})
@@ -54,7 +54,7 @@ def _clear(report: Report, *rows: OutcomeRow) -> list[tuple[str, ...]]:
     return [tuple(cell.text for cell in row) for row in table.rows]
 
 
-def test_a_check_that_is_fine_in_several_recordings_is_one_row_with_its_range() -> None:
+def test_a_check_passed_in_several_recordings_has_one_row_with_a_range() -> None:
     report = three_recordings()
     first, second, third = (recording.id for recording in report.recordings)
     rows = [
@@ -67,7 +67,7 @@ def test_a_check_that_is_fine_in_several_recordings_is_one_row_with_its_range() 
     ]
 
 
-def test_a_figure_that_is_the_same_everywhere_is_no_range() -> None:
+def test_equal_figures_make_no_range() -> None:
     report = three_recordings()
     rows = [_row("IDLE005", Clear("pauses", 0.0, 0.03, Unit.SHARE), one.id) for one in report.recordings]
     assert _clear(report, *rows) == [("IDLE005 idle005", "all", "pauses", "0%", "3.0%")]

@@ -10,9 +10,8 @@ from traceadvisor.rendering.charts.clock import RunClock
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.palette import STEP_PAINTS
 from traceadvisor.rendering.charts.run_steps import run_steps_chart
-from traceadvisor.rendering.page.captured import by_run
-from traceadvisor.rendering.page.run import run_view
-from traceadvisor.rendering.step_time import step_time
+from traceadvisor.rendering.headline import step_time
+from traceadvisor.rendering.page.run import by_run, run_view
 
 
 def steps(*lengths_ms: float, state: StepState = StepState.PLAIN, first: int = 1) -> list[TimedStep]:
@@ -41,7 +40,7 @@ def of(timed: list[TimedStep]) -> Run:
     return Run((), "ran to its end", tuple(timed), RunSettings(), None)
 
 
-def test_the_first_step_counts_nowhere() -> None:
+def test_the_first_step_is_left_out_of_all_figures() -> None:
     (plain,) = steps_by_state(of(steps(900, 10, 12, first=0)))
     assert (plain.count, plain.median_ns, plain.longest_ns, plain.mean_loader_ns) == (2, 11 * MS, 12 * MS, 5.5 * MS)
 
@@ -60,7 +59,7 @@ def test_a_long_run_has_few_dots_on_lines_from_shortest_to_longest() -> None:
     assert sum(len(curve.path) for curve in chart.curves) < 20_000
 
 
-def test_the_first_step_is_no_neighbour_of_the_others() -> None:
+def test_the_first_step_is_not_grouped_with_others() -> None:
     chart = drawn(steps(2_000, *([10] * 999), first=0))
     assert not any("l0" in curve.path for curve in chart.curves)
 
@@ -72,17 +71,17 @@ def test_a_run_that_validates_after_every_step_stays_small() -> None:
     assert dots(drawn(alternating), StepState.OTHER) <= 201
 
 
-def test_steps_far_longer_than_the_others_are_said_and_drawn_at_the_edge() -> None:
+def test_very_long_steps_are_drawn_at_the_top_and_mentioned() -> None:
     chart = drawn(steps(*([10] * 99), 500))
     assert chart.labels[0].text == "up to 20.0 ms"
-    assert "1 step longer than 20.0 ms at the upper edge: the longest took 500.0 ms." in chart.description
+    assert "1 step longer than 20.0 ms, drawn at the top: the longest took 500.0 ms." in chart.description
 
 
 def test_the_median_of_undisturbed_steps_is_named() -> None:
     assert "- - undisturbed median 10.0 ms" in [label.text for label in drawn(steps(10, 12)).labels]
 
 
-def test_the_table_tells_the_run_in_order() -> None:
+def test_the_table_lists_the_run_in_order() -> None:
     chart = drawn(steps(10, 12) + steps(20, state=StepState.RECORDED, first=3))
     assert [[cell.text for cell in row] for row in chart.data.rows] == [
         ["1 to 2", "Undisturbed", "11.0 ms", "12.0 ms", "5.50 ms"],
@@ -90,7 +89,7 @@ def test_the_table_tells_the_run_in_order() -> None:
     ]
 
 
-def test_without_steps_there_is_no_picture() -> None:
+def test_without_steps_there_is_no_chart() -> None:
     assert run_steps_chart([], None, RunClock(0, 1), "x") is None
 
 
@@ -99,10 +98,10 @@ def test_without_steps_there_is_no_picture() -> None:
     [
         (None, None, "median", "mean 177.6 ms"),
         (168.0 * MS, None, "undisturbed median", "recorded median 177.6 ms, mean 177.6 ms"),
-        (168.0 * MS, run(None), "undisturbed median of 270 steps", "recorded median 177.6 ms, mean 177.6 ms"),
+        (168.0 * MS, run(None), "median of 270 undisturbed steps", "recorded median 177.6 ms, mean 177.6 ms"),
     ],
 )
-def test_the_headline_is_the_undisturbed_median_where_it_is_known(
+def test_the_headline_is_the_undisturbed_median_if_known(
     undisturbed: float | None, ran: Run | None, kind: str, beside: str
 ) -> None:
     recording = replace(captured().recordings[0], undisturbed_median_step_ns=undisturbed, captured=ran)
@@ -110,6 +109,6 @@ def test_the_headline_is_the_undisturbed_median_where_it_is_known(
     assert (time.kind, time.beside) == (kind, beside)
 
 
-def test_a_loader_that_delivers_in_bursts_is_said_to() -> None:
+def test_a_remark_explains_bursts_of_batches() -> None:
     (shared,) = by_run(captured().recordings)
-    assert "over means of 4 successive steps" in (run_view(shared, 1).remark or "")
+    assert "the mean of 4 successive steps" in (run_view(shared, 1).remark or "")

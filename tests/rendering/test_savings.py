@@ -20,20 +20,20 @@ MS = 1_000_000
         (Estimate(1 * MS, 2 * MS, 3 * MS, Method.REPLAY), "about 2.00 ms per step", "20.0% of the step"),
         (
             Estimate.bound(4 * MS, "nobody asked"),
-            "between nothing and 4.00 ms per step",
-            "at most 40.0% of the step",
+            "up to 4.00 ms per step",
+            "up to 40.0% of the step",
         ),
-        (Estimate(0, 0, 0, Method.MODEL), "memory or trouble", "no time"),
-        (Estimate.bound(0, "nobody asked"), "memory or trouble", "no time"),
+        (Estimate(0, 0, 0, Method.MODEL), "prevents errors", "no speed-up"),
+        (Estimate.bound(0, "nobody asked"), "prevents errors", "no speed-up"),
     ],
 )
-def test_a_saving_is_told_as_surely_as_it_is_known(saving: Estimate, time: str, share: str) -> None:
+def test_the_words_for_a_saving_depend_on_its_method(saving: Estimate, time: str, share: str) -> None:
     assert saving_words(saving) == time
     assert share_words(saving, saving.expected_ns / (10 * MS)) == share
 
 
 def _with_saving(saving: Estimate, *, step_ms: float, headed_ms: float, undisturbed_ms: float | None = None) -> Report:
-    """One finding of a step of some length, in a recording that is headed by another."""
+    """One finding with its own step time, in a recording with another headline step time."""
     report = one_recording()
     recording = replace(
         report.recordings[0],
@@ -48,39 +48,39 @@ REPLAYED = Estimate(20 * MS, 30 * MS, 40 * MS, Method.REPLAY)
 
 
 @pytest.mark.parametrize(
-    ("headed_ms", "undisturbed_ms", "instead_of"),
+    ("headed_ms", "undisturbed_ms", "now"),
     [
         (100, None, "100.0 ms"),
         (110, 100, "100.0 ms"),
-        (110, None, "100.0 ms (the median without the first and the last step)"),
+        (110, None, "100.0 ms (median without the first and last step)"),
     ],
 )
-def test_the_predicted_step_is_the_one_that_the_saving_is_of_less_the_saving(
-    headed_ms: float, undisturbed_ms: float | None, instead_of: str
+def test_the_predicted_step_is_the_current_step_minus_the_saving(
+    headed_ms: float, undisturbed_ms: float | None, now: str
 ) -> None:
     report = _with_saving(REPLAYED, step_ms=100, headed_ms=headed_ms, undisturbed_ms=undisturbed_ms)
     (view,) = finding_views(report)
-    assert view.saving.predicted == f"about 70.0 ms, between 60.0 ms and 80.0 ms, instead of {instead_of}"
+    assert view.saving.predicted == f"70.0 ms (60.0 ms to 80.0 ms), now {now}"
 
 
-def test_a_range_of_one_figure_is_not_told_twice() -> None:
+def test_a_range_that_rounds_to_one_figure_is_not_shown() -> None:
     (view,) = finding_views(
         _with_saving(Estimate(30 * MS, 30 * MS, 30 * MS + 9, Method.REPLAY), step_ms=100, headed_ms=100)
     )
-    assert (view.saving.range, view.saving.predicted) == (None, "about 70.0 ms, instead of 100.0 ms")
+    assert (view.saving.range, view.saving.predicted) == (None, "70.0 ms, now 100.0 ms")
 
 
 @pytest.mark.parametrize("saving", [Estimate.bound(40 * MS, "nobody asked"), Estimate(0, 0, 0, Method.REPLAY)])
-def test_no_step_is_predicted_of_what_was_not_replayed_or_saves_nothing(saving: Estimate) -> None:
+def test_without_a_simulated_saving_there_is_no_predicted_step(saving: Estimate) -> None:
     (view,) = finding_views(_with_saving(saving, step_ms=100, headed_ms=100))
     assert view.saving.predicted is None
 
 
 @pytest.mark.parametrize("kind", ["html", "md"])
-def test_page_and_comment_show_the_saving_with_its_range_and_the_predicted_step_with_its_own(kind: str) -> None:
+def test_page_and_comment_show_the_ranges_of_saving_and_predicted_step(kind: str) -> None:
     text = FORMATS[kind].render(_with_saving(REPLAYED, step_ms=100, headed_ms=100)).decode()
-    assert "between 20.0 ms and 40.0 ms" in text
-    assert "step would take about 70.0 ms, between 60.0 ms and 80.0 ms, instead of 100.0 ms" in text
+    assert "20.0 ms to 40.0 ms" in text
+    assert "Predicted step: 70.0 ms (60.0 ms to 80.0 ms), now 100.0 ms" in text
 
 
 def test_the_json_report_has_the_predicted_step_in_microseconds() -> None:

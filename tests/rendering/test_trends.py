@@ -29,14 +29,14 @@ def seconds(count: int) -> Int64:
 def rows(
     values: list[float] | Float64, broken_off: tuple[int, ...] = (), time_ns: Int64 | None = None
 ) -> list[list[int]]:
-    """The rows drawn of readings a second apart, in unbroken stretches."""
+    """The rows that are drawn for samples one second apart, in uninterrupted sequences."""
     figures = np.asarray(values, dtype=np.float64)
     broken = np.isin(np.arange(figures.size), broken_off)
     return [stretch.tolist() for stretch in thinned(seconds(figures.size), figures, broken)]
 
 
 def chart(values: list[float], limit: Limit | None = None, recorded: tuple[tuple[int, int], ...] = ()) -> Chart:
-    """Readings a second apart over ten seconds."""
+    """A chart of samples one second apart over ten seconds."""
     figures = np.asarray(values, dtype=np.float64)
     trend = Trend(
         LegendEntry(HOST_PAINT, "GPU 0", ""), seconds(figures.size), figures, np.zeros(figures.size, dtype=np.bool_)
@@ -50,31 +50,31 @@ def chart(values: list[float], limit: Limit | None = None, recorded: tuple[tuple
 NAN = float("nan")
 
 
-def test_few_readings_are_all_drawn() -> None:
+def test_a_short_series_keeps_all_samples() -> None:
     assert rows([5, 6, 5, 7]) == [[0, 1, 2, 3]]
 
 
-def test_nothing_is_drawn_across_a_break_in_the_sampling() -> None:
+def test_no_line_crosses_a_gap_in_the_sampling() -> None:
     assert rows([5, 6, NAN, 7, 8], broken_off=(2,)) == [[0, 1], [3, 4]]
 
 
-def test_a_figure_that_is_read_more_seldom_than_others_has_no_gaps() -> None:
+def test_a_figure_sampled_less_often_has_no_gaps() -> None:
     assert rows([5, NAN, NAN, 6, NAN, NAN, 7]) == [[0, 3, 6]]
 
 
-def test_a_figure_that_could_not_be_read_for_long_has_a_gap() -> None:
+def test_a_long_time_without_samples_is_a_gap() -> None:
     assert rows([5, 6, 7, NAN, NAN, NAN, NAN, 8, 9]) == [[0, 1, 2], [7, 8]]
 
 
-def test_nothing_is_drawn_of_a_figure_that_was_never_read() -> None:
+def test_a_figure_without_samples_is_not_drawn() -> None:
     assert rows([NAN, NAN]) == []
 
 
-def test_a_single_reading_stands_alone() -> None:
+def test_a_single_sample_is_drawn_alone() -> None:
     assert rows([NAN, 5, NAN]) == [[1]]
 
 
-def test_of_many_readings_few_are_drawn_and_every_peak_is_among_them() -> None:
+def test_a_long_series_is_thinned_but_keeps_its_peaks() -> None:
     values = np.random.default_rng(0).uniform(40, 60, 50_000)
     values[31_416], values[27_182] = 99.0, 0.0
     (drawn,) = rows(values)
@@ -87,13 +87,13 @@ def test_a_rise_between_long_levels_stays_steep() -> None:
     assert {4_999, 5_000} <= set(drawn)
 
 
-def test_a_gap_that_is_narrower_than_a_pixel_still_breaks_the_line() -> None:
+def test_a_gap_narrower_than_a_pixel_breaks_the_line() -> None:
     values = np.full(50_000, 5.0)
     values[25_000] = NAN
     assert len(rows(values, broken_off=(25_000,))) == 2
 
 
-def test_readings_with_gaps_everywhere_stay_few() -> None:
+def test_a_series_with_many_gaps_is_thinned() -> None:
     values = np.full(50_000, 5.0)
     values[::2] = NAN
     drawn = rows(values, broken_off=tuple(range(0, 50_000, 2)))
@@ -114,17 +114,17 @@ def test_the_limit_is_the_plot_s_upper_end_and_is_named() -> None:
     assert "- - limit 700 W" in [label.text for label in drawn.labels]
 
 
-def test_a_reading_beyond_the_limit_is_not_cut_off() -> None:
+def test_a_sample_above_the_limit_is_not_cut_off() -> None:
     drawn = chart([700, 1400], Limit(700, "limit 700 W"))
     assert drawn.labels[0].text == "up to 1,470 W"
     assert all(line.y1 != str(TOP) for line in drawn.lines if line.dashed)
 
 
-def test_readings_of_nothing_but_zero_are_drawn_at_the_bottom() -> None:
+def test_samples_of_zero_are_drawn_at_the_bottom() -> None:
     assert chart([0, 0]).curves[0].path == f"M0 {BOTTOM}l100 0"
 
 
-def test_what_was_recorded_is_shaded_and_labelled() -> None:
+def test_the_recorded_window_is_shaded_and_labelled() -> None:
     drawn = chart([1, 2], recorded=((START_NS + 2 * S, START_NS + 4 * S),))
     (window,) = drawn.shapes
     assert window.paint is RECORDED_WINDOW
@@ -136,18 +136,18 @@ def test_a_recording_at_another_time_is_not_shaded() -> None:
     assert chart([1, 2], recorded=((START_NS + 20 * S, START_NS + 22 * S),)).shapes == ()
 
 
-def test_a_short_recording_of_a_long_run_is_still_seen() -> None:
+def test_a_short_recording_of_a_long_run_stays_visible() -> None:
     drawn = chart([1, 2], recorded=((START_NS + 10 * S - 5, START_NS + 10 * S - 1),))
     assert drawn.shapes[0].path.startswith(f"M997 {TOP}h3")
 
 
-def test_the_table_says_where_nothing_was_read() -> None:
+def test_the_table_names_missing_samples() -> None:
     drawn = chart([1, 2])
     assert [cell.text for cell in drawn.data.rows[0]] == ["0", "1 W", "1 W"]
     assert [cell.text for cell in drawn.data.rows[-1]][1:] == ["not measured", "not measured"]
 
 
-def test_a_picture_without_readings_is_none() -> None:
+def test_without_samples_there_is_no_chart() -> None:
     nothing = Trend(LegendEntry(HOST_PAINT, "x", ""), seconds(1), np.array([NAN]), np.array([True]))
     assert trend_chart(Subject("Power", watts), [nothing], RunClock(0, 1), "x") is None
 
@@ -166,14 +166,14 @@ PICTURES = {
 @pytest.mark.parametrize("vision", list(VISION))
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("picture", list(PICTURES))
-def test_colours_of_one_picture_stay_apart_for_everyone(vision: str, scheme: str, picture: str) -> None:
+def test_colours_of_one_chart_differ_for_every_colour_vision(vision: str, scheme: str, picture: str) -> None:
     seen = {paint.name: lab(getattr(paint, scheme), vision) for paint in PICTURES[picture]}
     for one, other in itertools.combinations(seen, 2):
         assert np.linalg.norm(seen[one] - seen[other]) > 10, (one, other)
 
 
 @pytest.mark.parametrize("paint", [paint for paints in PICTURES.values() for paint in paints])
-def test_a_line_is_seen_on_the_page(paint: Paint) -> None:
+def test_a_line_is_visible_on_the_page(paint: Paint) -> None:
     for page, colour in (("#ffffff", paint.light), ("#12151b", paint.dark)):
         light, dark = sorted((luminance(page), luminance(colour)), reverse=True)
         assert (light + 0.05) / (dark + 0.05) > 2.2, (paint, page)

@@ -25,7 +25,7 @@ from traceadvisor.rendering.units import count, duration, evidence_value, number
         (math.inf, "not measured"),
     ],
 )
-def test_a_duration_is_in_the_unit_that_reads_best(ns: float | None, words: str) -> None:
+def test_a_duration_has_a_suitable_unit(ns: float | None, words: str) -> None:
     assert duration(ns) == words
 
 
@@ -33,7 +33,7 @@ def test_a_duration_is_in_the_unit_that_reads_best(ns: float | None, words: str)
     ("share", "words"),
     [(0, "0%"), (0.0001, "<0.1%"), (0.011, "1.1%"), (0.334, "33.4%"), (1.0, "100.0%"), (None, "not measured")],
 )
-def test_a_share_is_a_percentage_and_a_tiny_one_is_not_nothing(share: float | None, words: str) -> None:
+def test_a_share_is_a_percentage_and_a_tiny_one_is_not_zero(share: float | None, words: str) -> None:
     assert percent(share) == words
 
 
@@ -47,7 +47,7 @@ def test_rates_are_decimal() -> None:
 
 
 @pytest.mark.parametrize(("value", "words"), [(2, "2"), (2.5, "2.5"), (1184.4, "1,184"), (None, "not measured")])
-def test_counts_are_whole_where_they_can_be(value: float | None, words: str) -> None:
+def test_whole_counts_have_no_decimals(value: float | None, words: str) -> None:
     assert count(value) == words
 
 
@@ -69,9 +69,9 @@ def test_counts_are_whole_where_they_can_be(value: float | None, words: str) -> 
         (7, Unit.TEXT, "7"),
     ],
 )
-def test_evidence_is_worded_by_its_unit(value: float | str, unit: Unit, words: str) -> None:
+def test_evidence_is_formatted_by_its_unit(value: float | str, unit: Unit, words: str) -> None:
     assert evidence_value(Evidence("x", value, unit)) == words
 
 
-def test_one_thing_is_not_several() -> None:
+def test_one_thing_is_singular() -> None:
     assert [number_of(1, "lane"), number_of(3, "lane")] == ["1 lane", "3 lanes"]

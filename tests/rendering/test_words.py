@@ -8,7 +8,7 @@ from traceadvisor.model.findings import Confidence, Effort, Method, Severity
 from traceadvisor.model.report import SourceKind, Work
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.timeline import Activity
-from traceadvisor.rendering import verdict, words
+from traceadvisor.rendering import headline, words
 from traceadvisor.rendering.charts.palette import PAINTS
 
 
@@ -26,7 +26,7 @@ from traceadvisor.rendering.charts.palette import PAINTS
         (words.STEP_SOURCE, StepSource),
         (words.SOURCE_KIND, SourceKind),
         (PAINTS, (*Category, *Activity)),
-        (verdict.LOST_ON_DEVICE | verdict.SPENT_ON_HOST, set(Category) - {Category.KERNEL}),
+        (headline.LOST_ON_DEVICE | headline.SPENT_ON_HOST, set(Category) - {Category.KERNEL}),
     ],
 )
 def test_there_are_words_for_every_choice(said: Mapping[Enum, object], kinds: type[Enum]) -> None:

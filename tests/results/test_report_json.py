@@ -27,7 +27,7 @@ from traceadvisor.model.report import OutcomeRow, Recording, Report, StepRow
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
 from traceadvisor.model.telemetry_window import DeviceWindow, NodeWindow, ProcessWindow
-from traceadvisor.rendering.write import MARKER
+from traceadvisor.rendering.formats import MARKER
 from traceadvisor.results.report_json import render
 from traceadvisor.results.report_schema import schema, schema_text
 

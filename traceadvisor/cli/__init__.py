@@ -1,4 +1,4 @@
-"""The command line: one verb a file. Only here is anything printed or an exit code chosen."""
+"""The command line, one file per verb. Only this package prints or chooses an exit code."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import click
 from traceadvisor import __version__
 
 _VERBS = {
-    "demo": ("demo_command", "Record and report a small training with planted faults."),
-    "capture": ("capture_command", "Run a training script and record where its time goes."),
-    "report": ("report_command", "Say where the step time of a recording goes."),
-    "doctor": ("doctor_command", "Say what is installed here, and what is missing costs."),
-    "rules": ("rules_command", "List the rules, or explain one."),
+    "demo": ("demo_command", "Record and report a small training script with four known problems."),
+    "capture": ("capture_command", "Run a training script and record it."),
+    "report": ("report_command", "Analyse recordings and write a report."),
+    "doctor": ("doctor_command", "Check the installation."),
+    "rules": ("rules_command", "List the rules or explain one."),
 }
-"""Each verb's module and what the overview says of it."""
+"""Module and one-line help of each verb."""
 
 
 _COLLECT_EVERY = 20_000
-"""Objects. Python's own threshold, 700, costs a command an eighth of its time: what it makes it keeps to its end."""
+"""New objects between garbage collections. Python's default, 700, costs a command one eighth of its time."""
 
 
 class _LazyGroup(click.Group):
-    """Imports a verb when it is used, and not to list it, so that help costs next to nothing."""
+    """Imports a verb only when it runs, so that the help is fast."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run as a command."""
+        """Run the command line with fewer garbage collections."""
         gc.set_threshold(_COLLECT_EVERY)
         return super().main(*args, **kwargs)
 
@@ -49,8 +49,9 @@ class _LazyGroup(click.Group):
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="traceadvisor")
 def main() -> None:
-    """Find out where training time goes, and what to change first.
+    """Find out where the time of a PyTorch training step goes, and what to fix first.
 
-    Begin with `traceadvisor demo`; put `traceadvisor capture --` before a training script of your own; give
-    `traceadvisor report` what that wrote, a recording by torch.profiler, or a TensorBoard log dir.
+    To see an example, run `traceadvisor demo`. To record your own training script, run `traceadvisor capture --
+    train.py`. To analyse that recording, a torch.profiler trace or a TensorBoard log directory, run `traceadvisor
+    report`.
     """

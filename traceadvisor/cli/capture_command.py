@@ -16,7 +16,7 @@ from traceadvisor.recording.options import DEFAULT_SCHEDULE, CaptureOptions, Sch
 
 
 def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """An option that counts steps."""
+    """Define an option that takes a number of steps."""
     return click.option(
         f"--{name.replace('_', '-')}",
         type=click.IntRange(min=least),
@@ -28,21 +28,21 @@ def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], C
 
 
 @click.command("capture", context_settings={"max_content_width": 100, "allow_interspersed_args": False})
-@_steps("skip_first", "Steps to leave alone at the start.", 0)
-@_steps("wait", "Steps to leave alone before each recording.", 0)
-@_steps("warmup", "Steps for the profiler to warm up; never fewer than the batches a loader can have ready.", 1)
-@_steps("active", "Steps to record; at least 8, rounded up to whole turns of the loader's workers.", 1)
-@_steps("repeat", "Recordings to make.", 1)
-@click.option("--no-stacks", is_flag=True, help="Record no Python call stacks.")
-@click.option("--no-memory", is_flag=True, help="Record no memory allocations.")
-@click.option("--no-shapes", is_flag=True, help="Record no input shapes of operators.")
-@click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module, as for python -m.")
+@_steps("skip_first", "Steps to skip at the start.", 0)
+@_steps("wait", "Steps to skip before each recording.", 0)
+@_steps("warmup", "Profiler warm-up steps; raised to the number of batches that the data loader prefetches.", 1)
+@_steps("active", "Steps to record; at least 8, rounded up to a multiple of the data loader workers.", 1)
+@_steps("repeat", "Number of recordings.", 1)
+@click.option("--no-stacks", is_flag=True, help="Do not record Python call stacks.")
+@click.option("--no-memory", is_flag=True, help="Do not record memory allocations.")
+@click.option("--no-shapes", is_flag=True, help="Do not record input shapes of operators.")
+@click.option("-m", "is_module", is_flag=True, help="Run SCRIPT as a module, like python -m.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Folder to write to; runs/<time>-<script> by default.",
+    help="Output folder.  [default: runs/<time>-<script>]",
 )
 @click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 def command(
@@ -59,15 +59,16 @@ def command(
     output: Path | None,
     command_line: tuple[str, ...],
 ) -> None:
-    """Run a training script and record where its time goes.
+    """Run a training script and record it.
 
-    The script runs as with "python SCRIPT ARGS": same output, same random numbers, same exit code (3 if it succeeded
-    but nothing could be written). Under torchrun each process captures its own rank:
+    The script runs unchanged, as with "python SCRIPT ARGS": same output, same random numbers, same exit code. The exit
+    code is 3 if the script succeeded but no recording could be written. Under torchrun, each process records its own
+    rank:
 
         torchrun --no-python --nproc-per-node 2 traceadvisor capture -- train.py
     """
     interrupted: list[bool] = []
-    atexit.register(_end_by_interrupt, interrupted)  # before the script's own functions, so that it runs after them
+    atexit.register(_end_by_interrupt, interrupted)  # registered first, so it runs after the script's own functions
     options = CaptureOptions(
         Schedule(skip_first, wait, warmup, active, repeat),
         stacks=not no_stacks,
@@ -83,27 +84,27 @@ def command(
 def _capture(
     options: CaptureOptions, command_line: tuple[str, ...], *, is_module: bool, interrupted: list[bool]
 ) -> str | int | None:
-    """What to exit with."""
+    """Run and record the script; returns the exit status."""
     try:
         from traceadvisor.recording.capture import capture_script  # noqa: PLC0415  # after the atexit function
         from traceadvisor.recording.script.program import Script  # noqa: PLC0415
     except ImportError as error:
         raise UsageError(
-            f"A capture needs {error.name}, which is not installed: pip install 'traceadvisor[capture]'."
+            f"Capturing needs {error.name}, which is not installed. Run: pip install 'traceadvisor[capture]'."
         ) from error
     if command_line[0] == "-m":
         is_module, command_line = True, command_line[1:]
     if not command_line:
-        raise UsageError("-m names no module.")
+        raise UsageError("-m needs the name of a module.")
     script = Script(command_line[0], command_line[1:], is_module=is_module)
     ended, captured, launch = capture_script(script, options)
     if captured.problem:
-        click.echo(f"traceadvisor: nothing could be written: {captured.problem}.", err=True)
+        click.echo(f"traceadvisor: no recording could be written: {captured.problem}.", err=True)
         return ended.status or ExitCode.UNREADABLE
     if launch.local_rank == 0:
         reason = "" if captured.recorded_steps else "".join(f" {note.message}" for note in captured.notes[:1])
         click.echo(
-            f"traceadvisor: {captured.recorded_steps} of {captured.steps} steps recorded in {captured.folder}.{reason}",
+            f"traceadvisor: recorded {captured.recorded_steps} of {captured.steps} steps in {captured.folder}.{reason}",
             err=True,
         )
     if ended.is_interrupted:
@@ -112,7 +113,7 @@ def _capture(
 
 
 def _end_by_interrupt(interrupted: list[bool]) -> None:
-    """After Ctrl-C the interpreter, all else done, ends by the signal itself; shells tell that from an exit code."""
+    """After Ctrl-C, end by SIGINT when everything else is done; shells distinguish this from an exit code."""
     if interrupted:
         import signal  # noqa: PLC0415  # only then
 

@@ -1,4 +1,4 @@
-"""``traceadvisor demo``: a training with planted faults, captured and reported."""
+"""``traceadvisor demo``: capture and report a training script with four known problems."""
 
 from __future__ import annotations
 
@@ -23,35 +23,40 @@ OF_THE_DEVICE = (Fault.PINNED, Fault.SYNC, Fault.PRECISION)
     default=DEFAULT_FOLDER,
     show_default=True,
     metavar="DIR",
-    help="Folder for the script, its recordings and reports.",
+    help="Folder for the script, recordings and reports.",
 )
 @click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "cuda"]),
     default="auto",
     show_default=True,
-    help="Where to train; auto takes a GPU if there is one.",
+    help="Training device; auto uses a GPU if there is one.",
 )
 @click.option(
     "--fix",
     "fixes",
     type=click.Choice([fault.value for fault in Fault]),
     multiple=True,
-    help="Mend one of the four faults; may be given several times.",
+    help="Fix one of the four problems; can be repeated.",
 )
-@click.option("--fixed", "all_fixed", is_flag=True, help="Mend all four.")
-@click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Steps to train; enough by default.")
+@click.option("--fixed", "all_fixed", is_flag=True, help="Fix all four problems.")
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of training steps; chosen automatically by default.",
+)
 def command(*, output: Path, device: str, fixes: tuple[str, ...], all_fixed: bool, steps: int | None) -> None:
-    """Train a small network badly, record it, and report what is wrong with it: half a minute in all.
+    """Record a small training script with four known problems, and report them. Takes half a minute.
 
-    The script, DIR/train.py, is yours to read and change. It makes four mistakes: it loads batches in the training
-    process (workers), copies them from pageable memory (pinned), fetches the loss in each step (sync) and computes in
-    float32 (precision). Without a GPU only the first costs anything.
+    You can read and change the script, DIR/train.py. Its problems: it loads batches in the training process (workers),
+    copies them from pageable memory (pinned), reads the loss in every step (sync) and computes in float32 (precision).
+    Without a GPU, only the first problem costs time.
 
-    Needs torch: pip install 'traceadvisor[capture]'.
+    Requires torch: pip install 'traceadvisor[capture]'.
     """
     if fixes and all_fixed:
-        raise click.UsageError("--fixed mends all four faults; give it or --fix, not both.")
+        raise click.UsageError("--fixed fixes all four problems; use it or --fix, not both.")
     fixed = frozenset(Fault) if all_fixed else frozenset(Fault(name) for name in fixes)
     demo = Demo(output, device, fixed, steps)
     with errors_as_exit_codes():
@@ -62,8 +67,8 @@ def command(*, output: Path, device: str, fixes: tuple[str, ...], all_fixed: boo
 
 
 def _report(bundle: Path, folder: Path, fixed: frozenset[Fault]) -> None:
-    """Write the report and say what it says."""
-    from traceadvisor import api  # noqa: PLC0415  # the training has run by now; no need to wait for it before
+    """Write the report and print its summary."""
+    from traceadvisor import api  # noqa: PLC0415  # not needed before the training has run
     from traceadvisor.cli.terminal import print_summary  # noqa: PLC0415
 
     result, written = api.report(bundle, out=folder)
@@ -71,15 +76,15 @@ def _report(bundle: Path, folder: Path, fixed: frozenset[Fault]) -> None:
     print_summary(result, list(written.values()))
     silent = [fault.value for fault in OF_THE_DEVICE if fault not in fixed]
     if silent and all(recording.device is None for recording in result.recordings):
-        click.echo(f"\nNo GPU took part, so these planted faults were not measured: {', '.join(silent)}.")
+        click.echo(f"\nNo GPU was used, so these problems were not measured: {', '.join(silent)}.")
 
 
 def _next(output: Path) -> str:
     given = "" if output == DEFAULT_FOLDER else f" -o {shlex.quote(str(output))}"
     commands = (
-        (f"demo{given} --fix workers", "the same script with one fault less"),
-        (f"demo{given} --fixed", "with none"),
-        (f"report {shlex.quote(str(output / 'runs'))}", "all runs side by side"),
+        (f"demo{given} --fix workers", "the same script with one problem fixed"),
+        (f"demo{given} --fixed", "with all problems fixed"),
+        (f"report {shlex.quote(str(output / 'runs'))}", "compare all runs"),
     )
     width = max(len(command) for command, _ in commands)
     return "\n".join(["\nNext:", *(f"  traceadvisor {command:<{width}}  # {what}" for command, what in commands)])

@@ -1,16 +1,21 @@
-"""``traceadvisor doctor``: what is there, what is not, and what that costs."""
+"""``traceadvisor doctor``: check the installation."""
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.text import Text
 
+from traceadvisor import __version__
 from traceadvisor.cli.exit_codes import ExitCode
-from traceadvisor.cli.report_checks import report_checks
 from traceadvisor.recording.doctor import capture_checks
 from traceadvisor.system.check import Check, CheckState
 
@@ -26,9 +31,11 @@ _STATE_WIDTH = 9
 
 @click.command("doctor", context_settings={"max_content_width": 100})
 def command() -> None:
-    """Say what is installed here, what is missing, what that costs and how to get it.
+    """Check the installation.
 
-    Exit codes: 0 reports can be made, whatever else is missing; 1 they cannot; 2 wrong usage.
+    For each missing part, prints what does not work without it and how to install it.
+
+    Exit codes: 0 reports work, even if optional parts are missing; 1 reports do not work; 2 wrong usage.
     """
     console = Console(highlight=False, soft_wrap=True)
     broken = False
@@ -44,6 +51,81 @@ def _print(check: Check, console: Console) -> None:
     console.print(Text.assemble(check.subject.ljust(_SUBJECT_WIDTH), state, check.found))
     indent = " " * (_SUBJECT_WIDTH + _STATE_WIDTH)
     if check.cost:
-        console.print(Text(f"{indent}costs: {check.cost}"))
+        console.print(Text(f"{indent}without it: {check.cost}"))
     if check.remedy:
-        console.print(Text(f"{indent}to get it: {check.remedy}"))
+        console.print(Text(f"{indent}to install: {check.remedy}"))
+
+
+_PDF_COST = "no PDF reports; HTML, Markdown and JSON work"
+_FONTS = "apt-get install fonts-dejavu-core"
+_PDF_TRIAL = "from traceadvisor.rendering.page.pdf import from_html; from_html('<p>a</p>')"
+
+REINSTALL = "pip install --force-reinstall traceadvisor"
+
+
+def report_checks() -> Iterator[Check]:
+    """Check everything that reports need."""
+    yield _report()
+    yield _inflating()
+    yield _pdf()
+
+
+def _report() -> Check:
+    """Check that the rules, the rendering and the templates can be loaded."""
+    try:
+        catalogue = import_module("traceadvisor.judging.catalogue")
+        rules = catalogue.all_rules()
+        import_module("traceadvisor.api")
+        environment = import_module("traceadvisor.rendering.templates").html_environment()
+        environment.get_template("report.html.j2")
+    except Exception as error:  # noqa: BLE001  # any error here means that reports do not work
+        return Check(
+            "report",
+            CheckState.BROKEN,
+            f"{type(error).__name__}: {error}",
+            "no reports",
+            REINSTALL,
+        )
+    found = f"traceadvisor {__version__}, {len(rules)} rules, Python {platform.python_version()}"
+    broken = ", ".join(rule.meta.id for rule in rules if isinstance(rule, catalogue.UnloadableRule))
+    if broken:
+        return Check("report", CheckState.LIMITED, found, f"no findings of these rules: {broken}", REINSTALL)
+    return Check("report", CheckState.OK, found)
+
+
+def _inflating() -> Check:
+    try:
+        import_module("isal.igzip")
+    except ImportError as error:
+        return Check(
+            "isal",
+            CheckState.LIMITED,
+            f"cannot be imported ({error}); zlib is used instead",
+            "compressed recordings are slower to read and write",
+            "pip install isal, if there is a wheel for this machine",
+        )
+    return Check("isal", CheckState.OK, "fast reading of compressed recordings")
+
+
+def _pdf() -> Check:
+    """Render a test PDF in a separate process, because Pango crashes without fonts."""
+    trial = subprocess.run(  # noqa: S603  # runs this interpreter with fixed code
+        [sys.executable, "-P", "-c", _PDF_TRIAL],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if trial.returncode < 0 or "No fonts configured" in trial.stderr:
+        return Check("PDF", CheckState.MISSING, "no font is installed", _PDF_COST, _FONTS)
+    if trial.returncode:
+        return Check(
+            "PDF",
+            CheckState.MISSING,
+            "WeasyPrint or Pango cannot be loaded",
+            _PDF_COST,
+            "pip install weasyprint; apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 "
+            "fonts-dejavu-core (macOS: brew install pango)",
+        )
+    return Check("PDF", CheckState.OK, "WeasyPrint, Pango and a font are installed")

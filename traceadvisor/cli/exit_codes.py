@@ -1,4 +1,4 @@
-"""What the command line's exit codes mean, and which error leads to which."""
+"""The exit codes of the command line, and the errors that lead to them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from traceadvisor.recording.script.termination import end_by
 
 
 class ExitCode(IntEnum):
-    """Exit codes of every verb but ``capture``, which returns the script's own."""
+    """Exit codes of all verbs except ``capture``, which returns the exit code of the script."""
 
     OK = 0
     CONDITION_MET = 1
-    """A ``--fail-on`` condition holds; or ``doctor`` found that no report can be made."""
+    """A ``--fail-on`` condition is true, or ``doctor`` found that reports do not work."""
 
     USAGE = 2
     UNREADABLE = 3
     NO_PDF = 4
-    """A PDF was asked for but cannot be made here; the other formats are written."""
+    """PDF is not available on this machine; the other formats were written."""
 
 
 @contextmanager
 def errors_as_exit_codes() -> Iterator[None]:
-    """Print errors raised on purpose, without a traceback, and leave with their exit code."""
+    """Print TraceAdvisor errors without a traceback and exit with their exit code."""
     try:
         yield
     except UsageError as error:
@@ -41,7 +41,7 @@ def errors_as_exit_codes() -> Iterator[None]:
 
 @contextmanager
 def ended_by_interrupt() -> Iterator[None]:
-    """After Ctrl-C, end by that signal: a shell that runs several commands stops at one that a signal ended."""
+    """After Ctrl-C, end by SIGINT, so that a shell also stops the commands that follow."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,10 +1,10 @@
-"""``--fail-on``: when a report is to fail a pipeline."""
+"""``--fail-on``: conditions under which ``report`` exits with 1."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceadvisor.cli.settings_options import words
+from traceadvisor.cli.options import words
 from traceadvisor.config import TABLE, Settings, nearest
 from traceadvisor.errors import ConfigError, TraceAdvisorError, UsageError
 from traceadvisor.judging.catalogue import Catalogue
@@ -17,11 +17,11 @@ DEGRADED = "degraded"
 
 
 def parse_conditions(texts: Sequence[str], settings: Settings, catalogue: Catalogue) -> tuple[str, ...]:
-    """The conditions named in the comma-separated texts of ``--fail-on``; where there are none, those of the settings.
+    """The conditions of ``--fail-on`` (comma-separated); without the option, those of the settings.
 
     Raises:
-        UsageError: a condition is neither a severity, nor a rule's id, nor ``degraded``.
-        ConfigError: the same of the settings.
+        UsageError: an option value is not a severity, a rule id or ``degraded``.
+        ConfigError: a condition in the settings is none of these.
     """
     ids = (*(rule.meta.id for rule in catalogue.known), *sorted(catalogue.absent))
     known = (*_SEVERITIES, DEGRADED, *ids)
@@ -34,7 +34,7 @@ def parse_conditions(texts: Sequence[str], settings: Settings, catalogue: Catalo
 
 
 def _unknown(condition: str, known: Sequence[str], settings: Settings | None) -> TraceAdvisorError:
-    what = f"a severity ({', '.join(_SEVERITIES)}), {DEGRADED!r} or a rule's id"
+    what = f"a severity ({', '.join(_SEVERITIES)}), {DEGRADED!r} or a rule id"
     like = nearest(condition, known)
     if settings is not None:
         return ConfigError(settings.origin, f"{TABLE}.fail_on names {condition!r}", expected=what, nearest=like)
@@ -43,7 +43,7 @@ def _unknown(condition: str, known: Sequence[str], settings: Settings | None) ->
 
 
 def first_met(conditions: Sequence[str], report: Report) -> str | None:
-    """The first condition that holds, in words; None where none does."""
+    """A sentence on the first condition that is true; None if none is."""
     return next((reason for condition in conditions if (reason := _met(condition, report))), None)
 
 
@@ -54,6 +54,6 @@ def _met(condition: str, report: Report) -> str | None:
         order = list(Severity)
         worst = order.index(_SEVERITIES[condition])
         found = [row for row in report.findings if order.index(row.severity) <= worst]
-        return f"{found[0].finding.rule.id} is of severity {found[0].severity.value}" if found else None
+        return f"{found[0].finding.rule.id} has severity {found[0].severity.value}" if found else None
     found = [row for row in report.findings if condition in {row.finding.rule.id, *row.also}]
-    return f"{condition} was found" if found else None
+    return f"{condition} found a problem" if found else None

@@ -1,4 +1,4 @@
-"""``traceadvisor report``: read recordings and write a report."""
+"""``traceadvisor report``: analyse recordings and write a report."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import click
 from traceadvisor import api
 from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.fail_on import first_met, parse_conditions
-from traceadvisor.cli.limits_options import LimitedCommand, limits_options
-from traceadvisor.cli.reading_progress import reading_progress
-from traceadvisor.cli.settings_options import chosen_settings, settings_options
-from traceadvisor.cli.terminal import print_summary
+from traceadvisor.cli.options import LimitedCommand, chosen_settings, limits_options, settings_options
+from traceadvisor.cli.terminal import print_summary, reading_progress
 from traceadvisor.errors import PdfUnavailableError, UsageError
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.report import Report
@@ -30,7 +28,7 @@ STANDARD_OUTPUT = "-"
     default="traceadvisor-report",
     show_default=True,
     metavar="DIR",
-    help="Folder to write to; '-' writes a single format to standard output.",
+    help="Output folder; '-' writes a single format to standard output.",
 )
 @click.option(
     "--format",
@@ -48,14 +46,14 @@ STANDARD_OUTPUT = "-"
     "fail_on",
     multiple=True,
     metavar="CONDITIONS",
-    help="Exit with 1 if one holds; comma-separated: a severity (high, medium, low: that or worse), "
-    "a rule's id, or 'degraded' for damaged input. In place of the settings' fail_on; '' for none.",
+    help="Exit with 1 if a condition is true. Comma-separated: a severity (high, medium, low: that or worse), "
+    "a rule id, or 'degraded' for damaged input. Overrides fail_on in the settings; '' for none.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Files to read at the same time, each with the memory it takes; by default as many as there are cores.",
+    help="Files to read in parallel, each in its own process with its own memory.  [default: number of cores]",
 )
 @settings_options
 @limits_options
@@ -76,13 +74,13 @@ def command(
     no_plugins: bool,
     limits: Limits,
 ) -> None:
-    """Say where the step time of a recording goes, and what to change first.
+    """Show where the step time of a recording goes, and what to fix first.
 
-    PATHS are folders that `traceadvisor capture` wrote, trace files by torch.profiler (*.pt.trace.json, gzipped or
-    not) or TensorBoard log dirs that hold some.
+    PATHS are folders written by `traceadvisor capture`, torch.profiler trace files (*.pt.trace.json, gzipped or not)
+    or TensorBoard log directories with such files.
 
-    Exit codes: 0 fine, 1 a --fail-on condition holds, 2 wrong usage, 3 input unreadable, 4 a PDF was asked for but
-    cannot be made here (the other formats are written).
+    Exit codes: 0 success; 1 a --fail-on condition is true; 2 wrong usage; 3 input unreadable; 4 PDF is not available
+    on this machine (the other formats are written).
     """
     with ended_by_interrupt(), errors_as_exit_codes():
         settings, catalogue = chosen_settings(
@@ -107,7 +105,7 @@ def command(
         _write(result, output, names)
         met = first_met(conditions, result)
     if met:
-        click.echo(f"traceadvisor: failing as asked by {'--fail-on' if fail_on else 'fail_on'}: {met}", err=True)
+        click.echo(f"traceadvisor: exit code 1 because of {'--fail-on' if fail_on else 'fail_on'}: {met}", err=True)
         sys.exit(ExitCode.CONDITION_MET)
 
 
@@ -115,14 +113,14 @@ def _format_names(formats: str, output: str) -> list[str]:
     names = list(dict.fromkeys(name.strip().lower() for name in formats.split(",") if name.strip()))
     unknown = [name for name in names if name not in FORMATS]
     if unknown or not names:
-        raise UsageError(f"Unknown format {', '.join(unknown) or formats!r}. Known are: {', '.join(FORMATS)}.")
+        raise UsageError(f"Unknown format {', '.join(unknown) or formats!r}. Known formats: {', '.join(FORMATS)}.")
     if output == STANDARD_OUTPUT and len(names) != 1:
-        raise UsageError("Standard output takes one format; name it with --format, or give a folder with -o.")
+        raise UsageError("Standard output takes one format. Choose it with --format, or choose a folder with -o.")
     return names
 
 
 def _write(result: Report, output: str, names: list[str]) -> None:
-    """Write the formats, then say what the report says and where it lies."""
+    """Write all formats, then print the summary."""
     if output == STANDARD_OUTPUT:
         click.echo(FORMATS[names[0]].render(result), nl=False)
         return

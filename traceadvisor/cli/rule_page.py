@@ -16,12 +16,12 @@ from traceadvisor.rules.base import Rule
 WIDTH = 100
 
 _HEADING = re.compile(r"(?m)^(\S.*)\n(?=    \S)")
-"""A line at the margin above an indented one."""
+"""An unindented line above an indented one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the page."""
+    """A section of the page."""
 
     title: str
     text: str
@@ -29,11 +29,11 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class ThresholdRow:
-    """A threshold, as it may be set."""
+    """A threshold and its allowed values."""
 
     name: str
     value: str
-    """As it is."""
+    """The default."""
 
     may_be: str
     """``a number from 0 and at most 1``."""
@@ -43,7 +43,7 @@ class ThresholdRow:
 
 @dataclass(frozen=True, slots=True)
 class RulePage:
-    """What there is to say of a rule."""
+    """The documentation of a rule."""
 
     id: str
     name: str
@@ -57,7 +57,7 @@ class RulePage:
 
 
 def rule_page(rule: Rule) -> RulePage:
-    """The page of a rule; texts are in one line each."""
+    """The page of a rule; each text is one line."""
     meta = rule.meta
     summary, *parts = _HEADING.split(inspect.getdoc(type(rule)) or "")
     return RulePage(
@@ -74,20 +74,20 @@ def rule_page(rule: Rule) -> RulePage:
 
 
 def as_text(page: RulePage, provider: str | None = None) -> str:
-    """The page for a terminal."""
+    """The page as text for a terminal."""
     heading = f"{page.id} {page.name}: {page.title}"
     parts = [heading, "=" * len(heading), "", *_wrapped(page.summary, 0)]
     for section in page.sections:
         parts += ["", section.title, *_wrapped(section.text, 4)]
-    parts += ["", "Needs", *_wrapped(", ".join(page.needs) or "nothing in particular", 4)]
+    parts += ["", "Needs", *_wrapped(", ".join(page.needs) or "no special input", 4)]
     if page.refines:
-        parts += ["", "Stands in place of", *_wrapped(", ".join(page.refines), 4)]
+        parts += ["", "Replaces", *_wrapped(", ".join(page.refines), 4)]
     if page.thresholds:
         parts += ["", "Thresholds"]
     for row in page.thresholds:
-        parts += _wrapped(f"{row.name} = {row.value}: {row.reason} May be {row.may_be}.", 4, hanging=4)
+        parts += _wrapped(f"{row.name} = {row.value}: {row.reason} Allowed: {row.may_be}.", 4, hanging=4)
     if provider:
-        parts += ["", f"Comes with {provider}."]
+        parts += ["", f"Provided by {provider}."]
     return "\n".join(parts)
 
 

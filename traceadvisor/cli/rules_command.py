@@ -1,4 +1,4 @@
-"""``traceadvisor rules``: what the tool looks for."""
+"""``traceadvisor rules``: list and explain the rules."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from traceadvisor.errors import UsageError
 from traceadvisor.judging.catalogue import GROUPS, Catalogue, group_of, read_catalogue
 from traceadvisor.text.cleaning import clean
 
-_NO_PLUGINS = click.option("--no-plugins", is_flag=True, help="Leave out rules of other distributions.")
+_NO_PLUGINS = click.option("--no-plugins", is_flag=True, help="Leave out rules from plugins.")
 
 _COST = ("hw006", "cost")
-"""Where the catalogue of checks has what a run costs: no check, and so no rule."""
+"""Names for the cost of a run, which is a setting and not a rule."""
 
 _HOW_TO_SEE_COST = (
-    "with `gpu_price_per_hour` set in [tool.traceadvisor] every report says what a million samples cost and what each "
-    "finding is worth."
+    "set `gpu_price_per_hour` in [tool.traceadvisor] to see the cost per million samples and the worth of each "
+    "finding in every report."
 )
 
 
 @click.group("rules", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """List the rules, or explain one."""
+    """List the rules or explain one."""
     if context.invoked_subcommand is None:
         context.invoke(list_rules)
 
@@ -39,7 +39,7 @@ def command(context: click.Context) -> None:
 @command.command("list")
 @_NO_PLUGINS
 def list_rules(*, no_plugins: bool = False) -> None:
-    """List every rule: id, name, title, and what it cannot do without."""
+    """List all rules with id, name, title and required input."""
     catalogue = _catalogue(no_plugins=no_plugins)
     pages = [rule_page(rule) for rule in catalogue.known]
     widths = max(len(page.id) for page in pages), max(len(page.name) for page in pages)
@@ -48,7 +48,7 @@ def list_rules(*, no_plugins: bool = False) -> None:
         for group, members in groupby(sorted(pages, key=_place), key=lambda page: group_of(page.id)):
             console.print(_table(_heading(group, catalogue), members, widths))
     else:
-        for page in pages:  # a line each, which can be searched
+        for page in pages:  # one line each, easy to search
             click.echo(_plain(f"{page.id:<{widths[0]}}  {page.name:<{widths[1]}}  {page.title}{_needs(page)}"))
     for note in catalogue.notes:
         click.echo(f"traceadvisor: {_plain(note.message)}", err=True)
@@ -58,7 +58,7 @@ def list_rules(*, no_plugins: bool = False) -> None:
 @click.argument("rule_id", metavar="ID")
 @_NO_PLUGINS
 def explain(*, rule_id: str, no_plugins: bool) -> None:
-    """Print a rule's page: what it finds, why it costs time, how to fix it, when it may be wrong."""
+    """Explain a rule: what it finds, how to fix it, and when it may be wrong."""
     with errors_as_exit_codes():
         catalogue = _catalogue(no_plugins=no_plugins)
         found = [rule for rule in catalogue.known if rule_id.lower() in {rule.meta.id.lower(), rule.meta.name}]
@@ -66,18 +66,18 @@ def explain(*, rule_id: str, no_plugins: bool) -> None:
             raise UsageError(f"{rule_id!r} is a setting, not a rule: {_HOW_TO_SEE_COST}")
         if not found:
             like = nearest(rule_id, (name for rule in catalogue.known for name in (rule.meta.id, rule.meta.name)))
-            suggestion = f"Did you mean {like!r}?" if like else "`traceadvisor rules list` names them."
+            suggestion = f"Did you mean {like!r}?" if like else "Run `traceadvisor rules list` to see all rules."
             raise UsageError(f"There is no rule {rule_id!r}. {suggestion}")
         click.echo(clean(as_text(rule_page(found[0]), catalogue.providers.get(found[0].meta.id))))
 
 
 def _catalogue(*, no_plugins: bool) -> Catalogue:
-    """Every rule with its default thresholds, whatever the settings of a project say."""
+    """All rules with their default thresholds, without the settings of a project."""
     return read_catalogue(Settings(plugins=not no_plugins))
 
 
 def _place(page: RulePage) -> tuple[int, str]:
-    """The package's own groups in their order, then those of others."""
+    """Sort key: built-in groups in their order, then groups of plugins."""
     own = list(GROUPS)
     group = group_of(page.id)
     return (own.index(group) if group in own else len(own), page.id)
@@ -91,7 +91,7 @@ def _heading(group: str, catalogue: Catalogue) -> str:
 
 
 def _table(heading: str, pages: Iterable[RulePage], widths: tuple[int, int]) -> Table:
-    """One group; ids and names are as wide as the longest of all groups."""
+    """The table of one group; all groups have the same column widths."""
     table = Table(title=f"\n{_plain(heading)}", title_justify="left", title_style="bold", box=None, show_header=False)
     table.add_column("rule", no_wrap=True, style="cyan", min_width=widths[0])
     table.add_column("name", no_wrap=True, min_width=widths[1])
@@ -107,5 +107,5 @@ def _needs(page: RulePage) -> str:
 
 
 def _plain(text: str) -> str:
-    """Fit for a terminal: a rule may be anybody's."""
+    """Clean text of a rule for the terminal, because plugins may contain anything."""
     return clean(text).replace("\n", " ")

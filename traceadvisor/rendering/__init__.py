@@ -1,1 +1,1 @@
-"""A report in words and pictures: HTML, PDF, Markdown, JSON. Sees the model only."""
+"""Renders a report as HTML, PDF, Markdown and terminal summary. Depends on the model only."""

@@ -1,30 +1,34 @@
-"""The formats a report can be had in: one module and one line each."""
+"""The formats of a report, and writing a report to disk."""
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 
+from traceadvisor.errors import OutputError
 from traceadvisor.model.report import Report
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A way to write a report down."""
+    """An output format."""
 
     name: str
-    """What ``--format`` calls it."""
+    """Its name in ``--format``."""
 
     file_name: str
 
     module: str
-    """Imported when first used, so that nobody waits for a format that is not asked for."""
+    """The module with its ``render`` function, imported on first use."""
 
     def render(self, report: Report) -> bytes:
-        """The report in this format, with the marker that `write` knows reports by.
+        """Render the report in this format; the result contains `MARKER`.
 
         Raises:
-            TraceAdvisorError: it cannot be made here.
+            TraceAdvisorError: this machine cannot render the format.
         """
         content: bytes = import_module(f"traceadvisor.{self.module}").render(report)
         return content
@@ -39,4 +43,63 @@ FORMATS = {
         Format("json", "report.json", "results.report_json"),
     )
 }
-"""By name, in the order they are listed to users."""
+"""All formats by name, in the order of the help text."""
+
+
+def write_report(path: Path, content: bytes) -> None:
+    """Write a rendered report; an earlier report is replaced.
+
+    Creates the folder if it is missing. Writes to a temporary file in the same
+    folder and renames it when complete.
+
+    Raises:
+        OutputError: the path holds another kind of file, or writing failed.
+    """
+    if path.parent.exists() and not path.parent.is_dir():
+        raise OutputError(path.parent, "is a file, not a folder", remedy="Choose a folder with -o.")
+    _check_replaceable(path)
+    part = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write_new(part, content)
+        part.replace(path)
+    except OSError as error:
+        raise OutputError(
+            path, f"could not be written ({error.strerror or error})", remedy="Choose another folder with -o."
+        ) from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file is a TraceAdvisor report in any format; an empty file counts as one."""
+    content = path.read_bytes()
+    return not content or MARKER.encode() in content
+
+
+def _check_replaceable(path: Path) -> None:
+    try:
+        in_the_way = path.exists() and not (path.is_file() and is_report(path))
+    except OSError as error:
+        raise OutputError(
+            path, f"could not be read ({error.strerror or error})", remedy="Choose another folder with -o."
+        ) from error
+    if in_the_way:
+        raise OutputError(
+            path,
+            "exists and is not a TraceAdvisor report",
+            remedy="Move the file, or choose another folder with -o.",
+        )
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    """Write and flush to disk, so that the rename cannot happen before the content is stored."""
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+MARKER = "traceadvisor.report/1"
+"""Identifies a report in every format: the ``schema`` of JSON, a meta tag, or a comment."""

@@ -1,4 +1,4 @@
-"""The report in a few lines for a terminal: plain data, printed by the command line."""
+"""A summary of the report for a terminal, as plain data that the command line prints."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from traceadvisor.model.report import Recording, Report
+from traceadvisor.rendering.headline import recording_verdict, step_time, verdict, verdict_scope
 from traceadvisor.rendering.page.findings import FindingView, finding_views
 from traceadvisor.rendering.page.health import NoteView, warnings
 from traceadvisor.rendering.page.recordings import cost_words
-from traceadvisor.rendering.step_time import step_time
 from traceadvisor.rendering.units import count, duration, number_of, percent
-from traceadvisor.rendering.verdict import recording_verdict, verdict, verdict_scope
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.results.redaction import redacted, shortened
 from traceadvisor.text.cleaning import one_line
@@ -21,11 +20,11 @@ MOST_RECORDINGS = 12
 MOST_NOTES = 12
 LONGEST_TEXT = 200
 LONGEST_NOTE = 600
-"""What is wrong and how to mend it."""
+"""Characters of a note, which states a problem and its fix."""
 
 
 class Style(Enum):
-    """How a piece of a line is set; the values are style names that rich understands."""
+    """Text styles; the values are style names of rich."""
 
     PLAIN = ""
     STRONG = "bold"
@@ -37,7 +36,7 @@ class Style(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text in one style. It is text, not markup: square brackets mean themselves."""
+    """Text in one style; rich markup in it has no effect."""
 
     text: str
     style: Style = Style.PLAIN
@@ -45,7 +44,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class SummaryLine:
-    """One line; an empty one sets paragraphs apart."""
+    """One line; an empty line separates paragraphs."""
 
     pieces: tuple[Piece, ...] = ()
 
@@ -56,7 +55,7 @@ class SummaryLine:
 
 
 def summary(report: Report) -> tuple[SummaryLine, ...]:
-    """What is wrong with the input, the verdict, each recording's step, the first findings."""
+    """Problems of the input, the verdict, the step time of each recording, and the top findings."""
     report = redacted(report)
     notes = _notes(shortened(report, LONGEST_NOTE))
     report = shortened(report, LONGEST_TEXT)
@@ -77,7 +76,7 @@ def _line(*pieces: Piece) -> SummaryLine:
 
 
 def _flat(text: str) -> str:
-    """On one line, with the spaces at its ends."""
+    """The text on one line; spaces at both ends are kept."""
     inner = one_line(text)
     return (
         f"{' ' * (len(text) - len(text.lstrip(' ')))}{inner}{' ' * (len(text) - len(text.rstrip(' ')))}"
@@ -90,9 +89,7 @@ def _notes(report: Report) -> list[SummaryLine]:
     notes = warnings(report)
     more = len(notes) - MOST_NOTES
     lines = [_warning(note) for note in notes[:MOST_NOTES]]
-    return lines + (
-        [_line(Piece(f"and {number_of(more, 'more note')} in the report", Style.QUIET))] if more > 0 else []
-    )
+    return lines + ([_line(Piece(f"{number_of(more, 'more note')} in the report", Style.QUIET))] if more > 0 else [])
 
 
 def _warning(note: NoteView) -> SummaryLine:
@@ -108,7 +105,9 @@ def _verdict(report: Report) -> list[SummaryLine]:
 def _recordings(report: Report) -> list[SummaryLine]:
     lines = [_recording(recording, report) for recording in report.recordings[:MOST_RECORDINGS]]
     more = len(report.recordings) - len(lines)
-    return lines + ([_line(Piece(f"and {number_of(more, 'more recording')}", Style.QUIET))] if more > 0 else [])
+    return lines + (
+        [_line(Piece(f"{number_of(more, 'more recording')} in the report", Style.QUIET))] if more > 0 else []
+    )
 
 
 def _recording(recording: Recording, report: Report) -> SummaryLine:
@@ -121,7 +120,7 @@ def _recording(recording: Recording, report: Report) -> SummaryLine:
         *named,
         Piece(f"step {duration(time.ns)}", Style.STRONG),
         Piece(f" ({'; '.join(filter(None, (time.kind, time.beside)))})", Style.QUIET),
-        Piece(f", {count(samples)} samples per s" if samples is not None else ""),
+        Piece(f", {count(samples)} samples/s" if samples is not None else ""),
         Piece(f", {cost}" if (cost := cost_words(recording)) else ""),
         Piece(f", GPU busy {percent(recording.figures.busy_share)}"),
         Piece(_largest(recording)),
@@ -134,7 +133,7 @@ def _largest(recording: Recording) -> str:
     if mean is None or not measured:
         return ""
     top = max(measured, key=lambda category: measured[category])
-    return f", largest part {CATEGORY[top]} {percent(mean.share(top))}"
+    return f", largest category: {CATEGORY[top]} {percent(mean.share(top))}"
 
 
 def _findings(report: Report) -> list[SummaryLine]:
@@ -142,26 +141,30 @@ def _findings(report: Report) -> list[SummaryLine]:
     several = len(report.recordings) > 1
     lines = [line for finding in findings[:TOP_FINDINGS] for line in _finding(finding, several=several)]
     more = len(findings) - TOP_FINDINGS
-    return lines + ([_line(Piece(f"and {more} more in the report", Style.QUIET))] if more > 0 else [])
+    return lines + ([_line(Piece(f"{number_of(more, 'more finding')} in the report", Style.QUIET))] if more > 0 else [])
 
 
 def _finding(finding: FindingView, *, several: bool) -> list[SummaryLine]:
-    where = f" in {', '.join(finding.recordings)}" if several else ""
     lines = [
         _line(
             Piece(f"{finding.rank}. "),
             Piece(finding.title, Style.STRONG),
-            Piece(f"{where}: "),
-            Piece(f"saves {finding.saving.headline}", Style.GAIN),
-            Piece(f", {finding.saving.share}"),
+            Piece(": "),
+            Piece(_lower(finding.saving.sentence), Style.GAIN),
             Piece(f", worth {finding.worth}" if finding.worth else ""),
-            Piece(f" (confidence {finding.confidence})", Style.QUIET),
+            Piece(f", {finding.confidence} confidence", Style.QUIET),
         )
     ]
-    if finding.saving.predicted:
-        lines.append(_line(Piece(f"   The step would take {finding.saving.predicted}", Style.QUIET)))
-    at = f" at {finding.places[0].where}" if finding.places else ""
-    lines.append(_line(Piece(f"   {finding.fix}"), Piece(at, Style.CODE)))
+    if several:
+        lines.append(_line(Piece(f"   In {', '.join(finding.recordings)}", Style.QUIET)))
+    at = Piece(f" at {finding.places[0].where}", Style.CODE) if finding.places else Piece("")
+    lines.append(_line(Piece("   Fix"), at, Piece(f": {finding.fix}")))
     if finding.change is not None:
         lines += [_line(Piece(f"   {code}", Style.CODE)) for code in finding.change.splitlines() if code.strip()]
+    if finding.saving.predicted:
+        lines.append(_line(Piece(f"   Predicted step: {finding.saving.predicted}", Style.QUIET)))
     return lines
+
+
+def _lower(text: str) -> str:
+    return text[0].lower() + text[1:]

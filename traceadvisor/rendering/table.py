@@ -1,4 +1,4 @@
-"""Tables as the templates read them."""
+"""Tables as the templates show them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from traceadvisor.rendering.units import NOT_MEASURED
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading, and whether figures stand below it."""
+    """A column title; numeric columns are right-aligned."""
 
     title: str
     numeric: bool = True
@@ -17,28 +17,28 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One figure or text."""
+    """One table cell."""
 
     text: str
     href: str | None = None
-    """A place in the same page, ``#...``."""
+    """A link within the page, ``#...``."""
 
     bar: str | None = None
-    """Length of a bar drawn below the figure, ``12.5%``."""
+    """Length of a bar below the figure, ``12.5%``."""
 
     code: bool = False
     remark: str | None = None
-    """A second, quieter line."""
+    """A second line, in smaller grey text."""
 
     @property
     def missing(self) -> bool:
-        """Whether it stands for something that was not measured."""
+        """Whether the value was not measured."""
         return self.text == NOT_MEASURED
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under headings; rows after the first ``open_rows`` are folded away."""
+    """Columns and rows; rows after the first ``open_rows`` are folded."""
 
     caption: str
     columns: tuple[Column, ...]
@@ -47,22 +47,22 @@ class Table:
 
     @property
     def leading(self) -> tuple[tuple[Cell, ...], ...]:
-        """The rows in the open."""
+        """The rows shown unfolded."""
         return self.rows[: self.open_rows]
 
     @property
     def folded(self) -> tuple[tuple[Cell, ...], ...]:
-        """The rest."""
+        """The folded rows."""
         return () if self.open_rows is None else self.rows[self.open_rows :]
 
     @property
     def folded_title(self) -> str:
-        """What the fold says."""
+        """The label of the folded part."""
         return f"{len(self.folded)} more"
 
 
 def measured_columns(table: Table) -> Table:
-    """The table without columns in which nothing was measured."""
+    """The table without columns that contain only unmeasured values."""
     if not table.rows:
         return table
     kept = [place for place, _ in enumerate(table.columns) if not all(row[place].missing for row in table.rows)]
@@ -74,5 +74,5 @@ def measured_columns(table: Table) -> Table:
 
 
 def cells(*texts: str) -> tuple[Cell, ...]:
-    """A row of plain texts."""
+    """A row of plain text cells."""
     return tuple(map(Cell, texts))

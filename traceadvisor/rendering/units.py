@@ -1,4 +1,4 @@
-"""Figures in words: the only place where units are converted for people."""
+"""Figures with units as text. All unit conversion for reports happens here."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ NOT_MEASURED = "not measured"
 
 
 def duration(ns: float | None) -> str:
-    """Nanoseconds in the unit that reads best, three or four digits."""
+    """Nanoseconds in a suitable unit, with three or four digits."""
     if ns is None or not isfinite(ns):
         return NOT_MEASURED
     if ns < 1e3:
         return f"{ns:.0f} ns"
-    # Compared as they will be written, so that 999.97 µs is shown as 1.00 ms and not as 1000 µs.
+    # Compare rounded values, so that 999.97 µs is shown as 1.00 ms and not as 1000 µs.
     if round(ns / 1e3) < 1e3:
         return f"{_three_digits(ns / 1e3)} µs"
     if round(ns / 1e6, 1) < 1e3:
@@ -25,12 +25,12 @@ def duration(ns: float | None) -> str:
 
 
 def milliseconds(ns: float | None) -> str:
-    """Nanoseconds as a bare number of milliseconds, for columns whose title names the unit."""
+    """Nanoseconds as milliseconds without a unit, for columns that name the unit in the title."""
     return NOT_MEASURED if ns is None or not isfinite(ns) else f"{ns / 1e6:,.2f}"
 
 
 def percent(share: float | None) -> str:
-    """A share of 0..1 as a percentage with one decimal; what is there but tiny does not read as nothing."""
+    """A share from 0 to 1 as a percentage with one decimal; tiny shares become ``<0.1%``."""
     if share is None or not isfinite(share):
         return NOT_MEASURED
     if 0 < share < 0.0005:
@@ -39,14 +39,14 @@ def percent(share: float | None) -> str:
 
 
 def whole_percent(share: float | None) -> str:
-    """A share of 0..1 as a whole percentage; what is there but tiny does not read as nothing."""
+    """A share from 0 to 1 as a whole percentage; tiny shares become ``<1%``."""
     if share is None or not isfinite(share):
         return NOT_MEASURED
     return "<1%" if 0 < share < 0.005 else f"{share * 100:.0f}%"
 
 
 def count(value: float | None) -> str:
-    """A number of things: whole when it is whole or large, else one decimal."""
+    """A count: without decimals if whole or large, otherwise with one decimal."""
     if value is None or not isfinite(value):
         return NOT_MEASURED
     return f"{value:,.0f}" if value == int(value) or value >= 100 else f"{value:,.1f}"
@@ -63,44 +63,44 @@ def ratio(value: float | None) -> str:
 
 
 def size(byte_count: float | None) -> str:
-    """Bytes in binary units, as memory is counted."""
+    """Bytes in binary units, as is usual for memory."""
     return _scaled(byte_count, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
 
 
 def rate(bytes_per_s: float | None) -> str:
-    """Bytes per second in decimal units, as links are rated."""
+    """Bytes per second in decimal units, as is usual for links."""
     return _scaled(bytes_per_s, 1000, ("B/s", "kB/s", "MB/s", "GB/s", "TB/s"))
 
 
 def arithmetic_rate(flops_per_s: float | None) -> str:
-    """Operations per second, as devices are rated."""
+    """Floating-point operations per second."""
     return _scaled(flops_per_s, 1000, ("FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s"))
 
 
 def watts(value: float | None) -> str:
-    """Power."""
+    """Power in watts."""
     return _with_unit(value, "W")
 
 
 def celsius(value: float | None) -> str:
-    """Temperature."""
+    """Temperature in degrees Celsius."""
     return _with_unit(value, "°C")
 
 
 def megahertz(value: float | None) -> str:
-    """A clock's frequency."""
+    """Clock frequency in MHz."""
     return _with_unit(value, "MHz")
 
 
 def joules(value: float | None) -> str:
-    """Energy, in the unit that reads best."""
+    """Energy in millijoules or joules."""
     if value is None or not isfinite(value):
         return NOT_MEASURED
     return f"{_digits(value * 1e3)} mJ" if value < 1 else f"{_digits(value)} J"
 
 
 def money(amount: float, currency: str) -> str:
-    """An amount with its currency: to the cent, or to two digits where it is less than ten cents."""
+    """An amount with its currency, to the cent; two significant digits below ten cents."""
     if not isfinite(amount):
         return NOT_MEASURED
     decimals = 2 if amount >= 0.1 or not amount else min(1 - floor(log10(amount)), 9)
@@ -108,7 +108,7 @@ def money(amount: float, currency: str) -> str:
 
 
 def evidence_value(evidence: Evidence) -> str:
-    """A measured figure with its unit."""
+    """The value of evidence with its unit."""
     value = evidence.value
     return value if isinstance(value, str) else figure(value, evidence.unit)
 
@@ -145,7 +145,7 @@ def figure(value: float, unit: Unit) -> str:  # noqa: C901, PLR0911, PLR0912  # 
 
 
 def _digits(value: float) -> str:
-    """One decimal from ten on, two below; a whole number bare of decimals stays readable in a sentence."""
+    """One decimal from 10 on, two decimals below."""
     return f"{value:,.1f}" if round(value, 2) >= 10 else f"{value:,.2f}"
 
 

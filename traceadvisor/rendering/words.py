@@ -1,4 +1,4 @@
-"""The words for everything that is a closed choice in the model."""
+"""Words for every enum value that a report shows."""
 
 from __future__ import annotations
 
@@ -13,56 +13,53 @@ from traceadvisor.model.timeline import Activity
 CATEGORY = {
     Category.KERNEL: "Kernels",
     Category.COMMUNICATION: "Communication",
-    Category.H2D_COPY: "Host-to-device copy",
+    Category.H2D_COPY: "CPU-to-GPU copy",
     Category.OTHER_COPY: "Other copies",
     Category.DATA_WAIT: "Data wait",
-    Category.IDLE_DEVICE: "Idle: launch latency",
-    Category.IDLE_PROFILER: "Idle: profiler",
+    Category.IDLE_DEVICE: "Idle: kernel-launch latency",
+    Category.IDLE_PROFILER: "Idle: profiler overhead",
     Category.IDLE_ALLOCATOR: "Idle: memory allocation",
     Category.IDLE_SYNC: "Idle: after a synchronisation",
-    Category.IDLE_LAUNCH: "Idle: launching work",
-    Category.IDLE_HOST: "Idle: other host work",
+    Category.IDLE_LAUNCH: "Idle: kernel launches",
+    Category.IDLE_HOST: "Idle: other CPU work",
     Category.OPTIMIZER: "Optimizer",
     Category.BACKWARD: "Backward",
     Category.FORWARD: "Forward",
-    Category.OTHER_HOST: "Other host work",
+    Category.OTHER_HOST: "Other CPU work",
 }
 
 DEFINITION = {
-    Category.KERNEL: "A compute kernel runs on the device, on any stream.",
-    Category.COMMUNICATION: "A collective (all-reduce and the like) runs and no compute kernel does: "
-    "communication that is not hidden behind computing.",
-    Category.H2D_COPY: "Data is copied from host to device while neither a kernel nor a collective runs.",
-    Category.OTHER_COPY: "The device copies to the host, within itself or to a peer, or sets memory, "
+    Category.KERNEL: "A compute kernel runs on the GPU, on any stream.",
+    Category.COMMUNICATION: "A collective, such as an all-reduce, runs and no compute kernel runs: "
+    "communication that does not overlap with compute.",
+    Category.H2D_COPY: "The GPU receives a copy from CPU memory (host to device), and no kernel or collective runs.",
+    Category.OTHER_COPY: "The GPU copies data to the CPU, to another GPU or within its own memory, or sets memory, "
     "and does none of the above.",
-    Category.DATA_WAIT: "The device has nothing to do and the training thread waits inside the data loader.",
-    Category.IDLE_DEVICE: "The device is idle although the next operation was already launched: "
-    "the time it takes to start one.",
-    Category.IDLE_PROFILER: "The device is idle while the profiler does its own work. "
-    "An unprofiled run does not have this cost.",
-    Category.IDLE_ALLOCATOR: "The device is idle while the launching thread allocates or frees memory of the device, "
-    "or pinned memory of the host.",
-    Category.IDLE_SYNC: "The host had waited for the device, which ran dry, "
-    "and the host is now refilling its queue of work.",
-    Category.IDLE_LAUNCH: "The device is idle while the launching thread runs operators or runtime calls: "
-    "it launches more slowly than the device works.",
-    Category.IDLE_HOST: "The device is idle and the host is in none of the above: Python code, logging, checkpointing.",
-    Category.OPTIMIZER: "The training thread is inside the optimizer's step.",
+    Category.DATA_WAIT: "The GPU is idle and the training thread waits inside the data loader.",
+    Category.IDLE_DEVICE: "The GPU is idle although the CPU has already launched the next operation.",
+    Category.IDLE_PROFILER: "The GPU is idle while the profiler works. A run without the profiler avoids this.",
+    Category.IDLE_ALLOCATOR: "The GPU is idle while the launching thread allocates or frees GPU or pinned CPU memory.",
+    Category.IDLE_SYNC: "The CPU waited for the GPU until the GPU had no work left. "
+    "The GPU is now idle until the CPU launches the next kernel.",
+    Category.IDLE_LAUNCH: "The GPU is idle while the launching thread runs operators or runtime calls: "
+    "the CPU launches kernels more slowly than the GPU runs them.",
+    Category.IDLE_HOST: "The GPU is idle for another reason, such as Python code, logging or checkpointing.",
+    Category.OPTIMIZER: "The training thread runs the optimizer step.",
     Category.BACKWARD: "A thread runs the backward pass.",
     Category.FORWARD: "The training thread runs any other operator: forward pass, loss, metrics.",
-    Category.OTHER_HOST: "The training thread is in none of the above: Python code, logging, checkpointing.",
+    Category.OTHER_HOST: "The training thread does something else, such as Python code, logging or checkpointing.",
 }
 
 DEFINITION_ON_HOST = {
     Category.DATA_WAIT: "The training thread waits inside the data loader.",
-    Category.COMMUNICATION: "A collective runs on any thread and nothing else in this list does.",
+    Category.COMMUNICATION: "A collective runs on any thread, and nothing else in this list happens.",
 }
-"""Where a recording without a device defines a category differently."""
+"""Definitions that differ in a recording without a GPU."""
 
 ACTIVITY = {
     Activity.OPERATOR: "Operators",
     Activity.RUNTIME_CALL: "Runtime calls",
-    Activity.BLOCKED: "Blocked on the device",
+    Activity.BLOCKED: "Waiting for the GPU",
     Activity.LOADING: "In the data loader",
     Activity.OPTIMIZER: "In the optimizer",
 }
@@ -71,10 +68,10 @@ WORK = {
     Work.DATA_LOADING: "Data loading",
     Work.KERNEL: "Kernels",
     Work.COMMUNICATION: "Communication",
-    Work.H2D_COPY: "Host-to-device copies",
-    Work.D2H_COPY: "Device-to-host copies",
-    Work.D2D_COPY: "Device-to-device copies",
-    Work.MEMSET: "Memory sets",
+    Work.H2D_COPY: "CPU-to-GPU copies",
+    Work.D2H_COPY: "GPU-to-CPU copies",
+    Work.D2D_COPY: "GPU-to-GPU copies",
+    Work.MEMSET: "Memsets",
 }
 
 SEVERITY = {
@@ -92,23 +89,23 @@ CONFIDENCE = {
 EFFORT = {
     Effort.SETTING: "a setting",
     Effort.LINE: "a line of code",
-    Effort.REFACTOR: "a refactoring",
+    Effort.REFACTOR: "refactoring",
 }
 
 METHOD = {
-    Method.REPLAY: "Simulated: the recorded step was replayed without this cost.",
-    Method.BOUND: "A bound, not a prediction: what was hidden behind this time is not known.",
-    Method.MODEL: "Calculated from a documented formula.",
+    Method.REPLAY: "Simulated: we replayed the recorded step without this cost.",
+    Method.BOUND: "Upper limit: other work may take its place.",
+    Method.MODEL: "Calculated with a documented formula.",
 }
 
 STEP_SOURCE = {
-    StepSource.MARKS: "the profiler's own step marks",
-    StepSource.OPTIMIZER: "optimizer steps, as the recording has no step marks",
-    StepSource.WINDOW: "none: the whole recording is taken as one step, as nothing in it marks steps",
+    StepSource.MARKS: "the profiler's step marks",
+    StepSource.OPTIMIZER: "optimizer steps (the recording has no step marks)",
+    StepSource.WINDOW: "nothing: the recording has no step marks, so all of it counts as one step",
 }
 
 SOURCE_KIND = {
-    SourceKind.CAPTURE: "capture",
+    SourceKind.CAPTURE: "capture by TraceAdvisor",
     SourceKind.TENSORBOARD: "TensorBoard profiler log",
     SourceKind.TRACE: "profiler trace",
 }
@@ -116,20 +113,20 @@ SOURCE_KIND = {
 STEP_STATE = {
     StepState.PLAIN: "Undisturbed",
     StepState.WARMUP: "Profiler warming up",
-    StepState.SETTLING: "Recorded too soon after a stall",
+    StepState.SETTLING: "Too soon after a profiler stall",
     StepState.RECORDED: "Recorded",
     StepState.STALLED: "Profiler starting or exporting",
     StepState.OTHER: "Not a training step",
 }
 
 CLOCKS_HELD_BACK = {
-    ClockEventReason.APPLICATION_CLOCKS: "whoever set them",
-    ClockEventReason.SW_POWER_CAP: "the power limit",
-    ClockEventReason.HW_SLOWDOWN: "a slowdown by the hardware",
-    ClockEventReason.SYNC_BOOST: "another device of the group",
-    ClockEventReason.SW_THERMAL: "heat, seen by the driver",
-    ClockEventReason.HW_THERMAL: "heat, seen by the hardware",
-    ClockEventReason.HW_POWER_BRAKE: "the power supply",
-    ClockEventReason.DISPLAY_CLOCKS: "the display",
+    ClockEventReason.APPLICATION_CLOCKS: "application clocks",
+    ClockEventReason.SW_POWER_CAP: "software power cap",
+    ClockEventReason.HW_SLOWDOWN: "hardware slowdown",
+    ClockEventReason.SYNC_BOOST: "sync boost",
+    ClockEventReason.SW_THERMAL: "software thermal slowdown",
+    ClockEventReason.HW_THERMAL: "hardware thermal slowdown",
+    ClockEventReason.HW_POWER_BRAKE: "hardware power brake",
+    ClockEventReason.DISPLAY_CLOCKS: "display clock setting",
 }
-"""In words that follow `Clocks held back by`; that an idle device lowers them is nobody's concern."""
+"""NVML's names, shown after `Clocks limited by`. An idle GPU also lowers its clocks; that is no limit."""

@@ -173,7 +173,7 @@ def test_a_successful_script_without_a_bundle_ends_with_3(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("")
     succeeded = capture("-o", "file/bundle", "script.py", "0", cwd=tmp_path)
     assert (succeeded.returncode, succeeded.stdout) == (3, "ran\n")
-    assert "nothing could be written" in succeeded.stderr
+    assert "no recording could be written" in succeeded.stderr
     assert capture("-o", "file/bundle", "script.py", "5", cwd=tmp_path).returncode == 5
 
 

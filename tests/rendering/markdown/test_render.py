@@ -36,7 +36,7 @@ def test_a_hostile_comment_has_the_same_elements_as_a_harmless_one(build: Callab
     assert wild.links == []
 
 
-def test_a_table_keeps_its_columns_whatever_is_in_it() -> None:
+def test_a_table_keeps_its_columns_with_any_text() -> None:
     rows = [line for line in text_of(hostile(three_recordings())).splitlines() if line.startswith("| ")]
 
     widths = {line.count("|") for line in rows[:4]}
@@ -44,7 +44,7 @@ def test_a_table_keeps_its_columns_whatever_is_in_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["@team", "#1", "GH-12", "http://e", "www.e.org", "a@b.org"])
-def test_nothing_in_the_finished_text_can_be_taken_for_a_mention_an_issue_or_an_address(text: str) -> None:
+def test_rendered_text_contains_no_mention_issue_or_link(text: str) -> None:
     shown = markdown_page(str(escaped(text))).text.strip()
 
     assert shown.replace("\u200b", "") == text
@@ -73,10 +73,10 @@ def test_a_fence_is_longer_than_any_in_the_code() -> None:
 
 
 def test_the_verdict_is_the_heading() -> None:
-    assert "### A third of every step the GPU waits for the data loader.\n" in text_of(one_recording())
+    assert "### The GPU waits 33% of each step for the data loader.\n" in text_of(one_recording())
 
 
-def test_the_top_three_findings_are_in_the_open_and_all_of_them_folded() -> None:
+def test_the_top_three_findings_are_unfolded_and_the_table_has_all() -> None:
     text = text_of(three_recordings())
     in_the_open, folded = text.split("<details>", maxsplit=1)
 
@@ -85,14 +85,11 @@ def test_the_top_three_findings_are_in_the_open_and_all_of_them_folded() -> None
     assert "Batches are copied from pageable memory" in folded
 
 
-def test_why_a_saving_is_a_bound_is_said() -> None:
+def test_an_upper_limit_has_its_reason() -> None:
     report = one_recording()
     finding = replace(report.findings[0].finding, saving=Estimate.bound(9_000_000, "nobody ran it"))
     text = text_of(replace(report, findings=(replace(report.findings[0], finding=finding),)))
-    assert (
-        "A bound, not a prediction: what was hidden behind this time is not known. Not replayed: nobody ran it. |"
-        in text
-    )
+    assert "Upper limit: other work may take its place. Not replayed: nobody ran it. |" in text
 
 
 @pytest.mark.parametrize(
@@ -103,7 +100,7 @@ def test_a_comment_is_never_too_long_for_a_forge(build: Callable[[], Report]) ->
 
 
 def giant() -> Report:
-    """More of everything than there is room for."""
+    """A report with more of everything than fits into a comment."""
     report = one_recording()
     recordings = tuple(replace(report.recordings[0], id=f"{rank} {CANARY * 10}") for rank in range(100))
     finding = replace(report.findings[0].finding, fix=Fix(CANARY * 100, "`" * 5_000), caveats=(CANARY * 10,) * 20)
@@ -120,16 +117,16 @@ def test_a_giant_report_is_cut_and_says_so() -> None:
     text = text_of(giant())
 
     assert len(text) < markdown.MOST_CHARACTERS
-    assert "There was no room here for" in text
+    assert " more in the full report." in text
     assert text.count("<details>") == text.count("</details>")
 
 
-def test_what_was_not_measured_is_called_so() -> None:
+def test_unmeasured_values_are_named() -> None:
     assert "| gpt2-ddp/rank0 | 222.4 ms | 17.3% | not measured |" in text_of(three_recordings())
 
 
-def test_the_step_time_of_a_capture_is_that_of_its_undisturbed_steps() -> None:
+def test_the_step_time_of_a_capture_is_the_median_of_undisturbed_steps() -> None:
     text = text_of(captured())
 
-    assert "| Recording | Step | Recorded step | Samples per s |" in text
-    assert "| train/rank0/cycle0 | 168.0 ms, undisturbed median of 270 steps | 177.6 ms | 190 |" in text
+    assert "| Recording | Step | Recorded step | Samples/s |" in text
+    assert "| train/rank0/cycle0 | 168.0 ms, median of 270 undisturbed steps | 177.6 ms | 190 |" in text

@@ -70,7 +70,7 @@ def test_every_link_leads_to_a_place_on_the_page(build: Callable[[], Report]) ->
     assert len(page.ids) == len(set(page.ids))
 
 
-def test_the_only_style_that_the_policy_lets_through_is_the_page_s_own() -> None:
+def test_the_policy_allows_only_the_style_of_the_page() -> None:
     page = html.render(one_recording()).decode()
     style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
 
@@ -96,49 +96,49 @@ def test_giant_names_do_not_make_a_giant_page() -> None:
 def test_the_bottleneck_is_the_page_s_heading() -> None:
     page = html.render(one_recording()).decode()
 
-    assert "<h1>A third of every step the GPU waits for the data loader.</h1>" in page
+    assert "<h1>The GPU waits 33% of each step for the data loader.</h1>" in page
 
 
 def test_a_recording_without_a_device_says_so() -> None:
     text = read(on_the_cpu()).text
 
-    assert "No device was recorded; on the host, " in text
+    assert "No GPU activity was recorded." in text
     assert "not measured" in text
 
 
-def test_a_column_of_which_nothing_was_measured_is_left_out() -> None:
+def test_a_column_without_measured_values_is_left_out() -> None:
     report = one_recording()
     operators = tuple(replace(row, device_ns_per_step=None) for row in report.recordings[0].operators)
     recording = replace(report.recordings[0], operators=operators)
-    assert "Device time launched" in read(report).text
-    assert "Device time launched" not in read(replace(report, recordings=(recording,))).text
+    assert "GPU time per step" in read(report).text
+    assert "GPU time per step" not in read(replace(report, recordings=(recording,))).text
 
 
-def test_a_step_that_does_not_count_is_told_of_once() -> None:
+def test_a_left_out_step_is_noted_only_once() -> None:
     report = one_recording()
     note = RecordingNote(
         HealthNote("step-left-out", "Step 0 is left out of means: it is odd.", degrades=False), report.recordings[0].id
     )
     text = read(replace(report, health_notes=(note,))).text
-    assert "Step 0 is shown but left out of means" in text
+    assert "Step 0 is shown, but left out of averages" in text
     assert "it is odd" not in text
 
 
-def test_a_finding_that_saves_no_time_draws_none() -> None:
+def test_a_finding_without_a_saving_has_no_range_bar() -> None:
     report = one_recording()
     free = replace(report.findings[0].finding, saving=Estimate(0.0, 0.0, 0.0, Method.MODEL))
     saving_nothing = replace(report, findings=(replace(report.findings[0], finding=free, saving_share=0.0),))
     text = read(saving_nothing).text
-    assert "memory or trouble" in text
+    assert "Prevents errors; no speed-up" in text
     assert "documented formula" not in text
     assert 'class="range"' not in html.render(saving_nothing).decode()
 
 
-def test_of_a_single_step_there_is_no_median() -> None:
+def test_a_single_step_has_no_median() -> None:
     report = one_recording()
     recording = replace(report.recordings[0], steps=report.recordings[0].steps[:2])
     text = " ".join(read(replace(report, recordings=(recording,))).text.split())
-    assert "the only one recorded" in text
+    assert "the only recorded step" in text
     assert "Median step" not in text
     whole = replace(recording, step_source=StepSource.WINDOW)
     assert "the whole recording" in read(replace(report, recordings=(whole,))).text
@@ -151,25 +151,25 @@ def test_a_missing_data_wait_is_called_not_measured() -> None:
     assert "Data wait <b>not measured</b>" in page
 
 
-def test_trouble_with_the_input_comes_before_the_result() -> None:
+def test_problems_of_the_input_come_before_the_result() -> None:
     text = read(three_recordings()).text
 
-    assert text.index("12% of kernel launches have no device record") < text.index("of every step")
+    assert text.index("12% of kernel launches have no device record") < text.index("of each step")
 
 
-def test_what_only_informs_comes_after_the_result() -> None:
+def test_remarks_come_after_the_result() -> None:
     text = read(three_recordings()).text
 
-    assert text.index("No data loader events were recorded") > text.index("of every step")
+    assert text.index("No data loader events were recorded") > text.index("of each step")
 
 
-def test_a_report_without_findings_says_what_could_not_be_checked() -> None:
+def test_a_report_without_findings_counts_skipped_checks() -> None:
     text = read(replace(one_recording(), findings=())).text
 
-    assert "No check found anything worth changing, but 1 check could not be made." in text
+    assert "No check found a problem. 1 check could not run." in text
 
 
-def test_findings_that_are_folded_away_tell_their_saving() -> None:
+def test_folded_findings_show_their_saving() -> None:
     report = one_recording()
     many = tuple(report.findings[1] for _ in range(13))
     page = html.render(replace(report, findings=many)).decode()
@@ -177,28 +177,28 @@ def test_findings_that_are_folded_away_tell_their_saving() -> None:
     assert saving_words(many[0].finding.saving) in folded
 
 
-def test_a_clean_report_has_no_word_about_its_health() -> None:
-    assert "Read this first" not in read(one_recording()).text
+def test_a_report_without_problems_has_no_caution() -> None:
+    assert "Caution" not in read(one_recording()).text
 
 
 def test_steps_left_out_and_dropped_are_named_with_the_reason() -> None:
     text = read(three_recordings()).text
 
-    assert "Step 0 is shown but left out of means: work launched before the first mark takes 4% of it" in text
+    assert "Step 0 is shown, but left out of averages: work launched before the first mark takes 4% of it" in text
     assert "Step 7 is not shown: the recording ends inside it" in text
 
 
-def test_findings_of_several_recordings_name_theirs() -> None:
+def test_findings_name_their_recording_if_there_are_several() -> None:
     page = html.render(three_recordings()).decode()
 
     assert '<span class="about">gpt2-ddp/rank0</span>' in page
 
 
-def test_a_bound_is_not_sold_as_a_prediction() -> None:
+def test_an_upper_limit_is_not_shown_as_a_prediction() -> None:
     text = read(three_recordings()).text
 
-    assert "between nothing and 27.8 ms per step" in text
-    assert "what was hidden behind this time is not known" in text
+    assert "up to 27.8 ms per step" in text
+    assert "Upper limit: other work may take its place." in text
 
 
 @pytest.mark.parametrize(("build", "drawn"), [(one_recording, 3), (captured, 3 + 1 + 5), (captured_on_host, 3 + 1 + 3)])
@@ -224,13 +224,13 @@ def test_findings_beyond_the_first_dozen_are_folded() -> None:
     assert page.count('<details class="finding"') == 2
 
 
-def test_of_many_recordings_some_are_drawn_and_all_are_compared() -> None:
+def test_only_the_first_recordings_have_charts_but_all_are_compared() -> None:
     report = one_recording()
     many = tuple(replace(report.recordings[0], id=f"rank{rank}") for rank in range(20))
 
     page = read(replace(report, recordings=many))
 
-    assert "16 more recordings: in the table above and in the JSON report only." in page.text
+    assert "16 more recordings: see the table above and the JSON report." in page.text
     assert "rank19" in page.text
     assert "recording-4" in page.ids
     assert "recording-5" not in page.ids

@@ -30,7 +30,7 @@ def text_of(report: Report) -> str:
 def test_the_document_holds_the_headline_and_the_findings() -> None:
     text = text_of(one_recording())
 
-    assert "A third of every step the GPU waits for the data loader." in text
+    assert "The GPU waits 33% of each step for the data loader." in text
     assert "DataLoader(..., num_workers=4, persistent_workers=True)" in text
 
 
@@ -44,7 +44,7 @@ def test_the_pages_are_a4_and_numbered() -> None:
 
 @makes_a_pdf
 def test_a_recording_without_a_device_is_drawn() -> None:
-    assert "No device was recorded" in text_of(on_the_cpu())
+    assert "No GPU activity was recorded" in text_of(on_the_cpu())
 
 
 @makes_a_pdf
@@ -79,9 +79,9 @@ def test_hostile_text_is_printed_as_text_and_nothing_is_attached() -> None:
     ],
 )
 @pytest.mark.parametrize("scheme", ["file", "http", "data"])
-def test_whatever_a_page_asks_for_is_refused(markup: str, scheme: str, tmp_path: Path) -> None:
+def test_every_fetch_of_a_page_is_refused(markup: str, scheme: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
-    secret.write_text("what no report may hold")
+    secret.write_text("not for any report")
     url = {"file": secret.as_uri(), "http": "http://127.0.0.1:9/x", "data": "data:text/plain,x"}[scheme]
 
     with pytest.raises(RefusedFetchError, match="self-contained"):
@@ -90,7 +90,7 @@ def test_whatever_a_page_asks_for_is_refused(markup: str, scheme: str, tmp_path:
 
 @makes_a_pdf
 @pytest.mark.parametrize("build", ALL)
-def test_weasyprint_finds_nothing_to_complain_of(
+def test_weasyprint_logs_no_warning(
     build: Callable[[], Report], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("weasyprint"), "propagate", True)

@@ -1,1 +1,1 @@
-"""Pictures of the breakdown as plain shapes; the templates turn them into inline SVG."""
+"""Charts as plain shapes, which the templates turn into inline SVG."""

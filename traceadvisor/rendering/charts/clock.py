@@ -1,4 +1,4 @@
-"""The time that all pictures of one run share, and what was recorded of it."""
+"""The time axis that all charts of a run share, with the recorded windows."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ from traceadvisor.rendering.charts.drawing import WIDTH, Anchor, Label, Shape, T
 from traceadvisor.rendering.charts.palette import RECORDED_WINDOW
 
 NARROWEST = 3
-"""Units; a recording of a long run would be too thin to be seen."""
+"""Units; a short recording of a long run would be too thin to see."""
 
 _LABEL_TURNS_AT = 0.6
-"""Share of the width behind which a label stands to the left of its place, where there is room for it."""
+"""From this share of the width on, a label is placed to the left of its position."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunClock:
-    """Wall-clock nanoseconds, laid along a picture's width."""
+    """Maps wall-clock nanoseconds to positions across a chart."""
 
     start_ns: int
     end_ns: int
-    """After the start."""
+    """Later than ``start_ns``."""
 
     recorded: tuple[tuple[int, int], ...] = ()
-    """When the profiler recorded; parts outside the clock are not seen."""
+    """The windows in which the profiler recorded, as start and end."""
 
     @property
     def length_ns(self) -> int:
-        """The length of the whole."""
+        """The time that the chart covers."""
         return self.end_ns - self.start_ns
 
     @property
     def windows(self) -> tuple[tuple[float, float], ...]:
-        """What was recorded, as shares of the width."""
+        """The recorded windows as shares of the width, clipped to the chart."""
         inside = ((self.share(start), self.share(end)) for start, end in self.recorded)
         return tuple((max(0.0, start), min(1.0, end)) for start, end in inside if start < 1 and end > 0)
 
     def share(self, time_ns: float) -> float:
-        """How far along the width a moment is; outside 0..1 where it is outside the clock."""
+        """The position of a time as a share of the width; outside 0..1 if not in the chart."""
         return (time_ns - self.start_ns) / self.length_ns
 
     def across(self, time_ns: float) -> float:
-        """The same in units."""
+        """The position of a time in units."""
         return self.share(time_ns) * WIDTH
 
 
 def shading(clock: RunClock, top: float, height: float) -> Iterator[Shape]:
-    """The recorded windows, to be drawn below everything else."""
+    """The recorded windows as shaded areas, to be drawn first."""
     for start, end in clock.windows:
         width = max(NARROWEST, (end - start) * WIDTH)
         left = min(start * WIDTH, WIDTH - width)
@@ -55,7 +55,7 @@ def shading(clock: RunClock, top: float, height: float) -> Iterator[Shape]:
 
 
 def shading_label(clock: RunClock, y: float) -> Iterator[Label]:
-    """What the shading means, once."""
+    """One label for the shading."""
     if clock.windows:
         start, end = clock.windows[0]
         text = "recorded" if len(clock.windows) == 1 else "recorded (shaded)"

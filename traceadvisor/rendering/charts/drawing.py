@@ -1,8 +1,8 @@
-"""What a picture is made of.
+"""The parts of a chart.
 
-Shapes live on a canvas 1000 units wide that is stretched to whatever width the
-reader's screen has; labels are placed by percentage and never stretched. So the
-same picture fits a phone and a printed page with text of the same size.
+Shapes use a canvas 1000 units wide, which is stretched to the width of the
+screen. Labels are placed by percentage and not stretched. So the same chart fits
+a phone and a printed page, with text of the same size.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WIDTH = 1000
 
 
 class Anchor(Enum):
-    """Which end of a label stands at its place."""
+    """The end of a label that is at its position."""
 
     START = "start"
     MIDDLE = "middle"
@@ -27,12 +27,12 @@ class Anchor(Enum):
 
 
 class Tone(Enum):
-    """How a label is set."""
+    """The style of a label."""
 
     PLAIN = "plain"
     QUIET = "quiet"
     MINOR = "minor"
-    """Quiet, and left out where there is little room."""
+    """Like QUIET, but hidden on narrow screens."""
 
     STRONG = "strong"
 
@@ -44,14 +44,14 @@ class Shape:
     path: str
     paint: Paint
     tip: str | None = None
-    """Shown when pointed at."""
+    """Tooltip."""
 
     faint: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """Runs along one line, drawn as a thick stroke: far shorter to write than a rectangle per run."""
+    """Intervals on one line, drawn as a thick stroke; needs less markup than a rectangle each."""
 
     path: str
     thickness: int
@@ -60,7 +60,7 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A line through points, or the points alone, as thick on a phone as on a desktop."""
+    """A line through points, or single points; its thickness does not depend on the screen."""
 
     path: str
     paint: Paint
@@ -70,7 +70,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A thin rule; positions across are percentages, positions down are units."""
+    """A thin line; x positions are percentages, y positions are units."""
 
     x1: str
     y1: str
@@ -89,12 +89,12 @@ class Label:
     anchor: Anchor = Anchor.START
     tone: Tone = Tone.PLAIN
     on: Paint | None = None
-    """The colour it stands on, if not the page's."""
+    """The colour behind the label, if not that of the page."""
 
 
 @dataclass(frozen=True, slots=True)
 class LegendEntry:
-    """What a colour means, with its figure."""
+    """A colour with its meaning and a figure."""
 
     paint: Paint
     label: str
@@ -103,15 +103,15 @@ class LegendEntry:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture with everything a reader who cannot see it needs."""
+    """A chart with its text description and its data table."""
 
     id: str
     title: str
     caption: str | None
-    """A sentence shown above it, where the picture does not speak for itself."""
+    """A sentence above the chart, if it needs one."""
 
     description: str
-    """What a reader who cannot see it is told."""
+    """The text alternative for screen readers."""
 
     height: int
     lines: tuple[Line, ...]
@@ -124,17 +124,17 @@ class Chart:
 
     @property
     def view_box(self) -> str:
-        """The stretched canvas."""
+        """The SVG view box of the canvas."""
         return f"0 0 {WIDTH} {self.height}"
 
 
 def rectangle(x: float, y: float, width: float, height: float) -> str:
-    """A rectangle as a path, in units."""
+    """A rectangle as an SVG path, in units."""
     return f"M{number(x)} {number(y)}h{number(width)}v{number(height)}h{number(-width)}z"
 
 
 def runs_path(runs: Iterable[tuple[int, int]], y: float) -> str:
-    """Runs ``(start, end)`` in units, ascending, as one stroked path along ``y``."""
+    """Intervals ``(start, end)`` in units, ascending, as one SVG path along ``y``."""
     parts: list[str] = []
     at: int | None = None
     for start, end in runs:
@@ -145,7 +145,7 @@ def runs_path(runs: Iterable[tuple[int, int]], y: float) -> str:
 
 
 def points_path(points: Iterable[tuple[float, float]]) -> str:
-    """One line from point to point; a single point becomes a dot where ends are round."""
+    """A line through the points as an SVG path; a single point becomes a dot."""
     parts: list[str] = []
     at_x = at_y = 0.0
     for x, y in points:
@@ -163,5 +163,5 @@ def number(value: float) -> str:
 
 
 def across(share: float) -> str:
-    """A share of the width as SVG writes it."""
+    """A share of the width as an SVG percentage."""
     return f"{number(share * 100)}%"

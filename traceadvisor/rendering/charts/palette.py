@@ -1,8 +1,8 @@
-"""One colour per thing, the same in every picture, light and dark.
+"""Colours for light and dark mode; each thing has the same colour in all charts.
 
-Device work is cool, lost time warm, idle time that nobody can change grey. All
-colours of one breakdown stay apart for readers with any kind of colour blindness
-(a test simulates them), and every picture says its figures in words beside it.
+GPU work is blue, lost time red to yellow, and unavoidable idle time grey. The
+colours of one breakdown differ for every kind of colour blindness (a test
+simulates them), and each chart also has its figures as text.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from traceadvisor.model.timeline import Activity
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """A colour by name, with the text colour that reads on it."""
+    """A named colour, with a readable text colour for it."""
 
     name: str
-    """Also the CSS class, after ``p-``."""
+    """The CSS class is ``p-`` and this name."""
 
     light: str
     dark: str
     ink_light: str = "#ffffff"
-    """Text upon it in the light scheme."""
+    """Colour of text on it in light mode."""
 
     ink_dark: str = "#10131a"
 
@@ -53,7 +53,7 @@ PAINTS: dict[Category | Activity, Paint] = {
     Activity.LOADING: Paint("loading", "#d2481a", "#ee6a3c"),
     Activity.OPTIMIZER: Paint("in-optimizer", "#0f8a68", "#3fc79b"),
 }
-"""In host lanes a cause has the colour of the idle time it leads to."""
+"""In CPU lanes, an activity has the colour of the idle time that it causes."""
 
 SAVING = Paint("saving", "#0d6b58", "#5fd0b4")
 SAVING_RANGE = Paint("saving-range", "#a9d8cc", "#2a6357", _DARK_INK, "#ffffff")
@@ -75,7 +75,7 @@ DEVICE_PAINTS = (
     Paint("device-3", "#5e2c04", "#9a5410", ink_dark="#ffffff"),
     Paint("device-4", "#59aee0", "#a5e6fb", _DARK_INK),
 )
-"""Lines of devices, in their order."""
+"""Lines of GPUs, in order."""
 
 HOST_PAINT = Paint("host-line", "#d2481a", "#ee6a3c")
 PROCESSES_PAINT = Paint("processes-line", "#0f8a68", "#3fc79b")

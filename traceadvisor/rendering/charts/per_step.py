@@ -1,4 +1,4 @@
-"""Every recorded step as a column, so that odd steps show."""
+"""Every recorded step as a stacked column, which shows unusual steps."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ TOP = 18
 PLOT_HEIGHT = 132
 AXIS_HEIGHT = 20
 MOST_STEPS = 60
-"""More columns than this are too thin to be told apart; the rest is said, and in the JSON report."""
+"""More columns would be too thin; the JSON report has the other steps."""
 
 MOST_POINTED_AT = 24
-"""Columns whose parts tell their figures when pointed at; they cost most of the picture's size."""
+"""Most columns with tooltips, which take up most of the chart's file size."""
 
 MOST_NUMBERS = 12
 """Step numbers that fit below the columns on a phone."""
 
 COLUMN_SHARE = 0.8
-"""Share of its place that a column fills."""
+"""Width of a column as a share of its slot."""
 
 GAP = 1
-"""Between the parts of a column, in units; too thin parts go without."""
+"""Gap between the parts of a column, in units; thin parts have none."""
 
 WIDEST_COLUMN = 90
-"""In units; two steps should look like columns, not like walls."""
+"""In units; otherwise two steps would be very wide columns."""
 
 
 def per_step(recording: Recording, chart_id: str) -> Chart | None:
-    """The steps as stacked columns; None with fewer than two."""
+    """The steps as stacked columns; None for fewer than two steps."""
     rows = recording.steps[:MOST_STEPS]
     if len(rows) < 2:
         return None
@@ -54,7 +54,7 @@ def per_step(recording: Recording, chart_id: str) -> Chart | None:
     used = [category for category in CATEGORY if any(row.breakdown.parts_ns.get(category) for row in rows)]
     return Chart(
         id=chart_id,
-        title="Every step",
+        title="Recorded steps",
         caption=_sentence(recording, rows),
         description=_sentence(recording, rows),
         height=TOP + PLOT_HEIGHT + AXIS_HEIGHT,
@@ -67,7 +67,7 @@ def per_step(recording: Recording, chart_id: str) -> Chart | None:
 
 
 def _columns(rows: Sequence[StepRow], longest: int) -> Iterator[Shape]:
-    """A shape per part of a column; with many columns a shape per category, which cannot be pointed at."""
+    """One shape per part of a column; with many columns one shape per category, without tooltips."""
     parts = [part for place, row in enumerate(rows) for part in _parts(place, row, len(rows), longest)]
     if len(rows) <= MOST_POINTED_AT:
         return iter(parts)
@@ -124,7 +124,7 @@ def _sentence(recording: Recording, rows: Sequence[StepRow]) -> str:
     drawn = (
         f"{len(rows)} steps" if len(rows) == len(recording.steps) else f"{len(rows)} of {len(recording.steps)} steps"
     )
-    brackets = "" if all(row.step.kept for row in rows) else " Steps in brackets are left out of means."
+    brackets = "" if all(row.step.kept for row in rows) else " Steps in brackets are left out of averages."
     return f"{drawn}, from {duration(min(times))} to {duration(max(times))}. Colours as above.{brackets}"
 
 
@@ -135,7 +135,7 @@ def _table(rows: Sequence[StepRow], used: Sequence[Category]) -> Table:
         *(Column(f"{CATEGORY[category]}, ms") for category in used),
         Column("Left out", numeric=False),
     )
-    return Table("Every step by category", columns, tuple(_table_row(row, used) for row in rows))
+    return Table("Recorded steps by category", columns, tuple(_table_row(row, used) for row in rows))
 
 
 def _table_row(row: StepRow, used: Sequence[Category]) -> tuple[Cell, ...]:

@@ -1,4 +1,4 @@
-"""Every step of a run, recorded or not, by its length and what the profiler was doing."""
+"""Every step of a run, recorded or not, by step time and profiler state."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ BOTTOM = TOP + PLOT_HEIGHT
 AXIS_HEIGHT = 20
 DOT = 5.0
 LONG_IN_MEDIANS = 2.0
-"""Where some steps take more than so many medians, the picture ends there, so that the others can be told apart."""
+"""The chart ends at this multiple of the median, so that a few long steps do not compress the others."""
 
 LONG_SHARE = 0.05
-"""Unless more of the steps do."""
+"""It ends higher if more than this share of the steps is longer."""
 
 NARROWEST = 0.6
-"""Units of width for a step's loader time."""
+"""Least width of a step's data loader time, in units."""
 
 MOST_ROWS = 40
-"""Of the table behind the picture."""
+"""Rows in the data table of the chart."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Bunch:
-    """Neighbouring steps that share a place in the picture."""
+    """Neighbouring steps drawn as one dot."""
 
     start_ns: int
     end_ns: int
@@ -62,7 +62,7 @@ class _Bunch:
 def run_steps_chart(
     steps: Sequence[TimedStep], undisturbed_ns: float | None, clock: RunClock, chart_id: str
 ) -> Chart | None:
-    """The steps as dots over the time of the run, their time in the loader below; None without any."""
+    """Step times as dots over the run, with the time in the data loader below; None without steps."""
     if not steps:
         return None
     top_ns = _top(steps)
@@ -86,7 +86,7 @@ def run_steps_chart(
 
 
 def _top(steps: Sequence[TimedStep]) -> float:
-    """The length at the picture's upper end; never 0."""
+    """The step time at the top of the chart; never 0."""
     ordered = sorted(step.duration_ns for step in steps)
     usual_ns = LONG_IN_MEDIANS * float(median(ordered))
     common_ns = ordered[int((len(ordered) - 1) * (1 - LONG_SHARE))] if len(ordered) > 1 else ordered[-1]
@@ -98,7 +98,10 @@ def _y(ns: float, top_ns: float) -> float:
 
 
 def _bunches(steps: Sequence[TimedStep]) -> Iterator[_Bunch]:
-    """Neighbours together, the run's first step apart; in a run whose states alternate all along, near ones."""
+    """Group neighbouring steps; the run's first step stays alone.
+
+    If the states alternate too often, steps with other states in between are grouped too.
+    """
     runs = [[step for _, step in run] for _, run in groupby(enumerate(steps), key=lambda one: one[1].index - one[0])]
     first = [steps[:1]] if steps and steps[0].index == 0 else []
     later = [runs[0][1:], *runs[1:]] if first else runs
@@ -122,7 +125,7 @@ def _bunch(alike: Sequence[TimedStep]) -> _Bunch:
 
 
 def _loading(steps: Sequence[TimedStep], clock: RunClock, top_ns: float) -> Iterator[Shape]:
-    """Time in the loader, as long as the steps it is of."""
+    """The time in the data loader, drawn as wide as its steps."""
     training = [step for step in steps if step.state is not StepState.OTHER]
     parts: list[str] = []
     for bunch in _bunches(training):
@@ -135,7 +138,7 @@ def _loading(steps: Sequence[TimedStep], clock: RunClock, top_ns: float) -> Iter
 
 
 def _dots(steps: Sequence[TimedStep], clock: RunClock, top_ns: float) -> Iterator[Curve]:
-    """A dot per step; in long runs one per bunch, at its median, on a thin line from the shortest to the longest."""
+    """One dot per step; in long runs one per bunch at its median, with a line from shortest to longest."""
     for state, paint in STEP_PAINTS.items():
         bunches = list(_bunches([step for step in steps if step.state is state]))
         dots: list[str] = []
@@ -170,34 +173,34 @@ def _legend(steps: Sequence[TimedStep]) -> Iterator[LegendEntry]:
         if found := sum(step.state is state and step.index > 0 for step in steps):
             yield LegendEntry(paint, STEP_STATE[state], count(found))
     if any(step.loader_ns for step in steps):
-        yield LegendEntry(LOADER_TIME, "Of it in the data loader", "")
+        yield LegendEntry(LOADER_TIME, "Time in data loader", "")
 
 
 def _sentence(steps: Sequence[TimedStep], top_ns: float) -> str:
     few = len(steps) > MOST_POINTS
-    dot = "A dot per few steps, on a line from the shortest to the longest" if few else "A dot per step"
+    dot = "Each dot is a few steps; its line shows the shortest and the longest" if few else "Each dot is a step"
     longer = [step.duration_ns for step in steps if step.duration_ns > top_ns]
     beyond = (
-        f" {number_of(len(longer), 'step')} longer than {duration(top_ns)} at the upper edge: "
+        f" {number_of(len(longer), 'step')} longer than {duration(top_ns)}, drawn at the top: "
         f"the longest took {duration(max(longer))}."
         if longer
         else ""
     )
-    return f"{number_of(len(steps), 'step')} since the first one began. {dot}.{beyond}"
+    return f"{number_of(len(steps), 'step')} from the start of the run. {dot}.{beyond}"
 
 
 def _table(steps: Sequence[TimedStep]) -> Table:
-    """The run as stretches of steps of the same state."""
+    """The run as a table: one row per sequence of steps with the same state."""
     columns = (
         Column("Steps", numeric=False),
         Column("Profiler", numeric=False),
         Column("Median"),
         Column("Longest"),
-        Column("Median in the loader"),
+        Column("Median time in data loader"),
     )
     stretches = [list(alike) for _, alike in groupby(steps, key=lambda step: step.state)]
     rows = tuple(_row(alike) for alike in stretches[:MOST_ROWS])
-    more = f", the first {MOST_ROWS} of {len(stretches)} stretches" if len(stretches) > MOST_ROWS else ""
+    more = f", the first {MOST_ROWS} of {len(stretches)} rows" if len(stretches) > MOST_ROWS else ""
     return Table(f"Steps in order{more}", columns, rows)
 
 

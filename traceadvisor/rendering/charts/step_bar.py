@@ -1,4 +1,4 @@
-"""The mean step as one bar, and several recordings' mean steps one below the other."""
+"""The mean step as a stacked bar, for one recording or several."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ MOST_ROWS = 32
 ROW_BAR_HEIGHT = 24
 ROW_BAR_TOP = 20
 GAP = 1.5
-"""Between parts, in units; too thin parts go without."""
+"""Gap between parts, in units; thin parts have none."""
 
 LONGEST_ID = 38
-"""Characters of a recording's name that fit on most phones behind its time."""
+"""Characters of a recording's name that fit on most phones."""
 
 MOST_TIMES = 20
-"""How many times as long as the shortest the longest step may be on one scale."""
+"""Highest ratio of the longest to the shortest step on one scale."""
 
 LABELLED_SHARE = 0.12
-"""A part narrower than this has no room for its percentage on a phone."""
+"""Narrower parts have no room for their percentage on a phone."""
 
 _TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -55,7 +55,7 @@ def step_bar(recording: Recording, chart_id: str) -> Chart | None:
     parts = list(_parts(mean, mean.duration_ns))
     return Chart(
         id=chart_id,
-        title="The mean step",
+        title="Mean step by category",
         caption=None,
         description=_sentence(mean),
         height=BAR_HEIGHT + AXIS_HEIGHT,
@@ -68,9 +68,9 @@ def step_bar(recording: Recording, chart_id: str) -> Chart | None:
 
 
 def comparison_bars(recordings: Sequence[Recording], chart_id: str) -> Chart | None:
-    """The mean steps of several recordings; None where fewer than two were measured.
+    """The mean steps of several recordings; None if fewer than two were measured.
 
-    They share a scale of time, unless the shortest could not be seen on it: then each fills the width.
+    All bars share one time scale. If the steps differ too much in length, each bar fills the width.
     """
     measured = (
         (recording, mean) for recording in recordings if (mean := recording.mean_breakdown) and mean.duration_ns
@@ -94,8 +94,8 @@ def comparison_bars(recordings: Sequence[Recording], chart_id: str) -> Chart | N
     height = len(means) * ROW_HEIGHT
     return Chart(
         id=chart_id,
-        title="Mean steps side by side",
-        caption=None if on_one_scale else "Each bar is a whole step: their lengths are too different for one scale.",
+        title="Mean steps compared",
+        caption=None if on_one_scale else "Each bar is one whole step: the step times differ too much for one scale.",
         description=" ".join(f"{recording.id}: {_sentence(mean)}" for recording, mean in means),
         height=height + AXIS_HEIGHT,
         shapes=tuple(shapes),
@@ -107,7 +107,7 @@ def comparison_bars(recordings: Sequence[Recording], chart_id: str) -> Chart | N
 
 
 def told_apart(names: Sequence[str]) -> list[str]:
-    """Paths without the parts that they all share, where they are equally long."""
+    """Short names: paths without their common parts, if all have the same number of parts."""
     split = [name.split("/") for name in names]
     if len({len(parts) for parts in split}) != 1:
         return list(names)
@@ -117,7 +117,7 @@ def told_apart(names: Sequence[str]) -> list[str]:
 
 
 def legend(mean: MeanBreakdown) -> tuple[LegendEntry, ...]:
-    """The categories that take time, largest first, with what could not be measured at the end."""
+    """The categories that take time, largest first; unmeasured categories are last."""
     taken = sorted(mean.parts_ns.items(), key=lambda part: -(part[1] or 0.0))
     return tuple(
         LegendEntry(PAINTS[category], CATEGORY[category], NOT_MEASURED if ns is None else percent(mean.share(category)))
@@ -133,7 +133,7 @@ def _share_axis(y: float) -> Iterator[Label]:
 
 
 def time_axis(length_ns: float, y: float) -> Iterator[Label]:
-    """Times below a bar, from 0 to its length."""
+    """Time labels below a bar, from 0 to its length."""
     for tick in _TICKS:
         text = "0" if tick == 0 else duration(length_ns * tick)
         tone = Tone.MINOR if tick in (0.25, 0.75) else Tone.QUIET
@@ -150,7 +150,7 @@ def _ticks(top: float, bottom: float) -> Iterator[Line]:
 
 
 def _parts(mean: MeanBreakdown, scale_ns: float) -> Iterator[tuple[Category, float, float]]:
-    """Category, start and length along the bar as shares of the scale."""
+    """Each category with its start and length as shares of the scale."""
     at = 0.0
     for category, ns in mean.parts_ns.items():
         if ns:
@@ -179,7 +179,7 @@ def _labels(mean: MeanBreakdown, parts: Iterable[tuple[Category, float, float]],
 def _sentence(mean: MeanBreakdown) -> str:
     taken = sorted(((ns, category) for category, ns in mean.parts_ns.items() if ns), key=lambda part: -part[0])
     parts = ", ".join(f"{CATEGORY[category]} {percent(mean.share(category))}" for _, category in taken)
-    return f"A mean step takes {duration(mean.duration_ns)}: {parts}."
+    return f"The mean step takes {duration(mean.duration_ns)}: {parts}."
 
 
 def _table(mean: MeanBreakdown) -> Table:

@@ -1,9 +1,13 @@
-"""One representative step drawn out: host threads, streams, and why the device was idle."""
+"""The timeline of one typical step: CPU threads, GPU streams, and categories."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
+import numpy as np
+
+from traceadvisor.model.arrays import Float64, Int64
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.timeline import Activity, Lane, Timeline
@@ -21,7 +25,6 @@ from traceadvisor.rendering.charts.drawing import (
     runs_path,
 )
 from traceadvisor.rendering.charts.palette import PAINTS
-from traceadvisor.rendering.charts.raster import runs_by_layer, shares
 from traceadvisor.rendering.charts.step_bar import time_axis
 from traceadvisor.rendering.table import Cell, Column, Table
 from traceadvisor.rendering.units import duration, number_of, percent
@@ -33,16 +36,16 @@ TITLE_HEIGHT = 15
 STRIP_HEIGHT = 16
 AXIS_HEIGHT = 22
 LONGEST_TITLE = 48
-"""Characters of a lane's title that fit on a phone."""
+"""Characters of a lane title that fit on a phone."""
 
-COUNTED_AS = "what each instant counts as"
+CATEGORY_LANE = "category"
 
 MOST_LANES = 8
-"""Of either kind; the busiest are drawn and the number of the others is said."""
+"""Lanes per kind; the busiest are drawn, the others only counted."""
 
 
 def timeline(drawn: Timeline | None, chart_id: str, *, of_several: bool = True) -> Chart | None:
-    """The step as lanes over time, a typical one of several; None where there is none to draw."""
+    """A typical step as lanes over time; None without a timeline."""
     if drawn is None or drawn.end_ns <= drawn.start_ns:
         return None
     lanes = _lanes(drawn)
@@ -63,17 +66,17 @@ def timeline(drawn: Timeline | None, chart_id: str, *, of_several: bool = True) 
 
 
 def words_for(kind: Category | Activity) -> str:
-    """What a colour of the timeline stands for."""
+    """The label of a colour in the timeline."""
     return CATEGORY[kind] if isinstance(kind, Category) else ACTIVITY[kind]
 
 
 def _lanes(drawn: Timeline) -> tuple[Lane, ...]:
-    counted = Lane(COUNTED_AS, drawn.categories.spans)
+    counted = Lane(CATEGORY_LANE, drawn.categories.spans)
     return (*_busiest(drawn.host, drawn), *_busiest(drawn.streams, drawn), counted)
 
 
 def _busiest(lanes: Sequence[Lane], drawn: Timeline) -> tuple[Lane, ...]:
-    """The busiest lanes in their own order, without those in which nothing would be seen."""
+    """The busiest lanes in their original order, without lanes too empty to see."""
     seen_ns = (drawn.end_ns - drawn.start_ns) / WIDTH / 2
     busy = [lane for lane in lanes if _busy_ns(lane, drawn) >= seen_ns]
     busiest = sorted(busy, key=lambda lane: -_busy_ns(lane, drawn))[:MOST_LANES]
@@ -107,7 +110,7 @@ def _titles(lanes: Sequence[Lane]) -> Iterator[Label]:
 
 
 def _legend(drawn: Timeline, lanes: Sequence[Lane]) -> Iterator[LegendEntry]:
-    """The kinds that are seen anywhere; the categories' shares of the step beside their names."""
+    """All visible kinds; categories have their share of the step."""
     of_step = shares(drawn.categories.spans, drawn.start_ns, drawn.end_ns)
     seen = {kind for lane in lanes for kind, spans in lane.spans.items() if spans.clip(drawn.start_ns, drawn.end_ns)}
     for kind, paint in PAINTS.items():
@@ -117,11 +120,11 @@ def _legend(drawn: Timeline, lanes: Sequence[Lane]) -> Iterator[LegendEntry]:
 
 def _sentence(drawn: Timeline, lanes: Sequence[Lane], *, of_several: bool) -> str:
     left_out = len(drawn.host) + len(drawn.streams) + 1 - len(lanes)
-    more = f" Not drawn: {number_of(left_out, 'lane')} with less in them." if left_out else ""
-    streams = ", device streams below them" if drawn.streams else ""
+    more = f" Not drawn: {number_of(left_out, 'less busy lane')}." if left_out else ""
+    streams = " then GPU streams," if drawn.streams else ""
     return (
-        f"{'A typical' if of_several else 'The only'} step, {duration(drawn.end_ns - drawn.start_ns)}: "
-        f"host threads above{streams}, and at the bottom what each instant counts as.{more}"
+        f"{'A typical' if of_several else 'The only'} step of {duration(drawn.end_ns - drawn.start_ns)}. "
+        f"From top to bottom: CPU threads,{streams} then the category of each instant.{more}"
     )
 
 
@@ -146,3 +149,74 @@ def _seen(lane: Lane, drawn: Timeline) -> Iterator[tuple[Category | Activity, fl
     for kind in lane.spans:
         if of_step[kind]:
             yield kind, of_step[kind]
+
+
+K = TypeVar("K")
+
+Run = tuple[int, int]
+"""First slot, and the slot after the last."""
+
+
+def runs_by_layer(layers: Sequence[SpanSet], start_ns: int, end_ns: int, slots: int) -> tuple[tuple[Run, ...], ...]:
+    """The runs of slots in which each layer is visible; later layers cover earlier ones.
+
+    Drawing every span at least one slot wide would make a stream of tiny kernels look
+    fully busy. So each slot shows one layer, and the rounding error is carried to the
+    next slot (error diffusion). The drawn length of each layer over any stretch equals
+    its time to within one slot.
+    """
+    if end_ns <= start_ns:
+        return tuple(() for _ in layers)
+    seen = np.array([_covered(spans, start_ns, end_ns, slots) for spans in _uncovered(layers)])
+    chosen = _diffused(seen.reshape(len(layers), slots))
+    return tuple(_runs(chosen == layer) for layer in range(len(layers)))
+
+
+def shares(layers: Mapping[K, SpanSet], start_ns: int, end_ns: int) -> dict[K, float]:
+    """The visible share of each layer between start and end."""
+    seen = _uncovered(list(layers.values()))
+    length = max(1, end_ns - start_ns)
+    return {key: spans.clip(start_ns, end_ns).total_ns / length for key, spans in zip(layers, seen, strict=True)}
+
+
+def _uncovered(layers: Sequence[SpanSet]) -> list[SpanSet]:
+    """Each layer without the parts that later layers cover."""
+    above = SpanSet.empty()
+    seen: list[SpanSet] = []
+    for spans in reversed(layers):
+        seen.append(spans - above)
+        above = above | spans
+    return seen[::-1]
+
+
+def _covered(spans: SpanSet, start_ns: int, end_ns: int, slots: int) -> Float64:
+    """The covered share of each slot, shape ``(slots,)``."""
+    edges = start_ns + np.linspace(0, end_ns - start_ns, slots + 1)
+    before = np.concatenate(([0.0], np.cumsum(spans.ends_ns - spans.starts_ns)))
+    opened = np.searchsorted(spans.starts_ns, edges, side="right")
+    last_start = spans.starts_ns[np.maximum(opened - 1, 0)] if spans else np.zeros(slots + 1)
+    last_length = np.diff(before)[np.maximum(opened - 1, 0)] if spans else np.zeros(slots + 1)
+    inside = np.where(opened > 0, np.minimum(edges - last_start, last_length), 0.0)
+    covered_until: Float64 = before[np.maximum(opened - 1, 0)] + inside
+    return np.diff(covered_until) * slots / (end_ns - start_ns)
+
+
+def _diffused(seen: Float64) -> Int64:
+    """The layer of each slot, or the number of layers for an empty slot; shape ``(slots,)``."""
+    shares_and_rest = np.vstack([seen, np.maximum(0.0, 1.0 - seen.sum(axis=0))])
+    owed = [0.0] * len(shares_and_rest)
+    chosen: list[int] = []
+    for here in shares_and_rest.T.tolist():  # numpy is ten times slower for so few numbers
+        pick, most = 0, -np.inf
+        for layer, share in enumerate(here):
+            owed[layer] += share
+            if share > 0 and owed[layer] > most:
+                pick, most = layer, owed[layer]
+        owed[pick] -= 1.0
+        chosen.append(pick)
+    return np.array(chosen, dtype=np.int64)
+
+
+def _runs(marked: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[Run, ...]:
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], marked, [False])).astype(np.int8)))
+    return tuple(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))

@@ -1,7 +1,4 @@
-"""Figures over the time of a run, as lines.
-
-Thousands of samples drawn with a few hundred points, every peak among them.
-"""
+"""Line charts over the time of a run; long series are thinned, but keep all peaks."""
 
 from __future__ import annotations
 
@@ -33,13 +30,13 @@ BOTTOM = TOP + PLOT_HEIGHT
 AXIS_HEIGHT = 20
 THICKNESS = 1.75
 DOT = 4.0
-"""A reading with none beside it would not be seen as a line."""
+"""Diameter of a single sample, which would be invisible as a line."""
 
 TABLE_ROWS = 12
-"""Slots of time in the table behind the picture."""
+"""Rows in the data table of the chart."""
 
 ROOM_ABOVE = 1.05
-"""The highest reading is this much below the plot's upper end where there is no limit to draw."""
+"""Space above the highest sample if no limit line is drawn."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,17 +47,17 @@ class Trend:
     time_ns: Int64
     values: Float64
     broken_off: Mask
-    """Rows at which the sampling as a whole broke off."""
+    """Rows at which all sampling was interrupted."""
 
     @property
     def has_readings(self) -> bool:
-        """Whether there is anything to draw."""
+        """Whether there is at least one sample."""
         return bool(np.isfinite(self.values).any())
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A figure that the lines are held against."""
+    """A value drawn as a dashed limit line."""
 
     value: float
     words: str
@@ -68,22 +65,22 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a picture shows."""
+    """The subject of a chart."""
 
     title: str
     words: Callable[[float], str]
-    """A figure with its unit."""
+    """Formats a value with its unit."""
 
     limit: Limit | None = None
     least_top: float = 0.0
-    """The plot reaches at least this high."""
+    """Lowest value for the top of the scale."""
 
     over: str = "the run"
-    """What the time is that of."""
+    """The period that the chart covers, in words."""
 
 
 def trend_chart(subject: Subject, trends: Sequence[Trend], clock: RunClock, chart_id: str) -> Chart | None:
-    """The lines that have readings, on one scale from 0; None where none has."""
+    """All lines with samples on one scale from 0; None without samples."""
     drawn = [trend for trend in trends if trend.has_readings]
     if not drawn:
         return None
@@ -104,7 +101,7 @@ def trend_chart(subject: Subject, trends: Sequence[Trend], clock: RunClock, char
 
 
 def _top(subject: Subject, drawn: Sequence[Trend]) -> float:
-    """The figure at the plot's upper end; never 0."""
+    """The value at the top of the chart; never 0."""
     highest = max(float(np.nanmax(trend.values)) for trend in drawn)
     limit = subject.limit.value if subject.limit else 0.0
     return max(highest if highest <= limit else highest * ROOM_ABOVE, limit, subject.least_top) or 1.0
@@ -130,7 +127,7 @@ def _labels(subject: Subject, top: float) -> Iterator[Label]:
 
 
 def _curves(trend: Trend, clock: RunClock, top: float) -> Iterator[Curve]:
-    """Unbroken stretches as lines; readings that stand alone as dots."""
+    """Uninterrupted sequences as lines; single samples as dots."""
     stretches = thinned(trend.time_ns, trend.values, trend.broken_off)
     paths = [
         (
@@ -151,7 +148,7 @@ def _sentence(subject: Subject, drawn: Sequence[Trend]) -> str:
         f"to {subject.words(float(np.nanmax(trend.values)))}"
         for trend in drawn
     )
-    limit = f" The dashed line is {subject.limit.words}." if subject.limit else ""
+    limit = f" Dashed line: {subject.limit.words}." if subject.limit else ""
     return f"{subject.title} over {subject.over}: {parts}.{limit}"
 
 
@@ -181,23 +178,25 @@ def _within(subject: Subject, trend: Trend, start_ns: float, end_ns: float) -> t
 
 
 MOST_POINTS = 200
-"""Of one line, give or take its two ends."""
+"""Points per line, without its two ends."""
 
 GAP_INTERVALS = 3
-"""Readings this many of their usual intervals apart are not joined: figures that are dear to read are read more
-seldom than others, which is no gap."""
+"""Samples further apart than this multiple of their usual interval are not joined.
+
+The interval is per figure, because costly figures are sampled less often.
+"""
 
 SHORTEST_GAP_NS = 1_000_000_000
-"""What is less than this is a busy machine, not a gap."""
+"""Shorter gaps are only delays on a busy machine."""
 
 
 def thinned(time_ns: Int64, values: Float64, broken_off: Mask) -> tuple[Int64, ...]:
-    """Rows to draw, one array for each unbroken stretch of readings.
+    """Rows to draw, one array per uninterrupted sequence of samples.
 
     Args:
         time_ns: when each row was sampled, ascending; shape ``(n,)``.
-        values: what was read, NaN where nothing was; shape ``(n,)``.
-        broken_off: rows at which the sampling as a whole broke off; shape ``(n,)``.
+        values: the samples, NaN if missing; shape ``(n,)``.
+        broken_off: rows at which all sampling was interrupted; shape ``(n,)``.
     """
     read = np.flatnonzero(np.isfinite(values))
     if not read.size:
@@ -212,9 +211,9 @@ def thinned(time_ns: Int64, values: Float64, broken_off: Mask) -> tuple[Int64, .
 
 
 def _peaks(time_ns: Int64, values: Float64, read: Int64) -> Int64:
-    """Positions among the readings: the least and the largest of each slot of time, the first and the last of all.
+    """Positions of the samples to keep: the minimum and maximum of each time slot, and the first and last sample.
 
-    Where all of a slot are alike, its ends, so that a rise is drawn as steep as it was.
+    If all samples of a slot are equal, its first and last are kept, so that the slope of a rise stays correct.
     """
     if read.size <= MOST_POINTS:
         return np.arange(read.size)

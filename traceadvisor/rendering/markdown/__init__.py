@@ -1,1 +1,1 @@
-"""The report as Markdown, for a pull request."""
+"""The report as Markdown, for a pull request comment."""

@@ -1,7 +1,4 @@
-"""The report as a comment on a pull request: the verdict in the open, the rest folded.
-
-Text that Markdown takes for text, whatever is in it.
-"""
+"""The report as a pull request comment: the verdict unfolded, details folded, all text escaped."""
 
 from __future__ import annotations
 
@@ -12,9 +9,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from traceadvisor.model.report import Report
+from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.markdown.view import Room, markdown_view
 from traceadvisor.rendering.templates import compiled_templates, template_folder
-from traceadvisor.rendering.write import MARKER
 from traceadvisor.results.redaction import redacted
 from traceadvisor.text.cleaning import one_line
 
@@ -22,11 +19,11 @@ MOST_CHARACTERS = 60_000
 """GitHub refuses comments above 65,536 characters."""
 
 _ROOMS = (Room(200, 600), Room(80, 300), Room(30, 200), Room(10, 160), Room(4, 100), Room(1, 60))
-"""Tried in turn; the last one fits whatever the report holds, as every part of it is bounded."""
+"""Sizes to try in turn. The last one always fits, because it limits every part of the report."""
 
 
 def render(report: Report) -> bytes:
-    """The comment, UTF-8, shorter than `MOST_CHARACTERS`."""
+    """Render the comment as UTF-8, shorter than `MOST_CHARACTERS`."""
     clean = redacted(report)
     texts = (_text(clean, room) for room in _ROOMS)
     fitting = next(text for text in texts if len(text) < MOST_CHARACTERS)
@@ -40,7 +37,7 @@ def _text(report: Report, room: Room) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Whatever a template outputs is escaped for Markdown, then marked as done for the HTML escaping that follows."""
+    """A template environment that escapes all output for Markdown and skips HTML escaping."""
     environment = Environment(
         loader=FileSystemLoader(template_folder()),
         bytecode_cache=compiled_templates(template_folder(), "markdown"),
@@ -56,17 +53,19 @@ def _environment() -> Environment:
 
 
 _SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!$@#^\"']")
-"""Characters that begin some construct; as character references they cannot."""
+"""Characters with a meaning in Markdown; as character references they have none."""
 
 _LINKED = re.compile(r"(?<=[@#])|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=\bGH-)(?=\d)", re.IGNORECASE)
-"""Where a space of no width keeps a forge from seeing a mention, an issue or an address: it looks for
-them in the finished text, so that a character reference does not hide them."""
+"""Positions for a zero-width space, which prevents mentions, issue references and links.
+
+A forge finds these in the rendered text, so character references do not prevent them.
+"""
 
 _UNSEEN_SPACE = "&#8203;"
 
 
 def escaped(value: object) -> Markup:
-    """Any value as one line of plain text; what is marked up already stays as it is."""
+    """Escape a value as one line of plain text; `Markup` stays unchanged."""
     if isinstance(value, Markup):
         return value
     pieces = _LINKED.split(one_line(str(value)))
@@ -74,7 +73,7 @@ def escaped(value: object) -> Markup:
 
 
 def fenced(code: str) -> Markup:
-    """A code block whose fence is longer than any in the code."""
+    """A code block with a fence longer than any run of backticks in the code."""
     longest = max((len(run) for run in re.findall("`+", code)), default=0)
     fence = "`" * max(3, longest + 1)
     return Markup(f"{fence}\n{code}\n{fence}")  # noqa: S704  # nothing inside a fence is markup

@@ -1,4 +1,4 @@
-"""What a comment on a pull request has room for."""
+"""The content of the pull request comment."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording, Report
+from traceadvisor.rendering.headline import step_time, verdict, verdict_scope
 from traceadvisor.rendering.page.comparison import total_shares
-from traceadvisor.rendering.page.findings import FindingView, finding_views
+from traceadvisor.rendering.page.findings import FindingView, finding_views, umbrella_table
 from traceadvisor.rendering.page.health import HealthView, health_view
 from traceadvisor.rendering.page.outcomes import outcomes_view
 from traceadvisor.rendering.page.recordings import cost_words
 from traceadvisor.rendering.page.settings import settings_facts
-from traceadvisor.rendering.page.umbrellas import umbrella_table
-from traceadvisor.rendering.step_time import step_time
 from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, milliseconds, percent
-from traceadvisor.rendering.verdict import verdict, verdict_scope
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.results.redaction import shortened
 
@@ -25,18 +23,18 @@ TOP_FINDINGS = 3
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much of everything is shown."""
+    """Limits on the size of the comment."""
 
     rows: int
-    """Of any table or list."""
+    """Rows per table or list."""
 
     characters: int
-    """Of any one text."""
+    """Characters per text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A table behind a disclosure, with what is said of the rows it has no room for."""
+    """A folded table; ``cut`` is a sentence on rows left out, if any."""
 
     title: str
     table: Table
@@ -45,7 +43,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class MarkdownView:
-    """Everything the template shows."""
+    """All content of the comment."""
 
     verdict: str
     verdict_scope: str | None
@@ -56,13 +54,13 @@ class MarkdownView:
     several: bool
     folds: tuple[Fold, ...]
     settings: tuple[str, ...]
-    """What was set, a phrase each."""
+    """Settings of the report that are not defaults, a phrase each."""
 
     tool_version: str
 
 
 def markdown_view(report: Report, room: Room) -> MarkdownView:
-    """The view of a redacted report, cut to the room there is."""
+    """The view of a redacted report, cut to the given size."""
     report = shortened(report, room.characters)
     findings = finding_views(report)
     outcomes = outcomes_view(report)
@@ -100,11 +98,11 @@ def _cut(table: Table, room: Room) -> Table:
 
 def _cut_words(table: Table, room: Room) -> str | None:
     more = len(table.rows) - room.rows
-    return f"There was no room here for {more} more; they are in the full report." if more > 0 else None
+    return f"{more} more in the full report." if more > 0 else None
 
 
 def _short(finding: FindingView, room: Room) -> FindingView:
-    """The finding without what the folded list or the full report is for."""
+    """The finding without evidence and caveats, which the folded table shows."""
     return FindingView(
         **{name: getattr(finding, name) for name in FindingView.__slots__}
         | {
@@ -124,11 +122,11 @@ def _totals(report: Report) -> Table:
     columns = (
         Column("Recording", numeric=False),
         *((Column("Step", numeric=False), Column("Recorded step")) if timed else (Column("Median step"),)),
-        *((Column("Samples per s"),) if counted else ()),
+        *((Column("Samples/s"),) if counted else ()),
         *((Column("Cost"),) if priced else ()),
         Column("GPU busy"),
         Column("Data wait"),
-        Column("Copy to device"),
+        Column("CPU-to-GPU copy"),
         Column("Kernels"),
         Column("Communication"),
         Column("Other copies"),
@@ -162,10 +160,10 @@ def _all_findings(findings: tuple[FindingView, ...]) -> Table:
         Column("Recording", numeric=False),
         Column("Saving", numeric=False),
         Column("Share", numeric=False),
-        Column("How it is known", numeric=False),
+        Column("Method", numeric=False),
         Column("Confidence", numeric=False),
-        Column("What shows it", numeric=False),
-        Column("What could make it wrong", numeric=False),
+        Column("Evidence", numeric=False),
+        Column("Caveats", numeric=False),
     )
     return Table("All findings", columns, tuple(map(_finding_row, findings)))
 
@@ -185,7 +183,7 @@ def _finding_row(finding: FindingView) -> tuple[Cell, ...]:
 
 
 def _predicted(finding: FindingView) -> str | None:
-    return finding.saving.predicted and f"the step would take {finding.saving.predicted}"
+    return finding.saving.predicted and f"predicted step: {finding.saving.predicted}"
 
 
 def _categories(report: Report) -> Table:

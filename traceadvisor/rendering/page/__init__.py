@@ -1,1 +1,1 @@
-"""The report as a page: HTML, and the PDF made from it."""
+"""The report as an HTML page, and as a PDF of that page."""

@@ -1,32 +1,32 @@
-"""Several recordings in one table."""
+"""The table that compares recordings."""
 
 from __future__ import annotations
 
 from traceadvisor.model.breakdown import Totals
 from traceadvisor.model.report import Recording, Report
-from traceadvisor.rendering.step_time import step_time
+from traceadvisor.rendering.headline import step_time
 from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
 from traceadvisor.rendering.units import duration, percent
 
 MOST_DRAWN = 4
-"""Recordings that are drawn out one by one; of a run with more, the rest is in this table and the JSON report."""
+"""Recordings with charts of their own; the table and the JSON report show all."""
 
 _COLUMNS = (
     Column("Recording", numeric=False),
     Column("Median step"),
     Column("GPU busy"),
     Column("Data wait"),
-    Column("Copy to device"),
+    Column("CPU-to-GPU copy"),
     Column("Kernels"),
     Column("Commu\u00adnication"),
     Column("Other copies"),
     Column("Idle"),
-    Column("First finding", numeric=False),
+    Column("Top finding", numeric=False),
 )
 
 
 def comparison_table(report: Report) -> Table | None:
-    """A row per recording with its six totals; None where there is only one to compare."""
+    """One row per recording with its six totals; None for a single recording."""
     if len(report.recordings) < 2:
         return None
     rows = tuple(_row(report, recording, place) for place, recording in enumerate(report.recordings, start=1))
@@ -34,7 +34,7 @@ def comparison_table(report: Report) -> Table | None:
 
 
 def total_shares(recording: Recording) -> tuple[float | None, ...]:
-    """The six totals as shares of the mean step, in the table's order; None where not measured."""
+    """The six totals as shares of the mean step, in the table's order; None if not measured."""
     mean = recording.mean_breakdown
     if mean is None or not mean.duration_ns:
         return (None,) * 6
@@ -72,4 +72,4 @@ def _first_finding(report: Report, recording: Recording) -> Cell:
     for rank, ranked in enumerate(report.findings, start=1):
         if recording.id in ranked.recording_ids:
             return Cell(ranked.finding.rule.title, href=f"#finding-{rank}")
-    return Cell("nothing found")
+    return Cell("no finding")

@@ -1,4 +1,4 @@
-"""What a reader must know before believing the figures."""
+"""Notes on damaged or incomplete input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from traceadvisor.rendering.units import count
 ON_STEPS = frozenset({"step-left-out", "step-dropped"})
 
 COUNTED = "events-dropped"
-"""The note that says of a recording what the first line says of all."""
+"""The code of the note that repeats, for one recording, the event counts of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +22,15 @@ class NoteView:
 
     message: str
     about: str | None
-    """None where it is about the input as a whole, or there is one recording only."""
+    """None if the note concerns the whole input, or the report has only one recording."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthView:
-    """Notes that weaken figures apart from those that only inform."""
+    """Health notes: problems make figures less certain, remarks do not."""
 
     title: str | None
-    """None when nothing is off."""
+    """None without problems."""
 
     unusable: bool
     problems: tuple[NoteView, ...]
@@ -38,7 +38,7 @@ class HealthView:
 
 
 def health_view(report: Report) -> HealthView:
-    """The state of the input, what is wrong first."""
+    """The state of the input."""
     return HealthView(
         title=_title(report.health.status),
         unusable=report.health.status is HealthStatus.UNUSABLE,
@@ -48,13 +48,13 @@ def health_view(report: Report) -> HealthView:
 
 
 def without_step_notes(report: Report, drawn: Container[str]) -> Report:
-    """The report without notes on single steps of recordings whose steps are drawn: there they are said again."""
+    """The report without notes on single steps of the drawn recordings, which show these notes themselves."""
     notes = (row for row in report.health_notes if row.note.code not in ON_STEPS or row.recording_id not in drawn)
     return replace(report, health_notes=tuple(notes))
 
 
 def warnings(report: Report) -> tuple[NoteView, ...]:
-    """What must be told even where there is room for little: what is wrong, and what is to be kept to oneself."""
+    """The notes for a short summary: problems, and secrets found in the recording."""
     return (*_counts(report), *_notes(report, lambda note: note.degrades or note.code == "secrets"))
 
 
@@ -63,9 +63,9 @@ def _title(status: HealthStatus) -> str | None:
         case HealthStatus.OK:
             return None
         case HealthStatus.DEGRADED:
-            return "Read this first: what was recorded limits what can be said"
+            return "Caution: incomplete or distorted recording"
         case HealthStatus.UNUSABLE:
-            return "Read this first: the recording could not be used"
+            return "Caution: unusable recording"
         case _:
             assert_never(status)
 
@@ -73,16 +73,16 @@ def _title(status: HealthStatus) -> str | None:
 def _counts(report: Report) -> tuple[NoteView, ...]:
     health = report.health
     losses = (
-        (health.events_dropped, "could not be read or used and were left out"),
-        (health.events_repaired, "had to be repaired, for broken JSON or values that cannot be"),
+        (health.events_dropped, "were left out because they could not be read"),
+        (health.events_repaired, "were repaired because of broken JSON or impossible values"),
     )
-    told = [f"{count(number)} {what}" for number, what in losses if number]
-    message = f"Of {count(health.events_read + health.events_dropped)} events, {'; '.join(told)}."
-    return (NoteView(message, None),) if told else ()
+    parts = [f"{count(number)} {what}" for number, what in losses if number]
+    message = f"{count(health.events_read + health.events_dropped)} events in all: {'; '.join(parts)}."
+    return (NoteView(message, None),) if parts else ()
 
 
 def _notes(report: Report, wanted: Callable[[HealthNote], bool]) -> tuple[NoteView, ...]:
-    """One view per message, naming every recording it holds for."""
+    """One view per message, with the recordings that it concerns."""
     one = len(report.recordings) < 2
     about: dict[str, list[str]] = {}
     for row in report.health_notes:

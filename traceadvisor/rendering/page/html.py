@@ -4,12 +4,151 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 
+from traceadvisor.model.breakdown import DEVICE_CATEGORIES, HOST_CATEGORIES
+from traceadvisor.model.findings import Skipped
 from traceadvisor.model.report import Report
-from traceadvisor.rendering.charts.palette import ALL_PAINTS, SAVING, SAVING_RANGE, TRACK
-from traceadvisor.rendering.page.view import report_view
+from traceadvisor.rendering.charts.drawing import Chart
+from traceadvisor.rendering.charts.palette import ALL_PAINTS, PAINTS, SAVING, SAVING_RANGE, TRACK, Paint
+from traceadvisor.rendering.charts.step_bar import comparison_bars
+from traceadvisor.rendering.formats import MARKER
+from traceadvisor.rendering.headline import recording_of_verdict, verdict, verdict_scope
+from traceadvisor.rendering.page.comparison import MOST_DRAWN, comparison_table
+from traceadvisor.rendering.page.findings import FindingView, finding_views
+from traceadvisor.rendering.page.health import HealthView, health_view, without_step_notes
+from traceadvisor.rendering.page.machine import MachineView, machine_view
+from traceadvisor.rendering.page.outcomes import OutcomesView, outcomes_view
+from traceadvisor.rendering.page.recordings import Fact, RecordingView, is_without_device, recording_view
+from traceadvisor.rendering.page.run import RunView, by_machine, by_run, run_view
+from traceadvisor.rendering.page.settings import settings_facts
+from traceadvisor.rendering.table import Table
 from traceadvisor.rendering.templates import html_environment
-from traceadvisor.rendering.write import MARKER
+from traceadvisor.rendering.units import count, number_of
+from traceadvisor.rendering.words import CATEGORY, DEFINITION, DEFINITION_ON_HOST, SOURCE_KIND
+from traceadvisor.results.redaction import redacted, shortened
+
+LONGEST_TEXT = 600
+"""Characters per string. Names of templated kernels can have thousands."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionView:
+    """The definition of a category."""
+
+    paint: Paint
+    name: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportView:
+    """All content of the page."""
+
+    title: str
+    verdict: str
+    verdict_scope: str | None
+    first_action: FindingView | None
+    no_action: str
+    """Shown if there is no finding."""
+
+    comparison: Table | None
+    """None for a single recording."""
+
+    comparison_chart: Chart | None
+    health: HealthView
+    recordings: tuple[RecordingView, ...]
+    runs: tuple[RunView, ...]
+    """Captured runs; empty for recordings by other tools."""
+
+    machines: tuple[MachineView, ...]
+    findings: tuple[FindingView, ...]
+    outcomes: OutcomesView
+    definitions: tuple[DefinitionView, ...]
+    source: tuple[Fact, ...]
+    tool_version: str
+    several: bool
+    """Whether the report has several recordings, so that each finding and figure names its own."""
+
+    not_drawn: str | None
+    """A sentence on recordings without charts; None if all have them."""
+
+
+def report_view(report: Report) -> ReportView:
+    """The view of a report, after redaction."""
+    report = shortened(redacted(report), LONGEST_TEXT)
+    findings = finding_views(report)
+    drawn = report.recordings[:MOST_DRAWN]
+    return ReportView(
+        title=_title(report),
+        verdict=verdict(report),
+        verdict_scope=verdict_scope(report),
+        first_action=_first_action(report, findings),
+        no_action=_no_action(report),
+        comparison=comparison_table(report),
+        comparison_chart=comparison_bars(report.recordings, "comparison"),
+        health=health_view(without_step_notes(report, [recording.id for recording in drawn])),
+        recordings=tuple(recording_view(recording, place) for place, recording in enumerate(drawn, start=1)),
+        runs=tuple(run_view(shared, place) for place, shared in enumerate(by_run(drawn), start=1)),
+        machines=tuple(machine_view(shared, place) for place, shared in enumerate(by_machine(drawn), start=1)),
+        not_drawn=_not_drawn(len(report.recordings) - len(drawn)),
+        several=len(report.recordings) > 1,
+        findings=findings,
+        outcomes=outcomes_view(report),
+        definitions=tuple(_definitions(report)),
+        source=tuple(_source(report)),
+        tool_version=report.tool_version,
+    )
+
+
+def _title(report: Report) -> str:
+    runs = dict.fromkeys(recording.run for recording in report.recordings if recording.run)
+    if len(runs) == 1:
+        return next(iter(runs))
+    return report.source.paths[0].name if report.source.paths else "Training performance"
+
+
+def _first_action(report: Report, findings: tuple[FindingView, ...]) -> FindingView | None:
+    """The first finding on the recording of the verdict, or the first of all if it has none."""
+    if not findings:
+        return None
+    judged = recording_of_verdict(report).id
+    return next((finding for finding in findings if judged in finding.recordings), findings[0])
+
+
+def _no_action(report: Report) -> str:
+    skipped = sum(isinstance(row.outcome, Skipped) for row in report.outcomes)
+    remark = f" {number_of(skipped, 'check')} could not run." if skipped else ""
+    return f"No check found a problem.{remark}"
+
+
+def _not_drawn(count_: int) -> str | None:
+    return f"{number_of(count_, 'more recording')}: see the table above and the JSON report." if count_ else None
+
+
+def _definitions(report: Report) -> Iterator[DefinitionView]:
+    """The categories that any recording's breakdown contains, in order of precedence."""
+    used = {
+        category
+        for recording in report.recordings
+        if recording.mean_breakdown is not None
+        for category in recording.mean_breakdown.parts_ns
+    }
+    on_host = bool(report.recordings) and all(map(is_without_device, report.recordings))
+    for category in dict.fromkeys((*(() if on_host else DEVICE_CATEGORIES), *HOST_CATEGORIES)):
+        if category in used:
+            meaning = DEFINITION_ON_HOST.get(category) if on_host else None
+            yield DefinitionView(PAINTS[category], CATEGORY[category], meaning or DEFINITION[category])
+
+
+def _source(report: Report) -> Iterator[Fact]:
+    yield Fact("Source", SOURCE_KIND[report.source.kind])
+    for path in report.source.paths:
+        yield Fact("Path", str(path))
+    yield Fact("Events read", count(report.health.events_read))
+    for label, value in settings_facts(report):
+        yield Fact(label, value)
 
 
 def render(report: Report) -> bytes:
@@ -18,7 +157,7 @@ def render(report: Report) -> bytes:
 
 
 def page(report: Report) -> str:
-    """The page as text; the PDF is made from the same."""
+    """The page as text, also used for the PDF."""
     return (
         html_environment()
         .get_template("report.html.j2")
@@ -35,6 +174,6 @@ def page(report: Report) -> str:
 
 
 def style_hash() -> str:
-    """What the content security policy names the one style sheet by: no other style is applied."""
+    """The hash of the style sheet for the content security policy, which allows no other style."""
     style = html_environment().get_template("report.css.j2").render(paints=ALL_PAINTS)
     return base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()

@@ -1,7 +1,4 @@
-"""What was sampled of a machine, as pictures on one clock.
-
-The devices of a machine that a report shows, and what they are called and limited by.
-"""
+"""Telemetry of a machine as charts on one clock, and the GPUs that a report shows."""
 
 from __future__ import annotations
 
@@ -25,11 +22,11 @@ PERCENT = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the pictures and tables of a machine are made from."""
+    """The data behind the charts and tables of a machine."""
 
     telemetry: Telemetry
     window: TelemetryWindow | None
-    """Over the undisturbed steps; None where there were none."""
+    """Figures over the undisturbed steps; None without such steps."""
 
     devices: tuple[ShownDevice, ...]
 
@@ -38,7 +35,7 @@ Drawing = tuple[Subject, list[Trend]]
 
 
 def machine_charts(machine: Machine, clock: RunClock, anchor: str) -> Iterator[Chart]:
-    """A picture per kind of figure; those without any reading are left out."""
+    """One chart per figure that has at least one sample."""
     on_device = (_utilization, _memory, _power, _temperature, _sm_clock)
     on_host = (_cpu, _host_memory, _disk)
     for number, draw in enumerate(on_device if machine.devices else on_host, start=1):
@@ -60,14 +57,14 @@ def _utilization(machine: Machine) -> Drawing:
 def _memory(machine: Machine) -> Drawing:
     capacity = _common(device.telemetry.memory_bytes for device in machine.devices)
     trends = _of_devices(machine, DeviceColumn.MEMORY_USED_BYTES, lambda window: _peak(size, window.peak_memory_bytes))
-    return Subject("Device memory", size, _limit(capacity, f"capacity {size(capacity)}")), trends
+    return Subject("GPU memory", size, _limit(capacity, f"capacity {size(capacity)}")), trends
 
 
 def _power(machine: Machine) -> Drawing:
     limits = [device.power_limits_watts for device in machine.devices]
     known = [limit for limit in limits if limit is not None]
     low, high = (min(low for low, _ in known), max(high for _, high in known)) if known else (None, None)
-    words = f"limit {watts(high)}" if low == high else f"limit between {watts(low)} and {watts(high)}"
+    words = f"limit {watts(high)}" if low == high else f"limit {watts(low)} to {watts(high)}"
     trends = _of_devices(machine, DeviceColumn.POWER_WATTS, lambda window: _mean(watts, window.mean_power_watts))
     return Subject("Power", watts, _limit(high, words)), trends
 
@@ -89,14 +86,14 @@ def _sm_clock(machine: Machine) -> Drawing:
 def _cpu(machine: Machine) -> Drawing:
     node, window = machine.telemetry.node, machine.window
     waiting = _mean(percent, window.node.mean_iowait_share if window else None)
-    trend = _trend(LegendEntry(WAITING_PAINT, "Waiting for I/O", waiting), node, NodeColumn.IOWAIT_PERCENT, PERCENT)
+    trend = _trend(LegendEntry(WAITING_PAINT, "I/O wait", waiting), node, NodeColumn.IOWAIT_PERCENT, PERCENT)
     return Subject("CPU", whole_percent, least_top=1.0), [*_of_cpus(machine), trend]
 
 
 def _of_cpus(machine: Machine) -> Iterator[Trend]:
     telemetry, window = machine.telemetry, machine.window
     busy = _mean(percent, window.node.mean_cpu_share if window else None)
-    yield _trend(LegendEntry(HOST_PAINT, "Host CPU", busy), telemetry.node, NodeColumn.CPU_PERCENT, PERCENT)
+    yield _trend(LegendEntry(HOST_PAINT, "CPU", busy), telemetry.node, NodeColumn.CPU_PERCENT, PERCENT)
     cores = granted_cores(telemetry)
     if cores is not None:
         used = _mean(percent, window.processes.granted_cpu_share if window else None)
@@ -109,11 +106,11 @@ def _host_memory(machine: Machine) -> Drawing:
     telemetry, window = machine.telemetry, machine.window
     own = _peak(size, window.processes.peak_rss_bytes if window else None)
     trends = [
-        _trend(LegendEntry(HOST_PAINT, "Used on the host", ""), telemetry.node, NodeColumn.MEMORY_USED_BYTES),
+        _trend(LegendEntry(HOST_PAINT, "All processes", ""), telemetry.node, NodeColumn.MEMORY_USED_BYTES),
         _trend(LegendEntry(PROCESSES_PAINT, "Training processes", own), telemetry.processes, ProcessColumn.RSS_BYTES),
     ]
     capacity = telemetry.memory_bytes
-    return Subject("Host memory", size, _limit(capacity, f"capacity {size(capacity)}")), trends
+    return Subject("CPU memory", size, _limit(capacity, f"capacity {size(capacity)}")), trends
 
 
 def _disk(machine: Machine) -> Drawing:
@@ -121,8 +118,8 @@ def _disk(machine: Machine) -> Drawing:
     read = _mean(rate, figures.mean_disk_read_bytes_per_s if figures else None)
     written = _mean(rate, figures.mean_disk_write_bytes_per_s if figures else None)
     return Subject("Disk", rate), [
-        _trend(LegendEntry(HOST_PAINT, "Read", read), node, NodeColumn.DISK_READ_BYTES_PER_S),
-        _trend(LegendEntry(DEVICE_PAINTS[0], "Written", written), node, NodeColumn.DISK_WRITE_BYTES_PER_S),
+        _trend(LegendEntry(HOST_PAINT, "Reads", read), node, NodeColumn.DISK_READ_BYTES_PER_S),
+        _trend(LegendEntry(DEVICE_PAINTS[0], "Writes", written), node, NodeColumn.DISK_WRITE_BYTES_PER_S),
     ]
 
 
@@ -146,7 +143,7 @@ def _trend(name: LegendEntry, series: Series, column: str, scale: float = 1.0) -
 
 
 def _broken_off(series: Series) -> Mask:
-    """Rows that hold no figure at all."""
+    """A mask of the rows without any figure."""
     held = np.zeros(series.time_ns.size, dtype=np.bool_)
     for values in series.figures.values():
         held |= np.isfinite(values)
@@ -166,18 +163,18 @@ def _limit(value: float | None, words: str) -> Limit | None:
 
 
 def _common(values: Iterator[int | None] | Sequence[int | None]) -> int | None:
-    """The value that all have; None where they differ or one is not known."""
+    """The common value; None if values differ or one is unknown."""
     found = set(values)
     return found.pop() if len(found) == 1 else None
 
 
 MOST_DEVICES = len(DEVICE_PAINTS)
-"""Drawn and tabled; the figures of the others are in the JSON report."""
+"""GPUs with charts and tables; the JSON report has the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownDevice:
-    """A device with its figures over the undisturbed steps."""
+    """A GPU with its figures over the undisturbed steps."""
 
     name: str
     paint: Paint
@@ -186,7 +183,7 @@ class ShownDevice:
 
     @property
     def power_limits_watts(self) -> tuple[float, float] | None:
-        """The lowest and the highest limit that was in force; None where none is known."""
+        """The lowest and the highest power limit during the run; None if unknown."""
         limits = self.telemetry.series.figures.get(DeviceColumn.POWER_LIMIT_WATTS, np.empty(0))
         seen = limits[np.isfinite(limits)].tolist()
         initial = self.telemetry.power_limit_watts
@@ -197,7 +194,7 @@ class ShownDevice:
 def used_devices(
     telemetry: Telemetry, window: TelemetryWindow | None, recordings: Sequence[Recording]
 ) -> tuple[ShownDevice, ...]:
-    """The devices that were recorded; where they cannot be told, those that the training could see."""
+    """The GPUs in the recordings; if they cannot be identified, the GPUs visible to the training."""
     windows: Sequence[DeviceWindow | None] = window.devices if window else (None,) * len(telemetry.devices)
     pairs = zip(telemetry.devices, windows, strict=True)
     # A report that was read back has no samples, only figures of them.
@@ -213,7 +210,7 @@ def used_devices(
 
 
 def granted_cores(telemetry: Telemetry) -> float | None:
-    """The cores that the training may use: the least of the host's, the affinity's and the quota's."""
+    """The cores that the training may use: the smallest of CPU count, affinity and quota; None if unknown."""
     limits = (telemetry.cpu_count, telemetry.cpu_affinity, telemetry.cpu_quota)
     return min((float(limit) for limit in limits if limit), default=None)
 

@@ -1,4 +1,4 @@
-"""What was checked and is fine, what was not checked, and what is not worth doing."""
+"""Passed, skipped and failed checks, and changes that save little."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from traceadvisor.rendering.units import figure, percent
 
 @dataclass(frozen=True, slots=True)
 class OutcomesView:
-    """The rules that found nothing, by why; None where there are none."""
+    """Tables of the rules without a finding; None for an empty table."""
 
     not_worth_doing: Table | None
     clear: Table | None
@@ -23,12 +23,12 @@ class OutcomesView:
 
 
 def outcomes_view(report: Report) -> OutcomesView:
-    """The outcomes of all rules but the findings."""
+    """The outcomes of all rules, except findings."""
     return OutcomesView(
         not_worth_doing=_not_worth_doing(report),
         clear=_clear(report),
-        skipped=_unfinished(report, Skipped, "Why checks were not made"),
-        failed=_unfinished(report, Failed, "Why checks failed"),
+        skipped=_unfinished(report, Skipped, "Skipped checks"),
+        failed=_unfinished(report, Failed, "Failed checks"),
     )
 
 
@@ -49,11 +49,11 @@ def _not_worth_doing(report: Report) -> Table | None:
         Column("Saves at most"),
         Column("Why", numeric=False),
     )
-    return Table("Changes that would gain next to nothing", columns, rows) if rows else None
+    return Table("Changes that save less than 2%", columns, rows) if rows else None
 
 
 def _clear(report: Report) -> Table | None:
-    """One row per rule, and what it measured against what; figures of several recordings as a range."""
+    """One row per rule with its figure and its limit; several recordings give a range of figures."""
     several = len(report.recordings) > 1
     alike: dict[tuple[str, str, str], list[tuple[Clear, tuple[str, ...]]]] = {}
     for row in report.outcomes:
@@ -71,13 +71,13 @@ def _clear(report: Report) -> Table | None:
         for (named, label, limit), found in alike.items()
     )
     columns = (
-        Column("Checked", numeric=False),
+        Column("Check", numeric=False),
         *_recording_column(several=several),
-        Column("What was measured", numeric=False),
+        Column("Measured", numeric=False),
         Column("Figure"),
         Column("Limit"),
     )
-    return Table("Checks that found nothing wrong", columns, rows) if rows else None
+    return Table("Passed checks", columns, rows) if rows else None
 
 
 def _label(clear: Clear) -> str:
@@ -85,14 +85,14 @@ def _label(clear: Clear) -> str:
 
 
 def _range(clears: Sequence[Clear]) -> str:
-    """One figure, or the smallest and the largest."""
+    """One figure, or the smallest and the largest of several."""
     ordered = sorted(clears, key=lambda clear: clear.value)
     ends = dict.fromkeys(figure(clear.value, clear.unit) for clear in (ordered[0], ordered[-1]))
     return " to ".join(ends)
 
 
 def _unfinished(report: Report, kind: type[Skipped | Failed], caption: str) -> Table | None:
-    """One row per reason and the recordings it holds for, with all the rules that it keeps from looking."""
+    """One row per reason, with all the rules and recordings that it concerns."""
     where: dict[tuple[str, str], list[str]] = {}
     for row in report.outcomes:
         if isinstance(row.outcome, kind):
@@ -136,7 +136,7 @@ def _recording_column(*, several: bool) -> tuple[Column, ...]:
 
 
 def _which_if(ids: tuple[str, ...], report: Report, *, several: bool) -> tuple[Cell, ...]:
-    """The recordings a row is about, where there are several to choose from."""
+    """The recordings of a row; no cell if the report has only one recording."""
     return (Cell(_which(ids, report)),) if several else ()
 
 

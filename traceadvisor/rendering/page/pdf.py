@@ -1,8 +1,7 @@
-"""The same page on paper, through WeasyPrint, which may load nothing.
+"""The PDF report: the HTML page, rendered by WeasyPrint without loading anything.
 
-WeasyPrint reads local files when asked to, so the one fetcher it is given refuses
-every address. It is imported when a PDF is asked for: it needs libraries of the
-system that a machine without PDFs can do without.
+WeasyPrint can read local files, so its fetcher refuses every URL. It is imported
+only for a PDF, because it needs system libraries that other formats do not need.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from types import ModuleType
 
 from traceadvisor.errors import PdfUnavailableError, RefusedFetchError
 from traceadvisor.model.report import Report
+from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.page.html import page
-from traceadvisor.rendering.write import MARKER
 
 _BANNER = re.compile(r"\n-----\n\nWeasyPrint could not import.*?\n-----\n\n", re.DOTALL)
 """What WeasyPrint prints where a library is missing, before it raises; our own message says it better."""
@@ -29,18 +28,18 @@ def render(report: Report) -> bytes:
 
     Raises:
         PdfUnavailableError: WeasyPrint or a library it needs is missing.
-        RefusedFetchError: the page asked for something to be loaded, which no page of ours does.
+        RefusedFetchError: the page tried to load a resource; our pages never do.
     """
     return from_html(page(report))
 
 
 def from_html(html: str) -> bytes:
-    """A page of ours as a document; raises as :func:`render` does."""
+    """Convert a report page to PDF; raises the same errors as :func:`render`."""
     weasyprint = _weasyprint()
     refused: list[str] = []
 
     class RefusingFetcher(weasyprint.urls.URLFetcher):  # type: ignore[misc, name-defined]  # untyped, and imported late
-        """Loads nothing: WeasyPrint leaves out what could not be fetched, so what it asked for is kept and told."""
+        """Refuses every URL and remembers it: WeasyPrint itself ignores failed fetches."""
 
         def fetch(self, url: str, headers: object = None) -> None:  # noqa: ARG002  # WeasyPrint's signature
             refused.append(url)
@@ -49,7 +48,7 @@ def from_html(html: str) -> bytes:
     document: bytes = weasyprint.HTML(string=html, url_fetcher=RefusingFetcher()).write_pdf()
     if refused:
         raise RefusedFetchError(_refusal(refused[0]))
-    # What follows the end-of-file mark is ignored by readers; the document's own metadata may be compressed.
+    # PDF readers ignore text after the end-of-file marker. The PDF metadata could be compressed.
     return document + f"%{MARKER}\n".encode()
 
 
@@ -80,4 +79,4 @@ def _without_banner() -> Iterator[None]:
 
 
 def _refusal(url: str) -> str:
-    return f"The report asked for {url[:200]!r} to be loaded and was refused: reports are self-contained."
+    return f"The report tried to load {url[:200]!r}, which was refused: reports are self-contained."

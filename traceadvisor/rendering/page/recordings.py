@@ -1,4 +1,4 @@
-"""A recording as the templates read it."""
+"""A recording as the templates show it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording
 from traceadvisor.rendering.charts.drawing import Chart
-from traceadvisor.rendering.charts.memory import memory_chart
 from traceadvisor.rendering.charts.per_step import per_step
 from traceadvisor.rendering.charts.step_bar import step_bar
 from traceadvisor.rendering.charts.timeline import timeline
-from traceadvisor.rendering.page.replay import replay_table
-from traceadvisor.rendering.page.tables import MemoryView, kernel_table, memory_view, operator_table, overlap_table
-from traceadvisor.rendering.page.umbrellas import UmbrellaView, umbrella_views
-from traceadvisor.rendering.step_time import MEDIAN, step_time
+from traceadvisor.rendering.headline import MEDIAN, recording_verdict, step_time
+from traceadvisor.rendering.page.findings import UmbrellaView, umbrella_views
+from traceadvisor.rendering.page.memory import MemoryView, memory_chart, memory_view
+from traceadvisor.rendering.page.tables import kernel_table, operator_table, overlap_table, replay_table
 from traceadvisor.rendering.table import Table
 from traceadvisor.rendering.units import (
     NOT_MEASURED,
@@ -28,7 +27,6 @@ from traceadvisor.rendering.units import (
     percent,
     size,
 )
-from traceadvisor.rendering.verdict import recording_verdict
 from traceadvisor.rendering.words import STEP_SOURCE
 
 
@@ -48,7 +46,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A line of the environment."""
+    """A labelled fact about the environment."""
 
     label: str
     value: str
@@ -56,17 +54,18 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class RecordingView:
-    """Everything about one recording."""
+    """All content about one recording."""
 
     anchor: str
     id: str
     verdict: str
+    has_gpu: bool
     silent: bool
-    """No step was recorded, although the run is known."""
+    """The run was captured, but no step was recorded."""
 
     figures: tuple[Figure, ...]
     step_notes: tuple[str, ...]
-    """Steps that do not count, and why."""
+    """Steps left out of means, with the reasons."""
 
     charts: tuple[Chart, ...]
     overlaps: Table | None
@@ -80,7 +79,7 @@ class RecordingView:
 
 
 def recording_view(recording: Recording, number: int) -> RecordingView:
-    """The view of the recording that stands at this place in the report, from 1."""
+    """The view of the recording with this number in the report, counted from 1."""
     anchor = f"recording-{number}"
     charts = (
         step_bar(recording, f"{anchor}-step"),
@@ -91,6 +90,7 @@ def recording_view(recording: Recording, number: int) -> RecordingView:
         anchor=anchor,
         id=recording.id,
         verdict=recording_verdict(recording),
+        has_gpu=recording.device is not None,
         silent=is_silent(recording),
         figures=tuple(figures(recording)),
         step_notes=tuple(_step_notes(recording)),
@@ -107,19 +107,19 @@ def recording_view(recording: Recording, number: int) -> RecordingView:
 
 
 def is_without_device(recording: Recording) -> bool:
-    """Whether what was recorded holds no device activity."""
+    """Whether the recording contains no GPU activity."""
     mean = recording.mean_breakdown
     recorded = mean is not None or recording.captured is None
     return recorded and recording.device is None and (mean is None or Category.KERNEL not in mean.parts_ns)
 
 
 def is_silent(recording: Recording) -> bool:
-    """Whether a run is known of which no step was recorded."""
+    """Whether the run was captured but no step was recorded."""
     return recording.captured is not None and not recording.steps
 
 
 def figures(recording: Recording) -> Iterator[Figure]:
-    """The headline numbers, the step time first."""
+    """The headline figures, starting with the step time."""
     time = step_time(recording)
     mean = None if recording.mean_step_ns is None else f"mean {duration(recording.mean_step_ns)}"
     if recording.undisturbed_median_step_ns is None:
@@ -129,24 +129,24 @@ def figures(recording: Recording) -> Iterator[Figure]:
         yield Figure("Step", duration(time.ns), time.kind)
         yield Figure("Recorded step", duration(recording.median_step_ns), f"median; {mean}" if mean else None)
     if recording.samples_per_s is not None:
-        of_rank = "of this rank" if recording.distributed else None
-        yield Figure("Samples per s", count(recording.samples_per_s), of_rank)
+        of_rank = "this rank" if recording.distributed else None
+        yield Figure("Samples/s", count(recording.samples_per_s), of_rank)
     if recording.replay is not None and recording.replay.joint_step_ns is not None:
-        yield Figure("With the fixes replayed", duration(recording.replay.joint_step_ns), "all that could be, together")
+        yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated")
     yield from _money_and_energy(recording)
-    without = "no device was recorded" if is_without_device(recording) else None
+    without = "no GPU activity recorded" if is_without_device(recording) else None
     yield Figure("GPU busy", percent(recording.figures.busy_share), without)
     if recording.figures.sm_efficiency_share is not None:
         yield Figure("SM efficiency", percent(recording.figures.sm_efficiency_share))
     if recording.figures.achieved_occupancy_share is not None:
         yield Figure("Occupancy", percent(recording.figures.achieved_occupancy_share), "estimated at launch")
     if recording.figures.flops_per_s is not None:
-        of_peak = f"{percent(recording.figures.peak_rate_share)} of the device's peak"
-        yield Figure("Arithmetic", arithmetic_rate(recording.figures.flops_per_s), of_peak)
+        of_peak = f"{percent(recording.figures.peak_rate_share)} of the GPU's peak"
+        yield Figure("Compute rate", arithmetic_rate(recording.figures.flops_per_s), of_peak)
 
 
 def cost_words(recording: Recording) -> str | None:
-    """What a million samples cost, or an hour where their rate is not known; None where no price is set."""
+    """The cost per million samples, or per hour if the sample rate is unknown; None without a price."""
     cost = recording.cost
     if cost is None:
         return None
@@ -156,10 +156,10 @@ def cost_words(recording: Recording) -> str | None:
 
 
 def _money_and_energy(recording: Recording) -> Iterator[Figure]:
-    """What is known of it; money where a price is set."""
+    """The cost, if a price is set, and the energy per sample, if measured."""
     cost = recording.cost
     if cost is not None:
-        price = f"{number_of(cost.gpu_count, 'GPU')} at {money(cost.price.per_gpu_hour, cost.price.currency)} an hour"
+        price = f"{number_of(cost.gpu_count, 'GPU')} at {money(cost.price.per_gpu_hour, cost.price.currency)} per hour"
         if cost.per_million_samples is None:
             yield Figure("Cost per hour", money(cost.per_hour, cost.price.currency), price)
         else:
@@ -174,7 +174,7 @@ def _step_notes(recording: Recording) -> Iterator[str]:
         if row.step.left_out is not None:
             reasons.setdefault(row.step.left_out, []).append(row.step.index)
     for reason, indices in reasons.items():
-        yield f"{_steps(indices)} shown but left out of means: {reason}"
+        yield f"{_steps(indices)} shown, but left out of averages: {reason}"
     dropped: dict[str, list[int]] = {}
     for index, reason in recording.dropped_steps:
         dropped.setdefault(reason, []).append(index)
@@ -189,9 +189,9 @@ def _steps(indices: list[int]) -> str:
 
 def _environment(recording: Recording) -> Iterator[Fact]:
     device = recording.device
-    yield Fact("Device", "none was recorded" if device is None else device.name or f"device {device.index}, unnamed")
+    yield Fact("GPU", "not recorded" if device is None else device.name or f"GPU {device.index}, name unknown")
     if device is not None:
-        yield Fact("Device memory", size(device.memory_bytes))
+        yield Fact("GPU memory", size(device.memory_bytes))
         if device.compute_capability is not None:
             yield Fact("Compute capability", "{}.{}".format(*device.compute_capability))
         if device.multiprocessors is not None:
@@ -200,8 +200,8 @@ def _environment(recording: Recording) -> Iterator[Fact]:
         group = recording.distributed
         yield Fact("Rank", f"{_or_unknown(group.rank)} of {_or_unknown(group.world_size)}")
         yield Fact("Communication backend", group.backend or "not recorded")
-    yield Fact("Steps told apart by", STEP_SOURCE[recording.step_source])
-    yield Fact("Data loader", ", ".join(recording.loader_kinds) or "none was seen")
+    yield Fact("Steps detected from", STEP_SOURCE[recording.step_source])
+    yield Fact("Data loader", ", ".join(recording.loader_kinds) or "not found")
     yield Fact("File", str(recording.path))
 
 

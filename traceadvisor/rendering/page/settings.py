@@ -1,7 +1,4 @@
-"""What a capture knows of a run's settings, as a table.
-
-The settings that a report was made with, in words: what was left out and what was judged otherwise than usual.
-"""
+"""The settings of a captured run, and the settings of the report itself."""
 
 from __future__ import annotations
 
@@ -17,11 +14,11 @@ _COLUMNS = (Column("Setting", numeric=False), Column("Value", numeric=False))
 
 
 def settings_table(run: Run) -> Table:
-    """A row per setting, whatever is known of it."""
+    """The settings of a run, one row each."""
     settings = run.settings
     rows = (
         ("Command", " ".join(run.command) or NOT_MEASURED),
-        ("How the script ended", f"It {run.ending}"),
+        ("End of the script", f"It {run.ending}"),
         *_loader(settings.loader),
         *_torch(settings),
         *_host(settings),
@@ -33,27 +30,27 @@ def _loader(loader: LoaderSettings | None) -> Iterator[tuple[str, str]]:
     if loader is None:
         yield "Data loader", NOT_MEASURED
         return
-    yield "Its loop", location_words(loader.location) if loader.location else NOT_MEASURED
+    yield "Training loop", location_words(loader.location) if loader.location else NOT_MEASURED
     yield "batch_size", _number(loader.batch_size)
     yield "num_workers", _number(loader.worker_count)
-    yield "prefetch_factor", "does not apply" if loader.worker_count == 0 else _number(loader.prefetch_factor)
+    yield "prefetch_factor", "not applicable" if loader.worker_count == 0 else _number(loader.prefetch_factor)
     yield "pin_memory", _flag(loader.pin_memory)
     yield "persistent_workers", _flag(loader.persistent_workers)
     yield "drop_last", _flag(loader.drop_last)
-    yield "Samples in the data set", _number(loader.dataset_length)
+    yield "Samples in the dataset", _number(loader.dataset_length)
     yield from _epoch(loader)
 
 
 def _epoch(loader: LoaderSettings) -> Iterator[tuple[str, str]]:
-    """What this rank draws of the data set, where that is known."""
+    """The sampler and the samples per epoch of this rank, if known."""
     if loader.sampler is not None:
         yield "Sampler", loader.sampler
     if loader.sample_count is not None:
-        yield "Samples in an epoch of this rank", _number(loader.sample_count)
+        yield "Samples per epoch, this rank", _number(loader.sample_count)
 
 
 def _torch(settings: RunSettings) -> Iterator[tuple[str, str]]:
-    seen = settings.torch_version is not None  # else nothing of torch is known, and absence says nothing
+    seen = settings.torch_version is not None  # if False, an absent value means unknown
     yield "Optimizer", settings.optimizer or NOT_MEASURED
     if settings.optimizer_fused is not None:
         yield "fused", _flag(settings.optimizer_fused)
@@ -61,17 +58,17 @@ def _torch(settings: RunSettings) -> Iterator[tuple[str, str]]:
         yield "foreach", _flag(settings.optimizer_foreach)
     yield "Autocast", settings.autocast_dtype or ("not used" if seen else NOT_MEASURED)
     yield "GradScaler", _flag(settings.grad_scaler)
-    yield "TF32 in matrix products", _flag(settings.matmul_tf32)
+    yield "TF32 in matmuls", _flag(settings.matmul_tf32)
     yield "TF32 in cuDNN", _flag(settings.cudnn_tf32)
     yield "cudnn.benchmark", _flag(settings.cudnn_benchmark)
     yield from _debugging(settings)
     yield "PyTorch", settings.torch_version or NOT_MEASURED
-    yield "CUDA", settings.cuda_version or ("none in this build" if seen else NOT_MEASURED)
+    yield "CUDA", settings.cuda_version or ("not in this build" if seen else NOT_MEASURED)
     yield "Python", settings.python_version or NOT_MEASURED
 
 
 def _debugging(settings: RunSettings) -> Iterator[tuple[str, str]]:
-    """What is out of the ordinary, and what was set in the environment."""
+    """Debugging options that are on, and environment variables."""
     if settings.detect_anomaly:
         yield "Anomaly detection", "on"
     if settings.cuda_sync_debug_mode:
@@ -79,29 +76,29 @@ def _debugging(settings: RunSettings) -> Iterator[tuple[str, str]]:
     if settings.own_profiler_share:
         yield "Steps under the script's own profiler", percent(settings.own_profiler_share)
     if settings.gc_share is not None:
-        longest = "" if settings.gc_longest_ns is None else f", {duration(settings.gc_longest_ns)} at the longest"
-        yield "Time in garbage collections", f"{percent(settings.gc_share)}{longest}"
+        longest = "" if settings.gc_longest_ns is None else f", longest {duration(settings.gc_longest_ns)}"
+        yield "Time in garbage collection", f"{percent(settings.gc_share)}{longest}"
     yield from settings.environment.items()
 
 
 def _host(settings: RunSettings) -> Iterator[tuple[str, str]]:
     yield "CPUs", _number(settings.cpu_count)
     unlimited = NOT_MEASURED if settings.cpu_count is None else "all"
-    yield "Cores it may use", unlimited if settings.cpu_quota is None else f"{settings.cpu_quota:g}"
+    yield "Cores available to the process", unlimited if settings.cpu_quota is None else f"{settings.cpu_quota:g}"
     if settings.torch_threads is not None:
-        yield "Threads of an operator on the CPU", _number(settings.torch_threads)
+        yield "CPU threads per operator", _number(settings.torch_threads)
 
 
 def _number(value: int | None) -> str:
     return NOT_MEASURED if value is None else count(value)
 
 
-def _flag(value: bool | None) -> str:  # noqa: FBT001  # a setting that is one
+def _flag(value: bool | None) -> str:  # noqa: FBT001  # the setting itself
     return NOT_MEASURED if value is None else "on" if value else "off"
 
 
 def settings_facts(report: Report) -> Iterator[tuple[str, str]]:
-    """A label and a value for each thing that was set; nothing where nothing was."""
+    """Label and value of each setting of the report that is not a default."""
     settings = report.settings
     if settings.file is not None:
         yield "Settings", str(settings.file)
@@ -117,9 +114,9 @@ def settings_facts(report: Report) -> Iterator[tuple[str, str]]:
     if thresholds:
         yield "Thresholds set", ", ".join(thresholds)
     if settings.providers:
-        yield "Rules of others", ", ".join(f"{rule} ({provider})" for rule, provider in settings.providers.items())
+        yield "Rules from plugins", ", ".join(f"{rule} ({provider})" for rule, provider in settings.providers.items())
     if settings.price is not None:
-        yield "Price of a GPU", f"{money(settings.price.per_gpu_hour, settings.price.currency)} an hour"
+        yield "GPU price", f"{money(settings.price.per_gpu_hour, settings.price.currency)} per hour"
 
 
 def _value(value: float | str) -> str:

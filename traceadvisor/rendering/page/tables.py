@@ -1,38 +1,34 @@
-"""Kernels, operators and overlapped work of one recording as tables.
-
-The use of device memory as the templates read it.
-"""
+"""Tables of one recording: kernels, operators, overlap, and simulation checks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import KernelRow, OperatorRow, Overlap, Recording
-from traceadvisor.model.step_memory import MemoryRelief, StepMemory
 from traceadvisor.rendering.charts.drawing import across
 from traceadvisor.rendering.table import Cell, Column, Table, cells, measured_columns
-from traceadvisor.rendering.units import NOT_MEASURED, count, duration, percent, ratio, size
+from traceadvisor.rendering.units import count, duration, number_of, percent, ratio
 from traceadvisor.rendering.words import WORK
 from traceadvisor.text.cleaning import clipped
 
 OPEN_ROWS = 8
-"""Rows in the open; the rest is folded."""
+"""Rows shown unfolded."""
 
 LONGEST_NAME = 240
-"""Characters of a kernel's name; what tells one instance of a template from the next comes early."""
+"""Characters of a kernel name; the parts that differ between template instances come early."""
 
 MOST_ROWS = 40
-"""What lies beyond is in the JSON report; three recordings have to stay a small file."""
+"""The JSON report has the remaining rows; a page with three recordings must stay a small file."""
 
 
 def kernel_table(recording: Recording) -> Table | None:
-    """The kernels by total time; None where there are none."""
+    """The kernels, sorted by total time; None without kernels."""
     columns = (
         Column("Kernel", numeric=False),
         Column("Calls per step"),
         Column("Time per step"),
-        Column("Of kernel time"),
+        Column("Share of kernel time"),
         Column("Blocks per SM"),
         Column("Occupancy"),
     )
@@ -41,33 +37,33 @@ def kernel_table(recording: Recording) -> Table | None:
 
 
 def operator_table(recording: Recording) -> Table | None:
-    """The operators in the recording's order; None where there are none."""
+    """The operators, in the recording's order; None without operators."""
     columns = (
         Column("Operator", numeric=False),
         Column("Calls per step"),
-        Column("Host time itself, per step"),
-        Column("Device time launched, per step"),
+        Column("Self CPU time per step"),
+        Column("GPU time per step"),
     )
     rows = tuple(_operator(row) for row in recording.operators[:MOST_ROWS])
     return measured_columns(Table("Operators", columns, rows, OPEN_ROWS)) if rows else None
 
 
 def overlap_table(recording: Recording) -> Table | None:
-    """How much of each kind of work is hidden behind something more useful; None where nothing was measured."""
+    """Total, exposed and overlapped time of each kind of operation; None if nothing was measured."""
     columns = (
-        Column("Work", numeric=False),
+        Column("Operation", numeric=False),
         Column("Total"),
         Column("Exposed"),
-        Column("Hidden"),
+        Column("Overlapped"),
     )
     listed = [(work, overlap) for work, overlap in recording.overlaps.items() if _is_worth_a_row(recording, overlap)]
     rows = tuple((Cell(WORK[work]), *_overlap(overlap)) for work, overlap in listed)
     measured = any(overlap is not None for _, overlap in listed)
-    return Table("Total and exposed work", columns, rows) if measured else None
+    return Table("Total and exposed time", columns, rows) if measured else None
 
 
 def _is_worth_a_row(recording: Recording, overlap: Overlap | None) -> bool:
-    """Work that was done, and work that was not measured although there is a device to do it."""
+    """Whether the operation took time, or was not measured on a recorded GPU."""
     return recording.device is not None if overlap is None else overlap.total_ns > 0
 
 
@@ -98,49 +94,46 @@ def _overlap(overlap: Overlap | None) -> tuple[Cell, ...]:
     return (Cell(duration(overlap.total_ns)), Cell(duration(overlap.exposed_ns)), Cell(percent(hidden)))
 
 
-OPEN_MEMORY_ROWS = 4
-"""Steps in the open; most are alike."""
+_NO_WAITS = (
+    "without a GPU the simulation only adds up recorded CPU times, so this agreement does not validate predicted waits"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryView:
-    """Two tables."""
-
-    steps: Table
-    relief: Table
-
-
-def memory_view(recording: Recording) -> MemoryView | None:
-    """What the peak of each step is made of, fullest first, and what would make room; None where it is not known."""
-    if recording.memory is None:
+def replay_table(recording: Recording) -> Table | None:
+    """The checks of the simulation and their results; None if nothing was simulated."""
+    if recording.replay is None:
         return None
-    titles = ("Peak", "Held between steps", "Activations", "Of the peak", "Gradients, workspaces, temporary")
-    columns = (Column("Step", numeric=False), *map(Column, titles))
-    fullest_first = sorted(recording.memory.steps, key=lambda step: -step.peak_bytes)
-    ways = (Column("Way", numeric=False), Column("Would free"), Column("Taken for granted", numeric=False))
-    autotuned = recording.captured is not None and recording.captured.settings.cudnn_benchmark is True
-    rows = tuple(cells(*row) for row in _ways(recording.memory.relief, autotuned=autotuned))
-    return MemoryView(
-        Table("Device memory at the peak of each step", columns, tuple(map(_step, fullest_first)), OPEN_MEMORY_ROWS),
-        Table("What would make room", ways, rows),
-    )
+    columns = (Column("Check", numeric=False), Column("Result", numeric=False))
+    rows = tuple(cells(*row) for row in _rows(recording.replay, has_device=recording.device is not None))
+    return Table("Simulation checks", columns, rows)
 
 
-def _step(step: StepMemory) -> tuple[Cell, ...]:
-    return cells(
-        count(step.index),
-        size(step.peak_bytes),
-        size(step.state_bytes),
-        size(step.activations_bytes),
-        percent(step.activations_share),
-        size(step.rest_bytes),
-    )
+def _rows(figures: ReplayFigures, *, has_device: bool) -> Iterator[tuple[str, str]]:
+    """Label and result of each check; no GPU checks without a GPU."""
+    judged = number_of(figures.judged_steps, "step")
+    baseline = f"{duration(figures.baseline_step_ns)}, {_error(figures.baseline_error_share)} ({judged} compared)"
+    yield "Simulated step, nothing changed", baseline if has_device else f"{baseline}; {_NO_WAITS}"
+    if figures.paced_error_share is not None:
+        most = f"largest difference: {_error(figures.paced_error_share)}"
+        yield (
+            "The same, with batches at the workers' mean rate",
+            f"{most}; no independent check, as the rate comes from these steps",
+        )
+    if has_device:
+        unexplained = f"{percent(figures.unexplained_share)} of the step"
+        yield "The same, with a GPU that takes no time", _error(figures.null_model_error_share)
+        yield "Waits for the GPU that the simulation does not explain", unexplained
+    yield "CPU savings", _trust(figures.doubt)
+    if has_device:
+        yield "GPU savings", _trust(figures.device_doubt)
+    if figures.joint_step_ns is not None:
+        yield "Simulated step with all fixes", duration(figures.joint_step_ns)
 
 
-def _ways(relief: MemoryRelief, *, autotuned: bool) -> Iterator[tuple[str, str, str]]:
-    if relief.mixed_precision_bytes is not None:
-        yield "Mixed precision", size(relief.mixed_precision_bytes), "all activations are float32 now"
-    yield "Gradient checkpointing", size(relief.checkpointing_bytes), "half of the activations is computed again"
-    yield "Accumulating the gradients of two half batches", size(relief.accumulation_bytes), "activations alone grow"
-    if autotuned:
-        yield "cuDNN autotuning off", NOT_MEASURED, "workspaces of the algorithms that it chose; a second run tells"
+def _error(share: float) -> str:
+    direction = "longer" if share > 0 else "shorter"
+    return f"{percent(abs(share))} {direction} than recorded" if share else "as recorded"
+
+
+def _trust(doubt: str | None) -> str:
+    return "simulated" if doubt is None else f"upper limits only: {doubt}"

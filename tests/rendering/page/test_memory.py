@@ -10,9 +10,8 @@ from tests.rendering.captures import captured
 from tests.rendering.reading import Page
 from traceadvisor.model.report import Report
 from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, MemoryRelief, StepMemory
-from traceadvisor.rendering.charts.memory import memory_chart
 from traceadvisor.rendering.formats import FORMATS
-from traceadvisor.rendering.page.tables import memory_view
+from traceadvisor.rendering.page.memory import memory_chart, memory_view
 
 GIB = 1 << 30
 STEPS = (StepMemory(4, GIB, 2 * GIB, GIB), StepMemory(5, GIB, 6 * GIB, GIB))
@@ -30,21 +29,21 @@ def _page(figures: MemoryFigures | None) -> str:
     return " ".join(Page(FORMATS["html"].render(_report(figures)).decode().replace("<", " <")).text.split())
 
 
-def test_a_page_tells_what_the_peak_of_each_step_is_made_of_the_fullest_first() -> None:
+def test_a_page_shows_the_parts_of_each_peak_highest_first() -> None:
     assert "5 8 GiB 1 GiB 6 GiB 75.0% 1 GiB 4 4 GiB 1 GiB 2 GiB 50.0% 1 GiB" in _page(FIGURES)
 
 
-def test_a_page_tells_what_would_make_room_and_what_is_taken_for_granted() -> None:
-    assert "Gradient checkpointing 3 GiB half of the activations is computed again" in _page(FIGURES)
+def test_a_page_shows_ways_to_reduce_the_peak_with_assumptions() -> None:
+    assert "Gradient checkpointing 3 GiB half of the activations are recomputed" in _page(FIGURES)
     assert "Mixed precision 3 GiB" in _page(FIGURES)
     assert "Mixed precision 3 GiB" not in _page(IN_HALF)
 
 
-def test_without_the_allocators_events_there_are_no_tables() -> None:
-    assert "Device memory at the peak" not in _page(None)
+def test_without_allocator_events_there_are_no_tables() -> None:
+    assert "GPU memory at the peak" not in _page(None)
 
 
-def test_json_has_the_parts_and_what_would_be_free() -> None:
+def test_json_has_the_parts_and_the_freed_bytes() -> None:
     memory = json.loads(FORMATS["json"].render(_report(IN_HALF)))["recordings"][0]["memory"]
     assert memory["steps"][1] == {
         "index": 5,
@@ -56,11 +55,11 @@ def test_json_has_the_parts_and_what_would_be_free() -> None:
     assert memory["freed_bytes"] == {"checkpointing": 3 * GIB, "mixed_precision": None, "accumulation": 3 * GIB}
 
 
-def test_json_has_null_where_nothing_is_known() -> None:
+def test_json_has_null_without_memory_events() -> None:
     assert json.loads(FORMATS["json"].render(_report(None)))["recordings"][0]["memory"] is None
 
 
-def test_what_autotuning_takes_is_not_measured() -> None:
+def test_the_memory_of_autotuning_is_not_measured() -> None:
     report = captured()
     recording = replace(report.recordings[0], memory=FIGURES)
     assert recording.captured is not None
@@ -81,24 +80,24 @@ def _over_time(memory: MemoryOverTime | None) -> Report:
     return replace(report, recordings=tuple(replace(one, memory_over_time=memory) for one in report.recordings))
 
 
-def test_memory_over_time_is_a_picture_with_what_is_used_and_what_is_reserved() -> None:
+def test_the_memory_chart_shows_used_and_reserved_memory() -> None:
     chart = memory_chart(OVER_TIME, "x")
     assert chart is not None
     assert [(entry.label, entry.figure) for entry in chart.legend] == [
         ("In use by tensors", "peak 2 GiB"),
-        ("Reserved by torch", "peak 4 GiB"),
+        ("Reserved by PyTorch", "peak 4 GiB"),
     ]
-    assert chart.description.startswith("Device memory over the recorded steps: In use by tensors from 1 GiB to 2 GiB")
+    assert chart.description.startswith("GPU memory over the recorded steps: In use by tensors from 1 GiB to 2 GiB")
     assert chart.description in FORMATS["html"].render(_over_time(OVER_TIME)).decode()
 
 
-def test_what_was_not_reserved_by_record_is_no_line() -> None:
+def test_unrecorded_reserved_memory_has_no_line() -> None:
     chart = memory_chart(replace(OVER_TIME, reserved_bytes=None), "x")
     assert chart is not None
     assert [entry.label for entry in chart.legend] == ["In use by tensors"]
 
 
-def test_without_instants_there_is_no_picture() -> None:
+def test_without_samples_there_is_no_chart() -> None:
     assert memory_chart(None, "x") is None
 
 

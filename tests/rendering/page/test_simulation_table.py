@@ -33,41 +33,41 @@ def _json(figures: ReplayFigures | None) -> dict[str, object]:
     return replay
 
 
-def test_a_page_tells_what_the_replay_was_held_against() -> None:
+def test_a_page_shows_the_simulation_checks() -> None:
     page = _page(TRUSTED)
-    assert "The step replayed with nothing changed 177.0 ms, 0.4% longer than recorded, judged by 1 step " in page
+    assert "Simulated step, nothing changed 177.0 ms, 0.4% longer than recorded (1 step compared)" in page
     assert _json(TRUSTED)["judged_steps"] == 1
-    assert "The same with a device that takes no time 35.0% shorter than recorded" in page
+    assert "The same, with a GPU that takes no time 35.0% shorter than recorded" in page
 
 
-def test_without_a_device_a_page_says_that_the_check_proves_little() -> None:
+def test_without_a_gpu_a_page_says_what_the_check_does_not_validate() -> None:
     report = _report(TRUSTED)
     on_the_host = replace(report, recordings=tuple(replace(one, device=None) for one in report.recordings))
-    assert "which has to come out right and does not show that it can foretell waits" in _text(on_the_host)
-    assert "can foretell waits" not in _text(report)
+    assert "so this agreement does not validate predicted waits" in _text(on_the_host)
+    assert "predicted waits" not in _text(report)
 
 
-def test_a_page_says_that_nothing_tests_the_pace_of_workers() -> None:
-    words = "The same with batches at the mean pace of the loader's workers"
+def test_a_page_says_that_the_workers_rate_is_not_checked_independently() -> None:
+    words = "The same, with batches at the workers' mean rate"
     page = _page(replace(TRUSTED, paced_error_share=-0.01))
-    error = "1.0% shorter than recorded where it differs most"
-    assert f"{words} {error}; nothing tests that pace, which is the recorded steps' own" in page
+    error = "largest difference: 1.0% shorter than recorded"
+    assert f"{words} {error}; no independent check, as the rate comes from these steps" in page
     assert words not in _page(TRUSTED)
     assert _json(replace(TRUSTED, paced_error_share=-0.01))["paced_error_share"] == -0.01
 
 
 def test_the_step_with_all_fixes_is_a_headline_figure() -> None:
-    assert "With the fixes replayed 120.0 ms all that could be, together" in _page(TRUSTED)
-    assert "With the fixes replayed" not in _page(NOT_TRUSTED)
+    assert "Step with all fixes 120.0 ms simulated" in _page(TRUSTED)
+    assert "Step with all fixes" not in _page(NOT_TRUSTED)
 
 
-def test_a_page_says_why_savings_on_the_device_are_bounds() -> None:
+def test_a_page_says_why_gpu_savings_are_upper_limits() -> None:
     page = _page(HOST_ONLY)
-    assert "Savings on the host replayed Savings on the device bounds only: the host alone explains it" in page
+    assert "CPU savings simulated GPU savings upper limits only: the host alone explains it" in page
 
 
-def test_without_a_replay_there_is_no_table() -> None:
-    assert "How far the replay can be trusted" not in _page(None)
+def test_without_a_simulation_there_is_no_table() -> None:
+    assert "Simulation checks" not in _page(None)
 
 
 def test_json_has_the_figures_in_microseconds() -> None:
@@ -75,15 +75,15 @@ def test_json_has_the_figures_in_microseconds() -> None:
     assert (replay["status"], replay["baseline_step_us"], replay["joint_step_us"]) == ("trusted", 177_000, 120_000)
 
 
-def test_json_tells_a_replay_that_is_not_trusted_from_none() -> None:
+def test_json_distinguishes_an_untrusted_replay_from_none() -> None:
     assert (_json(NOT_TRUSTED)["status"], _json(NOT_TRUSTED)["reason"]) == ("not_trusted", "it is off by 4%")
     assert _json(None)["status"] == "not_run"
 
 
-def test_without_a_device_nothing_is_said_of_one() -> None:
+def test_without_a_gpu_there_are_no_gpu_checks() -> None:
     report = _report(HOST_ONLY)
     on_host = replace(report, recordings=tuple(replace(one, device=None) for one in report.recordings))
     page = Page(FORMATS["html"].render(on_host).decode()).text
-    assert "Savings on the host" in page
-    assert "Savings on the device" not in page
-    assert "a device that takes no time" not in page
+    assert "CPU savings" in page
+    assert "GPU savings" not in page
+    assert "a GPU that takes no time" not in page

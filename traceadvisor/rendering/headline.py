@@ -1,0 +1,172 @@
+"""The headline of a report: the sentence that names the bottleneck, and the step time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category, MeanBreakdown
+from traceadvisor.model.report import Recording, Report
+from traceadvisor.model.run import undisturbed_count
+from traceadvisor.model.steps import StepSource
+from traceadvisor.rendering.units import duration, number_of, whole_percent
+
+LOST_ON_DEVICE = {
+    Category.DATA_WAIT: "The GPU waits {part} for the data loader.",
+    Category.COMMUNICATION: "Exposed communication takes {part}: no compute overlaps it.",
+    Category.H2D_COPY: "The GPU waits {part} for CPU-to-GPU copies.",
+    Category.OTHER_COPY: "Exposed copies take {part}: no compute overlaps them.",
+    Category.IDLE_DEVICE: "Kernel-launch latency takes {part}.",
+    Category.IDLE_PROFILER: "The GPU waits {part} for the profiler. A run without the profiler avoids this.",
+    Category.IDLE_ALLOCATOR: "The GPU waits {part} for memory allocation.",
+    Category.IDLE_SYNC: "The GPU waits {part} for the CPU to launch kernels again after a synchronisation.",
+    Category.IDLE_LAUNCH: "The GPU waits {part} for the CPU to launch the next kernel.",
+    Category.IDLE_HOST: "The GPU waits {part} for other CPU work, such as Python code.",
+}
+"""Sentences on GPU time without compute; ``{part}`` is a share such as `33% of each step`."""
+
+SPENT_ON_HOST = {
+    Category.DATA_WAIT: "The training thread spends {part} waiting for the data loader.",
+    Category.OPTIMIZER: "The optimizer takes {part}.",
+    Category.BACKWARD: "The backward pass takes {part}.",
+    Category.FORWARD: "The forward pass and other operators take {part}.",
+    Category.COMMUNICATION: "Communication takes {part}.",
+    Category.OTHER_HOST: "CPU work outside operators takes {part}.",
+}
+"""Sentences on CPU time in a recording without GPU activity."""
+
+NO_DEVICE = "No GPU activity was recorded."
+
+WELL_USED_SHARE = 0.9
+"""From this share of the step on, only faster kernels can save much time."""
+
+WORTH_NAMING_SHARE = 0.05
+"""A smaller loss is not named as the bottleneck."""
+
+FEWEST_STEPS = 3
+"""Fewer steps may not be typical of the run."""
+
+DAMAGED = frozenset({"truncated", "cut-before-device", "no-kernels", "no-launches"})
+"""Codes of health notes that make the lost time of a recording doubtful."""
+
+
+def verdict(report: Report) -> str:
+    """The sentence for the whole report: that of the recording with the most lost time."""
+    if not report.recordings:
+        return "No recording could be read, so nothing was measured."
+    return recording_verdict(recording_of_verdict(report))
+
+
+def verdict_scope(report: Report) -> str | None:
+    """Which of several recordings the verdict is about, then the summaries of its umbrella rules; None without both."""
+    if not report.recordings:
+        return None
+    judged = recording_of_verdict(report)
+    several = len(report.recordings) > 1
+    which = f"This is {judged.id}, the recording with the most lost time ({_compared(report, judged)} compared)."
+    pointers = (umbrella.fix.summary + "." for umbrella in judged.umbrellas)
+    return " ".join((*((which,) if several else ()), *pointers)) or None
+
+
+def recording_verdict(recording: Recording) -> str:
+    """The sentence for one recording."""
+    mean = recording.mean_breakdown
+    if mean is None or not mean.duration_ns:
+        return "No complete training step was recorded, so there is no step time to report."
+    whole = _whole(recording)
+    if Category.KERNEL not in mean.parts_ns:
+        largest = _largest(mean, tuple(SPENT_ON_HOST))
+        return f"{SPENT_ON_HOST[largest].format(part=_part_of(whole, mean, largest))} {NO_DEVICE}"
+    return _device_verdict(mean, whole)
+
+
+def _whole(recording: Recording) -> str:
+    """The words for the time that percentages refer to."""
+    if recording.step_source is StepSource.WINDOW:
+        return "the recording"
+    return "the only recorded step" if _kept(recording) == 1 else "each step"
+
+
+def lost_share(recording: Recording) -> float:
+    """Share of the mean step without a running kernel; 0 if it was not measured."""
+    mean = recording.mean_breakdown
+    kernel = None if mean is None else mean.share(Category.KERNEL)
+    return 0.0 if kernel is None else 1 - kernel
+
+
+def _device_verdict(mean: MeanBreakdown, whole: str) -> str:
+    kernel = mean.share(Category.KERNEL) or 0.0
+    largest = _largest(mean, tuple(LOST_ON_DEVICE))
+    computes = f"The GPU computes for {whole_percent(kernel)} of {whole}."
+    if kernel >= WELL_USED_SHARE:
+        return f"{computes} Faster kernels are the main way to save more time."
+    if (mean.share(largest) or 0.0) >= WORTH_NAMING_SHARE:
+        return LOST_ON_DEVICE[largest].format(part=_part_of(whole, mean, largest))
+    idle = sum(mean.share(category) or 0.0 for category in IDLE_CATEGORIES)
+    return f"{computes} The rest has several small causes; idle time is {whole_percent(idle)}."
+
+
+def _largest(mean: MeanBreakdown, among: tuple[Category, ...]) -> Category:
+    return max(among, key=lambda category: mean.share(category) or 0.0)
+
+
+def _part_of(whole: str, mean: MeanBreakdown, category: Category) -> str:
+    return f"{whole_percent(mean.share(category) or 0.0)} of {whole}"
+
+
+def recording_of_verdict(report: Report) -> Recording:
+    """The recording with the most lost time.
+
+    A damaged recording, or one without kernels, is chosen only if all are. A recording with fewer than
+    `FEWEST_STEPS` steps is chosen only if no other has more.
+
+    Raises:
+        ValueError: there are no recordings.
+    """
+    damaged = {row.recording_id for row in report.health_notes if row.note.code in DAMAGED}
+    sound = [one for one in report.recordings if one.id not in damaged and lost_share(one) < 1]
+    return max(sound or report.recordings, key=lambda one: (_has_enough_steps(one), lost_share(one)))
+
+
+def _compared(report: Report, judged: Recording) -> str:
+    enough = sum(map(_has_enough_steps, report.recordings))
+    if not _has_enough_steps(judged) or enough == len(report.recordings):
+        return f"{len(report.recordings)} recordings"
+    return f"{number_of(enough, 'recording')} with {FEWEST_STEPS} or more steps"
+
+
+def _has_enough_steps(recording: Recording) -> bool:
+    return _kept(recording) >= FEWEST_STEPS
+
+
+def _kept(recording: Recording) -> int:
+    return sum(row.step.kept for row in recording.steps)
+
+
+MEDIAN = "median"
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """The step time and how it was measured."""
+
+    ns: float | None
+    kind: str
+    """``median of 412 undisturbed steps``, ``median``, or a remark on a single step."""
+
+    beside: str | None
+    """Figures to compare with: ``recorded median 177.6 ms, mean 179.0 ms``, or ``mean 179.0 ms``."""
+
+
+def step_time(recording: Recording) -> StepTime:
+    """The median of the undisturbed steps; of the recorded steps if no undisturbed step was timed."""
+    mean = None if recording.mean_step_ns is None else f"mean {duration(recording.mean_step_ns)}"
+    if recording.undisturbed_median_step_ns is None:
+        if sum(row.step.kept for row in recording.steps) == 1:
+            whole = recording.step_source is StepSource.WINDOW
+            kind = "the whole recording" if whole else "the only recorded step"
+            return StepTime(recording.median_step_ns, kind, None)
+        return StepTime(recording.median_step_ns, MEDIAN, mean)
+    steps = undisturbed_count(recording.captured) if recording.captured else 0
+    kind = f"median of {number_of(steps, 'undisturbed step')}" if steps else "undisturbed median"
+    recorded = None if recording.median_step_ns is None else f"recorded median {duration(recording.median_step_ns)}"
+    return StepTime(recording.undisturbed_median_step_ns, kind, ", ".join(filter(None, (recorded, mean))) or None)

@@ -1,0 +1,85 @@
+"""GPU memory of a recording: over time, at the peak of each step, and ways to reduce it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.model.report import Recording
+from traceadvisor.model.step_memory import MemoryOverTime, MemoryRelief, StepMemory
+from traceadvisor.rendering.charts.clock import RunClock
+from traceadvisor.rendering.charts.drawing import Chart, LegendEntry
+from traceadvisor.rendering.charts.palette import DEVICE_PAINTS
+from traceadvisor.rendering.charts.trend import Subject, Trend, trend_chart
+from traceadvisor.rendering.table import Cell, Column, Table, cells
+from traceadvisor.rendering.units import NOT_MEASURED, count, percent, size
+
+
+def memory_chart(memory: MemoryOverTime | None, chart_id: str) -> Chart | None:
+    """Memory used by tensors and reserved by PyTorch over time; None without data."""
+    if memory is None or memory.time_ns[-1] <= memory.time_ns[0]:
+        return None
+    clock = RunClock(int(memory.time_ns[0]), int(memory.time_ns[-1]))
+    subject = Subject("GPU memory", size, over="the recorded steps")
+    return trend_chart(subject, list(_trends(memory)), clock, chart_id)
+
+
+def _trends(memory: MemoryOverTime) -> Iterator[Trend]:
+    lines = (("In use by tensors", memory.in_use_bytes), ("Reserved by PyTorch", memory.reserved_bytes))
+    for paint, (name, held_bytes) in zip(DEVICE_PAINTS, lines, strict=False):  # there are more colours
+        if held_bytes is not None:
+            entry = LegendEntry(paint, name, f"peak {size(float(held_bytes.max()))}")
+            yield Trend(
+                entry, memory.time_ns, held_bytes.astype(np.float64), np.zeros(memory.time_ns.size, dtype=np.bool_)
+            )
+
+
+OPEN_MEMORY_ROWS = 4
+"""Steps shown unfolded; most are alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryView:
+    """The tables of the peak per step and of the ways to reduce it."""
+
+    steps: Table
+    relief: Table
+
+
+def memory_view(recording: Recording) -> MemoryView | None:
+    """The memory at each step's peak, highest first, and ways to reduce it; None if memory was not recorded."""
+    if recording.memory is None:
+        return None
+    titles = ("Peak", "Held between steps", "Activations", "Activations, share", "Gradients, workspaces, temporary")
+    columns = (Column("Step", numeric=False), *map(Column, titles))
+    fullest_first = sorted(recording.memory.steps, key=lambda step: -step.peak_bytes)
+    ways = (Column("Change", numeric=False), Column("Frees"), Column("Assumption", numeric=False))
+    autotuned = recording.captured is not None and recording.captured.settings.cudnn_benchmark is True
+    rows = tuple(cells(*row) for row in _ways(recording.memory.relief, autotuned=autotuned))
+    return MemoryView(
+        Table("GPU memory at the peak of each step", columns, tuple(map(_step, fullest_first)), OPEN_MEMORY_ROWS),
+        Table("Ways to reduce the peak", ways, rows),
+    )
+
+
+def _step(step: StepMemory) -> tuple[Cell, ...]:
+    return cells(
+        count(step.index),
+        size(step.peak_bytes),
+        size(step.state_bytes),
+        size(step.activations_bytes),
+        percent(step.activations_share),
+        size(step.rest_bytes),
+    )
+
+
+def _ways(relief: MemoryRelief, *, autotuned: bool) -> Iterator[tuple[str, str, str]]:
+    if relief.mixed_precision_bytes is not None:
+        yield "Mixed precision", size(relief.mixed_precision_bytes), "all activations are in float32 now"
+    yield "Gradient checkpointing", size(relief.checkpointing_bytes), "half of the activations are recomputed"
+    accumulated = size(relief.accumulation_bytes)
+    yield "Gradient accumulation over two half batches", accumulated, "only activations depend on the batch size"
+    if autotuned:
+        yield "cuDNN autotuning off", NOT_MEASURED, "frees the workspaces of autotuned algorithms; measure it"
