@@ -116,7 +116,9 @@ def test_a_fault_of_this_program_is_told_and_the_others_are_reported(
     report = api.load(tmp_path)
     assert [one.worker for one in report.recordings] == ["b"]
     assert report.health.notes[0].code == "fault"
-    assert "a.pt.trace.json could not be analysed: ZeroDivisionError: division by zero." in report.health.notes[0].message
+    assert (
+        "a.pt.trace.json could not be analysed: ZeroDivisionError: division by zero." in report.health.notes[0].message
+    )
 
 
 def test_where_there_is_nothing_else_to_report_a_fault_is_raised_with_its_cause(
