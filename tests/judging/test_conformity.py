@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
+from typing_extensions import TypeAliasType
 
 from traceadvisor.judging.conformity import conforms
 from traceadvisor.model.findings import (
@@ -46,6 +47,19 @@ def test_what_is_as_annotated_conforms() -> None:
 def test_numbers_of_numpy_are_numbers() -> None:
     evidence: Any = Evidence("calls", np.int64(3), Unit.COUNT)  # type: ignore[arg-type]  # what rules may compute
     assert conforms(replace(FINDING, evidence=(evidence,)), Finding)
+
+
+_T = TypeVar("_T")
+ARRAY = TypeAliasType("ARRAY", np.ndarray[Any, np.dtype[_T]], type_params=(_T,))  # as numpy's
+NAMES = TypeAliasType("NAMES", tuple[str, ...])
+
+
+def test_an_alias_stands_for_its_type() -> None:
+    array: Any = ARRAY[np.int64]
+    assert conforms(np.array([1]), array)
+    assert not conforms([1], array)
+    assert conforms(("a",), NAMES)
+    assert not conforms((1,), NAMES)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,9 @@ _NUMBERS: dict[Any, type] = {int: Integral, float: Real}
 
 def conforms(value: object, wanted: Any) -> bool:
     """Whether a value is of a type: classes, unions, tuples and sets, and dataclasses field by field."""
+    alias = get_origin(wanted) or wanted
+    if hasattr(alias, "__value__"):  # made by a `type` statement (PEP 695), as NDArray is since numpy 2.5
+        return conforms(value, alias.__value__)
     origin, arguments = get_origin(wanted), get_args(wanted)
     if origin in (Union, UnionType):
         return any(conforms(value, each) for each in arguments)
