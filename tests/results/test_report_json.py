@@ -121,9 +121,9 @@ def test_the_schema_refuses_values_outside_its_closed_lists(path: tuple[str | in
     assert not _validator().is_valid(rendered)
 
 
-def test_the_schema_describes_fields_by_the_texts_under_them() -> None:
+def test_the_schema_describes_keys_by_the_docstrings_of_fields() -> None:
     definitions: Any = schema()["$defs"]
-    assert definitions["DeviceDocument"]["properties"]["id"]["description"] == "Its number in the recording."
+    assert definitions["DeviceDocument"]["properties"]["id"]["description"] == "Device number in the recording."
 
 
 @pytest.mark.parametrize("build", ALL_REPORTS)
@@ -157,7 +157,7 @@ def test_times_are_microseconds_to_the_nanosecond() -> None:
     assert step["breakdown_us"] == {"kernel": 6.001}
 
 
-def test_what_is_not_known_is_null() -> None:
+def test_unknown_values_are_null() -> None:
     recording = _rendered(three_recordings())["recordings"][2]
     assert recording["mean_breakdown_us"]["data_wait"] is None
     assert recording["totals_us"]["data_wait"] is None
@@ -178,7 +178,7 @@ def test_a_rank_is_that_of_the_process_group() -> None:
     assert [recording["rank"] for recording in recordings] == [None, None, 0]
 
 
-def test_numbers_that_json_lacks_are_null() -> None:
+def test_nan_and_infinity_are_null() -> None:
     report = replace(
         _with_recording(samples_per_s=math.nan),
         outcomes=_with_outcomes(Clear("ratio", math.inf, 1.0, Unit.RATIO)).outcomes,
@@ -214,7 +214,7 @@ def test_a_clear_outcome_carries_its_figure_and_its_threshold() -> None:
     assert outcome["reason"] == "most of it at the start"
 
 
-def test_every_unit_has_its_name_in_the_document_and_only_nanoseconds_another() -> None:
+def test_units_keep_their_names_except_nanoseconds() -> None:
     outcomes = _rendered(_with_outcomes(*(Clear("x", 1, 1, unit) for unit in Unit)))["outcomes"]
     assert [outcome["threshold"]["unit"] for outcome in outcomes] == [unit.value.replace("ns", "us") for unit in Unit]
 
@@ -243,7 +243,7 @@ def _texts(value: object) -> Iterator[str]:
                 yield from _texts(part)
 
 
-def test_a_capture_says_what_is_known_of_its_run() -> None:
+def test_a_captured_run_has_its_settings_and_step_times() -> None:
     recording = _rendered(captured())["recordings"][0]
     run = recording["captured_run"]
     assert run["ending"] == "ran to its end"
@@ -262,7 +262,7 @@ def test_a_capture_says_what_is_known_of_its_run() -> None:
     assert recording["recorded_unix_us"]["end"] > recording["recorded_unix_us"]["start"] > 1.79e15
 
 
-def test_a_capture_says_what_was_sampled_of_its_machine() -> None:
+def test_a_captured_run_has_its_telemetry() -> None:
     telemetry = _rendered(captured())["recordings"][0]["telemetry"]
     (device,) = telemetry["devices"]
     assert (device["mean_utilization_share"], device["mean_power_watts"]) == (0.66, 529.0)
@@ -272,7 +272,7 @@ def test_a_capture_says_what_was_sampled_of_its_machine() -> None:
     assert telemetry["processes"]["workers"] == [{"pid": 4242, "name": "pt_data_worker", "mean_cpu_cores": 0.97}]
 
 
-def test_a_recording_made_otherwise_knows_nothing_of_a_run() -> None:
+def test_a_recording_without_a_capture_has_no_run() -> None:
     recording = _rendered(one_recording())["recordings"][0]
     assert (recording["captured_run"], recording["telemetry"], recording["recorded_unix_us"]) == (None, None, None)
 
