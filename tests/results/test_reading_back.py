@@ -141,6 +141,12 @@ def test_step_counts_of_a_run_are_kept(tmp_path: Path) -> None:
     ]
 
 
+def test_figures_of_devices_are_shown_without_their_samples(tmp_path: Path) -> None:
+    page = FORMATS["html"].render(_read_back(captured(), tmp_path)).decode()
+    assert "GPU 0: NVIDIA H100" in page
+    assert "No GPU telemetry" not in page
+
+
 def test_an_outcome_refers_to_its_ranked_finding(tmp_path: Path) -> None:
     recording = one_recording().recordings[0]
     finding = loader_finding()

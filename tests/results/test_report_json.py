@@ -28,6 +28,8 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
 from traceadvisor.model.telemetry_window import DeviceWindow, NodeWindow, ProcessWindow
 from traceadvisor.rendering.write import MARKER
+from traceadvisor.results.document import RECORDS
+from traceadvisor.results.forms import Record
 from traceadvisor.results.report_json import render
 from traceadvisor.results.report_schema import schema, schema_text
 
@@ -282,3 +284,10 @@ def test_every_figure_of_telemetry_has_its_key() -> None:
     known = recording["telemetry"]["devices"][0] | recording["telemetry"]["host"] | recording["telemetry"]["processes"]
     figures = {field.name for window in (DeviceWindow, NodeWindow, ProcessWindow) for field in fields(window)}
     assert figures - set(known) == {"best_link"}
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.owner.__name__)
+def test_every_declared_path_is_a_field(record: Record) -> None:
+    known = {path for path, *_ in record.fields()} | set(record.derived.split()) | set(record.spread.split())
+    declared = {*record.left_out.split(), *record.nullable.split()}
+    assert {*declared, *record.renamed, *record.forms, *record.whole, *record.docs} <= known

@@ -451,7 +451,7 @@ def _finish_report(arguments: Arguments, _: Written) -> None:
     )
 
 
-_RECORDS = (
+RECORDS = (
     Record(
         Report,
         constant={"schema": SCHEMA},
@@ -649,5 +649,5 @@ _RECORDS = (
     Record(UsedSettings, spread="price", renamed={"providers": "plugins", "price.per_gpu_hour": "gpu_price_per_hour"}),
 )
 
-FORMS = Forms(_RECORDS, {Unit: _UNIT}, unwritten=(WhatIf, Timeline))
+FORMS = Forms(RECORDS, {Unit: _UNIT}, unwritten=(WhatIf, Timeline))
 REPORT = FORMS.of(Report)
