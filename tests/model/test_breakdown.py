@@ -23,7 +23,7 @@ def test_a_breakdown_with_a_negative_part_cannot_be_built() -> None:
         StepBreakdown(100, {Category.KERNEL: 110, Category.IDLE_HOST: -10})
 
 
-def test_a_part_that_was_not_measured_counts_as_nothing() -> None:
+def test_an_unmeasured_part_counts_as_zero() -> None:
     breakdown = StepBreakdown(100, {Category.KERNEL: 100, Category.DATA_WAIT: None})
     assert breakdown.share(Category.DATA_WAIT) is None
     assert breakdown.share(Category.KERNEL) == 1.0
@@ -33,7 +33,7 @@ def test_a_step_without_length_has_no_shares() -> None:
     assert StepBreakdown(0, {Category.KERNEL: 0}).share(Category.KERNEL) is None
 
 
-def test_a_category_of_the_other_kind_of_recording_has_no_share() -> None:
+def test_a_category_outside_the_breakdown_has_no_share() -> None:
     assert StepBreakdown(10, {Category.KERNEL: 10}).share(Category.FORWARD) is None
 
 
@@ -49,7 +49,7 @@ def test_a_mean_breakdown_sums_to_the_mean_step() -> None:
     assert mean.share(Category.KERNEL) == pytest.approx(70 / 150)
 
 
-def test_the_mean_of_what_was_not_measured_is_not_measured() -> None:
+def test_the_mean_of_an_unmeasured_category_is_none() -> None:
     mean = MeanBreakdown.over([StepBreakdown(10, {Category.KERNEL: 10, Category.DATA_WAIT: None})])
     assert mean.parts_ns[Category.DATA_WAIT] is None
     assert mean.totals.data_wait_ns is None
@@ -70,12 +70,12 @@ def test_the_six_totals_sum_to_the_step() -> None:
     assert mean.duration_ns == 66
 
 
-def test_idle_is_everything_idle_but_data_wait() -> None:
+def test_idle_is_all_idle_time_except_data_wait() -> None:
     assert Category.DATA_WAIT not in IDLE_CATEGORIES
     assert {category for category in DEVICE_CATEGORIES if category.value.startswith("idle_")} == set(IDLE_CATEGORIES)
 
 
-def test_without_a_device_the_device_totals_are_not_measured() -> None:
+def test_without_a_device_the_device_totals_are_none() -> None:
     host = MeanBreakdown.over([StepBreakdown(6, dict.fromkeys(HOST_CATEGORIES, 1))])
     assert host.totals == Totals(
         data_wait_ns=1, h2d_copy_ns=None, kernel_ns=None, communication_ns=None, other_copy_ns=None, idle_ns=None

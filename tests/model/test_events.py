@@ -10,7 +10,7 @@ from traceadvisor.model.events import Kind, Sparse
 from traceadvisor.model.spans import SpanSet
 
 
-def test_a_sparse_column_gives_its_values_where_it_has_them_and_the_default_elsewhere() -> None:
+def test_a_sparse_column_gives_its_values_and_the_default_elsewhere() -> None:
     column = Sparse(np.array([2, 5]), np.array([0.5, 0.75]))
     assert column.at(np.array([5, 0, 2, 9]), np.float64(-1)).tolist() == [0.75, -1, 0.5, -1]
 
@@ -20,7 +20,7 @@ def test_a_sparse_column_without_values_gives_the_default() -> None:
     assert np.isnan(empty.at(np.array([0, 1]), np.float64("nan"))).all()
 
 
-def test_a_sparse_column_asked_for_no_rows_gives_none() -> None:
+def test_a_sparse_column_gives_no_values_for_no_rows() -> None:
     assert Sparse(np.array([2]), np.array([1.0])).at(np.empty(0, dtype=np.int64), np.float64(0)).size == 0
 
 

@@ -1,4 +1,4 @@
-"""The span algebra against the plainest model there is: sets of integers."""
+"""The span algebra compared with sets of integers."""
 
 from __future__ import annotations
 

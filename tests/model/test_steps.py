@@ -8,13 +8,13 @@ SPOILT = Step(1, 100, 200, 80, 160, left_out="device work from before the first 
 LAST = Step(2, 210, 300, 160, 240)
 
 
-def test_a_step_that_was_left_out_counts_in_no_mean_and_is_still_shown() -> None:
+def test_a_left_out_step_is_shown_but_counts_in_no_mean() -> None:
     table = StepTable(StepSource.MARKS, (WHOLE, SPOILT, LAST))
     assert table.kept == (WHOLE, LAST)
     assert table.steps == (WHOLE, SPOILT, LAST)
 
 
-def test_windows_and_host_marks_of_kept_steps_are_told_apart() -> None:
+def test_kept_steps_have_windows_and_host_marks() -> None:
     table = StepTable(StepSource.MARKS, (WHOLE, SPOILT, LAST))
     assert table.kept_windows == SpanSet.of((0, 100), (210, 300))
     assert table.kept_marks == SpanSet.of((0, 80), (160, 240))

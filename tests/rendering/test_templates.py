@@ -6,7 +6,7 @@ from traceadvisor.rendering import templates
 from traceadvisor.rendering.templates import html_environment, template_folder
 
 
-def test_a_checkout_s_templates_are_found() -> None:
+def test_templates_of_a_checkout_are_found() -> None:
     assert (template_folder() / "report.html.j2").is_file()
 
 
@@ -26,6 +26,6 @@ def test_everything_is_escaped_whatever_the_template_is_called(name: str | None)
     assert template.render(text="<b>") == "&lt;b&gt;"
 
 
-def test_no_template_calls_anything_safe() -> None:
+def test_no_template_uses_the_safe_filter() -> None:
     for path in template_folder().glob("*.j2"):
         assert "safe" not in path.read_text(encoding="utf-8"), path

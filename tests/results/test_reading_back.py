@@ -102,7 +102,7 @@ def test_a_report_that_was_read_back_renders_in_other_formats(
     assert FORMATS[name].render(_read_back(build(), tmp_path))
 
 
-def test_the_public_name_takes_a_path_or_a_text(tmp_path: Path) -> None:
+def test_read_takes_a_path_or_a_string(tmp_path: Path) -> None:
     path = _written(render(one_recording()).decode(), tmp_path)
     assert traceadvisor.read(path).tool_version == traceadvisor.read(str(path)).tool_version == "0.1.0"
 
@@ -120,7 +120,7 @@ def test_figures_are_those_of_the_report(tmp_path: Path) -> None:
     assert [row.severity for row in back.findings] == [row.severity for row in report.findings]
 
 
-def test_what_json_does_not_hold_is_none_or_empty(tmp_path: Path) -> None:
+def test_values_missing_in_the_json_are_none_or_empty(tmp_path: Path) -> None:
     recording = _read_back(captured(), tmp_path).recordings[0]
     run = recording.captured
     assert recording.timeline is None
@@ -131,7 +131,7 @@ def test_what_json_does_not_hold_is_none_or_empty(tmp_path: Path) -> None:
     assert run.telemetry.devices[0].max_link is None
 
 
-def test_steps_of_a_run_stay_counted(tmp_path: Path) -> None:
+def test_step_counts_of_a_run_are_kept(tmp_path: Path) -> None:
     run, was = _read_back(captured(), tmp_path).recordings[0].captured, captured().recordings[0].captured
     assert run is not None
     assert was is not None
@@ -141,7 +141,13 @@ def test_steps_of_a_run_stay_counted(tmp_path: Path) -> None:
     ]
 
 
-def test_an_outcome_has_its_finding_again_where_it_is_ranked(tmp_path: Path) -> None:
+def test_figures_of_devices_are_shown_without_their_samples(tmp_path: Path) -> None:
+    page = FORMATS["html"].render(_read_back(captured(), tmp_path)).decode()
+    assert "GPU 0: NVIDIA H100" in page
+    assert "No GPU telemetry" not in page
+
+
+def test_an_outcome_refers_to_its_ranked_finding(tmp_path: Path) -> None:
     recording = one_recording().recordings[0]
     finding = loader_finding()
     outcomes = (OutcomeRow(finding.rule, (recording.id,), Found(finding)),)
@@ -182,7 +188,7 @@ def test_a_verdict_on_the_whole_step_has_the_figures_of_its_outcome(tmp_path: Pa
         ('{"schema": "traceadvisor.report/1"}', "does not follow the schema"),
     ],
 )
-def test_a_file_that_is_no_report_is_refused(content: str, message: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_report_is_refused(content: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
         read(_written(content, tmp_path))
 
@@ -197,7 +203,7 @@ def test_a_newer_version_is_refused_with_both_versions_and_a_remedy(document: An
     )
 
 
-def test_keys_that_a_later_release_added_are_passed_over(document: Any, tmp_path: Path) -> None:
+def test_keys_added_by_a_later_release_are_ignored(document: Any, tmp_path: Path) -> None:
     later = document | {"later": {"a": [1]}}
     later["recordings"][0]["later_us"] = 1.5
     assert render(read(_written(later, tmp_path))) == render(captured())
@@ -209,7 +215,7 @@ def test_a_file_that_cannot_be_opened_is_refused(name: str, tmp_path: Path) -> N
         read(tmp_path / name)
 
 
-def test_a_folder_is_refused_and_told_what_to_name(tmp_path: Path) -> None:
+def test_a_folder_is_refused_with_the_file_to_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"is a folder\. .* Name the report\.json in it\."):
         read(tmp_path)
 
@@ -247,7 +253,7 @@ def test_a_giant_file_is_not_read(tmp_path: Path) -> None:
         (("health", "events_read"), 2**70, "64 bits"),
     ],
 )
-def test_a_value_that_a_report_cannot_have_is_refused_with_its_place(
+def test_an_impossible_value_is_refused_with_its_place(
     path: tuple[str | int, ...], value: object, message: str, document: Any, tmp_path: Path
 ) -> None:
     _put(document, path, value)
@@ -261,7 +267,7 @@ def _put(document: Any, path: tuple[str | int, ...], value: object) -> None:
     document[path[-1]] = value
 
 
-def test_what_a_hostile_file_says_does_not_reach_the_terminal(document: Any, tmp_path: Path) -> None:
+def test_an_error_message_shows_no_control_characters_of_the_file(document: Any, tmp_path: Path) -> None:
     document["findings"][0]["severity"] = "\x1b[2J\u202e" + "x" * 10_000
     with pytest.raises(InputError) as caught:
         read(_written(document, tmp_path))
@@ -299,9 +305,7 @@ _STRANGE: list[object] = [
 
 @settings(deadline=None)
 @given(data=st.data())
-def test_no_value_makes_anything_but_an_input_error(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_any_strange_value_is_refused_or_renders(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     document = json.loads(render(data.draw(st.sampled_from(BUILT))()))
     for _ in range(data.draw(st.integers(1, 3))):
         places = list(_places(document))

@@ -3,6 +3,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -28,6 +29,8 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
 from traceadvisor.model.telemetry_window import DeviceWindow, NodeWindow, ProcessWindow
 from traceadvisor.rendering.formats import MARKER
+from traceadvisor.results.document import RECORDS
+from traceadvisor.results.forms import Record
 from traceadvisor.results.report_json import render
 from traceadvisor.results.report_schema import schema, schema_text
 
@@ -89,18 +92,8 @@ def test_the_schema_is_itself_valid() -> None:
     jsonschema.Draft202012Validator.check_schema(schema())
 
 
-def test_the_committed_schema_has_the_structure_of_the_document() -> None:
-    committed, now = json.loads(COMMITTED_SCHEMA.read_text(encoding="utf-8")), json.loads(schema_text())
-    assert json.dumps(_without_descriptions(now)) == json.dumps(_without_descriptions(committed))
-
-
-def _without_descriptions(value: Any) -> Any:
-    if isinstance(value, dict):
-        described = isinstance(value.get("description"), str)
-        return {
-            key: _without_descriptions(part) for key, part in value.items() if key != "description" or not described
-        }
-    return [_without_descriptions(part) for part in value] if isinstance(value, list) else value
+def test_the_committed_schema_is_that_of_the_document(golden: Callable[[Path, str], None]) -> None:
+    golden(COMMITTED_SCHEMA, schema_text())
 
 
 @pytest.mark.parametrize(
@@ -121,9 +114,9 @@ def test_the_schema_refuses_values_outside_its_closed_lists(path: tuple[str | in
     assert not _validator().is_valid(rendered)
 
 
-def test_the_schema_describes_fields_by_the_texts_under_them() -> None:
+def test_the_schema_describes_keys_by_the_docstrings_of_fields() -> None:
     definitions: Any = schema()["$defs"]
-    assert definitions["DeviceDocument"]["properties"]["id"]["description"] == "Its number in the recording."
+    assert definitions["DeviceDocument"]["properties"]["id"]["description"] == "Device number in the recording."
 
 
 @pytest.mark.parametrize("build", ALL_REPORTS)
@@ -157,7 +150,7 @@ def test_times_are_microseconds_to_the_nanosecond() -> None:
     assert step["breakdown_us"] == {"kernel": 6.001}
 
 
-def test_what_is_not_known_is_null() -> None:
+def test_unknown_values_are_null() -> None:
     recording = _rendered(three_recordings())["recordings"][2]
     assert recording["mean_breakdown_us"]["data_wait"] is None
     assert recording["totals_us"]["data_wait"] is None
@@ -178,7 +171,7 @@ def test_a_rank_is_that_of_the_process_group() -> None:
     assert [recording["rank"] for recording in recordings] == [None, None, 0]
 
 
-def test_numbers_that_json_lacks_are_null() -> None:
+def test_nan_and_infinity_are_null() -> None:
     report = replace(
         _with_recording(samples_per_s=math.nan),
         outcomes=_with_outcomes(Clear("ratio", math.inf, 1.0, Unit.RATIO)).outcomes,
@@ -214,7 +207,7 @@ def test_a_clear_outcome_carries_its_figure_and_its_threshold() -> None:
     assert outcome["reason"] == "most of it at the start"
 
 
-def test_every_unit_has_its_name_in_the_document_and_only_nanoseconds_another() -> None:
+def test_units_keep_their_names_except_nanoseconds() -> None:
     outcomes = _rendered(_with_outcomes(*(Clear("x", 1, 1, unit) for unit in Unit)))["outcomes"]
     assert [outcome["threshold"]["unit"] for outcome in outcomes] == [unit.value.replace("ns", "us") for unit in Unit]
 
@@ -243,7 +236,7 @@ def _texts(value: object) -> Iterator[str]:
                 yield from _texts(part)
 
 
-def test_a_capture_says_what_is_known_of_its_run() -> None:
+def test_a_captured_run_has_its_settings_and_step_times() -> None:
     recording = _rendered(captured())["recordings"][0]
     run = recording["captured_run"]
     assert run["ending"] == "ran to its end"
@@ -262,7 +255,7 @@ def test_a_capture_says_what_is_known_of_its_run() -> None:
     assert recording["recorded_unix_us"]["end"] > recording["recorded_unix_us"]["start"] > 1.79e15
 
 
-def test_a_capture_says_what_was_sampled_of_its_machine() -> None:
+def test_a_captured_run_has_its_telemetry() -> None:
     telemetry = _rendered(captured())["recordings"][0]["telemetry"]
     (device,) = telemetry["devices"]
     assert (device["mean_utilization_share"], device["mean_power_watts"]) == (0.66, 529.0)
@@ -272,7 +265,7 @@ def test_a_capture_says_what_was_sampled_of_its_machine() -> None:
     assert telemetry["processes"]["workers"] == [{"pid": 4242, "name": "pt_data_worker", "mean_cpu_cores": 0.97}]
 
 
-def test_a_recording_made_otherwise_knows_nothing_of_a_run() -> None:
+def test_a_recording_without_a_capture_has_no_run() -> None:
     recording = _rendered(one_recording())["recordings"][0]
     assert (recording["captured_run"], recording["telemetry"], recording["recorded_unix_us"]) == (None, None, None)
 
@@ -282,3 +275,10 @@ def test_every_figure_of_telemetry_has_its_key() -> None:
     known = recording["telemetry"]["devices"][0] | recording["telemetry"]["host"] | recording["telemetry"]["processes"]
     figures = {field.name for window in (DeviceWindow, NodeWindow, ProcessWindow) for field in fields(window)}
     assert figures - set(known) == {"best_link"}
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.owner.__name__)
+def test_every_declared_path_is_a_field(record: Record) -> None:
+    known = {path for path, *_ in record.fields()} | set(record.derived.split()) | set(record.spread.split())
+    declared = {*record.left_out.split(), *record.nullable.split()}
+    assert {*declared, *record.renamed, *record.forms, *record.whole, *record.docs} <= known

@@ -1,4 +1,4 @@
-"""Array types by their element."""
+"""Array types, and small operations on arrays."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Mask = NDArray[np.bool_]
 
 
 def read_only(*arrays: NDArray[Any]) -> None:
-    """Keep what many read from being changed by one of them: from here on a write into an array raises."""
+    """Make shared arrays read-only: a write raises ValueError."""
     for array in arrays:
         array.flags.writeable = False
 
 
 def distinct(ascending: Int64) -> Int64:
-    """Each value of a sorted array once; numpy's own ``unique`` would hash every one of them."""
+    """Distinct values of a sorted array; faster than ``np.unique``, which takes it for unsorted."""
     return ascending[np.append(True, ascending[1:] != ascending[:-1])] if ascending.size else ascending
 
 
 def numbers_in(ids: Int32 | Int64) -> list[int]:
-    """Which of few small numbers from -1 upward occur in an array of any length."""
+    """Distinct values of an array of small integers, -1 or larger."""
     return (np.flatnonzero(np.bincount(ids + 1)) - 1).tolist() if ids.size else []

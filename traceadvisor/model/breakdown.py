@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Category(Enum):
-    """What an instant of a step is spent on; each instant belongs to exactly one."""
+    """Where the time of a step goes; each instant has exactly one category."""
 
     KERNEL = "kernel"
     COMMUNICATION = "communication"
@@ -60,7 +60,7 @@ IDLE_CATEGORIES = (
     Category.IDLE_LAUNCH,
     Category.IDLE_HOST,
 )
-"""Time in which the device has nothing to do, data wait apart."""
+"""Time in which the device is idle, except data wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,8 @@ class StepBreakdown:
 
     duration_ns: int
     parts_ns: Mapping[Category, int | None]
-    """None where a category could not be measured (data wait without loader events): it counts as nothing."""
+    """Time per category; sums to the duration. None where a category could not be measured, such as data wait without
+    loader events."""
 
     def __post_init__(self) -> None:
         parts = [part for part in self.parts_ns.values() if part is not None]
@@ -81,14 +82,14 @@ class StepBreakdown:
             raise ValueError(f"the parts do not sum to the step's {self.duration_ns} ns: {dict(self.parts_ns)}")
 
     def share(self, category: Category) -> float | None:
-        """Share of the step, 0..1; None where not measured or where the step has no length."""
+        """Share of the step, 0..1; None where not measured or the step takes no time."""
         part = self.parts_ns.get(category)
         return None if part is None or not self.duration_ns else part / self.duration_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The six figures that sum to the step; None where there is no device, or no loader."""
+    """Mean time per step; the six sum to the step. None where no device, or no loader, was recorded."""
 
     data_wait_ns: float | None
     h2d_copy_ns: float | None
@@ -96,7 +97,7 @@ class Totals:
     communication_ns: float | None
     other_copy_ns: float | None
     idle_ns: float | None
-    """Everything idle but data wait."""
+    """All idle time except data wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class MeanBreakdown:
 
     @staticmethod
     def over(breakdowns: Iterable[StepBreakdown]) -> MeanBreakdown:
-        """The mean over some steps, at least one.
+        """The mean over at least one step.
 
         Raises:
             ValueError: there are no steps.
@@ -132,7 +133,7 @@ class MeanBreakdown:
 
     @property
     def totals(self) -> Totals:
-        """The six totals; the device's are None where the breakdown is the host's."""
+        """The six totals; those of the device are None without device activity."""
         get = self.parts_ns.get
         on_device = Category.KERNEL in self.parts_ns
         idle = sum(get(category) or 0.0 for category in IDLE_CATEGORIES) if self.idle_ns is None else self.idle_ns

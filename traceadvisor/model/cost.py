@@ -1,4 +1,4 @@
-"""Money: what a run costs, and what a finding is worth. Amounts are in the currency of the price."""
+"""Cost of a run, and a finding's saving in money. Amounts are in the currency of the price."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What one GPU costs."""
+    """Price of one GPU."""
 
     per_gpu_hour: float
     currency: str
@@ -15,24 +15,24 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class RunCost:
-    """What a run costs while it trains."""
+    """Cost of the run at the price that was set."""
 
     price: Price
     gpu_count: int
-    """Of all ranks together."""
+    """GPUs of all ranks."""
 
     per_million_samples: float | None
-    """None where the rate of samples is not known."""
+    """None where the sample rate is unknown."""
 
     @property
     def per_hour(self) -> float:
-        """Of all GPUs together."""
+        """Cost of all GPUs per hour."""
         return self.price.per_gpu_hour * self.gpu_count
 
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """What a saving comes to."""
+    """A saving in money."""
 
     low: float
     expected: float
@@ -41,8 +41,11 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What a finding saves while training goes on as it does."""
+    """A finding's saving in money, at the price that was set."""
 
     currency: str
     per_hour: Amounts
+    """Saved per hour of training, on all GPUs of the run."""
+
     per_million_samples: Amounts | None
+    """None where the sample rate is unknown."""

@@ -16,26 +16,26 @@ from traceadvisor.model.spans import SpanSet
 T = TypeVar("T", bound=np.generic)
 
 NONE = -1
-"""What a key column holds where an event has no such key."""
+"""Value of a key column where an event has no such key."""
 
 EXCHANGE = "record_param_comms"
-"""The operator in which torch says what a collective exchanges."""
+"""Name of the operator in which torch records a collective's sizes."""
 
 
 class Kind(IntEnum):
-    """What an event is, whatever its generation or vendor calls it."""
+    """Kind of an event, independent of torch version and vendor."""
 
     OTHER = 0
     OPERATOR = 1
     """An operator on a host thread (``aten::conv2d``, an autograd node)."""
     ANNOTATION = 2
-    """A named range on a host thread: step marks, loader fetches, ``Optimizer.step#``, the user's own."""
+    """A named range on a host thread: step marks, loader fetches, ``Optimizer.step#``, the user's ranges."""
     RUNTIME = 3
     """A call into the CUDA or HIP runtime or driver."""
     OVERHEAD = 4
-    """The profiler's own work, as far as it records it."""
+    """The profiler's own work, where it is recorded."""
     PROFILER_SPAN = 5
-    """The extent of the recording, as the profiler states it."""
+    """The time range of the recording, from the profiler."""
     KERNEL = 6
     COLLECTIVE = 7
     """A communication kernel (NCCL, RCCL)."""
@@ -45,11 +45,11 @@ class Kind(IntEnum):
     """Device-to-device and peer copies."""
     MEMSET = 11
     DEVICE_ANNOTATION = 12
-    """A host range as the profiler mirrors it to a stream; never device work."""
+    """A host range that the profiler copies to a stream; not device work."""
     DEVICE_WAIT = 13
-    """A synchronisation as the device sees it; never device work."""
+    """A synchronisation on the device; not device work."""
     PYTHON = 14
-    """A Python call; kept out of the main table."""
+    """A Python call; not in the main table."""
 
 
 DEVICE_WORK = (Kind.KERNEL, Kind.COLLECTIVE, Kind.COPY_H2D, Kind.COPY_D2H, Kind.COPY_OTHER, Kind.MEMSET)
@@ -64,7 +64,7 @@ class EventTable:
     """Nanoseconds since the trace's first event."""
 
     duration_ns: Int64
-    """Zero is legitimate: older profilers count whole microseconds."""
+    """Can be zero: older profilers count whole microseconds."""
 
     name_id: Int32
     """Row of :attr:`Trace.names`."""
@@ -73,7 +73,7 @@ class EventTable:
     """A :class:`Kind`."""
 
     device: Int32
-    """Device number as the trace gives it; NONE on the host."""
+    """Device number in the trace; NONE on the host."""
 
     stream: Int32
     """Row of :attr:`Trace.streams`; NONE on the host."""
@@ -82,13 +82,13 @@ class EventTable:
     """Row of :attr:`Trace.threads`; NONE on a device."""
 
     correlation: Int64
-    """The key that a runtime call shares with the device work it launched; NONE where absent."""
+    """Links a runtime call to the device work it launched; NONE where absent."""
 
     external_id: Int64
-    """The key that an operator shares with what runs on its behalf; NONE where absent."""
+    """Links an operator to the work it caused; NONE where absent."""
 
     byte_count: Int64
-    """Bytes moved, set or, in ``record_param_comms``, sent by a rank; NONE where absent."""
+    """Bytes copied, set or, in ``record_param_comms``, sent by a rank; NONE where absent."""
 
     def __post_init__(self) -> None:
         read_only(*(getattr(self, name) for name in self.dtypes()))
@@ -110,18 +110,18 @@ class EventTable:
         return np.split(by_kind, np.cumsum(np.bincount(self.kind, minlength=len(Kind)))[:-1])
 
     def rows(self, *kinds: Kind) -> Int64:
-        """The row numbers of the given kinds, ascending (so sorted by start)."""
+        """Row numbers of the given kinds, ascending, so sorted by start."""
         found = [self._rows_by_kind[kind] for kind in kinds]
         return found[0] if len(found) == 1 else np.sort(np.concatenate(found), kind="stable")
 
     def is_kind(self, *kinds: Kind) -> Mask:
-        """For each row, whether it is of one of the kinds; shape ``(n,)``."""
+        """Whether each row is of one of the kinds; shape ``(n,)``."""
         wanted = np.zeros(len(Kind), dtype=np.bool_)
         wanted[list(kinds)] = True
         return wanted[self.kind]
 
     def spans(self, rows: Int64 | Mask) -> SpanSet:
-        """The union of the times of some rows."""
+        """Union of the times of some rows."""
         return SpanSet.union_of(self.start_ns[rows], self.end_ns[rows])
 
     @staticmethod
@@ -155,7 +155,7 @@ class Sparse(Generic[T]):
         read_only(self.rows, self.values)
 
     def at(self, rows: Int64, missing: T) -> NDArray[T]:
-        """The values at some rows, ``missing`` where there is none; same shape as ``rows``."""
+        """Values at some rows, ``missing`` where there is none; same shape as ``rows``."""
         found = np.full(rows.shape, missing, dtype=self.values.dtype)
         if self.rows.size:
             index = np.minimum(np.searchsorted(self.rows, rows), self.rows.size - 1)

@@ -1,4 +1,4 @@
-"""What was dropped, repaired or missing in the input, and what that rules out."""
+"""What was dropped, repaired or missing in the input."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ class HealthStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HealthNote:
-    """One thing a reader must know before believing the figures."""
+    """Something to know before using the figures."""
 
     code: str
-    """Stable, for machines: ``events-dropped``, ``no-loader`` ..."""
+    """Stable name for scripts: ``events-dropped``, ``no-loader`` ..."""
 
     message: str
     """One sentence for people."""
 
     degrades: bool = True
-    """False where the note only informs and every figure shown stands."""
+    """False where the note only informs and all figures are valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The state of one input, or of several taken together."""
+    """State of one input, or of several together."""
 
     events_read: int = 0
     events_dropped: int = 0
@@ -40,7 +40,7 @@ class Health:
 
     @property
     def status(self) -> HealthStatus:
-        """The worst that any note or count implies."""
+        """Worst state that a note or count implies."""
         if self.unusable:
             return HealthStatus.UNUSABLE
         if self.events_dropped or self.events_repaired or any(note.degrades for note in self.notes):

@@ -1,4 +1,4 @@
-"""What the comparison of several ranks needs of each: little, whatever the size of its trace."""
+"""Figures of one rank for the comparison of ranks: small, whatever the size of its trace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CollectiveCalls:
     """On this rank's own clock."""
 
     duration_ns: Int64
-    """From this rank's arrival until all ranks have come and the exchange is done."""
+    """From this rank's arrival until all ranks arrived and the collective is done."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,10 +31,10 @@ class RankFigures:
     rank: int
     calls: CollectiveCalls
     mean: MeanBreakdown
-    """Over its kept steps."""
+    """Mean over its kept steps."""
 
     exposed: SpanSet
-    """When it communicates and does nothing else, on its own clock."""
+    """Communication that nothing overlaps, on its own clock."""
 
     loader: LoaderSettings | None = None
-    """Of its training loader; None where not captured."""
+    """Its training loader's settings; None where not captured."""

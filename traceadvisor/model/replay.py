@@ -1,7 +1,4 @@
-"""How far the simulation of a recording's steps can be trusted, and what it says of all fixes together.
-
-A fix that can be tried on a recording; what it does to the recorded steps is the replay's matter.
-"""
+"""How well the simulation reproduces a recording's steps, and the step time with all fixes."""
 
 from __future__ import annotations
 
@@ -20,41 +17,41 @@ class ReplayStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReplayFigures:
-    """The unchanged replay held against the recording; shares are 0..1, errors positive where the replay is longer."""
+    """The unchanged simulation compared with the recording. Errors are positive where the simulation is longer."""
 
     judged_steps: int
-    """Steps that were held against the recording."""
+    """Number of steps compared: all simulated ones except the first and the last."""
 
     baseline_step_ns: float
-    """The replayed step, nothing changed."""
+    """The simulated step without any change."""
 
     baseline_error_share: float
     null_model_error_share: float
-    """The error where the device is taken to need no time: close to 0 where the host alone sets the pace."""
+    """Error of a simulation in which the device takes no time: close to 0 where the CPU sets the pace."""
 
     unexplained_share: float
-    """Share of the step in waits for the device whose cause is not known."""
+    """Share of the step in waits for the device that the simulation does not explain."""
 
     doubt: str | None
-    """Why nothing is replayed; None where the replay is trusted."""
+    """Why no saving is simulated; None where the simulation is trusted."""
 
     device_doubt: str | None
-    """Why no change to the device's work is replayed; None where it is."""
+    """Why no saving of GPU time is simulated; None where it is."""
 
     joint_step_ns: float | None = None
-    """The step with all findings' fixes made that can be replayed; None where there are none."""
+    """The simulated step with all fixes that can be simulated; None where there are none."""
 
     paced_error_share: float | None = None
-    """The error of the step, or turn of workers, that differs most where batches come at the mean pace of the recorded
-    ones; None where workers do not set the pace."""
+    """Largest error of a step, or of a round of workers, with batches at the workers' mean pace, which could not be
+    validated. None where workers do not set the pace."""
 
     @property
     def status(self) -> ReplayStatus:
-        """Whether savings are replayed at all."""
+        """Whether savings are taken from the simulation."""
         return ReplayStatus.NOT_TRUSTED if self.doubt else ReplayStatus.TRUSTED
 
 
-class WhatIf(ABC):  # noqa: B024  # the model knows that there are such, not what they do
-    """What a finding proposes, in a form that can be replayed."""
+class WhatIf(ABC):  # noqa: B024  # the model does not know what it does
+    """A change that can be simulated."""
 
     __slots__ = ()

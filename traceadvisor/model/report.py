@@ -1,4 +1,4 @@
-"""The result of an analysis: what every output format is drawn from."""
+"""The result of an analysis, from which every output format is rendered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from traceadvisor.model.trace import Device, Distributed
 
 
 class SourceKind(Enum):
-    """What was given to be read."""
+    """Kind of the input."""
 
     CAPTURE = "capture"
     TENSORBOARD = "tensorboard"
@@ -30,14 +30,16 @@ class SourceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What the report was made from."""
+    """The input of the report."""
 
     paths: tuple[Path, ...]
+    """As given by the user."""
+
     kind: SourceKind
 
 
 class Work(Enum):
-    """Kinds of work of which the total and the exposed part are told apart."""
+    """Kinds of work that are split into an overlapped and an exposed part."""
 
     DATA_LOADING = "data_loading"
     KERNEL = "kernel"
@@ -50,27 +52,28 @@ class Work(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Mean nanoseconds per step; overlapped time is not lost time."""
+    """Mean time per step of one kind of work. Overlapped time is not lost."""
 
     total_ns: float
     exposed_ns: float
-    """The part not hidden behind something more useful."""
+    """The part that is not overlapped by more useful work."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceFigures:
-    """How the device was used; shares are 0..1, None where the trace lacks what they need."""
+    """Use of the device. Shares are 0..1; None where the trace lacks their input."""
 
     busy_share: float | None
-    """Union of all kernels, collectives included, over the kept windows."""
+    """Time with a kernel running, collectives included, as a share of the kept steps."""
 
     sm_efficiency_share: float | None
     achieved_occupancy_share: float | None
     flops_per_s: float | None = None
-    """Operations of matrix products, convolutions and attention over the kept windows, as torch counts them."""
+    """Operations of matrix products, convolutions and attention per second of the kept steps. None where under 90% of
+    kernel time is explained, or the device's peak rates are unknown."""
 
     peak_rate_share: float | None = None
-    """Of the rate at which the device can do them: model FLOPs utilisation, where nothing is computed twice."""
+    """Share of the device's peak rate: model FLOPs utilisation, if nothing is recomputed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +95,15 @@ class OperatorRow:
     name: str
     calls_per_step: float
     host_self_ns_per_step: float
-    """Host time in the operator itself, its children's apart."""
+    """CPU time in the operator itself, without the operators it calls."""
 
     device_ns_per_step: float | None
-    """Summed durations of the device work launched from it, its children's apart."""
+    """Sum of the GPU operations it launched, without those of the operators it calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A step and where its time went."""
+    """One training step and where its time went."""
 
     step: Step
     breakdown: StepBreakdown
@@ -108,7 +111,7 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class Umbrella:
-    """A verdict on the step as a whole, which points at causes that findings name. It is not ranked among them."""
+    """A verdict on the step as a whole. It is not ranked; findings name the causes."""
 
     rule: RuleMeta
     fix: Fix
@@ -124,65 +127,76 @@ class Recording:
     worker: str
     span: str
     cycle: int
+    """Position among the worker's recordings in this run, from 0."""
+
     path: Path
     distributed: Distributed | None
     device: Device | None
     step_source: StepSource
+    """How the steps were detected."""
+
     steps: tuple[StepRow, ...]
     dropped_steps: tuple[tuple[int, str], ...]
     mean_step_ns: float | None
     median_step_ns: float | None
     undisturbed_median_step_ns: float | None
+    """Median over the steps of the run that were not profiled."""
+
     samples_per_s: float | None
     mean_breakdown: MeanBreakdown | None
+    """Mean over the kept steps; empty where there are none."""
+
     overlaps: Mapping[Work, Overlap | None]
-    """None where that work could not be measured."""
+    """Total and exposed time of each kind of work; None where it could not be measured."""
 
     figures: DeviceFigures
     timeline: Timeline | None
     kernels: tuple[KernelRow, ...]
-    """By total time, longest first; the leading ones."""
+    """The kernels with the most total time, longest first."""
 
     operators: tuple[OperatorRow, ...]
+    """The operators with the most CPU or GPU time, longest first."""
+
     loader_kinds: tuple[str, ...]
-    """Names of the loader iterators seen, without prefix."""
+    """Class names of the data loader iterators."""
 
     captured: Run | None = None
-    """What a capture knows beside the recording; None for a recording made otherwise."""
+    """The captured run; None where the recording was not made by a capture."""
 
     recorded_wall_ns: tuple[int, int] | None = None
-    """When the recording began and ended, wall clock; None where it does not say."""
+    """Start and end of the recording, wall clock since the epoch; None where not recorded."""
 
     telemetry: TelemetryWindow | None = None
-    """The machine while the run's undisturbed steps went on; None without samples."""
+    """Telemetry during the run's undisturbed steps; None without samples."""
 
     rank_count: int = 1
-    """Processes that train together."""
+    """Number of processes that train together."""
 
     gpu_count: int | None = None
-    """Of all ranks together; None where no device was recorded."""
+    """GPUs of all ranks; None where no device was recorded."""
 
     joules_per_sample: float | None = None
-    """Energy that the rank's devices draw for a sample."""
+    """Energy per sample of the rank's GPUs; None where power or sample rate is unknown."""
 
     cost: RunCost | None = None
-    """None where no price is set."""
+    """Cost of the run; None where no price is set."""
 
     replay: ReplayFigures | None = None
-    """None where there was nothing to replay."""
+    """How well the simulation reproduces the recording; None where there was nothing to simulate."""
 
     memory: MemoryFigures | None = None
-    """None where the allocator was not recorded, or too few steps."""
+    """Device memory in the kept steps; None where the allocator was not recorded over at least two of them."""
 
     memory_over_time: MemoryOverTime | None = None
-    """None where the allocator was not recorded."""
+    """Device memory over time; None where the allocator was not recorded."""
 
     umbrellas: tuple[Umbrella, ...] = ()
+    """Verdicts on the step as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class PredictedStep:
-    """How long a step would take."""
+    """Predicted step time."""
 
     low_ns: float
     expected_ns: float
@@ -191,23 +205,25 @@ class PredictedStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedFinding:
-    """A finding with its place in the report."""
+    """A cost, its cause and its fix."""
 
     finding: Finding
     recording_ids: tuple[str, ...]
+    """The recordings it is about; several only where a rule compares ranks."""
+
     severity: Severity
     saving_share: float
-    """Expected saving over the step that it is of, 0..1."""
+    """Expected saving as a share of the step, 0..1."""
 
     also: tuple[str, ...] = ()
-    """Ids of rules whose findings claim the same time and were folded into this one."""
+    """Rules whose findings explain the same time and were merged into this one."""
 
     worth: Worth | None = None
-    """The saving in money; None where no price is set."""
+    """The saving in money; None where no price is set or nothing is saved."""
 
     step_ns: float | None = None
-    """The step that the saving is of: the undisturbed one where it is known, else the median recorded one, the first
-    and the last apart where there are others. None where the length of a step is not known."""
+    """The step time that the saving refers to: the undisturbed median, else the median of the recorded steps, without
+    the first and the last where there are others. None where no step time is known."""
 
     predicted: PredictedStep | None = None
     """The step with the fix made, where it differs from the step less the saving: in a report that was read back these
@@ -236,7 +252,7 @@ class FoundFigures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OutcomeRow:
-    """What came of one rule on one recording, or on several ranks side by side."""
+    """Outcome of one rule on one recording, or on several ranks together."""
 
     rule: RuleMeta
     recording_ids: tuple[str, ...]
@@ -245,47 +261,49 @@ class OutcomeRow:
 
 @dataclass(frozen=True, slots=True)
 class NotWorthDoing:
-    """A popular fix that would gain next to nothing here."""
+    """A popular fix that would save less than 2% here."""
 
     what: str
     saving_share: float
-    """The most it could gain, over the mean step."""
+    """Upper limit of its saving, as a share of the mean step."""
 
     reason: str
     recording_ids: tuple[str, ...] = ()
+    """The recordings it is about; empty for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingNote:
-    """A health note and the recording it is about; None where it is about the input as a whole."""
+    """A health note and its recording."""
 
     note: HealthNote
     recording_id: str | None
+    """None where the note is about the whole input."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsedSettings:
-    """What a user set, as far as it bears on the report."""
+    """The user's settings that affect the report."""
 
     file: Path | None = None
-    """Where it was read from; None where nothing was, or where it was given in code."""
+    """File the settings were read from; None for defaults or settings given in code."""
 
     select: tuple[str, ...] = ()
-    """Rules asked for; empty for all."""
+    """Selected rules; empty for all."""
 
     ignore: tuple[str, ...] = ()
     thresholds: Mapping[str, Mapping[str, bool | int | float | str]] = field(default_factory=dict)
-    """By rule, those that were set."""
+    """Thresholds that were set, by rule."""
 
     providers: Mapping[str, str] = field(default_factory=dict)
-    """Rules that other distributions brought: id, then name and version of the distribution."""
+    """Rules from other distributions: rule id to the distribution's name and version."""
 
     price: Price | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
-    """Everything that is known, in the order people ask for it."""
+    """Where training time goes, and what to change first."""
 
     tool_version: str
     source: Source
@@ -293,7 +311,7 @@ class Report:
     health_notes: tuple[RecordingNote, ...]
     recordings: tuple[Recording, ...]
     findings: tuple[RankedFinding, ...]
-    """Ranked: expected saving, then confidence, then ease."""
+    """Ranked by expected saving, then confidence, then effort. Savings do not add up."""
 
     not_worth_doing: tuple[NotWorthDoing, ...]
     outcomes: tuple[OutcomeRow, ...]

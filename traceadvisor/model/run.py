@@ -1,4 +1,4 @@
-"""What a capture knows of a run beside its recordings: every step's time, the settings, the machine's samples."""
+"""A captured run: the time of every step, the settings, the samples of the machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StepState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TimedStep:
-    """One step of the run, timed by a few clock reads."""
+    """One step of the run, timed with a few clock reads."""
 
     index: int
     start_ns: int
@@ -52,7 +52,7 @@ class TimedStep:
 
 @dataclass(frozen=True, slots=True)
 class LoaderSettings:
-    """The training loader's arguments; None where not known."""
+    """The training loader's arguments; None where unknown."""
 
     batch_size: int | None = None
     worker_count: int | None = None
@@ -62,20 +62,20 @@ class LoaderSettings:
     drop_last: bool | None = None
     dataset_length: int | None = None
     location: Location | None = None
-    """Where its loop stands in the user's code."""
+    """The loop over it, in the user's code."""
 
     sample_count: int | None = None
-    """Samples that this rank draws in an epoch."""
+    """Samples per epoch of this rank."""
 
     batch_count: int | None = None
-    """Batches in an epoch of this rank."""
+    """Batches per epoch of this rank."""
 
     sampler: str | None = None
-    """The sampler's class."""
+    """Class of the sampler."""
 
     @property
     def last_batch(self) -> int | None:
-        """Samples in the last batch of this rank's epoch, 0 where it has none at all; None where not known."""
+        """Samples in the last batch of this rank's epoch, 0 without any batch; None where unknown."""
         if not self.batch_size or self.sample_count is None:
             return None
         rest = self.sample_count % self.batch_size
@@ -86,15 +86,17 @@ class LoaderSettings:
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What a trace does not hold; None where not known."""
+    """Settings of the run; None where unknown."""
 
     loader: LoaderSettings | None = None
     optimizer: str | None = None
     optimizer_fused: bool | None = None
-    """As passed to it; None also where the choice was left to torch. So is the next."""
+    """As passed to it, like the next; None also where torch chose."""
 
     optimizer_foreach: bool | None = None
     autocast_dtype: str | None = None
+    """None also where autocast was not used."""
+
     grad_scaler: bool | None = None
     matmul_tf32: bool | None = None
     cudnn_tf32: bool | None = None
@@ -104,39 +106,39 @@ class RunSettings:
     python_version: str | None = None
     cpu_count: int | None = None
     cpu_quota: float | None = None
-    """Cores the process may use: the smaller of affinity and cgroup quota; None where nothing limits it."""
+    """Cores the process may use: the smaller of affinity and cgroup quota; None without a limit."""
 
     ranks_on_host: int = 1
-    """Processes of the job that share the host's cores."""
+    """Processes of the job on this host."""
 
     torch_threads: int | None = None
-    """Threads of an operator on the CPU."""
+    """Threads per CPU operator."""
 
     detect_anomaly: bool | None = None
-    """Whether autograd looked for its own errors at any time."""
+    """Whether anomaly detection was on at any time."""
 
     cuda_sync_debug_mode: int | None = None
-    """0, 1 (warns of synchronising calls) or 2 (refuses them)."""
+    """0 (off), 1 (warns about synchronising calls) or 2 (raises an error)."""
 
     gc_share: float | None = None
-    """Share of the time since the first step in which Python's garbage collector held the run up."""
+    """Share of the time since the first step spent in Python's garbage collector."""
 
     gc_longest_ns: int | None = None
-    """Its longest pause since then."""
+    """Longest garbage collection since the first step."""
 
     own_profiler_share: float | None = None
-    """Share of optimizer steps during which a profiler of the script's own was at work."""
+    """Share of optimizer steps during which the script's own profiler was active."""
 
     own_code: frozenset[str] | None = None
-    """First parts of the paths of the user's own modules, as recorded stacks have them."""
+    """First path components of the user's own modules, as in recorded stacks."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that change how training runs, as far as they were set."""
+    """Environment variables that affect training and were set."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateSteps:
-    """The steps of one state."""
+    """Times of the steps with the same profiler activity, without the first step of the run."""
 
     state: StepState
     count: int
@@ -144,8 +146,7 @@ class StateSteps:
     mean_ns: float
     longest_ns: int
     mean_loader_ns: float
-    """Time in the training loader's ``__next__``. Not the median: a loader with several workers delivers in bursts, and
-    most steps wait for none."""
+    """Mean time in the training loader's ``__next__``. A median would mislead: several workers deliver in bursts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,27 +164,27 @@ class Run:
 
     command: tuple[str, ...]
     ending: str
-    """How the script ended, in words."""
+    """How the script ended, for people."""
 
     steps: tuple[TimedStep, ...]
     settings: RunSettings
     telemetry: Telemetry | None
-    """Of the rank's node."""
+    """Samples of the rank's node."""
 
     world_size: int = 1
-    """Ranks of the run, as its launcher said."""
+    """Ranks of the run, from its launcher."""
 
     known_summary: RunSummary | None = None
-    """Where the steps are not known one by one: in a report that was read back."""
+    """Set in a report that was read back, which has no single steps."""
 
     @property
     def step_count(self) -> int:
-        """All steps, with the first one and those that did not train."""
+        """All steps, including the first one and those that did not train."""
         return self.known_summary.step_count if self.known_summary else len(self.steps)
 
 
 def steps_by_state(run: Run) -> tuple[StateSteps, ...]:
-    """The states that occurred, without the run's first step, which starts everything up."""
+    """The steps of each state that occurred, without the run's first step, which includes start-up."""
     if run.known_summary:
         return run.known_summary.by_state
     later = [step for step in run.steps if step.index > 0]
@@ -192,7 +193,7 @@ def steps_by_state(run: Run) -> tuple[StateSteps, ...]:
 
 
 def undisturbed_count(run: Run) -> int:
-    """How many steps the undisturbed median is over."""
+    """Number of steps in the undisturbed median."""
     if run.known_summary:
         return sum(row.count for row in run.known_summary.by_state if row.state is StepState.PLAIN)
     return sum(step.state is StepState.PLAIN and step.index > 0 for step in run.steps)

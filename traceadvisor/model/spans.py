@@ -2,8 +2,7 @@
 
 A :class:`SpanSet` is a set of instants written as disjoint, sorted, half-open
 spans ``[start, end)`` of integer nanoseconds. Every number of the step
-breakdown is a total of such a set, so this is the one place where overlaps are
-resolved.
+breakdown is the total of such a set: overlaps are resolved here and nowhere else.
 """
 
 from __future__ import annotations
@@ -34,26 +33,26 @@ class SpanSet:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the arrays are what they should be."""
+        """Whether the arrays have the properties of the class."""
         starts, ends = self.starts_ns, self.ends_ns
         alike = starts.dtype == ends.dtype == np.int64 and starts.ndim == 1 and starts.shape == ends.shape
         return alike and bool((starts < ends).all() and (ends[:-1] < starts[1:]).all())
 
     @staticmethod
     def empty() -> SpanSet:
-        """The set that holds no instant."""
+        """The empty set."""
         none = np.empty(0, dtype=np.int64)
         return SpanSet(none, none)
 
     @staticmethod
     def of(*spans: tuple[int, int]) -> SpanSet:
-        """The union of a few spans written out as ``(start, end)`` pairs."""
+        """Union of a few ``(start, end)`` pairs."""
         pairs = np.array(spans, dtype=np.int64).reshape(-1, 2)
         return SpanSet.union_of(pairs[:, 0], pairs[:, 1])
 
     @staticmethod
     def union_of(starts_ns: Int64, ends_ns: Int64) -> SpanSet:
-        """The union of any spans: unsorted, overlapping, touching; empty or negative ones count for nothing."""
+        """Union of any spans: unsorted, overlapping or touching. Empty and negative ones are ignored."""
         filled = ends_ns > starts_ns
         starts, ends = starts_ns[filled], ends_ns[filled]
         if starts.size == 0:
@@ -68,7 +67,7 @@ class SpanSet:
 
     @staticmethod
     def union_all(sets: Iterable[SpanSet]) -> SpanSet:
-        """The union of several sets."""
+        """Union of several sets."""
         parts = list(sets)
         if not parts:
             return SpanSet.empty()
@@ -103,7 +102,7 @@ class SpanSet:
     def __and__(self, other: SpanSet) -> SpanSet:
         if not self or not other:
             return SpanSet.empty()
-        # Each span of `self` meets the run of spans of `other` that end after its start and start before its end.
+        # Each span of `self` overlaps the spans of `other` that end after its start and start before its end.
         first = np.searchsorted(other.ends_ns, self.starts_ns, side="right")
         last = np.searchsorted(other.starts_ns, self.ends_ns, side="left")
         counts = np.maximum(last - first, 0)
@@ -133,19 +132,19 @@ class SpanSet:
         return self.clip(start_ns, end_ns)._complement(start_ns, end_ns)
 
     def lasting(self, least_ns: float) -> SpanSet:
-        """The spans that are at least so long."""
+        """Spans of at least this length."""
         chosen = self.ends_ns - self.starts_ns >= least_ns
         return SpanSet(self.starts_ns[chosen], self.ends_ns[chosen])
 
     def contains(self, instants_ns: Int64) -> Mask:
-        """For each instant, whether it lies in the set; same shape as ``instants_ns``."""
+        """Whether each instant is in the set; same shape as ``instants_ns``."""
         if not self:
             return np.zeros(instants_ns.shape, dtype=np.bool_)
         index = np.searchsorted(self.starts_ns, instants_ns, side="right") - 1
         return (index >= 0) & (instants_ns < self.ends_ns[np.maximum(index, 0)])
 
     def measure_until(self, instants_ns: Int64) -> Int64:
-        """For each instant, the length of the part of the set before it; same shape as ``instants_ns``."""
+        """Length of the part of the set before each instant; same shape as ``instants_ns``."""
         if not self:
             return np.zeros_like(instants_ns)
         done = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(self.ends_ns - self.starts_ns)))

@@ -1,4 +1,4 @@
-"""What a step's peak of device memory is made of."""
+"""Device memory of a step at its peak, and over time."""
 
 from __future__ import annotations
 
@@ -9,65 +9,65 @@ from traceadvisor.model.arrays import Int64
 
 @dataclass(frozen=True, slots=True)
 class StepMemory:
-    """The peak that tensors reach in one step; the three parts sum to it."""
+    """Device memory at the peak of one step; the three parts sum to the peak."""
 
     index: int
-    """Of the step."""
+    """Index of the step."""
 
     state_bytes: int
-    """Held from the step before and kept: parameters, optimizer state, gradients that were not let go."""
+    """Kept from the step before: parameters, optimizer state, gradients that were not freed."""
 
     activations_bytes: int
-    """The rise from there to the start of the backward pass: the batch and what the backward pass needs."""
+    """Added until the backward pass starts: the batch and the saved activations."""
 
     rest_bytes: int
-    """What the peak adds: gradients, workspaces, temporary tensors."""
+    """Added at the peak: gradients, workspaces, temporary tensors."""
 
     @property
     def peak_bytes(self) -> int:
-        """In use by tensors at the fullest instant."""
+        """Most memory in use by tensors."""
         return self.state_bytes + self.activations_bytes + self.rest_bytes
 
     @property
     def activations_share(self) -> float:
-        """Of the peak, 0..1."""
+        """Activations as a share of the peak, 0..1."""
         return self.activations_bytes / self.peak_bytes if self.peak_bytes else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryRelief:
-    """Bytes that each way frees of the peak, by itself."""
+    """Memory that each change alone would free at the peak of the fullest step, from a formula."""
 
     checkpointing_bytes: float
-    """Activations computed again when the backward pass needs them."""
+    """Half of the activations, recomputed in the backward pass."""
 
     mixed_precision_bytes: float | None
-    """None where autocast is already in use."""
+    """Half of the activations, if all of them are float32; None where autocast is in use."""
 
     accumulation_bytes: float
-    """Two halves of the batch, one after the other."""
+    """Half of the activations: two half batches, one after the other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryOverTime:
-    """What the allocator holds at some instants of the recorded steps; arrays of shape ``(n,)``, at least two."""
+    """Memory of the caching allocator at points in time of the recorded steps: at least two values each, ``(n,)``."""
 
     time_ns: Int64
     """Since the recording's first event; ascending."""
 
     in_use_bytes: Int64
-    """By tensors."""
+    """In use by tensors."""
 
     reserved_bytes: Int64 | None
-    """Taken from the driver, in use or not; None where not recorded."""
+    """Reserved from the driver, in use or not; None where not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFigures:
-    """What a recording tells of the use of device memory."""
+    """Device memory in the kept steps, from the allocator's own events."""
 
     steps: tuple[StepMemory, ...]
-    """At least one."""
+    """At least one step."""
 
     relief: MemoryRelief
-    """Of the fullest step."""
+    """Memory that each change alone would free, in the fullest step."""

@@ -1,4 +1,4 @@
-"""Training steps and the windows of time that belong to them."""
+"""Training steps and their windows of time."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from traceadvisor.model.spans import SpanSet
 
 
 class StepSource(Enum):
-    """What told one step from the next."""
+    """How steps were detected."""
 
     MARKS = "marks"
     """The profiler's own ``ProfilerStep#N`` annotations on the host."""
 
     OPTIMIZER = "optimizer"
-    """No marks: from the end of one ``Optimizer.step#`` to the end of the next."""
+    """Without marks: from the end of one ``Optimizer.step#`` to the end of the next."""
 
     WINDOW = "window"
-    """Neither: the whole recording as one window."""
+    """Without either: the whole recording as one window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One training iteration. Times are nanoseconds since the trace's first event, spans half-open."""
+    """One training step. Times are nanoseconds since the trace's first event, spans half-open."""
 
     index: int
     start_ns: int
-    """Start of the window: not before the end of the previous one."""
+    """Start of the step, not before the end of the previous one."""
 
     end_ns: int
-    """End of the window: when both the host and the device work it launched are done."""
+    """End of the step: the host and the device work it launched are done."""
 
     host_start_ns: int
-    """Start of the host's own mark; host counts belong to the mark, device time to the window."""
+    """Start of the step on the host. Host counts refer to it, device time to the whole step."""
 
     host_end_ns: int
     left_out: str | None = None
-    """Why the step is shown but left out of means; None when it is kept."""
+    """Why the step does not count in means and medians; None where it does."""
 
     @property
     def duration_ns(self) -> int:
-        """Length of the window."""
+        """Length of the step."""
         return self.end_ns - self.start_ns
 
     @property

@@ -1,4 +1,4 @@
-"""Samples of devices, host and processes over the time of a run, in columns."""
+"""Samples of devices, host and processes during a run, in columns."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:  # recording uses the columns inside the user's process, where
 
 
 class DeviceColumn(StrEnum):
-    """What is sampled of a device; each is a key of its :attr:`Series.figures` and of a telemetry file."""
+    """Samples of a device; each is a key of its :attr:`Series.figures` and of a telemetry file."""
 
     UTILIZATION_PERCENT = "utilization_percent"
     """Share of the driver's last period (1/6 s to 1 s) in which a kernel ran."""
 
     MEMORY_UTILIZATION_PERCENT = "memory_utilization_percent"
-    """Share of that period in which device memory was read or written."""
+    """Share of that period with device memory being read or written."""
 
     MEMORY_USED_BYTES = "memory_used_bytes"
-    """By everyone, the driver's own part included."""
+    """In use by all processes and the driver."""
 
     POWER_WATTS = "power_watts"
     POWER_LIMIT_WATTS = "power_limit_watts"
-    """The limit in force."""
+    """The limit at this time."""
 
     TEMPERATURE_CELSIUS = "temperature_celsius"
     SM_CLOCK_MHZ = "sm_clock_mhz"
@@ -38,21 +38,21 @@ class DeviceColumn(StrEnum):
 
     PCIE_RX_BYTES_PER_S = "pcie_rx_bytes_per_s"
     LINK_GENERATION = "link_generation"
-    """PCIe generation now: an idle device lowers it to save power."""
+    """PCIe generation at this time; an idle device lowers it to save power."""
 
     LINK_WIDTH = "link_width"
     PROCESS_COUNT = "process_count"
-    """Processes that compute on it, whoever they belong to."""
+    """Processes that compute on it, of any user."""
 
     OWN_MEMORY_BYTES = "own_memory_bytes"
-    """Held by the training processes; None also where the driver's process ids are not those of this container."""
+    """Memory of the training processes; None also where the driver's process ids are not those of this container."""
 
     FOREIGN_MEMORY_BYTES = "foreign_memory_bytes"
-    """Held by other processes; None as :attr:`OWN_MEMORY_BYTES` is."""
+    """Memory of other processes; None as :attr:`OWN_MEMORY_BYTES` is."""
 
 
 class NodeColumn(StrEnum):
-    """What is sampled of the whole host."""
+    """Samples of the whole host."""
 
     CPU_PERCENT = "cpu_percent"
     """Busy time of all CPUs; 100 when every one is busy."""
@@ -72,44 +72,44 @@ class NodeColumn(StrEnum):
 
 
 class ProcessColumn(StrEnum):
-    """What is sampled of the training processes and their children together."""
+    """Samples of the training processes and their children together."""
 
     PROCESS_COUNT = "process_count"
     CPU_PERCENT = "cpu_percent"
-    """100 is one core; the kernel counts in ticks of 10 ms, so a single sample is coarse and the mean is not."""
+    """100 is one core. The kernel counts in ticks of 10 ms: a single sample is coarse, the mean is not."""
 
     RSS_BYTES = "rss_bytes"
-    """Resident memory added up: pages that processes share count once for each."""
+    """Sum of resident memory; shared pages count once per process."""
 
     READ_BYTES_PER_S = "read_bytes_per_s"
-    """From storage; what the page cache served is not in it."""
+    """From storage, without reads from the page cache."""
 
     WRITE_BYTES_PER_S = "write_bytes_per_s"
     THROTTLED_PERCENT = "throttled_percent"
-    """Share of the scheduler's periods (mostly 100 ms) in which the control group used up its CPU quota and was held
-    back; None where there is no quota."""
+    """Share of the scheduler's periods (mostly 100 ms) in which the control group used up its CPU quota and was
+    throttled; None without a quota."""
 
     GROUP_MEMORY_BYTES = "group_memory_bytes"
-    """Held by the whole control group, without what the kernel drops first; None where nothing limits it."""
+    """Memory of the control group, without what the kernel reclaims first; None without a limit."""
 
 
 class WorkerColumn(StrEnum):
-    """What is sampled of one of the busiest children."""
+    """Samples of one of the busiest children."""
 
     CPU_PERCENT = "cpu_percent"
     RSS_BYTES = "rss_bytes"
 
 
 class ClockEventReason(IntFlag):
-    """Why a device's clocks are not at their highest; the driver's bits."""
+    """Why a device's clocks are below their highest; the driver's bits."""
 
     GPU_IDLE = 0x1
     APPLICATION_CLOCKS = 0x2
-    """Someone set the clocks."""
+    """A user set the clocks."""
 
     SW_POWER_CAP = 0x4
     HW_SLOWDOWN = 0x8
-    """Together with what caused it: :attr:`HW_THERMAL` or :attr:`HW_POWER_BRAKE`."""
+    """Together with its cause: :attr:`HW_THERMAL` or :attr:`HW_POWER_BRAKE`."""
 
     SYNC_BOOST = 0x10
     SW_THERMAL = 0x20
@@ -120,7 +120,7 @@ class ClockEventReason(IntFlag):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """Several figures sampled together; NaN where one was not supported or not read."""
+    """Several figures sampled at the same times; NaN where one is not supported or was not read."""
 
     time_ns: Int64
     """Wall clock, nanoseconds since the epoch, ascending; shape ``(n,)``."""
@@ -128,58 +128,58 @@ class Series:
     figures: Mapping[str, Float64]
     """By name with its unit (``utilization_percent``, ``power_watts``); each of shape ``(n,)``.
 
-    Where the sampling broke off there is one row of NaN between the samples on either side."""
+    A gap in sampling is marked by one row of NaN."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceTelemetry:
-    """What NVML said of one device."""
+    """One device, from NVML."""
 
     uuid: str
     name: str | None
     index: int | None
-    """As the driver numbers it; None where not known."""
+    """Number in the driver; None where unknown."""
 
     memory_bytes: int | None
     power_limit_watts: float | None
-    """The limit in force when sampling began."""
+    """Power limit when sampling began."""
 
     max_link: tuple[int, int] | None
-    """PCIe generation and width that the device and its slot are capable of."""
+    """Highest PCIe generation and width of the device and its slot."""
 
     series: Series
     """Every :class:`DeviceColumn`."""
 
     visible: bool | None = None
-    """Whether ``CUDA_VISIBLE_DEVICES`` let the training see it; None where not known."""
+    """Whether ``CUDA_VISIBLE_DEVICES`` includes it; None where unknown."""
 
     cuda_index: int | None = None
-    """As the training numbers it (``cuda:0``); None where not visible or not known."""
+    """Number in the training (``cuda:0``); None where not visible or unknown."""
 
     max_sm_clock_mhz: int | None = None
     slowdown_celsius: int | None = None
-    """Temperature at which the hardware slows itself down."""
+    """Temperature at which the hardware slows down."""
 
     default_power_limit_watts: float | None = None
-    """As the device comes."""
+    """Power limit by default."""
 
     max_power_limit_watts: float | None = None
-    """The highest limit that may be set."""
+    """Highest power limit that can be set."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorkerTelemetry:
-    """One of the busiest children of the training processes: mostly a data loader's worker."""
+    """One of the busiest children of the training processes: usually a data loader worker."""
 
     pid: int
     name: str | None
     series: Series
-    """Every :class:`WorkerColumn`, for the samples in which it was among the busiest."""
+    """Every :class:`WorkerColumn`, while it was among the busiest."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Telemetry:
-    """One node's samples."""
+    """Samples of one node."""
 
     host: str
     devices: tuple[DeviceTelemetry, ...]
@@ -191,17 +191,17 @@ class Telemetry:
 
     cpu_count: int | None
     cpu_quota: float | None
-    """Cores the cgroup grants; None where it sets no limit."""
+    """Cores the control group may use; None without a limit."""
 
     cpu_affinity: int | None = None
-    """CPUs the training may run on; None where not known."""
+    """CPUs the training may run on; None where unknown."""
 
     memory_bytes: int | None = None
-    """Of the host."""
+    """Memory of the host."""
 
     workers: tuple[WorkerTelemetry, ...] = ()
     devices_missing: str | None = None
-    """Why no device was sampled; None where some were, or where not known."""
+    """Why no device was sampled; None where some were, or the reason is unknown."""
 
     group_memory_limit_bytes: int | None = None
-    """What the control group grants; None where it sets no limit."""
+    """Memory limit of the control group; None without a limit."""

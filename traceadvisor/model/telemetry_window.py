@@ -1,6 +1,6 @@
-"""What telemetry says of a stretch of time: of each device, of the host, of the training processes.
+"""Telemetry over a period of time: of each device, of the host, of the training processes.
 
-Every figure is over the samples in the stretch that hold it, each counting the same; None where no sample does.
+Each figure is over the samples in the period that have it, with equal weights; None where no sample has it.
 """
 
 from __future__ import annotations
@@ -13,58 +13,57 @@ from traceadvisor.model.telemetry import ClockEventReason
 
 @dataclass(frozen=True, slots=True)
 class DeviceWindow:
-    """One device over a stretch of time."""
+    """One device over a period of time."""
 
     uuid: str
     sample_count: int
-    """Samples in the stretch that hold any figure."""
+    """Samples in the period with any figure."""
 
     mean_utilization_share: float | None
     peak_utilization_share: float | None
-    """Share of the driver's own periods (1/6 s to 1 s) in which a kernel ran: a stretch shorter than these is blurred
-    with what came before it."""
+    """Highest share of a driver period (1/6 s to 1 s) in which a kernel ran; also includes time right before it."""
 
     mean_memory_utilization_share: float | None
     peak_memory_bytes: float | None
     peak_memory_share: float | None
-    """Of the device's capacity."""
+    """Peak as a share of the device's memory."""
 
     peak_foreign_memory_bytes: float | None
-    """Held by processes that are not the training's."""
+    """Peak memory of processes other than the training."""
 
     mean_power_watts: float | None
     mean_power_share: float | None
-    """Of the limit in force at each sample."""
+    """Mean power as a share of the limit at each sample."""
 
     mean_temperature_celsius: float | None
     peak_temperature_celsius: float | None
     mean_sm_clock_mhz: float | None
     mean_sm_clock_share: float | None
-    """Of the highest the device is capable of."""
+    """Mean clock as a share of the device's highest."""
 
     mean_memory_clock_mhz: float | None
     clock_event_shares: Mapping[ClockEventReason, float] | None
-    """Share of the samples in which each reason held, of those that ever held; several may hold at once."""
+    """Share of the samples in which each reason slowed the clocks, for reasons that occurred; several can at once."""
 
     thermal_share: float | None
-    """Share of the samples in which heat slowed the device down, by software or hardware."""
+    """Share of the samples with the device slowed by heat."""
 
     power_share: float | None
-    """Share of the samples in which its power limit or a power brake slowed it down."""
+    """Share of the samples with the device slowed by its power limit or a power brake."""
 
     mean_pcie_tx_bytes_per_s: float | None
     mean_pcie_rx_bytes_per_s: float | None
     best_link: tuple[int, int] | None
-    """Highest PCIe generation and width seen: an idle device lowers its link, so that the lowest says nothing."""
+    """Highest PCIe generation and width. Not the lowest: an idle device lowers its link."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeWindow:
-    """The whole host over a stretch of time."""
+    """The whole host over a period of time."""
 
     sample_count: int
     mean_cpu_share: float | None
-    """Of all CPUs."""
+    """Mean share of all CPUs in use."""
 
     peak_cpu_share: float | None
     mean_iowait_share: float | None
@@ -75,12 +74,12 @@ class NodeWindow:
     mean_disk_write_bytes_per_s: float | None
     mean_load: float | None
     swap_growth_bytes: float | None = None
-    """From the first sample to the fullest: what was in swap before says nothing of this run."""
+    """Swap at its peak less that of the first sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerWindow:
-    """One child of the training processes over a stretch of time."""
+    """One child of the training processes."""
 
     pid: int
     name: str | None
@@ -89,36 +88,36 @@ class WorkerWindow:
 
 @dataclass(frozen=True, slots=True)
 class ProcessWindow:
-    """The training processes and their children over a stretch of time."""
+    """The training processes and their children."""
 
     sample_count: int
     peak_process_count: float | None
     mean_cpu_cores: float | None
-    """How many cores' worth of CPU time they took."""
+    """Mean number of CPU cores in use."""
 
     granted_cpu_share: float | None
-    """Of the cores they may use: the least of the host's, the affinity's and the quota's."""
+    """Share of the cores they may use: the least of the host's, the affinity's and the quota's."""
 
     peak_rss_bytes: float | None
     mean_read_bytes_per_s: float | None
     mean_write_bytes_per_s: float | None
     workers: tuple[WorkerWindow, ...]
-    """Those sampled in the stretch, the busiest first."""
+    """The busiest children, busiest first."""
 
     mean_throttled_share: float | None = None
-    """Of the scheduler's periods, those in which the CPU quota was used up; None where there is no quota."""
+    """Share of the scheduler's periods in which the CPU quota was used up; None without a quota."""
 
     peak_group_memory_bytes: float | None = None
     peak_group_memory_share: float | None = None
-    """Of what the control group grants; None where it sets no limit."""
+    """Peak as a share of the control group's limit; None without a limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class TelemetryWindow:
-    """All that telemetry says of a stretch of time."""
+    """All telemetry over a period of time."""
 
     devices: tuple[DeviceWindow, ...]
-    """As :attr:`Telemetry.devices`."""
+    """In the order of :attr:`Telemetry.devices`."""
 
     node: NodeWindow
     processes: ProcessWindow

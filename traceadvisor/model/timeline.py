@@ -1,4 +1,4 @@
-"""One step drawn out: what each host thread and each stream did, and why the device was idle."""
+"""One step over time: activity of each host thread and stream, and why the device was idle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from traceadvisor.model.spans import SpanSet
 
 
 class Activity(Enum):
-    """What a lane of the timeline shows, besides the breakdown's categories."""
+    """Activities in a lane of the timeline, besides the breakdown's categories."""
 
     OPERATOR = "operator"
     RUNTIME_CALL = "runtime_call"
@@ -26,7 +26,7 @@ class Activity(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lane:
-    """One horizontal strip."""
+    """One row of the timeline."""
 
     title: str
     spans: Mapping[Category | Activity, SpanSet]
@@ -43,4 +43,4 @@ class Timeline:
     host: tuple[Lane, ...]
     streams: tuple[Lane, ...]
     categories: Lane
-    """The breakdown of the step along time: every instant has one category."""
+    """The step's breakdown over time: each instant has one category."""

@@ -1,4 +1,4 @@
-"""A trace: one worker's one recording, read into memory."""
+"""A trace: one recording of one worker, read into memory."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Sparse
 from traceadvisor.model.health import Health
 
 MOST_DEVICES = 64
-"""Recordings that are made of one file: no process uses more devices."""
+"""Most recordings made from one file; no process uses more devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a trace came from."""
+    """Origin of a trace."""
 
     path: Path
     run: str
     """Name of the run: the folder in a TensorBoard log dir, else empty."""
 
     worker: str
-    """Who recorded: the file name's first part (``worker0``, ``host_1234``, ``rank-0``)."""
+    """The recording process: first part of the file name (``worker0``, ``host_1234``, ``rank-0``)."""
 
     span: str
-    """Which of the worker's recordings: the time stamp in the file name, else empty."""
+    """The time stamp in the file name, which tells the worker's recordings apart; else empty."""
 
     cycle: int = 0
     """Position among the worker's recordings in this run, from 0."""
 
     bundle: Path | None = None
-    """The capture folder that the recording belongs to, where it was made by ``traceadvisor capture``."""
+    """The capture folder of the recording; None where it was not made by ``traceadvisor capture``."""
 
     rank: int | None = None
-    """Of the process that recorded, where the capture folder says so."""
+    """Rank of the recording process, from the capture folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +50,22 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device as the trace describes it; figures it leaves out are None."""
+    """A device as described by the recording; None where a figure is missing."""
 
     index: int
-    """Its number in the recording."""
+    """Device number in the recording."""
 
     name: str | None = None
     memory_bytes: int | None = None
     compute_capability: tuple[int, int] | None = None
-    """CUDA only."""
+    """Major and minor version; CUDA devices only."""
 
     multiprocessors: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Distributed:
-    """The process group the worker belonged to."""
+    """The worker's process group."""
 
     rank: int | None
     world_size: int | None
@@ -74,7 +74,7 @@ class Distributed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PythonCalls:
-    """Calls of Python functions, kept apart: they can be most of a trace and few questions need them."""
+    """Calls of Python functions. Kept separately: they can be most of a trace, and few analyses need them."""
 
     start_ns: Int64
     """Since the trace's first event; ascending; shape ``(n,)``."""
@@ -92,7 +92,7 @@ class PythonCalls:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllocatorSamples:
-    """What the devices' caching allocators hold each time that changes; arrays of shape ``(n,)``."""
+    """Memory of the devices' caching allocators after each change; arrays of shape ``(n,)``."""
 
     time_ns: Int64
     """Since the trace's first event; ascending."""
@@ -102,7 +102,7 @@ class AllocatorSamples:
     """In use by tensors."""
 
     reserved_bytes: Int64
-    """Taken from the driver, in use or not; NONE where not recorded."""
+    """Reserved from the driver, in use or not; NONE where not recorded."""
 
     def __post_init__(self) -> None:
         read_only(self.time_ns, self.device, self.allocated_bytes, self.reserved_bytes)
@@ -124,19 +124,19 @@ class Details:
     """Row of :attr:`Trace.texts`: Python frames joined by ``;``, innermost first."""
 
     dtypes_id: Sparse[np.int32]
-    """Row of :attr:`Trace.texts`: an operator's input types joined by ``;``. This and what follows is kept for
-    operators by whose name they may multiply matrices, convolve, attend or normalise over a batch."""
+    """Row of :attr:`Trace.texts`: an operator's input types joined by ``;``. This column and the next are kept for
+    operators whose name suggests a matrix product, convolution, attention or batch norm."""
 
     dims_id: Sparse[np.int32] = field(default_factory=_nothing)
     """Row of :attr:`Trace.texts`: the JSON list of an operator's input shapes."""
 
     concrete_id: Sparse[np.int32] = field(default_factory=_nothing)
-    """Row of :attr:`Trace.texts`: the JSON list of the values of inputs that are no tensors."""
+    """Row of :attr:`Trace.texts`: the JSON list of the values of inputs that are not tensors."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """One worker's one recording."""
+    """One recording of one worker."""
 
     origin: Origin
     events: EventTable
@@ -144,41 +144,41 @@ class Trace:
     python_calls: PythonCalls
     memory: AllocatorSamples
     names: tuple[str, ...]
-    """Each distinct event name once."""
+    """Distinct event names."""
 
     texts: tuple[str, ...]
-    """Each distinct call stack, type list, list of shapes and list of values once."""
+    """Distinct call stacks, type lists, shape lists and value lists."""
 
     threads: tuple[Thread, ...]
     streams: tuple[str, ...]
     devices: tuple[Device, ...]
-    """Devices the trace describes; one that only appears in events is not listed."""
+    """Devices described in the trace, without those that only occur in events."""
 
     distributed: Distributed | None
     wall_clock_start_ns: int | None
-    """Nanoseconds since the epoch of the first event; None where the trace does not say."""
+    """Wall clock of the first event, nanoseconds since the epoch; None where not recorded."""
 
     is_truncated: bool
-    """Whether the file breaks off: what stands behind the break is missing, device records first of all."""
+    """Whether the file is cut off. The rest is missing, often the device events."""
 
     with_stacks: bool
     with_shapes: bool
     health: Health
     own_code: frozenset[str] | None = None
-    """First parts of the paths of the user's own modules, as stacks have them: ``train.py``, ``datasets``. A capture
-    knows; None without one."""
+    """First path components of the user's own modules, as in stacks: ``train.py``, ``datasets``. None without a
+    capture."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was recorded at all."""
+        """Whether nothing was recorded."""
         return not len(self.events) and not self.python_calls.start_ns.size
 
     @property
     def device_indices(self) -> tuple[int, ...]:
-        """The devices that were recorded at work, ascending."""
+        """Devices with recorded work, ascending."""
         rows = self.events.rows(*DEVICE_WORK)
         return tuple(sorted(set(self.events.device[rows].tolist()) - {NONE}))
 
     def device(self, index: int) -> Device:
-        """What is known of a device that appears in events."""
+        """Description of a device that occurs in events."""
         return next((device for device in self.devices if device.index == index), Device(index))

@@ -26,7 +26,7 @@ def template_folder() -> Path:
 
 @cache
 def html_environment() -> Environment:
-    """For HTML, its style sheet and its pictures: everything is escaped, whatever the template's name ends in."""
+    """Environment for HTML, style sheet and pictures: everything is escaped, whatever the template's name."""
     return Environment(
         loader=FileSystemLoader(template_folder()),
         bytecode_cache=compiled_templates(template_folder(), "html"),
@@ -38,9 +38,9 @@ def html_environment() -> Environment:
 
 
 def compiled_templates(folder: Path, kind: str) -> BytecodeCache | None:
-    """A cache for the templates of a folder, compiled for one kind of output, where Python keeps its own bytecode.
+    """A cache of compiled templates for one kind of output, beside the templates like Python's own bytecode.
 
-    None where Python may not write bytecode, or where another user could put some in: it would be run.
+    None where Python may not write bytecode, or where another user may write to the folder: the code would be run.
     """
     kept = Path(cache_from_source(str(folder / "x.j2"))).parent
     if sys.dont_write_bytecode or not _is_private(kept):
@@ -49,7 +49,7 @@ def compiled_templates(folder: Path, kind: str) -> BytecodeCache | None:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether the folder, made if it is missing, belongs to this user, who alone may write to it."""
+    """Whether only this user owns and may write to the folder, which is made if it is missing."""
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         status = folder.lstat()
@@ -60,14 +60,14 @@ def _is_private(folder: Path) -> bool:
 
 
 class CompiledTemplates(FileSystemBytecodeCache):
-    """Compiles again when the version or a setting of the environment changes; does without where the disk is full."""
+    """Compiles again when the version or a setting of the environment changes. A full disk is not an error."""
 
     def get_bucket(self, environment: Environment, name: str, filename: str | None, source: str) -> Bucket:
-        """What is kept of a template, where it was compiled from this text by this version with these settings."""
+        """Compiled code of a template, if it is from this text, version and settings."""
         settings = (environment.autoescape, environment.trim_blocks, environment.lstrip_blocks, *environment.filters)
         return super().get_bucket(environment, name, filename, f"{source}{__version__}{settings}")
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Keep what was compiled, where there is room."""
+        """Write compiled code if possible."""
         with suppress(OSError):
             super().dump_bytecode(bucket)

@@ -1,8 +1,8 @@
 """The JSON document of a report: where it differs from the model.
 
-Keys, units and order follow from the fields of the model's dataclasses (see ``forms.py``): a new field stands in the
+Keys, units and order follow from the fields of the model's dataclasses (see ``forms.py``): a new field is in the
 document without a line here. Within version 1 keys are added, never renamed or removed. Every time is in microseconds
-(``_us``) and rounded to the nanosecond, every share is 0..1, and what is not known is null. Times of a recording
+(``_us``) and rounded to the nanosecond, every share is 0..1, and unknown values are null. Times of a recording
 count from its first event.
 """
 
@@ -88,14 +88,14 @@ from traceadvisor.results.forms import (
 SCHEMA = "traceadvisor.report/1"
 
 LONGEST_RANGES = 20
-"""Time ranges shown of one finding: enough to find it in the trace, few enough to keep the document small."""
+"""Most time ranges of one finding: enough to find it in the trace, and a small document."""
 
 Written = Mapping[str, Any]
 """An object of the document."""
 
 
 class OutcomeStatus(Enum):
-    """What came of a rule."""
+    """Outcome of a rule."""
 
     FOUND = "found"
     CLEAR = "clear"
@@ -103,7 +103,7 @@ class OutcomeStatus(Enum):
     FAILED = "failed"
 
 
-# What joins or splits values of the model to make one object of the document. A threshold, a time range: see there.
+# Objects of the document that join or split values of the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +131,8 @@ class _Outcome:
     recordings: tuple[str, ...]
     status: OutcomeStatus
     reason: str | None = None
+    """Why the rule was skipped or failed; for a clear one, what else to know."""
+
     evidence: tuple[Evidence, ...] = ()
     threshold: _Threshold | None = None
 
@@ -151,6 +153,8 @@ class _SampledHost:
 class _Sampled:
     devices: tuple[_SampledDevice, ...]
     devices_missing: str | None
+    """Why no device was sampled; None where some were, or the reason is unknown."""
+
     host: _SampledHost
     processes: ProcessWindow
 
@@ -265,7 +269,7 @@ def _wall_clock_range(forms: Forms) -> Form:
 
 
 def _telemetry(forms: Forms) -> Form:
-    """Written from a recording: the figures of its stretch of time, with what is known of the machine."""
+    """Written from a recording: telemetry figures joined with the machine's properties."""
 
     def joined(recording: Recording) -> _Sampled | None:
         telemetry, window = recording.captured.telemetry if recording.captured else None, recording.telemetry
@@ -382,7 +386,7 @@ def _outcome(row: OutcomeRow) -> _Outcome:
 
 
 def _row(outcome: _Outcome, rule: RuleMeta, finding: Finding | None) -> OutcomeRow:
-    """What came of a rule; its finding where it is ranked with the same figures."""
+    """The outcome of a rule, with its finding where a ranked one has the same figures."""
     result: RuleOutcome | FoundFigures
     match outcome:
         case _Outcome(status=OutcomeStatus.FOUND, evidence=evidence):
@@ -418,7 +422,7 @@ def _finish_health(arguments: Arguments, written: Written) -> None:
 
 
 def _finish_report(arguments: Arguments, _: Written) -> None:
-    """Bring together what the document has in two places."""
+    """Join values that the document has in two places."""
     health: _InputHealth = arguments["health"]
     arguments |= {"health": health.health, "health_notes": health.health_notes}
     recordings: tuple[Recording, ...] = arguments["recordings"]
@@ -447,7 +451,7 @@ def _finish_report(arguments: Arguments, _: Written) -> None:
     )
 
 
-_RECORDS = (
+RECORDS = (
     Record(
         Report,
         constant={"schema": SCHEMA},
@@ -499,7 +503,12 @@ _RECORDS = (
         order=("cycle rank path", "mean_breakdown_us totals_us", "peak_rate_share replay umbrellas"),
         finish=_finish_recording,
     ),
-    Record(Device, renamed={"index": "id"}, forms={"compute_capability": _capability}),
+    Record(
+        Device,
+        renamed={"index": "id"},
+        forms={"compute_capability": _capability},
+        docs={"compute_capability": "CUDA devices only, for example ``8.0``."},
+    ),
     Record(
         StepRow,
         spread="step breakdown",
@@ -535,6 +544,7 @@ _RECORDS = (
         left_out="telemetry world_size known_summary",
         derived="step_count",
         renamed={"steps": "steps_by_state"},
+        docs={"steps": "Times of the run's steps by profiler activity."},
         whole={"steps": _steps_by_state},
         order=("ending step_count steps_by_state",),
         finish=_finish_run,
@@ -551,6 +561,7 @@ _RECORDS = (
         spread="location",
         left_out="location.function location.is_call",
         renamed={"worker_count": "num_workers"},
+        docs={"location.file": "File of the loop over the loader.", "location.line": "Line of that loop."},
         order=("sampler file line",),
     ),
     Record(_Sampled, "TelemetryDocument", doc="The machine during the run's undisturbed steps."),
@@ -606,13 +617,23 @@ _RECORDS = (
         },
         whole={"finding.claims": _time_ranges, "predicted": _predicted_step},
         nullable="saving_share",
+        docs={
+            "finding.claims": "The longest spans of time that the finding explains, at most 20, in order of time.",
+            "predicted": "The step with the fix made; null where nothing is saved or the fix was not simulated.",
+        },
         order=(
             "rule_id rule title recordings severity confidence effort saving_us_per_step saving_share step_us "
             "predicted_step_us evidence locations time_ranges_us fix caveats also worth",
         ),
         finish=_finish_finding,
     ),
-    Record(Estimate, "SavingDocument", doc="Time saved per step.", bare=True),
+    Record(
+        Estimate,
+        "SavingDocument",
+        doc="Time saved per step.",
+        bare=True,
+        docs={"method": "How it was estimated."},
+    ),
     Record(PredictedStep, bare=True),
     Record(Evidence, whole={"value": _evidence_value}, finish=_finish_figure),
     Record(
@@ -623,10 +644,10 @@ _RECORDS = (
         finish=_finish_figure,
     ),
     Record(_TimeRange, "TimeRangeDocument", doc="A span of time in a recording.", bare=True),
-    Record(_Outcome, "OutcomeDocument", doc="What came of one rule on one recording."),
+    Record(_Outcome, "OutcomeDocument", doc="Outcome of one rule on one recording."),
     Record(NotWorthDoing, renamed={"recording_ids": "recordings"}, nullable="saving_share"),
     Record(UsedSettings, spread="price", renamed={"providers": "plugins", "price.per_gpu_hour": "gpu_price_per_hour"}),
 )
 
-FORMS = Forms(_RECORDS, {Unit: _UNIT}, unwritten=(WhatIf, Timeline))
+FORMS = Forms(RECORDS, {Unit: _UNIT}, unwritten=(WhatIf, Timeline))
 REPORT = FORMS.of(Report)

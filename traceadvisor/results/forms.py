@@ -26,11 +26,11 @@ from traceadvisor.model.arrays import Int64
 _UNIT = re.compile(r"_ns(?=_|$)")
 _BARE = re.compile(r"_(?:ns|bytes)$")
 _EXACT_US = 1e11
-"""Below it, a product with 1000 is off by less than half a nanosecond."""
+"""Below it, the rounding error of a product with 1000 is far under half a nanosecond."""
 
 
 class MisfitError(ValueError):
-    """A value of the document that the model cannot hold; says where it stands."""
+    """A value of the document that the model refuses, with its place in the document."""
 
     def __init__(self, problem: object, where: str = "") -> None:
         self.problem, self.where = problem, where
@@ -38,7 +38,7 @@ class MisfitError(ValueError):
 
     @classmethod
     def at(cls, where: str, error: Exception) -> MisfitError:
-        """The same problem, seen from one level above."""
+        """The same problem, with the next outer part of its place."""
         return cls(error.problem, where + error.where) if isinstance(error, MisfitError) else cls(error, where)
 
 
@@ -51,11 +51,7 @@ class Form:
 
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]
-    """Takes a value of JSON that was checked.
-
-    Raises:
-        ValueError: the model cannot hold it.
-    """
+    """Takes a value of type :attr:`kind`; raises ValueError where the model refuses it."""
 
 
 def in_us(ns: float) -> float:
@@ -64,10 +60,10 @@ def in_us(ns: float) -> float:
 
 
 def whole_ns(us: float) -> int:
-    """Nanoseconds that :func:`in_us` gave these microseconds for.
+    """Whole nanoseconds, from which :func:`in_us` makes the same microseconds again.
 
     Raises:
-        ValueError: more than 64 bits hold.
+        ValueError: the result needs more than 64 bits.
     """
     return _bounded(round(us * 1000) if abs(us) < _EXACT_US else round(Fraction(us) * 1000))
 
@@ -76,7 +72,7 @@ def source_of(wanted: float, near: float, function: Callable[[float], float]) ->
     """The number next to ``near`` from which ``function`` makes exactly ``wanted``; else ``near`` itself.
 
     Raises:
-        ValueError: ``near`` is too large to be a number.
+        ValueError: ``near`` is not finite.
     """
     if not isfinite(near):
         raise ValueError(f"{wanted} is too large")
@@ -85,10 +81,10 @@ def source_of(wanted: float, near: float, function: Callable[[float], float]) ->
 
 
 def in_ns(us: float) -> float:
-    """Nanoseconds, whole ones where they are told apart, from which :func:`in_us` makes exactly these microseconds.
+    """Nanoseconds from which :func:`in_us` makes the same microseconds again; whole where that is exact.
 
     Raises:
-        ValueError: they are too many for a number.
+        ValueError: the result is not finite.
     """
     return source_of(us, float(round(us * 1000)) if abs(us) < _EXACT_US else us * 1000, in_us)
 
@@ -126,7 +122,7 @@ _EXACT: Scalars = {
 
 
 def optional(form: Form) -> Form:
-    """The form, or null for None."""
+    """The form, with null for None."""
     return Form(
         form.kind | None,
         lambda value: None if value is None else form.write(value),
@@ -135,7 +131,7 @@ def optional(form: Form) -> Form:
 
 
 def nullable(form: Form) -> Form:
-    """The form of a number that may be NaN, which JSON can only write as null.
+    """The form of a number that may be NaN, which is null in JSON.
 
     The schema allows null for whole numbers too, for :func:`blank_for_none`.
     """
@@ -158,7 +154,7 @@ def listed(form: Form) -> Form:
 
 
 def keyed(keys: type, form: Form) -> Form:
-    """A mapping as an object; where the keys are an enum, the schema lists its values."""
+    """A mapping as an object. The schema lists the keys of an enum."""
     members = tuple(keys) if issubclass(keys, Enum) else ()
     flags = issubclass(keys, IntFlag)
     by_name = {str(member.name).lower() if flags else member.value: member for member in members}
@@ -192,7 +188,7 @@ def object_of(title: str, doc: str, forms: Mapping[str, Form]) -> Form:
 
 
 def blank_for_none(form: Form, **fixed: object) -> Form:
-    """A record that stands as an object of nulls, but for what is fixed, where there is none."""
+    """The form of a record, with an object of nulls and fixed values for None."""
     blank = dict.fromkeys(form.kind.__struct_fields__) | fixed
     return Form(
         form.kind,
@@ -202,7 +198,7 @@ def blank_for_none(form: Form, **fixed: object) -> Form:
 
 
 Arguments = dict[str, Any]
-"""What a dataclass is built from, by dotted path: ``step.index`` is the field ``index`` of the field ``step``."""
+"""Arguments of a dataclass by dotted path: ``step.index`` is the field ``index`` of the field ``step``."""
 
 
 def _unfinished(arguments: Arguments, written: Mapping[str, Any]) -> None:
@@ -211,9 +207,9 @@ def _unfinished(arguments: Arguments, written: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A dataclass as an object: its fields in their order, times in microseconds, but for what is declared here.
+    """How a dataclass is written where it is not simply its fields in order, with times in microseconds.
 
-    Several paths or keys stand in one text with spaces between them.
+    Several paths or keys are separated by spaces.
     """
 
     owner: type
@@ -225,36 +221,39 @@ class Record:
     """In the schema; by default the first paragraph of the class's docstring."""
 
     spread: str = ""
-    """Fields whose own fields stand in the object instead of them."""
+    """Fields that are replaced by their own fields."""
 
     left_out: str = ""
-    """Fields that are not written. Read back they have their default, else None or nothing, else what :attr:`finish`
-    gives them."""
+    """Fields that are not written. Read back they have their default, else None or an empty value, else the value that
+    :attr:`finish` adds."""
 
     derived: str = ""
-    """Properties that are written too, or fields of fields; not read."""
+    """Properties, or fields of fields, that are written but not read."""
 
     renamed: Mapping[str, str] = field(default_factory=dict)
     constant: Mapping[str, str] = field(default_factory=dict)
-    """Keys that always have the same value; they stand first."""
+    """Keys with a fixed value, written first."""
 
     forms: Mapping[str, Callable[[Forms], Form]] = field(default_factory=dict)
-    """Of fields that are not written by their type."""
+    """Forms of fields that do not follow from their type."""
 
     whole: Mapping[str, Callable[[Forms], Form]] = field(default_factory=dict)
-    """As :attr:`forms`, but written from the whole object."""
+    """Like :attr:`forms`, but the form writes from the whole object."""
 
     nullable: str = ""
     """Numbers that may be NaN, written as null."""
 
     order: tuple[str, ...] = ()
-    """Chains of keys: each key stands right behind the one before it."""
+    """Chains of keys: each key directly follows the one before it."""
 
     bare: bool = False
-    """Whether the key of the object names the unit, so that its own keys do not."""
+    """Whether keys have no unit, because the key of the object has it."""
 
     rounded: bool = True
     """Whether times are rounded to the nanosecond."""
+
+    docs: Mapping[str, str] = field(default_factory=dict)
+    """Descriptions in the schema; by default the docstrings of the fields and properties."""
 
     finish: Callable[[Arguments, Mapping[str, Any]], None] = _unfinished
     """Completes the arguments from the written object, before the dataclass is built."""
@@ -270,25 +269,25 @@ class Key:
 
     name: str
     path: str
-    """Argument that it is read into; empty where it is not read."""
+    """The argument it is read into; empty where it is not read."""
 
     take: Callable[[Any], Any]
     form: Form
-    described_by: tuple[type, str] | None
-    """The class and its field or property whose docstring describes the key."""
+    described_by: str | tuple[type, str]
+    """Its description, or the class and field or property whose docstring describes it."""
 
 
 class Forms:
-    """The forms of all types: declared, or by their fields."""
+    """The forms of all types, declared or from their fields."""
 
     def __init__(self, records: Iterable[Record], given: Mapping[Any, Form], unwritten: Iterable[type]) -> None:
-        """From declared records, forms of types that are no dataclasses, and types that are never written."""
+        """Take the declared records, forms of other types, and types whose fields are never written."""
         self._records = {record.owner: record for record in records}
         self._given = given
         self._unwritten = frozenset(unwritten)
         self._made: dict[type, Form] = {}
         self.keys: dict[str, tuple[Key, ...]] = {}
-        """Of each record, by its title."""
+        """Keys of each record, by its title."""
 
     def of(self, hint: Any, times: Scalars = _PLAIN) -> Form:
         """The form of values with this type hint.
@@ -357,7 +356,7 @@ class Forms:
 
     def _constants(self, record: Record) -> Iterator[Key]:
         for name, text in record.constant.items():
-            yield Key(name, "", lambda _, text=text: text, Form(Literal[text], same, same), None)  # type: ignore[misc]  # at run time
+            yield Key(name, "", lambda _, text=text: text, Form(Literal[text], same, same), "")  # type: ignore[misc]  # at run time
 
     def _keys(self, record: Record) -> Iterator[Key]:
         for path, owner, item, hint in record.fields():
@@ -381,7 +380,7 @@ class Forms:
             path=path if is_read else "",
             take=same if path in record.whole else _taker(path),
             form=nullable(form) if path in record.nullable.split() else form,
-            described_by=(owner, name),
+            described_by=record.docs.get(path, (owner, name)),
         )
 
     def _absent(self, record: Record) -> Iterator[tuple[str, Field[Any], Any]]:
@@ -394,7 +393,7 @@ class Forms:
 
 
 def _fields_of(owner: type, spread: Sequence[str], prefix: str = "") -> Iterator[tuple[str, type, Field[Any], Any]]:
-    """Dotted path, class, field and type hint of each field, those of spread ones in their place."""
+    """Path, class, field and type hint of each field, with spread fields replaced by their own."""
     hints = get_type_hints(owner)
     for item in fields(owner):
         path, hint = f"{prefix}{item.name}", hints[item.name]
@@ -406,7 +405,7 @@ def _fields_of(owner: type, spread: Sequence[str], prefix: str = "") -> Iterator
 
 
 def _at(owner: type, path: str) -> tuple[type, str, Any]:
-    """Class, name and type hint of what a dotted path of fields and properties leads to."""
+    """Class, name and type hint of a field or property, by its dotted path."""
     *way, name = path.split(".")
     may_be_none = False
     for step in way:
@@ -453,7 +452,7 @@ def _in_order(keys: list[Key], chains: tuple[str, ...]) -> list[Key]:
 
 
 def _stand_in(item: Field[Any], hint: Any) -> Iterator[Any]:
-    """The value of a field that was not written; none where it has a default of its own, or needs another."""
+    """The value of a field that was not written, if it has no default and can be None or empty."""
     if item.default is MISSING and item.default_factory is MISSING:
         if _may_be_none(hint):
             yield None

@@ -1,4 +1,4 @@
-"""Every text of a report, cleaned before a format draws it."""
+"""Clean every text of a report before a format renders it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SECRET_VALUES = re.compile(r"(?=.*[A-Za-z])[^-].{5,}", re.DOTALL)
 def redacted(report: Report) -> Report:
     """The report with every string in it cleaned.
 
-    Done once on the whole, so that no field can be forgotten; the page and the terminal show the same one.
+    It takes the whole report, so that no field is forgotten, and keeps the last result for several formats.
     """
     cleaned = cast("Report", _mapped(report, clean))
     return replace(cleaned, recordings=tuple(map(_without_secret_arguments, cleaned.recordings)))
@@ -36,7 +36,7 @@ def shortened(report: Report, longest: int) -> Report:
 
 
 def _without_secret_arguments(recording: Recording) -> Recording:
-    """On a command line the name of a secret and its value may be two arguments (`--api-key abcdef`)."""
+    """Redact secrets whose name and value are two arguments, as in `--api-key abcdef`."""
     run = recording.captured
     if run is None:
         return recording
@@ -49,7 +49,7 @@ def _without_secret_arguments(recording: Recording) -> Recording:
 
 
 def _mapped(value: object, changed: Callable[[str], str]) -> object:
-    """The same structure with every string in it changed; keys, arrays, choices and timed steps stay as they are."""
+    """The same structure with every string changed, except keys, enums and timed steps."""
     inner = partial(_mapped, changed=changed)
     if isinstance(value, str):
         return changed(value)
@@ -59,6 +59,6 @@ def _mapped(value: object, changed: Callable[[str], str]) -> object:
         return tuple(map(inner, value))
     if isinstance(value, Mapping):
         return {key: inner(item) for key, item in value.items()}
-    if is_dataclass(value) and not isinstance(value, (type, TimedStep)):  # of those a run has a hundred thousand
+    if is_dataclass(value) and not isinstance(value, (type, TimedStep)):  # a run can have a hundred thousand
         return replace(value, **{field.name: inner(getattr(value, field.name)) for field in fields(value)})
     return value

@@ -1,6 +1,6 @@
-"""The JSON form of a report, written and read back: the public interface, version 1.
+"""Write a report as JSON, and read it back: the public interface, version 1.
 
-It holds everything in the model but the timeline, which is a picture, and the samples of a run one by one.
+The JSON has the whole model except the timeline, which is a picture, and the single steps and samples of a run.
 """
 
 from __future__ import annotations
@@ -19,33 +19,32 @@ from traceadvisor.results.redaction import redacted, shortened
 from traceadvisor.text.cleaning import clipped
 
 LONGEST_TEXT = 10_000
-"""Characters of one text: no real kernel name is longer, and a hostile one must not make the document."""
+"""Most characters of one text: longer than any real kernel name, and a limit for hostile ones."""
 
 MOST_BYTES = 1 << 30
-"""Of a report that is read: thousands of times a usual one."""
+"""Largest report that is read, thousands of times a usual one."""
 
 _LONGEST_REASON = 300
 _WRITE_ONE = "Write one with `traceadvisor report PATH --format json`."
 
 
 def render(report: Report) -> bytes:
-    """The report as UTF-8 JSON, without control characters and secrets; a number that JSON lacks becomes null."""
+    """The report as UTF-8 JSON, without control characters and secrets. NaN and infinity become null."""
     fit = shortened(redacted(report), LONGEST_TEXT)
     encoded = msgspec.json.encode(REPORT.write(fit), enc_hook=_plain_number)
     return msgspec.json.format(encoded, indent=2) + b"\n"
 
 
 def read(path: Path | str) -> Report:
-    """A report that was written as JSON; written again it gives the same bytes.
+    """Read a report that was written as JSON. Written again it gives the same bytes.
 
-    What the JSON does not hold is None or empty: the timeline, the single steps and samples of a captured run, the
-    inputs that rules need.
+    Values that the JSON does not have are None or empty: the timeline, single steps and samples of a captured run.
 
     Args:
         path: a ``report.json``.
 
     Raises:
-        InputError: the file cannot be read, is not such a report, is damaged, or is of a newer version.
+        InputError: the file cannot be read, is damaged, is not a JSON report, or has a newer version of the schema.
     """
     path = Path(path)
     try:
@@ -76,7 +75,7 @@ def read(path: Path | str) -> Report:
 
 
 def _content(path: Path) -> bytes:
-    """At most as much as a report may have; of regular files only, because a pipe may never end."""
+    """Content of a regular file up to the limit; a pipe might never end."""
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):

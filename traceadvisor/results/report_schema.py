@@ -18,12 +18,14 @@ from traceadvisor.results.document import FORMS, REPORT
 from traceadvisor.results.forms import Key
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_NONE = re.compile(r"\b(?:None|NaN)\b")
+_NONE = re.compile(r"(^|\. )?\bNone\b")
 
 
 def schema() -> dict[str, object]:
     """JSON Schema of version 1. Objects are open, since keys may be added; enums are closed."""
     top = msgspec.json.schema(REPORT.kind)
+    for definition in top["$defs"].values():
+        definition["description"] = with_null(definition["description"])
     for title, keys in FORMS.keys.items():
         for key in keys:
             if text := _description(key):
@@ -38,12 +40,16 @@ def schema_text() -> str:
 
 def _description(key: Key) -> str:
     """The docstring of the field or property that the key is written from."""
-    if key.described_by is None:
-        return ""
+    if isinstance(key.described_by, str):
+        return key.described_by
     owner, name = key.described_by
     member = getattr(owner, name, None)
-    text = inspect.getdoc(member) if isinstance(member, property) else field_docs(owner).get(name)
-    return _NONE.sub("null", text or "")
+    return with_null((inspect.getdoc(member) if isinstance(member, property) else field_docs(owner).get(name)) or "")
+
+
+def with_null(text: str) -> str:
+    """What Python calls None is null in JSON."""
+    return _NONE.sub(lambda found: "null" if found[1] is None else f"{found[1]}Null", text)
 
 
 @cache
