@@ -28,6 +28,7 @@ NOT_REPLAYED = "ranks are replayed one by one, and which would be the last witho
 
 
 MOST_CAUSES = 3
+NOT_REPLAYED = "ranks are replayed one by one, and which would be the last without this one is not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,7 @@ class Straggler(RankRule):
             return Clear(label, late.share_of_waiting, self.min_share_of_waiting, Unit.SHARE, "ranks take turns")
         return Finding(
             claims=SpanSet.empty(),
-            saving=Estimate.bound(
-                late.caused_ns,
-                "ranks are replayed one by one, and which would be the last without this one is not known",
-            ),
+            saving=Estimate.bound(late.caused_ns, NOT_REPLAYED),
             confidence=Confidence.MEDIUM if late.longer else Confidence.LOW,
             effort=Effort.REFACTOR,
             evidence=(
@@ -83,6 +81,9 @@ class Straggler(RankRule):
                     for category, excess_ns in late.longer[:MOST_CAUSES]
                 ),
             ),
-            fix=Fix(f"Find out what holds rank {late.rank} up: its own breakdown beside the others' shows where"),
+            fix=Fix(
+                f"Find out what holds rank {late.rank} up: its own breakdown beside the others' shows where",
+                not_replayed=NOT_REPLAYED,
+            ),
             caveats=("Where this rank is mended, the next slowest sets the pace.",),
         )
