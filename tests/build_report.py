@@ -23,7 +23,6 @@ from traceadvisor.model.findings import (
     Failed,
     Finding,
     Fix,
-    Input,
     Location,
     Method,
     RuleMeta,
@@ -450,7 +449,7 @@ def ranked(finding: Finding, recording: Recording, severity: Severity, also: tup
 
 def rule(id_: str, name: str, title: str = "A rule") -> RuleMeta:
     """What a rule says of itself."""
-    return RuleMeta(id_, name, title, frozenset({Input.STEPS}))
+    return RuleMeta(id_, name, title)
 
 
 def v100() -> Device:

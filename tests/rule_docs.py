@@ -26,6 +26,9 @@ or one of the public recordings by others (`formats/...` and `tensorboard-logs/.
 HolisticTraceAnalysis and TraceLens) that the tests read where they are at hand. The others have so far been shown on
 traces built in tests only. [fired.json](fired.json) says what fired where; a test keeps it true.
 
+Where a page says that the step is replayed, but the replay is not trusted, the saving is an upper limit: all the time
+that the fix could remove. [How savings are estimated](../how-savings-are-estimated.md) says when that is so.
+
 The id HW006 stands for what a run costs: no rule looks for that, as every recording and every finding shows it once a
 [price](../settings.md#cost) is set ([why](../decisions/0012-cost-is-no-rule.md)).
 """

@@ -28,25 +28,25 @@ def _sampled(builder: TraceBuilder, folder: Path, *, watts: float | None) -> Cap
 
 
 def test_a_sample_takes_the_devices_power_for_its_time(tmp_path: Path) -> None:
-    assert _sampled(_step(0), tmp_path, watts=640.0).facts().joules_per_sample == pytest.approx(2.0)
+    assert _sampled(_step(0), tmp_path, watts=640.0).facts().run.joules_per_sample == pytest.approx(2.0)
 
 
 def test_without_a_sample_of_the_power_energy_is_not_known(tmp_path: Path) -> None:
-    assert _sampled(_step(0), tmp_path, watts=None).facts().joules_per_sample is None
+    assert _sampled(_step(0), tmp_path, watts=None).facts().run.joules_per_sample is None
 
 
 def test_without_the_rate_of_samples_energy_is_not_known(tmp_path: Path) -> None:
     captured = _sampled(_step(0), tmp_path, watts=640.0).with_loader(batch_size=None)
-    assert captured.facts().joules_per_sample is None
+    assert captured.facts().run.joules_per_sample is None
 
 
 def test_without_a_device_there_is_no_energy_of_one(tmp_path: Path) -> None:
     facts = _sampled(_step(), tmp_path, watts=640.0).facts()
-    assert (facts.joules_per_sample, facts.device_indices) == (None, ())
+    assert (facts.run.joules_per_sample, facts.trace.device_indices) == (None, ())
 
 
 def test_the_devices_of_a_process_are_those_that_worked(tmp_path: Path) -> None:
-    assert Captured(_step(0, 2), tmp_path).facts().device_indices == (0, 2)
+    assert Captured(_step(0, 2), tmp_path).facts().trace.device_indices == (0, 2)
 
 
 @pytest.mark.parametrize(("recorded", "launched", "ranks"), [(None, 1, 1), (8, 1, 8), (None, 4, 4)])
@@ -56,4 +56,4 @@ def test_ranks_are_those_of_the_process_group_or_of_the_launcher(
     builder = _step(0)
     if recorded:
         builder.distributed(0, recorded)
-    assert Captured(builder, tmp_path).with_run(world_size=launched).facts().rank_count == ranks
+    assert Captured(builder, tmp_path).with_run(world_size=launched).facts().run.rank_count == ranks

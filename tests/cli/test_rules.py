@@ -67,14 +67,12 @@ def test_explain_cost_points_to_the_price_setting(name: str) -> None:
 def test_plugin_rules_are_listed_and_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = """
 from dataclasses import dataclass
-from typing import ClassVar
-from traceadvisor.model.findings import Clear, RuleMeta, Unit
-from traceadvisor.rules.base import Rule
+from traceadvisor.rules.base import Clear, Rule, RuleMeta, Unit
 
 @dataclass(frozen=True, slots=True)
 class Fine(Rule):
     \"\"\"All is well. \\x1b[31m\"\"\"
-    meta: ClassVar = RuleMeta("ACME001", "fine", "All is well \\x1b[31m", frozenset())
+    meta = RuleMeta("ACME001", "fine", "All is well \\x1b[31m")
 
     def check(self, facts):
         return Clear("odds", 0, 1, Unit.SHARE)

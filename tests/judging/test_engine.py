@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.engine import assess, judge
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import (
+    HOW_TO_GET,
     Clear,
     Effort,
     Estimate,
@@ -20,9 +20,11 @@ from traceadvisor.model.findings import (
     Finding,
     Fix,
     Input,
+    Outcome,
     RuleMeta,
     Severity,
     Skipped,
+    Unit,
 )
 from traceadvisor.model.report import Report, Source, SourceKind
 from traceadvisor.model.spans import SpanSet
@@ -33,19 +35,19 @@ from traceadvisor.rules.base import Rule
 class Stub(Rule):
     """Finds what it is told to."""
 
-    meta: ClassVar = RuleMeta("DATA900", "stub", "Stub", frozenset({Input.STEPS}))
+    meta = RuleMeta("DATA900", "stub", "Stub")
+    needs = frozenset({Input.STEPS})
     claims: SpanSet
     expected_ns: float = 10_000
 
-    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+    def check(self, facts: Facts) -> Outcome:
         return Finding(
-            self.meta,
-            self.claims,
-            Estimate.bound(2 * self.expected_ns, "nobody asked"),
-            facts.confidence(),
-            Effort.LINE,
-            (),
-            Fix("Change it"),
+            claims=self.claims,
+            saving=Estimate.bound(2 * self.expected_ns, "nobody asked"),
+            confidence=facts.confidence(),
+            effort=Effort.LINE,
+            evidence=(),
+            fix=Fix("Change it"),
         )
 
 
@@ -53,16 +55,18 @@ class Stub(Rule):
 class Refining(Stub):
     """Says more of the same time."""
 
-    meta: ClassVar = RuleMeta("DATA901", "refining", "Refining", frozenset({Input.STEPS}), frozenset({"DATA900"}))
+    meta = RuleMeta("DATA901", "refining", "Refining")
+    refines = frozenset({"DATA900"})
+    needs = frozenset({Input.STEPS})
 
 
 @dataclass(frozen=True, slots=True)
 class Broken(Rule):
     """Raises."""
 
-    meta: ClassVar = RuleMeta("DATA902", "broken", "Broken", frozenset())
+    meta = RuleMeta("DATA902", "broken", "Broken")
 
-    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+    def check(self, facts: Facts) -> Outcome:
         raise ZeroDivisionError("on purpose")
 
 
@@ -83,13 +87,13 @@ def test_a_broken_rule_becomes_a_row_and_the_report_survives(tmp_path: Path) -> 
     assert len(report.findings) == 1
 
 
-@pytest.mark.parametrize("given", [None, "found", Skipped(3), RuleMeta("A001", "a", "A", frozenset())])  # type: ignore[arg-type]  # the point
+@pytest.mark.parametrize("given", [None, "found", Skipped(3), RuleMeta("A001", "a", "A")])  # type: ignore[arg-type]  # the point
 def test_a_rule_that_gives_what_is_no_outcome_has_failed(given: object, tmp_path: Path) -> None:
     @dataclass(frozen=True, slots=True)
     class Odd(Rule):
-        meta: ClassVar = RuleMeta("DATA904", "odd", "Odd", frozenset())
+        meta = RuleMeta("DATA904", "odd", "Odd")
 
-        def check(self, facts: Facts) -> Finding | Clear | Skipped:
+        def check(self, facts: Facts) -> Outcome:
             return given  # type: ignore[return-value]  # the point
 
     (row,) = _report(tmp_path, Odd()).outcomes
@@ -97,15 +101,22 @@ def test_a_rule_that_gives_what_is_no_outcome_has_failed(given: object, tmp_path
     assert type(given).__name__ in row.outcome.error
 
 
-def test_a_finding_of_another_rule_is_not_taken_as_ones_own(tmp_path: Path) -> None:
+def test_the_engine_names_the_rule_of_a_finding(tmp_path: Path) -> None:
+    (row,) = _report(tmp_path, Stub(SpanSet.of((0, 50)))).findings
+    assert row.finding.rule == Stub.meta
+
+
+def test_a_rule_that_meets_a_missing_input_is_skipped_with_the_way_to_get_it(tmp_path: Path) -> None:
     @dataclass(frozen=True, slots=True)
-    class Borrowing(Rule):
-        meta: ClassVar = RuleMeta("DATA905", "borrowing", "Borrowing", frozenset({Input.STEPS}))
+    class Asking(Rule):
+        meta = RuleMeta("DATA905", "asking", "Asking")
 
-        def check(self, facts: Facts) -> Finding | Clear | Skipped:
-            return Stub(SpanSet.of((0, 50))).check(facts)
+        def check(self, facts: Facts) -> Outcome:
+            memory = facts.needed(facts.memory, Input.DEVICE_MEMORY)
+            return Clear("memory held", memory.share, 1, Unit.SHARE)
 
-    assert isinstance(_report(tmp_path, Borrowing()).outcomes[0].outcome, Failed)
+    outcome = _report(tmp_path, Asking()).outcomes[0].outcome
+    assert outcome == Skipped(HOW_TO_GET[Input.DEVICE_MEMORY])
 
 
 def test_claims_that_are_no_set_of_spans_are_refused(tmp_path: Path) -> None:
@@ -117,9 +128,9 @@ def test_claims_that_are_no_set_of_spans_are_refused(tmp_path: Path) -> None:
 def test_a_rule_that_would_end_the_program_does_not(tmp_path: Path) -> None:
     @dataclass(frozen=True, slots=True)
     class Leaving(Rule):
-        meta: ClassVar = RuleMeta("DATA906", "leaving", "Leaving", frozenset())
+        meta = RuleMeta("DATA906", "leaving", "Leaving")
 
-        def check(self, facts: Facts) -> Finding | Clear | Skipped:
+        def check(self, facts: Facts) -> Outcome:
             raise SystemExit(3)
 
     assert _report(tmp_path, Leaving()).outcomes[0].outcome == Failed("SystemExit: 3")

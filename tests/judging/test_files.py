@@ -7,7 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NoReturn
+from typing import NoReturn
 
 import pytest
 
@@ -34,7 +34,7 @@ SAMPLE_TRACES = CHECKOUT / "sample_traces"
 class Deadly(Rule):
     """Takes the process of one recording with it, as the system does where memory runs out."""
 
-    meta: ClassVar = RuleMeta("DATA900", "deadly", "Deadly", frozenset())
+    meta = RuleMeta("DATA900", "deadly", "Deadly")
     recording_id: str = ""
 
     def check(self, facts: Facts) -> Clear:

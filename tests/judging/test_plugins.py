@@ -29,13 +29,11 @@ PAGE = CHECKOUT / "docs" / "writing-a-rule.md"
 
 RULE = """
 from dataclasses import dataclass
-from typing import ClassVar
-from traceadvisor.model.findings import Clear, RuleMeta, Unit
-from traceadvisor.rules.base import Rule
+from traceadvisor.rules.base import Clear, Rule, RuleMeta, Unit
 
 @dataclass(frozen=True, slots=True)
 class Fine(Rule):
-    meta: ClassVar = RuleMeta("{id}", "{name}", "All is well", frozenset())
+    meta = RuleMeta("{id}", "{name}", "All is well")
 
     def check(self, facts):
         {body}
@@ -139,8 +137,10 @@ def test_the_example_of_the_page_keeps_the_contract_of_the_own_rules(site: Distr
             "from traceadvisor.rules.base import Rule\nclass Fine(Rule): pass",
             "it is no dataclass with a method `check`",
         ),
-        (_rule().replace("frozenset()", "None"), "its `meta` is no RuleMeta"),
-        (_rule().replace("meta: ClassVar", "other: ClassVar"), "its `meta` is no RuleMeta"),
+        (_rule().replace("RuleMeta(", "print("), "its `meta` is of the wrong type"),
+        (_rule().replace('"fine"', "None"), "its `meta` is of the wrong type"),
+        (_rule().replace("meta =", "other ="), "its `meta` is of the wrong type"),
+        (_rule().replace("meta =", "needs = frozenset({'steps'}); meta ="), "its `needs` is of the wrong type"),
         (_rule("ACME002"), "called 'ACME001', but its id is 'ACME002'"),
         (_rule("acme"), "are not an id like ACME001"),
         (_rule(name="Not A Name"), "are not an id like ACME001"),
@@ -205,7 +205,7 @@ def test_what_a_rule_prints_does_not_get_into_a_report_on_standard_output(
     source = _rule(body="print('at work'); return Clear('odds', 0, 1, Unit.SHARE)").replace(
         "check(self, facts)", method
     )
-    source = source.replace("import Rule\n", f"import {base} as Rule\nprint('on import')\n")
+    source = f"print('on import')\n{source}".replace("(Rule)", f"({base})").replace("Clear, Rule,", f"Clear, {base},")
     site.install("acme-rules", "acme_rules", source, {"ACME001": "acme_rules:Fine"})
     for rank in range(2):
         builder = TraceBuilder().distributed(rank, 2).step(0, 0, 100).op("aten::mm", 0, 100)

@@ -20,25 +20,40 @@ SHARE = 0.01
 class Popular(Rule):
     """Has a popular fix."""
 
-    meta: ClassVar = RuleMeta("DATA900", "popular", "Popular", frozenset())
-    popular_fix: ClassVar = "A popular fix"
+    meta = RuleMeta("DATA900", "popular", "Popular")
+    popular_fix: ClassVar[str | None] = "A popular fix"
 
     def check(self, facts: Facts) -> Finding | Clear | Skipped:
         raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Other(Popular):
+    """Finds something else."""
+
+    meta = RuleMeta("DATA901", "other", "Other")
+    popular_fix = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refining(Other):
+    """Says more of the same time."""
+
+    meta = RuleMeta("DATA902", "refining", "Refining")
+    refines = frozenset({"DATA900"})
 
 
 def _clear(share: float, *, saving_share: float | None = None, not_replayed: str | None = None) -> Clear:
     return Clear("a cost", share, 0.05, Unit.SHARE, saving_share=saving_share, not_replayed=not_replayed)
 
 
-def _found(*refines: str) -> OutcomeRow:
-    rule = RuleMeta("DATA901", "other", "Other", frozenset(), frozenset(refines))
-    return OutcomeRow(rule, (RECORDING.id,), Found(replace(loader_finding(), rule=rule)))
+def _found(rule: Rule) -> OutcomeRow:
+    return OutcomeRow(rule.meta, (RECORDING.id,), Found(replace(loader_finding(), rule=rule.meta)))
 
 
 def _told(clear: Clear, *others: OutcomeRow) -> tuple[NotWorthDoing, ...]:
     rows = (OutcomeRow(Popular.meta, (RECORDING.id,), clear), *others)
-    return not_worth_doing([Popular()], rows, [RECORDING])
+    return not_worth_doing([Popular(), Other(), Refining()], rows, [RECORDING])
 
 
 def test_the_same_of_several_recordings_is_said_once_with_the_largest_share() -> None:
@@ -67,7 +82,7 @@ def test_with_a_replay_it_is_told_what_became_of_the_step(saving_share: float, h
 
 
 def test_what_other_work_takes_the_place_of_may_be_worth_doing_after_the_findings() -> None:
-    (row,) = _told(_clear(0.04, saving_share=0.009), _found())
+    (row,) = _told(_clear(0.04, saving_share=0.009), _found(Other()))
     taken = "Replayed with this change, the step is hardly shorter: other work takes the place of what it removes."
     assert row.reason == f"{taken} It may be worth doing once the findings are dealt with."
 
@@ -78,7 +93,7 @@ def test_without_findings_there_is_nothing_to_do_before() -> None:
 
 
 def test_what_a_finding_says_more_of_is_not_called_useless_beside_it() -> None:
-    assert _told(_clear(SHARE), _found("DATA900")) == ()
+    assert _told(_clear(SHARE), _found(Refining())) == ()
 
 
 def test_of_one_step_or_two_nothing_is_called_useless() -> None:

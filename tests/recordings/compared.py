@@ -21,7 +21,7 @@ from tests.shared import FOUR_WORKERS, NO_WORKERS, NO_WORKERS_LATER
 from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
 from traceadvisor.bundle.folder import find_in_bundle, read_run
 from traceadvisor.facts import Facts
-from traceadvisor.judging.engine import run_rule
+from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Estimate, Found, Method
 from traceadvisor.parsing.trace_file import read_trace
@@ -193,7 +193,7 @@ def _predicted(before_ns: float, low: float, expected: float, high: float) -> Ra
 
 
 def _workers(facts: Facts) -> Estimate:
-    return facts.what_if(LoaderWorkers(2, facts.cores), 0.0)
+    return facts.what_if(LoaderWorkers(2, facts.run.cores), 0.0)
 
 
 def _smaller_images(facts: Facts) -> Estimate:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.build_report import one_recording, three_recordings
-from traceadvisor.model.findings import Clear, Input, RuleMeta, RuleOutcome, Skipped, Unit
+from traceadvisor.model.findings import Clear, RuleMeta, RuleOutcome, Skipped, Unit
 from traceadvisor.model.report import OutcomeRow, Report, UsedSettings
 from traceadvisor.rendering.page.outcomes import outcomes_view
 
@@ -11,7 +11,7 @@ NO_DEVICE, NO_STEPS = Skipped("No kernels were recorded."), Skipped("No step was
 
 
 def _row(rule: str, outcome: RuleOutcome, *recordings: str) -> OutcomeRow:
-    return OutcomeRow(RuleMeta(rule, rule.lower(), rule, frozenset({Input.STEPS})), recordings, outcome)
+    return OutcomeRow(RuleMeta(rule, rule.lower(), rule), recordings, outcome)
 
 
 def _skipped(report: Report, *rows: OutcomeRow, providers: dict[str, str] | None = None) -> list[tuple[str, ...]]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.build import TraceBuilder
 from traceadvisor.facts import Facts
-from traceadvisor.judging.engine import run_rule
+from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.events import DEVICE_WORK
 from traceadvisor.model.findings import Clear, Finding, Found, Location, RuleOutcome
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings, StepState, TimedStep
@@ -191,9 +191,9 @@ class Captured:
         has_device = self._trace.events.rows(*DEVICE_WORK).size > 0
         run = replace(self._run, settings=self._settings)
         facts = Facts(self._trace, 0 if has_device else None, "run/rank0", run)
-        vars(facts)["telemetry"] = TelemetryWindow((self._device,), self._node, self._processes)
-        vars(facts)["device_telemetry"] = self._device
-        vars(facts)["sampled_device"] = self._sampled_device
+        vars(facts.run)["telemetry"] = TelemetryWindow((self._device,), self._node, self._processes)
+        vars(facts.run)["device_telemetry"] = self._device
+        vars(facts.run)["sampled_device"] = self._sampled_device
         return facts
 
     def outcome(self, rule: Rule) -> RuleOutcome:

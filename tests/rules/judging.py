@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.build import TraceBuilder
 from traceadvisor.facts import Facts
-from traceadvisor.judging.engine import run_rule
+from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.events import DEVICE_WORK
 from traceadvisor.model.findings import Clear, Finding, Found, Skipped
 from traceadvisor.rules.base import Rule

@@ -10,7 +10,6 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured, workers
 from tests.rules.judging import facts_of, finding
-from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.engine import assess, judge
 from traceadvisor.model.findings import Clear, Method
 from traceadvisor.model.health import Health
@@ -87,14 +86,14 @@ def test_a_cause_of_the_wait_keeps_the_saving_that_was_replayed_of_it(
     assert (row.finding.rule.id, row.also) == (rule.meta.id, ("DATA001",))
     assert row.finding.saving == facts.what_if(NoDataWait(), 0)
     assert row.finding.saving.expected_ns == pytest.approx(29_300_000, rel=0.02)
-    assert row.finding.what_ifs == (NoDataWait(),)
+    assert row.finding.fix.what_if == NoDataWait()
 
 
 def test_where_cores_are_free_for_some_of_the_workers_only_the_saving_is_a_bound(tmp_path: Path) -> None:
     # Each of four workers takes four steps for a batch, the rest of a step is 70%: six, and one to spare.
     found = Captured(_waiting(), tmp_path).loader(workers=4).cores(6).finding(WorkerCount())
     assert (found.saving.method, found.saving.reason) == (Method.BOUND, f"not replayed: {TOO_FEW_CORES}")
-    assert found.what_ifs == ()
+    assert found.fix.what_if is None
 
 
 def _with_items() -> TraceBuilder:
@@ -200,12 +199,6 @@ def test_a_fix_that_saves_more_than_its_rule_measured_is_not_called_useless(tmp_
     assert outcome.outcome.value == pytest.approx(0.03, rel=0.05)
     assert outcome.outcome.saving_share == pytest.approx(0.022, rel=0.05)
     assert report.not_worth_doing == ()
-
-
-@pytest.mark.parametrize("rule", [rule for rule in all_rules() if rule.popular_fix], ids=lambda rule: rule.meta.id)
-def test_no_fix_is_left_to_be_replayed_in_a_report(rule: Rule, tmp_path: Path) -> None:
-    (outcome,) = _report(_well_fed(), tmp_path, rule).outcomes
-    assert not isinstance(outcome.outcome, Clear) or outcome.outcome.what_if is None
 
 
 def test_all_fixes_are_replayed_together(tmp_path: Path) -> None:

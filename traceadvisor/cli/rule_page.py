@@ -11,12 +11,12 @@ from traceadvisor.config import type_words
 from traceadvisor.judging.catalogue import threshold_types
 from traceadvisor.model.findings import Input
 from traceadvisor.results.report_schema import field_docs
-from traceadvisor.rules.base import Rule
+from traceadvisor.rules.base import SECTIONS, Rule
 
 WIDTH = 100
 
-_HEADING = re.compile(r"(?m)^(\S.*)\n(?=    \S)")
-"""An unindented line above an indented one."""
+_TITLE = re.compile(rf"(?m)^({'|'.join(SECTIONS)}): ")
+"""The title of a section, at the beginning of its paragraph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,15 @@ class RulePage:
 def rule_page(rule: Rule) -> RulePage:
     """The page of a rule; each text is one line."""
     meta = rule.meta
-    summary, *parts = _HEADING.split(inspect.getdoc(type(rule)) or "")
+    summary, *parts = _TITLE.split(inspect.getdoc(type(rule)) or "")
     return RulePage(
         meta.id,
         meta.name,
         meta.title,
         _one_line(summary),
         tuple(Section(title, _one_line(text)) for title, text in zip(parts[::2], parts[1::2], strict=True)),
-        needs=tuple(need.value for need in Input if need in meta.needs),
-        refines=tuple(sorted(meta.refines)),
+        needs=tuple(need.value for need in Input if need in rule.needs),
+        refines=tuple(sorted(rule.refines)),
         popular_fix=rule.popular_fix,
         thresholds=_thresholds(rule),
     )

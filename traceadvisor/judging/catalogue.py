@@ -1,9 +1,8 @@
-"""Which rules there are: the package's own and those of other distributions, as far as the settings want them."""
+"""Which rules there are, of this package and of others, and which of them the settings choose."""
 
 from __future__ import annotations
 
 import pkgutil
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -33,9 +32,6 @@ GROUPS = {
     "HW": "The machine",
 }
 """What the package's own rules look at, by the letters that their ids begin with."""
-
-_RULE_MODULE = re.compile(r"([a-z][a-z0-9]*?[0-9]{3})_([a-z0-9_]+)")
-"""A module that holds a rule is named for its id and name: ``data001_dataloader_wait``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +109,9 @@ def all_rules() -> tuple[Rule, ...]:
     """Every rule of the package with its default thresholds, by id."""
     found: list[Rule] = []
     for module in pkgutil.walk_packages(rules.__path__, f"{rules.__name__}."):
-        if named := _RULE_MODULE.fullmatch(module.name.rpartition(".")[2]):
-            found += _rules_of(module.name, *named.groups())
+        rule_id, _, name = module.name.rpartition(".")[2].partition("_")  # data001_dataloader_wait
+        if group_of(rule_id) != rule_id:
+            found += _rules_of(module.name, rule_id, name)
     return tuple(sorted(found, key=lambda rule: rule.meta.id))
 
 
@@ -125,7 +122,11 @@ def _rules_of(module: str, rule_id: str, name: str) -> list[Rule]:
         return [member() for member in members if _is_rule(member) and member.__module__ == module]
     except (Exception, SystemExit) as error:  # noqa: BLE001  # one rule's fault must not take every report with it
         words = name.replace("_", " ")
-        meta = RuleMeta(rule_id.upper(), name.replace("_", "-"), f"{words[0].upper()}{words[1:]}", frozenset())
+        meta = RuleMeta(
+            rule_id.upper(),
+            name.replace("_", "-"),
+            f"{words[0].upper()}{words[1:]}",
+        )
         return [UnloadableRule(meta, f"{type(error).__name__}: {error}")]
 
 
@@ -156,8 +157,8 @@ def read_catalogue(settings: Settings) -> Catalogue:
 
 
 def group_of(rule_id: str) -> str:
-    """``DATA`` of ``DATA001``."""
-    return re.sub(r"[0-9]{3}$", "", rule_id)
+    """``DATA`` of ``DATA001``; what has no number is a group itself."""
+    return rule_id[:-3] if rule_id[-3:].isdecimal() and len(rule_id) > 3 else rule_id
 
 
 def _names(rule: Rule) -> set[str]:

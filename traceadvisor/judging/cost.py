@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from traceadvisor.model.cost import Amounts, Price, RunCost, Worth
 from traceadvisor.model.findings import Estimate
+from traceadvisor.model.report import RankedFinding, Recording
 
 SECONDS_PER_HOUR = 3600
 MILLION = 1_000_000
 
 
+def with_cost(recording: Recording, price: Price | None) -> Recording:
+    """A recording with the cost of its run, where a price is set."""
+    return replace(recording, cost=_cost(recording, price)) if price else recording
+
+
+def with_worth(row: RankedFinding, recording: Recording, price: Price | None) -> RankedFinding:
+    """A finding with its saving in money, where a price is set and there is a saving."""
+    saving, cost = row.finding.saving, _cost(recording, price) if price else None
+    if cost is None or not saving.expected_ns or not row.step_ns:
+        return row
+    return replace(row, worth=worth(cost, saving, row.step_ns))
+
+
+def _cost(recording: Recording, price: Price) -> RunCost | None:
+    """None without a device: the price is one for GPUs."""
+    if recording.gpu_count is None:
+        return None
+    return run_cost(price, recording.gpu_count, recording.rank_count, recording.samples_per_s)
+
+
 def run_cost(price: Price, gpu_count: int, rank_count: int, rank_samples_per_s: float | None) -> RunCost:
-    """The cost of a run whose ranks each train on samples of their own, as many per second as one of them does."""
+    """The cost of a run whose ranks all train at the speed of one of them."""
     per_million = None
     if rank_samples_per_s:
         hours = MILLION / (rank_samples_per_s * rank_count) / SECONDS_PER_HOUR
@@ -19,7 +42,7 @@ def run_cost(price: Price, gpu_count: int, rank_count: int, rank_samples_per_s: 
 
 
 def worth(cost: RunCost, saving: Estimate, step_ns: float) -> Worth:
-    """A saving in money: the share of the step that goes is the share of the cost that goes."""
+    """A saving in money: the same share of the cost as of the step."""
     return Worth(
         cost.price.currency,
         _amounts(cost.per_hour, saving, step_ns),

@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import dataclass, fields, is_dataclass
 from importlib.metadata import Distribution, EntryPoint, distributions
 from inspect import isabstract
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import get_args, get_type_hints
 
-from traceadvisor.judging.conformity import conforms
-from traceadvisor.model.findings import RuleMeta
+from traceadvisor.judging.run_rule import conforms
 from traceadvisor.rules.base import Rule
 
 GROUP = "traceadvisor.rules"
@@ -73,11 +72,6 @@ def load_plugin(plugin: Plugin, taken: Collection[str]) -> Rule:
     return rule
 
 
-def output_aside(rule: Rule) -> AbstractContextManager[object]:
-    """What a rule of another distribution prints goes to standard error: the report may go to standard output."""
-    return nullcontext() if type(rule).__module__.startswith("traceadvisor.") else redirect_stdout(sys.stderr)
-
-
 def _offered(path: list[str]) -> Iterator[Plugin]:
     seen: set[str] = set()
     for distribution in distributions(path=path):
@@ -113,9 +107,10 @@ def _made(loaded: object) -> Rule:
         raise PluginError("it is no class derived from traceadvisor.rules.base.Rule")
     if isabstract(loaded) or not is_dataclass(loaded):
         raise PluginError("it is no dataclass with a method `check`")
-    meta: Any = getattr(loaded, "meta", None)
-    if not conforms(meta, RuleMeta) or not conforms(loaded.popular_fix, str | None):
-        raise PluginError("its `meta` is no RuleMeta, or a field of it is of the wrong type")
+    for name, wanted in get_type_hints(Rule).items():
+        if not conforms(getattr(loaded, name, None), get_args(wanted)[0]):
+            raise PluginError(f"its `{name}` is of the wrong type")
+    meta = loaded.meta
     if not _ID.fullmatch(meta.id) or not _NAME.fullmatch(meta.name):
         raise PluginError(f"{meta.id!r} and {meta.name!r} are not an id like ACME001 and a name like slow-thing")
     hints = get_type_hints(loaded)

@@ -1,77 +1,57 @@
-"""Popular fixes that would gain next to nothing in a recording: worth as much to a reader as the findings."""
+"""Popular fixes that would save less than 2% of the step: worth as much to a reader as the findings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
-from traceadvisor.facts import FEWEST_STEPS, Facts
-from traceadvisor.model.findings import Clear, Finding, Found, Method, RuleOutcome, Unit
+from traceadvisor.facts import Facts
+from traceadvisor.model.findings import FEWEST_STEPS, Clear, Found, Method, RuleOutcome, Unit
 from traceadvisor.model.report import NotWorthDoing, OutcomeRow, Recording
-from traceadvisor.replay.what_if import Edit, Scenario
 from traceadvisor.rules.base import Rule
 
 WORTH_DOING_SHARE = 0.02
-"""A fix that can gain less than this at most is said not to be worth doing."""
+"""A fix that can save less than this at most is not worth doing."""
 
 NOTICED_SHARE = 0.0005
-"""Less is shown as less than 0.1% of the step."""
+"""Less is shown as no saving."""
 
 REPLAYED_SAVING = "saving of the fix, replayed"
 
 LITTLE_OF_IT = 0.25
-"""Of the time that a fix is about, below which other work must have taken the place of what it removes."""
+"""Saving as a share of the removed time, below which other work takes the place of what the fix removes."""
 
 _TAKEN_OVER = "other work takes the place of what it removes"
 
 
-def tried(rule: Rule, facts: Facts, outcome: RuleOutcome) -> RuleOutcome:
-    """An outcome with what the replay says of the rule's popular fix.
-
-    A finding whose fix would gain next to nothing is none; where nothing was found, the most that the fix would gain is
-    told, or why it was not replayed. What cannot cost anything is not replayed.
-    """
-    match outcome:
-        case Found(finding) if rule.popular_fix:
-            return _small(facts, finding) or outcome
-        case Clear(what_if=Edit() as edit):
-            return _with_saving(facts, replace(outcome, what_if=None), edit)
-    return outcome
-
-
-def _with_saving(facts: Facts, clear: Clear, edit: Edit) -> Clear:
-    if clear.value <= 0:
-        return clear
-    if (doubt := facts.doubt(edit)) or facts.replay is None:
-        return replace(clear, not_replayed=doubt)
-    return replace(clear, saving_share=max(facts.replay.saving_share((edit,), Scenario.HIGH), 0.0))
-
-
-def _small(facts: Facts, finding: Finding) -> Clear | None:
-    """That all is well; None where the fix may be worth doing."""
-    share = finding.saving.high_ns / facts.step_ns if facts.step_ns else 1.0
-    if finding.saving.method is not Method.REPLAY or share >= WORTH_DOING_SHARE:
-        return None
+def with_fix_replayed(rule: Rule, facts: Facts, outcome: RuleOutcome) -> RuleOutcome:
+    """The outcome; clear where the rule has a popular fix that, simulated, saves less than 2% of the step."""
+    if not rule.popular_fix or not isinstance(outcome, Found):
+        return outcome
+    saving = outcome.finding.saving
+    share = saving.high_ns / facts.step_ns if facts.step_ns else 1.0
+    if saving.method is not Method.REPLAY or share >= WORTH_DOING_SHARE:
+        return outcome
     return Clear(REPLAYED_SAVING, share, WORTH_DOING_SHARE, Unit.SHARE, _TAKEN_OVER, saving_share=share)
 
 
 def not_worth_doing(
     catalogue: Iterable[Rule], outcomes: Iterable[OutcomeRow], recordings: Iterable[Recording]
 ) -> tuple[NotWorthDoing, ...]:
-    """Popular fixes that could gain something, but next to nothing, by the most they could gain anywhere.
+    """Popular fixes that could save something, but less than 2% of the step, with the most they could save anywhere.
 
-    Nothing is said of recordings of a step or two, nor of a fix where what it is about was found, with more insight.
+    Left out are recordings of one or two steps, and fixes for time that a more specific finding accounts for.
     """
-    popular = {rule.meta.id: rule.popular_fix for rule in catalogue if rule.popular_fix}
+    rules = {rule.meta.id: rule for rule in catalogue}
+    popular = {rule_id: rule.popular_fix for rule_id, rule in rules.items() if rule.popular_fix}
     rows = tuple(outcomes)
-    found = {(row.recording_ids[0], row.rule) for row in rows if isinstance(row.outcome, Found)}
-    contradicted = {(recording, refined) for recording, rule in found for refined in rule.refines}
-    told = {one.id for one in recordings if sum(row.step.kept for row in one.steps) >= FEWEST_STEPS}
-    with_findings = {recording for recording, rule in found if not rule.umbrella}
+    found = {(row.recording_ids[0], row.rule.id) for row in rows if isinstance(row.outcome, Found)}
+    contradicted = {(recording, refined) for recording, rule_id in found for refined in rules[rule_id].refines}
+    long_enough = {one.id for one in recordings if sum(row.step.kept for row in one.steps) >= FEWEST_STEPS}
+    with_findings = {recording for recording, rule_id in found if not rules[rule_id].umbrella}
     small: dict[str, list[tuple[float, str, str]]] = {}
     for row in rows:
         recording = row.recording_ids[0]
-        if not isinstance(row.outcome, Clear) or row.rule.id not in popular or recording not in told:
+        if not isinstance(row.outcome, Clear) or row.rule.id not in popular or recording not in long_enough:
             continue
         share = _most_share(row.outcome)
         if share is not None and share < WORTH_DOING_SHARE and (recording, row.rule.id) not in contradicted:
@@ -86,7 +66,7 @@ def _as_one(fix: str, cases: list[tuple[float, str, str]]) -> NotWorthDoing:
 
 
 def _most_share(clear: Clear) -> float | None:
-    """The most that the fix could save of the step; None where there is nothing to save, or that is not known."""
+    """The most that the fix could save of the step; None where there is nothing to save, or it is not known."""
     if clear.saving_share is not None:
         return clear.saving_share
     return clear.value if clear.unit is Unit.SHARE and clear.value > 0 else None

@@ -1,4 +1,4 @@
-"""The order of findings: those of the same time folded into one, the largest saving first, near ties by trust."""
+"""The order of findings: those of the same time folded into one, the largest saving first, near ties by confidence."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from traceadvisor.facts import Facts
 from traceadvisor.model.findings import Confidence, Effort, Finding, Found, Severity
 from traceadvisor.model.report import OutcomeRow, RankedFinding
+from traceadvisor.rules.base import Rule
 
 HIGH_SHARE, MEDIUM_SHARE = 0.10, 0.03
 """Severity is the expected saving's share of the step."""
@@ -16,11 +17,10 @@ FOLDING_SHARE = 0.8
 """Two findings are one when their claims share more than this of the larger."""
 
 NEARLY_EQUAL_SHARE = 0.1
-"""Two expected savings are about as large when they differ by no more than this of the larger.
+"""Two expected savings are nearly equal when they differ by no more than this share of the larger.
 
-A replay is believed when it is off by up to 2% of the step, which is a tenth of a saving of a fifth of it, and what is
-foretold of whole fixes misses by more (``docs/validation.md``). A limit in points of the step would take the smallest
-savings for as good as none.
+A simulation is trusted within 2% of the step, which is a tenth of a saving of a fifth of the step; predictions of whole
+fixes miss by more (``docs/validation.md``). A limit in points of the step would make all small savings equal.
 """
 
 
@@ -32,40 +32,41 @@ class _Row:
     also: list[str]
 
 
-def folded(facts: Facts, outcomes: Iterable[OutcomeRow]) -> list[RankedFinding]:
-    """One recording's findings, those that claim the same time folded into the one that knows most."""
-    rows = [
-        _Row(row.outcome.finding, []) for row in outcomes if isinstance(row.outcome, Found) and not row.rule.umbrella
-    ]
+def folded(facts: Facts, rules: Iterable[Rule], outcomes: Iterable[OutcomeRow]) -> list[RankedFinding]:
+    """One recording's findings, those that claim the same time folded into the most specific one."""
+    by_id = {rule.meta.id: rule for rule in rules}
+    found = [row.outcome.finding for row in outcomes if isinstance(row.outcome, Found)]
+    rows = [_Row(finding, []) for finding in found if not by_id[finding.rule.id].umbrella]
     for row in list(rows):
-        refiner = next((other for other in rows if _refines(other.finding, row.finding)), None)
+        mine = row.finding
+        refiner = next((each for each in rows if _refines(by_id[each.finding.rule.id], each.finding, mine)), None)
         if refiner:
             refiner.also += [row.finding.rule.id, *row.also]
             rows.remove(row)
-    return [placed(row.finding, (facts.recording_id,), facts.step_ns, tuple(sorted(row.also))) for row in rows]
+    return [with_severity(row.finding, (facts.recording_id,), facts.step_ns, tuple(sorted(row.also))) for row in rows]
 
 
-def _refines(finding: Finding, other: Finding) -> bool:
-    """Whether a finding says more than another of the same time."""
-    if other.rule.id not in finding.rule.refines:
+def _refines(rule: Rule, finding: Finding, other: Finding) -> bool:
+    """Whether a rule's finding is more specific than another of the same time."""
+    if other.rule.id not in rule.refines:
         return False
     shared = (finding.claims & other.claims).total_ns
     return shared > FOLDING_SHARE * max(finding.claims.total_ns, other.claims.total_ns)
 
 
-def placed(
+def with_severity(
     finding: Finding, recording_ids: tuple[str, ...], step_ns: float | None, also: tuple[str, ...] = ()
 ) -> RankedFinding:
-    """A finding with its severity, by the share of the step that it is expected to save."""
+    """A finding with its severity: the share of the step that it is expected to save."""
     share = finding.saving.expected_ns / step_ns if step_ns else 0.0
     severity = Severity.HIGH if share >= HIGH_SHARE else Severity.MEDIUM if share >= MEDIUM_SHARE else Severity.LOW
     return RankedFinding(finding, recording_ids, severity, share, also, step_ns=step_ns)
 
 
 def ranked(findings: Iterable[RankedFinding]) -> tuple[RankedFinding, ...]:
-    """The largest expected saving first, as a share of the step; of those about as large, the surest and easiest first.
+    """The largest expected saving first, as a share of the step; among nearly equal ones, the surest and easiest first.
 
-    A finding is compared with the largest of its neighbours, so that many small differences make no large one.
+    A finding is compared with the largest of its neighbours, so that many small differences do not add up.
     """
     left = sorted(findings, key=lambda row: -row.saving_share)
     order: list[RankedFinding] = []

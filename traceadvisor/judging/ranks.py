@@ -1,4 +1,4 @@
-"""Sets the ranks of a run side by side, once each recording has been judged by itself."""
+"""Compares the ranks of a run, once each recording has been judged by itself."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from dataclasses import dataclass
 
 from traceadvisor.analysis.communication.collectives import collective_calls
 from traceadvisor.facts import Facts
-from traceadvisor.judging.conformity import conforms
-from traceadvisor.judging.plugins import output_aside
+from traceadvisor.judging.run_rule import run_rank_rule
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.findings import Clear, Failed, Finding, Found, RuleOutcome, Skipped
 from traceadvisor.model.ranks import RankFigures
 from traceadvisor.model.report import OutcomeRow
 from traceadvisor.model.spans import SpanSet
@@ -20,7 +18,7 @@ from traceadvisor.rules.base import RankRule, Rule
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankRecording:
-    """One rank's recording, as far as others are compared with it."""
+    """What a comparison of ranks needs of one rank's recording."""
 
     recording_id: str
     run: str
@@ -33,7 +31,7 @@ class RankRecording:
 
 
 def rank_recording(facts: Facts) -> RankRecording | None:
-    """What a comparison needs of a recording; None where it does not say of which rank it is, or has no steps."""
+    """What a comparison needs of a recording; None where its rank is unknown or it has no steps."""
     origin, distributed = facts.trace.origin, facts.trace.distributed
     rank = distributed.rank if distributed and distributed.rank is not None else origin.rank
     if rank is None or facts.mean is None:
@@ -46,13 +44,15 @@ def rank_recording(facts: Facts) -> RankRecording | None:
 
 
 def compare(recordings: Iterable[RankRecording], rules: Iterable[Rule]) -> list[OutcomeRow]:
-    """The outcomes of the rules that look at several ranks, one a rule and set of ranks that recorded together."""
+    """Run the rules that compare ranks: one outcome for each rule and set of ranks that recorded together."""
     together: defaultdict[tuple[str, int, int | None], dict[int, RankRecording]] = defaultdict(dict)
     for recording in recordings:
         together[recording.run, recording.cycle, recording.world_size].setdefault(recording.figures.rank, recording)
     rank_rules = [rule for rule in rules if isinstance(rule, RankRule)]
     return [
-        OutcomeRow(rule.meta, tuple(one.recording_id for one in ranks), _outcome(rule, [one.figures for one in ranks]))
+        OutcomeRow(
+            rule.meta, tuple(one.recording_id for one in ranks), run_rank_rule(rule, [one.figures for one in ranks])
+        )
         for ranks in (tuple(by_rank[rank] for rank in sorted(by_rank)) for by_rank in together.values())
         if len(ranks) > 1
         for rule in rank_rules
@@ -60,7 +60,7 @@ def compare(recordings: Iterable[RankRecording], rules: Iterable[Rule]) -> list[
 
 
 def side_by_side(judged: Iterable[tuple[OutcomeRow, ...]], compared: Sequence[OutcomeRow]) -> tuple[OutcomeRow, ...]:
-    """The outcomes rule by rule; one on several ranks takes the place of those on each of them."""
+    """The outcomes rule by rule; one on several ranks replaces those on each of them."""
     taken = {(row.rule.id, recording_id) for row in compared for recording_id in row.recording_ids}
     return tuple(
         row
@@ -70,17 +70,3 @@ def side_by_side(judged: Iterable[tuple[OutcomeRow, ...]], compared: Sequence[Ou
             *(row for row in rows if (row.rule.id, row.recording_ids[0]) not in taken),
         )
     )
-
-
-def _outcome(rule: RankRule, ranks: Sequence[RankFigures]) -> RuleOutcome:
-    """Whatever goes wrong in the rule stays in its outcome."""
-    try:
-        with output_aside(rule):
-            outcome = rule.compare(ranks)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # a rule's failure must not take the report with it
-        return Failed(f"{type(error).__name__}: {error}")
-    if not conforms(outcome, Finding | Clear | Skipped) or (isinstance(outcome, Finding) and outcome.rule != rule.meta):
-        return Failed(f"The rule gave a {type(outcome).__name__} that is none, or one of another rule.")
-    if isinstance(outcome, Finding) and not outcome.claims.is_valid:
-        return Failed("The rule gave a finding that claims no set of spans.")
-    return Found(outcome) if isinstance(outcome, Finding) else outcome

@@ -1,7 +1,4 @@
-"""What rules say: findings, and why a rule has none.
-
-What a rule misses, and how to get it.
-"""
+"""What rules say: findings, or why there is none; what a rule needs, and how to get it."""
 
 from __future__ import annotations
 
@@ -32,6 +29,37 @@ class Input(Enum):
     HOST_TELEMETRY = "samples of the host"
     DEVICE_TELEMETRY = "samples of the device"
     DEVICE_MEMORY = "how much device memory is held, and there is"
+    SEVERAL_STEPS = "three complete steps"
+
+
+FEWEST_STEPS = 3
+"""Below this a mean says little of the run: the first steps compile, load and allocate."""
+
+HOW_TO_GET = {
+    Input.STEPS: "No complete step was recorded: let the profiler's active window hold several steps.",
+    Input.DEVICE: "No kernels were recorded: record with ProfilerActivity.CUDA on a machine with a GPU.",
+    Input.LOADER: "No data loader events were recorded: let the profiled loop iterate over its DataLoader.",
+    Input.LAUNCHES: "No launch calls were recorded: record with ProfilerActivity.CPU beside the device's.",
+    Input.STACKS: "No call stacks were recorded: record with with_stack=True.",
+    Input.DTYPES: "No operator input types were recorded: record with record_shapes=True.",
+    Input.COLLECTIVES: "No collectives ran on the device: the process trains by itself, or exchanges on the host.",
+    Input.SHAPES: "No operator input shapes were recorded: record with record_shapes=True.",
+    Input.DEVICE_MODEL: "What the device is capable of is not known: it is not said, or none of those known.",
+    Input.PEAK_RATES: "The device's peak rates are not known: it is not said which it is, or none of those known.",
+    Input.SETTINGS: "The loader's settings are not known: record with `traceadvisor capture`.",
+    Input.HOST_TELEMETRY: "The host was not sampled: record with `traceadvisor capture`.",
+    Input.DEVICE_TELEMETRY: "The device was not sampled: record with `traceadvisor capture` where NVML works.",
+    Input.DEVICE_MEMORY: "Device memory was not recorded: record with profile_memory=True or `traceadvisor capture`.",
+    Input.SEVERAL_STEPS: f"Fewer than {FEWEST_STEPS} steps tell nothing of what a step usually does: record more.",
+}
+"""Why a rule cannot look without an input, and how to record it. The order is that of the inputs."""
+
+
+class MissingInput(Exception):  # noqa: N818  # it is no error: the rule is skipped
+    """A rule asked for something that was not recorded; the engine skips the rule and says how to get it."""
+
+    def __init__(self, what: Input) -> None:
+        super().__init__(HOW_TO_GET[what])
 
 
 class Severity(Enum):
@@ -100,11 +128,20 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """What to change."""
+    """What to change, and how its saving is found.
+
+    A fix with neither ``what_if`` nor ``not_replayed`` saves no time: it frees memory or prevents errors.
+    """
 
     summary: str
     change: str | None = None
     """The exact change, as the user would write it, where it is known."""
+
+    what_if: WhatIf | None = None
+    """What the fix does to the recorded step: the step is simulated with it, alone and with all other fixes."""
+
+    not_replayed: str | None = None
+    """Why it cannot be simulated, as a clause without its stop; the saving is then an upper limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +166,11 @@ class Estimate:
             raise ValueError("a bound without a reason")
 
     @classmethod
+    def nothing(cls) -> Self:
+        """The saving of a fix that makes no step shorter."""
+        return cls(0.0, 0.0, 0.0, Method.MODEL)
+
+    @classmethod
     def bound(cls, most_ns: float, reason: str) -> Self:
         """Between nothing and ``most_ns``; the middle stands for the expected value.
 
@@ -141,24 +183,21 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class RuleMeta:
-    """What a rule says of itself."""
+    """What a report says of a rule."""
 
     id: str
     name: str
     title: str
-    needs: frozenset[Input]
-    refines: frozenset[str] = frozenset()
-    """Ids of rules that find the same time with less insight: their findings fold into this rule's."""
-
-    umbrella: bool = False
-    """Whether what it finds is a verdict on the step as a whole: told with the headline, never ranked beside causes."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+UNSTAMPED = RuleMeta("", "", "")
+"""Of a finding on its way from the rule to the engine."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Finding:
     """A cost, its cause and its remedy, in one recording."""
 
-    rule: RuleMeta
     claims: SpanSet
     """The time that the finding accounts for."""
 
@@ -169,8 +208,8 @@ class Finding:
     fix: Fix
     locations: tuple[Location, ...] = ()
     caveats: tuple[str, ...] = ()
-    what_ifs: tuple[WhatIf, ...] = ()
-    """The fix, to be replayed together with those of other findings; empty where it cannot be."""
+    rule: RuleMeta = UNSTAMPED
+    """Filled in by the engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +223,11 @@ class Clear:
     remark: str | None = None
     """Why the limit was not the whole story, where it was not."""
 
-    what_if: WhatIf | None = None
-    """The rule's popular fix, still to be replayed."""
-
     saving_share: float | None = None
-    """The most that this fix saves, replayed, as a share of the step; None where it was not replayed."""
+    """The most that the rule's popular fix saves, simulated, as a share of the step; None where it was not."""
 
     not_replayed: str | None = None
-    """Why it was not, as a sentence without its stop; None where it was, or there is nothing to replay."""
+    """Why that fix was not simulated, as a clause without its stop; None where it was, or there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,23 +252,8 @@ class Found:
     finding: Finding
 
 
+Outcome = Finding | Clear | Skipped
+"""What a rule may return."""
+
 RuleOutcome = Found | Clear | Skipped | Failed
 """Everything that can come of running a rule."""
-
-
-HOW_TO_GET = {
-    Input.STEPS: "No complete step was recorded: let the profiler's active window hold several steps.",
-    Input.DEVICE: "No kernels were recorded: record with ProfilerActivity.CUDA on a machine with a GPU.",
-    Input.LOADER: "No data loader events were recorded: let the profiled loop iterate over its DataLoader.",
-    Input.LAUNCHES: "No launch calls were recorded: record with ProfilerActivity.CPU beside the device's.",
-    Input.STACKS: "No call stacks were recorded: record with with_stack=True.",
-    Input.DTYPES: "No operator input types were recorded: record with record_shapes=True.",
-    Input.COLLECTIVES: "No collectives ran on the device: the process trains by itself, or exchanges on the host.",
-    Input.SHAPES: "No operator input shapes were recorded: record with record_shapes=True.",
-    Input.DEVICE_MODEL: "What the device is capable of is not known: it is not said, or none of those known.",
-    Input.PEAK_RATES: "The device's peak rates are not known: it is not said which it is, or none of those known.",
-    Input.SETTINGS: "The loader's settings are not known: record with `traceadvisor capture`.",
-    Input.HOST_TELEMETRY: "The host was not sampled: record with `traceadvisor capture`.",
-    Input.DEVICE_TELEMETRY: "The device was not sampled: record with `traceadvisor capture` where NVML works.",
-    Input.DEVICE_MEMORY: "Device memory was not recorded: record with profile_memory=True or `traceadvisor capture`.",
-}

@@ -1,4 +1,4 @@
-"""What a what-if is: an edit of the graph of tasks, under three sets of assumptions."""
+"""The base of every what-if: an edit of the graph of tasks, under three sets of assumptions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Scenario(Enum):
     """Which of a what-if's assumptions hold."""
 
     LOW = "low"
-    """Those under which it saves least."""
+    """The ones under which it saves least."""
 
     EXPECTED = "expected"
     HIGH = "high"
-    """Those under which it saves most."""
+    """The ones under which it saves most."""
 
 
 class Edit(WhatIf):
@@ -31,7 +31,7 @@ class Edit(WhatIf):
     __slots__ = ()
 
     changes_device: ClassVar[bool]
-    """Whether what it saves hangs on how the device is modelled, which only some recordings put to the test."""
+    """Whether its saving depends on the model of the device, which only some recordings validate."""
 
     @abstractmethod
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:

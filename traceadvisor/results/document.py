@@ -435,7 +435,7 @@ def _finish_report(arguments: Arguments, _: Written) -> None:
     arguments["outcomes"] = tuple(
         _row(
             one,
-            rules.get(one.rule_id, RuleMeta(one.rule_id, name="", title="", needs=frozenset())),
+            rules.get(one.rule_id, RuleMeta(one.rule_id, name="", title="")),
             by_place.get((one.rule_id, one.recordings)),
         )
         for one in outcomes

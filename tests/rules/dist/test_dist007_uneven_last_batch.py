@@ -7,9 +7,10 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.captured import LOOP
 from tests.rules.judging import facts_of, skipped
-from traceadvisor.judging.ranks import compare, rank_recording
-from traceadvisor.judging.engine import assess, judge, run_rule
 from traceadvisor.facts import Facts
+from traceadvisor.judging.engine import assess, judge
+from traceadvisor.judging.ranks import compare, rank_recording
+from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Clear, Finding, Found, RuleOutcome, Skipped
 from traceadvisor.model.health import Health
 from traceadvisor.model.report import FoundFigures, Source, SourceKind

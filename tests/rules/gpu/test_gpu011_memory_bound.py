@@ -59,7 +59,7 @@ def test_work_of_unknown_extent_does_not_count(tmp_path: Path) -> None:
 
 def test_samples_of_memory_are_shown(tmp_path: Path) -> None:
     captured = Captured(multiplying(500, plain_us=1500), tmp_path)
-    vars(facts := captured.facts())["device_telemetry"] = replace(DEVICE, mean_memory_utilization_share=0.7)
+    vars((facts := captured.facts()).run)["device_telemetry"] = replace(DEVICE, mean_memory_utilization_share=0.7)
     found = MemoryBound().check(facts)
     assert isinstance(found, Finding)
     assert evidence(found, "memory busy") == 0.7

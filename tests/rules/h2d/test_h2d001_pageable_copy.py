@@ -72,6 +72,6 @@ def test_the_fix_is_of_the_pageable_copies_alone(tmp_path: Path) -> None:
 
 
 def _fix(found: Finding) -> PinnedCopies:
-    (fix,) = found.what_ifs
+    fix = found.fix.what_if
     assert isinstance(fix, PinnedCopies)
     return fix

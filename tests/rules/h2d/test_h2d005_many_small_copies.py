@@ -31,7 +31,7 @@ def test_many_small_copies_are_found(tmp_path: Path) -> None:
 
 
 def test_all_but_one_can_be_spared(tmp_path: Path) -> None:
-    (fix,) = finding(ManySmallCopies(), _step(), tmp_path).what_ifs
+    fix = finding(ManySmallCopies(), _step(), tmp_path).fix.what_if
     assert isinstance(fix, SparedWork)
     assert fix.rows.size == 9
 

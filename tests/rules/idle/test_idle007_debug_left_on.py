@@ -9,7 +9,7 @@ from tests.build import AUTOGRAD, TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding
 from traceadvisor.facts import Facts
-from traceadvisor.judging.engine import run_rule
+from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Finding, Found, Method, Skipped
 from traceadvisor.model.run import Run, RunSettings
 from traceadvisor.model.trace import Origin, Trace

@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from tests.build import TraceBuilder
 from tests.rules.judging import clear, evidence, finding, skipped
 from traceadvisor.facts import Facts
-from traceadvisor.judging.engine import run_rule
+from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Found
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace

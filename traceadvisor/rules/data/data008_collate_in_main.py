@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from traceadvisor.analysis.data.loading_sites import loading_sites
-from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import WithoutHostWork
-from traceadvisor.rules.base import Rule
+from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 
 MOST_SITES = 5
 
@@ -20,60 +17,45 @@ MOST_SITES = 5
 class CollateInMain(Rule):
     """Functions of the script make batches in the training thread while the device waits.
 
-    What it finds
-        Time in which nothing runs on the device and the training thread, inside the loader's ``__next__``, is in
-        functions of the user's: a data set's ``__getitem__``, transforms, a ``collate_fn``. The functions are named,
-        the costliest first.
-
-    Why it costs time
-        What the training thread does for a batch it cannot do while it launches the step.
-
-    How to fix it
-        Let worker processes do it (``num_workers``, for a data pipe a ``DataLoader`` around it). Make the costliest
-        function cheaper: work on whole batches instead of samples, do once beforehand what is the same every time.
-
-    How the saving is estimated
-        The step is replayed without nine tenths of that work, at the least half of it, at the most all. Where the
-        replay is not to be believed, a bound: between nothing and all of that time.
-
-    When it may be wrong
-        A profiler that records stacks slows Python, many small calls most of all. Operators inside a function count as
-        its time only where Python calls were recorded.
+    What it finds: Time in which nothing runs on the device and the training thread, inside the loader's ``__next__``,
+        is in functions of the user's: a data set's ``__getitem__``, transforms, a ``collate_fn``. The functions are
+        named, the costliest first.
+    Why it costs time: What the training thread does for a batch it cannot do while it launches the step.
+    How to fix it: Let worker processes do it (``num_workers``, for a data pipe a ``DataLoader`` around it). Make the
+        costliest function cheaper: work on whole batches instead of samples, do once beforehand what is the same every
+        time.
+    How the saving is estimated: The step is replayed without nine tenths of that work, at the least half of it, at the
+        most all.
+    When it may be wrong: A profiler that records stacks slows Python, many small calls most of all. Operators inside a
+        function count as its time only where Python calls were recorded.
     """
 
-    meta: ClassVar = RuleMeta(
-        id="DATA008",
-        name="collate-in-main",
-        title="The script's own functions make batches in the training thread",
-        needs=frozenset({Input.STEPS, Input.LOADER, Input.STACKS}),
-        refines=frozenset({"DATA001"}),
-    )
+    meta = RuleMeta("DATA008", "collate-in-main", "The script's own functions make batches in the training thread")
+    needs = frozenset({Input.STEPS, Input.LOADER, Input.STACKS})
+    refines = frozenset({"DATA001"})
 
     min_share: float = 0.05
     """Share of the step, as for any wait for the loader."""
 
-    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+    def check(self, facts: Facts) -> Outcome:
         """Compare the idle time inside these functions with the step."""
         sites = loading_sites(facts.observation, facts.tree, facts.claim(Category.DATA_WAIT))
         claims = SpanSet.union_all(site.spans for site in sites)
         share = facts.share(claims)
         if share < self.min_share:
             return Clear("idle in functions of the script that the loader calls", share, self.min_share, Unit.SHARE)
-        fix = WithoutHostWork(claims)
-        saving = facts.what_if(fix, facts.per_step_ns(claims))
         costly = sites[:MOST_SITES]
-        return Finding(
-            rule=self.meta,
+        return facts.finding(
             claims=claims,
-            saving=saving,
-            confidence=facts.confidence(saving),
+            fix=Fix(
+                "Let worker processes run these functions, and make the costliest cheaper",
+                what_if=WithoutHostWork(claims),
+            ),
             effort=Effort.REFACTOR,
             evidence=(
-                Evidence("idle in functions that the loader calls", facts.per_step_ns(claims), Unit.NS_PER_STEP),
-                *(Evidence(site.label, facts.per_step_ns(site.spans), Unit.NS_PER_STEP) for site in costly),
+                facts.time_per_step("idle in functions that the loader calls", claims),
+                *(facts.time_per_step(site.label, site.spans) for site in costly),
             ),
-            fix=Fix("Let worker processes run these functions, and make the costliest cheaper"),
             locations=tuple(dict.fromkeys(location for site in costly for location in site.locations)),
             caveats=("Recording stacks slows Python, so without the profiler this takes less.",),
-            what_ifs=(fix,),
         )

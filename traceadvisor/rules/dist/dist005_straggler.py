@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from traceadvisor.rules.dist.late_ranks import late_rank
-from traceadvisor.model.findings import (
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.rules.base import (
     Clear,
     Confidence,
     Effort,
@@ -16,51 +15,40 @@ from traceadvisor.model.findings import (
     Finding,
     Fix,
     Input,
+    Outcome,
+    RankFigures,
+    RankRule,
     RuleMeta,
     Skipped,
     Unit,
 )
-from traceadvisor.model.ranks import RankFigures
-from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import RankRule
+from traceadvisor.rules.dist.late_ranks import late_rank
 
-_WHY_A_BOUND = "ranks are replayed one by one, and which would be the last without this one is not known"
+NOT_REPLAYED = "ranks are replayed one by one, and which would be the last without this one is not known"
 
 
 MOST_CAUSES = 3
+NOT_REPLAYED = "ranks are replayed one by one, and which would be the last without this one is not known"
 
 
 @dataclass(frozen=True, slots=True)
 class Straggler(RankRule):
     """One rank comes late to the collectives, and all others wait for it.
 
-    What it finds
-        The rank that the others wait for most, and what takes it longer than them. A collective ends on all ranks at
-        once, so the rank that spends least time in it came last.
-
-    Why it costs time
-        Ranks exchange gradients in every step, and none goes on before the last has come: the job is as fast as its
-        slowest rank.
-
-    How to fix it
-        Mend what is longer there than elsewhere: an uneven share of the data, logging or checkpointing on rank 0 alone,
-        a slower disk or device, other processes on that host.
-
-    How the saving is estimated
-        A bound: between nothing and the others' mean wait for that rank, the middle being the expected value. Without
-        it another rank may be the last.
-
-    When it may be wrong
-        With few recorded steps, one odd step on one rank looks like a habit. Where ranks take turns at being late
-        (samples of uneven length), no single one is to blame, and this rule stays silent.
+    What it finds: The rank that the others wait for most, and what takes it longer than them. A collective ends on all
+        ranks at once, so the rank that spends least time in it came last.
+    Why it costs time: Ranks exchange gradients in every step, and none goes on before the last has come: the job is as
+        fast as its slowest rank.
+    How to fix it: Mend what is longer there than elsewhere: an uneven share of the data, logging or checkpointing on
+        rank 0 alone, a slower disk or device, other processes on that host.
+    How the saving is estimated: A bound: between nothing and the others' mean wait for that rank, the middle being the
+        expected value. Without it another rank may be the last.
+    When it may be wrong: With few recorded steps, one odd step on one rank looks like a habit. Where ranks take turns
+        at being late (samples of uneven length), no single one is to blame, and this rule stays silent.
     """
 
-    meta: ClassVar = RuleMeta(
-        id="DIST005",
-        name="straggler",
-        title="All ranks wait for one that is late",
-        needs=frozenset({Input.STEPS}),
-    )
+    meta = RuleMeta("DIST005", "straggler", "All ranks wait for one that is late")
+    needs = frozenset({Input.STEPS})
 
     min_share: float = 0.05
     """Share of the step that the others wait for the one; ranks are never quite in step."""
@@ -68,7 +56,7 @@ class Straggler(RankRule):
     min_share_of_waiting: float = 0.6
     """Share of all waiting for the latest that must be for the one rank; where ranks take turns it is less."""
 
-    def compare(self, ranks: Sequence[RankFigures]) -> Finding | Clear | Skipped:
+    def compare(self, ranks: Sequence[RankFigures]) -> Outcome:
         """Compare the waiting for the latest with the step."""
         late = late_rank(ranks)
         if late is None:
@@ -80,9 +68,8 @@ class Straggler(RankRule):
             label = "of all waiting for the latest, for the one rank that is late most"
             return Clear(label, late.share_of_waiting, self.min_share_of_waiting, Unit.SHARE, "ranks take turns")
         return Finding(
-            rule=self.meta,
             claims=SpanSet.empty(),
-            saving=Estimate.bound(late.caused_ns, _WHY_A_BOUND),
+            saving=Estimate.bound(late.caused_ns, NOT_REPLAYED),
             confidence=Confidence.MEDIUM if late.longer else Confidence.LOW,
             effort=Effort.REFACTOR,
             evidence=(
@@ -94,6 +81,9 @@ class Straggler(RankRule):
                     for category, excess_ns in late.longer[:MOST_CAUSES]
                 ),
             ),
-            fix=Fix(f"Find out what holds rank {late.rank} up: its own breakdown beside the others' shows where"),
+            fix=Fix(
+                f"Find out what holds rank {late.rank} up: its own breakdown beside the others' shows where",
+                not_replayed=NOT_REPLAYED,
+            ),
             caveats=("Where this rank is mended, the next slowest sets the pace.",),
         )

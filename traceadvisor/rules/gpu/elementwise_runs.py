@@ -10,6 +10,7 @@ import numpy as np
 from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.model.arrays import Float64, Int64
 from traceadvisor.model.trace import Trace
+from traceadvisor.replay.fixes.kernels import FasterKernels
 
 _ELEMENTWISE = re.compile(r"elementwise_kernel", re.IGNORECASE)
 """``vectorized_elementwise_kernel``, ``unrolled_elementwise_kernel``, ``elementwise_kernel``: as torch names them in
@@ -28,6 +29,16 @@ class ElementwiseRuns:
 
     count: int
     """Runs."""
+
+    @property
+    def with_half_spared(self) -> FasterKernels:
+        """A compiler at work: half of what lies beyond each longest kernel goes; at least none, at most all of it."""
+        return FasterKernels(
+            rows=self.rows,
+            low=np.ones_like(self.least_share),
+            expected=2 / (1 + self.least_share),
+            high=1 / np.maximum(self.least_share, 1 / max(self.rows.size, 1)),
+        )
 
 
 def elementwise_runs(trace: Trace, kernels: Int64, fewest: int, apart: Int64) -> ElementwiseRuns:

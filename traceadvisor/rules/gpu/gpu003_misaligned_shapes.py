@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta
 
 from traceadvisor.analysis.arithmetic.roofline import REACH, Case
 from traceadvisor.analysis.arithmetic.work import Kind
-from traceadvisor.facts import Facts
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
-from traceadvisor.rules.base import Rule
-
-_WHY_A_BOUND = "which kernels the library would choose for other sizes is not known"
-
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 
 MOST_SPARED = 0.5
 """Share of such a product's time that sizes which fit are taken to spare at most. Libraries of today use tensor cores
@@ -30,32 +25,20 @@ User's Guide, section 2.2)."""
 class MisalignedShapes(Rule):
     """Sizes of 16-bit matrix products are no multiples of 8.
 
-    What it finds
-        Matrix products in float16 or bfloat16 with a number of rows, a number of columns or an inner size that 8 does
-        not divide. Products with fewer than 8 in one of them are left out: they are not the tensor cores' business.
-
-    Why it costs time
-        Tensor cores take 16-bit matrices in pieces of 8 and more, and memory in pieces of 16 bytes. Other sizes need
-        kernels that load piecemeal.
-
-    How to fix it
-        Round layer sizes, vocabulary size and padded lengths up to multiples of 8, better of 64: 50,257 entries of a
-        vocabulary become 50,304.
-
-    How the saving is estimated
-        As a bound: between nothing and half of these products' time, less where they already come close to what the
-        device allows. The larger sizes' own cost is a few per cent at most and left out.
-
-    When it may be wrong
-        Newer libraries pad some sizes themselves and lose less.
+    What it finds: Matrix products in float16 or bfloat16 with a number of rows, a number of columns or an inner size
+        that 8 does not divide. Products with fewer than 8 in one of them are left out: they are not the tensor cores'
+        business.
+    Why it costs time: Tensor cores take 16-bit matrices in pieces of 8 and more, and memory in pieces of 16 bytes.
+        Other sizes need kernels that load piecemeal.
+    How to fix it: Round layer sizes, vocabulary size and padded lengths up to multiples of 8, better of 64: 50,257
+        entries of a vocabulary become 50,304.
+    How the saving is estimated: As a bound: between nothing and half of these products' time, less where they already
+        come close to what the device allows. The larger sizes' own cost is a few per cent at most and left out.
+    When it may be wrong: Newer libraries pad some sizes themselves and lose less.
     """
 
-    meta: ClassVar = RuleMeta(
-        id="GPU003",
-        name="misaligned-shapes",
-        title="Sizes of 16-bit matrix products are no multiples of 8",
-        needs=frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.DTYPES, Input.SHAPES}),
-    )
+    meta = RuleMeta("GPU003", "misaligned-shapes", "Sizes of 16-bit matrix products are no multiples of 8")
+    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.DTYPES, Input.SHAPES})
 
     min_share: float = 0.03
     """Share of the step in such products; below it, last layers with an odd number of classes would be found."""
@@ -63,34 +46,34 @@ class MisalignedShapes(Rule):
     multiple: Annotated[int, Meta(gt=0, lt=2**62)] = 8
     """What sizes should be multiples of: 16 bytes of 16-bit numbers."""
 
-    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+    def check(self, facts: Facts) -> Outcome:
         """Compare the time of products with sizes that do not fit with the step."""
-        work = facts.device_work
+        work, device_ns = facts.device_work, facts.device_work.calls.device_ns
         calls, sizes = work.calls, work.calls.sizes
         narrow = calls.is_kind(Kind.MATMUL) & calls.is_precision(Precision.FP16, Precision.BF16) & work.is_kept
         products = narrow & (sizes >= self.multiple).all(axis=1)
         odd = products & (sizes % self.multiple != 0).any(axis=1)
-        claims = facts.trace.events.spans(work.kernels_of(odd)) & facts.claim(Category.KERNEL)
+        claims = facts.exposed(work.kernels_of(odd), Category.KERNEL)
         share = facts.share(claims)
         if share < self.min_share:
             remark = None if narrow.any() else "no matrix product is in 16 bits"
             return Clear("16-bit products of odd sizes", share, self.min_share, Unit.SHARE, remark)
         worst = self._by_time(facts, odd)
-        return Finding(
-            rule=self.meta,
+        of_narrow = float(device_ns[odd].sum() / max(device_ns[narrow].sum(), 1))
+        return facts.finding(
             claims=claims,
-            saving=facts.bound(_most_ns(facts, odd), _WHY_A_BOUND),
-            confidence=facts.confidence(),
-            effort=Effort.REFACTOR,
-            evidence=(
-                Evidence("16-bit products of odd sizes", facts.per_step_ns(claims), Unit.NS_PER_STEP),
-                Evidence("share of all 16-bit products' time", _time_share(facts, odd, narrow), Unit.SHARE),
-                *(Evidence("of the sizes that are no multiples, by time", size, Unit.COUNT) for size in worst),
-            ),
             fix=Fix(
                 f"Round these sizes up to multiples of {self.multiple}, better of 64",
                 change="; ".join(f"{size} -> {-(-size // self.multiple) * self.multiple}" for size in worst),
+                not_replayed="which kernels the library would choose for other sizes is not known",
             ),
+            effort=Effort.REFACTOR,
+            evidence=(
+                facts.time_per_step("16-bit products of odd sizes", claims),
+                Evidence("share of all 16-bit products' time", of_narrow, Unit.SHARE),
+                *(Evidence("of the sizes that are no multiples, by time", size, Unit.COUNT) for size in worst),
+            ),
+            most_ns=_most_ns(facts, odd),
             caveats=("Larger sizes change the model: entries beyond the old size must stay unused.",),
         )
 
@@ -111,9 +94,4 @@ def _most_ns(facts: Facts, odd: Mask) -> float:
     if work.limits is not None:
         best_ns = work.limits.least_ns[odd] / REACH[Kind.MATMUL][Case.HIGH]
         spared_ns = np.fmin(spared_ns, np.maximum(duration_ns - best_ns, 0.0))
-    return float(spared_ns.sum()) / len(facts.steps.kept)
-
-
-def _time_share(facts: Facts, odd: Mask, narrow: Mask) -> float:
-    device_ns = facts.device_work.calls.device_ns
-    return float(device_ns[odd].sum() / max(device_ns[narrow].sum(), 1))
+    return float(spared_ns.sum()) / facts.step_count

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import rows_with_prefix
-from traceadvisor.analysis.operators.source_lines import first_location
-from traceadvisor.facts import Facts
-from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
-from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.replay.fixes.launches import FusedOptimizer
-from traceadvisor.rules.base import Rule
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
 _MARK = "Optimizer.step#"
 
@@ -28,36 +23,23 @@ HAS_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
 class UnfusedOptimizer(Rule):
     """The optimizer launches several tiny kernels for every parameter.
 
-    What it finds
-        Many kernels, each shorter than its own launch, inside ``Optimizer.step``.
-
-    Why it costs time
-        A model has hundreds of parameters, and an update takes three to a dozen operations for each. The host needs
-        longer to launch them than the device to do them, and until it is done it launches nothing else.
-
-    How to fix it
-        ``fused=True`` updates all parameters with a few kernels; ``foreach=True`` does with one kernel for each
-        operation, and exists for every optimizer of torch. Newer versions choose ``foreach`` by themselves on GPUs.
-
-    How the saving is estimated
-        The step is replayed with a tenth of the host's time in the optimizer (at the least half, at the most 0.03) and
-        its kernels as one, without gaps between them. Where the replay is not to be believed, a bound: between nothing
-        and the time that the host spends in the optimizer or the device on its kernels.
-
-    When it may be wrong
-        ``foreach`` takes memory for intermediate results, about as much as the parameters. An optimizer from elsewhere
-        may have neither setting. Where the host is far ahead of the device, little is gained. Only a capture tells what
-        is set already; of several optimizers it describes the first.
+    What it finds: Many kernels, each shorter than its own launch, inside ``Optimizer.step``.
+    Why it costs time: A model has hundreds of parameters, and an update takes three to a dozen operations for each. The
+        host needs longer to launch them than the device to do them, and until it is done it launches nothing else.
+    How to fix it: ``fused=True`` updates all parameters with a few kernels; ``foreach=True`` does with one kernel for
+        each operation, and exists for every optimizer of torch. Newer versions choose ``foreach`` by themselves on
+        GPUs.
+    How the saving is estimated: The step is replayed with a tenth of the host's time in the optimizer (at the least
+        half, at the most 0.03) and its kernels as one, without gaps between them.
+    When it may be wrong: ``foreach`` takes memory for intermediate results, about as much as the parameters. An
+        optimizer from elsewhere may have neither setting. Where the host is far ahead of the device, little is gained.
+        Only a capture tells what is set already; of several optimizers it describes the first.
     """
 
-    meta: ClassVar = RuleMeta(
-        id="GPU005",
-        name="unfused-optimizer",
-        title="The optimizer launches several tiny kernels for every parameter",
-        needs=frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES}),
-        refines=frozenset({"IDLE002"}),
-    )
-    popular_fix: ClassVar = "A fused or foreach optimizer"
+    meta = RuleMeta("GPU005", "unfused-optimizer", "The optimizer launches several tiny kernels for every parameter")
+    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES})
+    refines = frozenset({"IDLE002"})
+    popular_fix = "A fused or foreach optimizer"
 
     min_share: float = 0.02
     """Share of the step, host and device together; less is not worth a change."""
@@ -68,7 +50,7 @@ class UnfusedOptimizer(Rule):
     short_kernel_us: float = 10.0
     """A kernel shorter than this does not outlast its own launch."""
 
-    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+    def check(self, facts: Facts) -> Outcome:
         """Count the short kernels that the optimizer launches."""
         events, windows = facts.trace.events, facts.steps.kept_windows
         ranges = rows_with_prefix(facts.trace, Kind.ANNOTATION, _MARK)
@@ -76,44 +58,34 @@ class UnfusedOptimizer(Rule):
             return Skipped("No Optimizer.step was recorded: the recording is of no training, or of the device alone.")
         launched = work_within(events, facts.launches, ranges, windows)
         kernels = launched.work_rows[events.kind[launched.work_rows] == Kind.KERNEL]
-        short = float((events.duration_ns[kernels] < self.short_kernel_us * 1000).sum()) / len(facts.steps.kept)
-        if short < self.fewest_kernels:
-            return Clear("short kernels of the optimizer", short, self.fewest_kernels, Unit.PER_STEP)
-        optimizer = _optimizer(facts, ranges)
-        if is_set := _best_setting(facts, optimizer):
+        short = float((events.duration_ns[kernels] < self.short_kernel_us * 1000).sum()) / facts.step_count
+        optimizer = facts.trace.names[events.name_id[ranges[0]]].removeprefix(_MARK).removesuffix(".step")
+        is_set = _best_setting(facts, optimizer)
+        if short < self.fewest_kernels or is_set:
             remark = f"{optimizer} has {is_set} already, and torch has nothing beyond it"
-            return Clear("short kernels of the optimizer", short, self.fewest_kernels, Unit.PER_STEP, remark)
+            told = remark if short >= self.fewest_kernels else None
+            return Clear("short kernels of the optimizer", short, self.fewest_kernels, Unit.PER_STEP, told)
         host = events.spans(ranges) & windows
         cost = host | (events.spans(kernels) & windows)
-        share = facts.share(cost)
+        share, setting = facts.share(cost), "fused=True" if optimizer in HAS_FUSED else "foreach=True"
+        fix = Fix("Update all parameters with a few kernels", f"{optimizer}(..., {setting})", what_if=FusedOptimizer())
         if share < self.min_share:
-            return Clear("time in the optimizer", share, self.min_share, Unit.SHARE, what_if=FusedOptimizer())
-        fix = FusedOptimizer()
-        saving = facts.what_if(fix, facts.per_step_ns(cost))
-        location = first_location(facts.trace, facts.tree, np.append(launched.call_rows[:1], ranges[:1]))
-        return Finding(
-            rule=self.meta,
-            claims=(events.spans(kernels) & facts.claim(Category.KERNEL)) | (host & facts.claim(Category.IDLE_LAUNCH)),
-            saving=saving,
-            confidence=facts.confidence(saving),
+            return facts.clear("time in the optimizer", share, self.min_share, Unit.SHARE, fix=fix)
+        device_ns = facts.device_work.time_ns(kernels) / facts.step_count
+        return facts.finding(
+            claims=facts.exposed(kernels, Category.KERNEL) | (host & facts.claim(Category.IDLE_LAUNCH)),
+            fix=fix,
             effort=Effort.SETTING,
             evidence=(
-                Evidence("kernels of the optimizer", kernels.size / len(facts.steps.kept), Unit.PER_STEP),
+                facts.count_per_step("kernels of the optimizer", kernels.size),
                 Evidence("median of them", float(np.median(events.duration_ns[kernels])), Unit.NS),
-                Evidence("their time", facts.device_work.time_ns(kernels) / len(facts.steps.kept), Unit.NS_PER_STEP),
-                Evidence("the host's time in the optimizer", facts.per_step_ns(host), Unit.NS_PER_STEP),
+                Evidence("their time", device_ns, Unit.NS_PER_STEP),
+                facts.time_per_step("the host's time in the optimizer", host),
             ),
-            fix=_fix(optimizer),
-            locations=(location,) if location else (),
+            most_ns=facts.per_step_ns(cost),
+            locations=facts.locations(np.append(launched.call_rows[:1], ranges[:1])),
             caveats=("foreach=True takes memory for intermediate results, about as much as the parameters.",),
-            what_ifs=(fix,),
         )
-
-
-def _optimizer(facts: Facts, ranges: Int64) -> str:
-    """The class, as the first recorded step names it: ``Optimizer.step#SGD.step``."""
-    name: str = facts.trace.names[facts.trace.events.name_id[ranges[0]]]
-    return name.removeprefix(_MARK).removesuffix(".step")
 
 
 def _best_setting(facts: Facts, optimizer: str) -> str | None:
@@ -124,8 +96,3 @@ def _best_setting(facts: Facts, optimizer: str) -> str | None:
     if settings.optimizer_fused:
         return "fused=True"
     return "foreach=True" if settings.optimizer_foreach and optimizer not in HAS_FUSED else None
-
-
-def _fix(optimizer: str) -> Fix:
-    setting = "fused=True" if optimizer in HAS_FUSED else "foreach=True"
-    return Fix("Update all parameters with a few kernels", f"{optimizer}(..., {setting})")

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from traceadvisor.analysis.operators.launches import work_within
-from traceadvisor.analysis.operators.source_lines import location_of_call
-from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
-from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.replay.fixes.spared_work import SparedWork
-from traceadvisor.rules.base import Rule
+from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 from traceadvisor.rules.gpu.needless_biases import needless_biases
 
 MOST_PLACES = 5
@@ -22,66 +18,43 @@ MOST_PLACES = 5
 class ConvBiasBeforeNorm(Rule):
     """Convolutions that are followed by a batch norm have a bias.
 
-    What it finds
-        Convolutions called with a bias whose output goes, by the order of operators, into a batch norm; and the kernels
-        that add the biases and sum up their gradients.
-
-    Why it costs time
-        A batch norm subtracts each channel's mean, and the bias with it. Adding it is a pass over all activations,
-        and its gradient, which is zero but for rounding, another.
-
-    How to fix it
-        ``nn.Conv2d(..., bias=False)`` in front of a batch norm. A checkpoint's biases can be left out as they are where
-        the network trains on; its running means have to be lowered by them where it is only evaluated.
-
-    How the saving is estimated
-        The step is replayed without these kernels. Where the replay is not to be believed, a bound: between nothing and
-        all their time.
-
-    When it may be wrong
-        The order of operators is not the flow of data: the batch norm may take something else. One that is in
-        evaluation mode subtracts a stored mean, and the bias counts: it is passed over where the recording holds that
-        mode, which those of older versions of torch do not.
+    What it finds: Convolutions called with a bias whose output goes, by the order of operators, into a batch norm; and
+        the kernels that add the biases and sum up their gradients.
+    Why it costs time: A batch norm subtracts each channel's mean, and the bias with it. Adding it is a pass over all
+        activations, and its gradient, which is zero but for rounding, another.
+    How to fix it: ``nn.Conv2d(..., bias=False)`` in front of a batch norm. A checkpoint's biases can be left out as
+        they are where the network trains on; its running means have to be lowered by them where it is only evaluated.
+    How the saving is estimated: The step is replayed without these kernels.
+    When it may be wrong: The order of operators is not the flow of data: the batch norm may take something else. One
+        that is in evaluation mode subtracts a stored mean, and the bias counts: it is passed over where the recording
+        holds that mode, which those of older versions of torch do not.
     """
 
-    meta: ClassVar = RuleMeta(
-        id="GPU012",
-        name="conv-bias-before-norm",
-        title="Convolutions in front of a batch norm add a bias in vain",
-        needs=frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.SHAPES}),
-    )
+    meta = RuleMeta("GPU012", "conv-bias-before-norm", "Convolutions in front of a batch norm add a bias in vain")
+    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.SHAPES})
 
     min_share: float = 0.005
     """Share of the step; for less the model need not be touched."""
 
-    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+    def check(self, facts: Facts) -> Outcome:
         """Compare the time of such biases' kernels with the step."""
-        events, steps = facts.trace.events, len(facts.steps.kept)
-        found = needless_biases(facts.trace, facts.tree)
+        events, found = facts.trace.events, needless_biases(facts.trace, facts.tree)
         work = work_within(events, facts.launches, found.work, facts.steps.kept_windows).work_rows
         rows = work[events.kind[work] == Kind.KERNEL]
-        claims = events.spans(rows) & facts.claim(Category.KERNEL)
+        claims = facts.exposed(rows, Category.KERNEL)
         share = facts.share(claims)
         if share < self.min_share:
             return Clear("biases in front of a batch norm", share, self.min_share, Unit.SHARE)
-        fix = SparedWork(rows)
-        saving = facts.what_if(fix, facts.per_step_ns(claims))
         convolutions = found.convolutions[facts.steps.kept_marks.contains(events.start_ns[found.convolutions])]
-        each = convolutions[: 1 + convolutions.size // steps].tolist()
-        lines = (location_of_call(facts.trace, facts.tree, row) for row in each)
-        return Finding(
-            rule=self.meta,
+        return facts.finding(
             claims=claims,
-            saving=saving,
-            confidence=facts.confidence(saving),
+            fix=Fix("Leave the bias out", "nn.Conv2d(..., bias=False)", what_if=SparedWork(rows)),
             effort=Effort.LINE,
             evidence=(
-                Evidence("convolutions with a bias before a batch norm", convolutions.size / steps, Unit.PER_STEP),
-                Evidence("kernels for these biases", rows.size / steps, Unit.PER_STEP),
-                Evidence("their time", facts.per_step_ns(claims), Unit.NS_PER_STEP),
+                facts.count_per_step("convolutions with a bias before a batch norm", convolutions.size),
+                facts.count_per_step("kernels for these biases", rows.size),
+                facts.time_per_step("their time", claims),
             ),
-            fix=Fix("Leave the bias out", "nn.Conv2d(..., bias=False)"),
-            locations=tuple(dict.fromkeys(line for line in lines if line))[:MOST_PLACES],
+            locations=facts.locations(convolutions[: 1 + convolutions.size // facts.step_count], MOST_PLACES),
             caveats=("A batch norm in evaluation mode does not take the bias away.",),
-            what_ifs=(fix,),
         )

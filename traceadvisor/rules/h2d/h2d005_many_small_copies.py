@@ -3,51 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.analysis.operators.source_lines import first_location
-from traceadvisor.facts import Facts
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
-from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.replay.fixes.spared_work import SparedWork
-from traceadvisor.rules.base import Rule
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 
 
 @dataclass(frozen=True, slots=True)
 class ManySmallCopies(Rule):
     """Each step copies many small tensors to the device.
 
-    What it finds
-        Host-to-device copies of a few kilobytes each, many in a step, with the idle time of the device while they are
-        made.
-
-    Why it costs time
-        A copy takes some ten microseconds of the host, whatever its size, and from pageable memory the host waits for
-        each. Many small ones take longer than one that carries it all.
-
-    How to fix it
-        Collate into one tensor what belongs together and copy that; take views of it on the device.
-
-    How the saving is estimated
-        The step is replayed with one of these copies left in each step and half of the host's work that leads up to
-        the others (at the least all of it stays, at the most none). Where the replay is not to be believed, a bound:
-        between nothing and the exposed time of the copies with the idle time around them.
-
-    When it may be wrong
-        Copies of values that only come about during the step, one after the other, cannot be made together.
+    What it finds: Host-to-device copies of a few kilobytes each, many in a step, with the idle time of the device while
+        they are made.
+    Why it costs time: A copy takes some ten microseconds of the host, whatever its size, and from pageable memory the
+        host waits for each. Many small ones take longer than one that carries it all.
+    How to fix it: Collate into one tensor what belongs together and copy that; take views of it on the device.
+    How the saving is estimated: The step is replayed with one of these copies left in each step and half of the host's
+        work that leads up to the others (at the least all of it stays, at the most none).
+    When it may be wrong: Copies of values that only come about during the step, one after the other, cannot be made
+        together.
     """
 
-    meta: ClassVar = RuleMeta(
-        id="H2D005",
-        name="many-small-copies",
-        title="Each step copies many small tensors to the device",
-        needs=frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES}),
-    )
-    popular_fix: ClassVar = "Collating small copies into one"
+    meta = RuleMeta("H2D005", "many-small-copies", "Each step copies many small tensors to the device")
+    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES})
+    popular_fix = "Collating small copies into one"
 
     min_share: float = 0.01
     """Share of the step in which the device waits for them; less is hidden already."""
@@ -58,37 +41,33 @@ class ManySmallCopies(Rule):
     small_bytes: int = 65_536
     """A copy of this size takes as long as the call that makes it: 5 µs at 12 GB/s."""
 
-    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+    def check(self, facts: Facts) -> Outcome:
         """Count the small copies, and compare the time that the device waits for them with the step."""
-        events, steps = facts.trace.events, len(facts.steps.kept)
+        events = facts.trace.events
         work, calls = self._copies(facts)
-        if work.size < self.fewest_copies * steps:
-            return Clear("small copies to the device", work.size / steps, self.fewest_copies, Unit.PER_STEP)
-        exposed = events.spans(work) & facts.claim(Category.H2D_COPY)
-        waiting = facts.claim(Category.IDLE_LAUNCH) | facts.claim(Category.IDLE_SYNC)
-        claims = exposed | (events.spans(_around(facts, calls)) & waiting)
+        if work.size < self.fewest_copies * facts.step_count:
+            return Clear("small copies to the device", work.size / facts.step_count, self.fewest_copies, Unit.PER_STEP)
+        exposed = facts.exposed(work, Category.H2D_COPY)
+        claims = exposed | facts.exposed(_around(facts, calls), Category.IDLE_LAUNCH, Category.IDLE_SYNC)
         share = facts.share(claims)
-        fix = SparedWork(_all_but_the_first(facts, work))
+        fix = Fix(
+            "Collate what belongs together into one tensor, copy that and take views of it",
+            what_if=SparedWork(_all_but_the_first(facts, work)),
+        )
         if share < self.min_share:
-            return Clear("idle around small copies to the device", share, self.min_share, Unit.SHARE, what_if=fix)
-        saving = facts.what_if(fix, facts.per_step_ns(claims))
-        location = first_location(facts.trace, facts.tree, calls[:1])
-        return Finding(
-            rule=self.meta,
+            return facts.clear("idle around small copies to the device", share, self.min_share, Unit.SHARE, fix=fix)
+        return facts.finding(
             claims=claims,
-            saving=saving,
-            confidence=facts.confidence(saving),
+            fix=fix,
             effort=Effort.LINE,
             evidence=(
-                Evidence("small copies", work.size / steps, Unit.PER_STEP),
+                facts.count_per_step("small copies", work.size),
                 Evidence("median size", float(np.median(events.byte_count[work])), Unit.BYTES),
-                Evidence("their exposed time", facts.per_step_ns(exposed), Unit.NS_PER_STEP),
-                Evidence("the host's time in their calls", facts.per_step_ns(events.spans(calls)), Unit.NS_PER_STEP),
+                facts.time_per_step("their exposed time", exposed),
+                facts.time_per_step("the host's time in their calls", events.spans(calls)),
             ),
-            fix=Fix("Collate what belongs together into one tensor, copy that and take views of it"),
-            locations=(location,) if location else (),
+            locations=facts.locations(calls[:1]),
             caveats=("Values that come about one after the other cannot be copied together.",),
-            what_ifs=(fix,),
         )
 
     def _copies(self, facts: Facts) -> tuple[Int64, Int64]:

@@ -3,50 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit
 from traceadvisor.model.telemetry import ClockEventReason, DeviceTelemetry
-from traceadvisor.model.telemetry_window import DeviceWindow
-from traceadvisor.rules.base import Rule
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
-_WHY_A_BOUND = "how much of the kernels' time follows the clock is not known"
+NOT_REPLAYED = "how much of the kernels' time follows the clock is not known"
 
 
 @dataclass(frozen=True, slots=True)
 class PowerCap(Rule):
     """The device lowers its clocks to stay within a power limit that was lowered, or that its supply sets.
 
-    What it finds
-        Samples in which the driver's clock event reasons name power, with clocks noticeably below the highest, where
-        the limit in force is below the one that the device comes with (below the highest that may be set, where the
-        driver tells only that), or the power supply itself calls for less. A device that draws all it is made for is no
-        finding: it is in full use, though some makers allow more than they deliver.
-
-    Why it costs time
-        Kernels run at the lowered clock.
-
-    How to fix it
-        Raise the limit (`nvidia-smi -pl`, as an administrator), unless someone lowered it on purpose: for cooling, for
-        the circuit's sake, or to save energy. Where the supply brakes (`HW power brake`), see to cables and supplies.
-
-    How the saving is estimated
-        As a bound: between nothing and the kernel time that the highest clock would save, were all of it bound by the
-        clock.
-
-    When it may be wrong
-        Work limited by memory hardly feels the core clock; a limit of four fifths often costs a tenth of the speed or
-        less. The highest clock is not reached in every workload, whatever the limit.
+    What it finds: Samples in which the driver's clock event reasons name power, with clocks noticeably below the
+        highest, where the limit in force is below the one that the device comes with (below the highest that may be
+        set, where the driver tells only that), or the power supply itself calls for less. A device that draws all it is
+        made for is no finding: it is in full use, though some makers allow more than they deliver.
+    Why it costs time: Kernels run at the lowered clock.
+    How to fix it: Raise the limit (`nvidia-smi -pl`, as an administrator), unless someone lowered it on purpose: for
+        cooling, for the circuit's sake, or to save energy. Where the supply brakes (`HW power brake`), see to cables
+        and supplies.
+    How the saving is estimated: As a bound: between nothing and the kernel time that the highest clock would save, were
+        all of it bound by the clock.
+    When it may be wrong: Work limited by memory hardly feels the core clock; a limit of four fifths often costs a tenth
+        of the speed or less. The highest clock is not reached in every workload, whatever the limit.
     """
 
-    meta: ClassVar = RuleMeta(
-        id="HW002",
-        name="power-cap",
-        title="A power limit slows the device down",
-        needs=frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_TELEMETRY}),
-    )
+    meta = RuleMeta("HW002", "power-cap", "A power limit slows the device down")
+    needs = frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_TELEMETRY})
 
     min_share: float = 0.2
     """Share of the samples; short peaks touch the limit of any device under load."""
@@ -57,10 +41,9 @@ class PowerCap(Rule):
     full_share: float = 0.98
     """Share of the limit that the device comes with from which nothing was lowered."""
 
-    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+    def check(self, facts: Facts) -> Outcome:
         """Look for samples slowed by power, a lowered clock, and a limit that was lowered."""
-        window = facts.device_telemetry
-        assert window is not None  # noqa: S101  # Input.DEVICE_TELEMETRY
+        window = facts.needed(facts.run.device_telemetry, Input.DEVICE_TELEMETRY)
         if window.power_share is None or window.mean_sm_clock_share is None:
             return Skipped("The driver does not say why it lowers the device's clocks, or by how much.")
         lost = max(1 - window.mean_sm_clock_share, 0.0)
@@ -69,32 +52,27 @@ class PowerCap(Rule):
         if lost < self.min_lost_share:
             return Clear("clock lost", lost, self.min_lost_share, Unit.SHARE)
         brake = (window.clock_event_shares or {}).get(ClockEventReason.HW_POWER_BRAKE, 0.0)
-        share = _limit_share(facts.sampled_device)
-        if brake < self.min_share and share is not None and share >= self.full_share:
+        is_braking, device = brake >= self.min_share, facts.run.sampled_device
+        share = _limit_share(device)
+        if not is_braking and share is not None and share >= self.full_share:
             remark = "the device draws all it is made for"
             return Clear("power limit over the one the device comes with", share, self.full_share, Unit.SHARE, remark)
-        return self._finding(facts, window, lost, brake)
-
-    def _finding(self, facts: Facts, window: DeviceWindow, lost: float, brake: float) -> Finding:
+        default, highest = (device.default_power_limit_watts, device.max_power_limit_watts) if device else (None, None)
         kernels = facts.claim(Category.KERNEL)
-        device = facts.sampled_device
-        figures = (
-            ("samples slowed by power", window.power_share, Unit.SHARE),
-            ("samples in which the supply brakes", brake or None, Unit.SHARE),
-            ("clock lost", lost, Unit.SHARE),
-            ("mean power", window.mean_power_watts, Unit.WATTS),
-            ("power limit", device.power_limit_watts if device else None, Unit.WATTS),
-            ("limit the device comes with", device.default_power_limit_watts if device else None, Unit.WATTS),
-            ("highest limit that may be set", device.max_power_limit_watts if device else None, Unit.WATTS),
-        )
-        return Finding(
-            rule=self.meta,
+        return facts.finding(
             claims=kernels,
-            saving=facts.bound(facts.per_step_ns(kernels) * lost, _WHY_A_BOUND),
-            confidence=facts.confidence(),
-            effort=Effort.REFACTOR if brake >= self.min_share else Effort.SETTING,
-            evidence=tuple(Evidence(label, value, unit) for label, value, unit in figures if value is not None),
-            fix=_supply_fix() if brake >= self.min_share else _limit_fix(device),
+            fix=_supply_fix() if is_braking else _limit_fix(device),
+            effort=Effort.REFACTOR if is_braking else Effort.SETTING,
+            evidence=(
+                Evidence("samples slowed by power", window.power_share, Unit.SHARE),
+                facts.known("samples in which the supply brakes", brake or None, Unit.SHARE),
+                Evidence("clock lost", lost, Unit.SHARE),
+                facts.known("mean power", window.mean_power_watts, Unit.WATTS),
+                facts.known("power limit", device.power_limit_watts if device else None, Unit.WATTS),
+                facts.known("limit the device comes with", default, Unit.WATTS),
+                facts.known("highest limit that may be set", highest, Unit.WATTS),
+            ),
+            most_ns=facts.per_step_ns(kernels) * lost,
             caveats=(
                 "Someone may have lowered the limit on purpose.",
                 "Work limited by memory hardly feels the core clock.",
@@ -116,10 +94,11 @@ def _made_for_watts(device: DeviceTelemetry | None) -> float | None:
 
 
 def _supply_fix() -> Fix:
-    return Fix("See to the power supply: cables, connectors, what else hangs on it")
+    return Fix("See to the power supply: cables, connectors, what else hangs on it", not_replayed=NOT_REPLAYED)
 
 
 def _limit_fix(device: DeviceTelemetry | None) -> Fix:
     made_for = _made_for_watts(device)
     which = f" -i {device.index}" if device and device.index is not None else ""
-    return Fix("Raise the power limit", change=f"nvidia-smi{which} -pl {made_for:.0f}" if made_for else None)
+    change = f"nvidia-smi{which} -pl {made_for:.0f}" if made_for else None
+    return Fix("Raise the power limit", change, not_replayed=NOT_REPLAYED)

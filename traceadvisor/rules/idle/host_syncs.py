@@ -30,6 +30,15 @@ class SyncSite:
     drained: SpanSet
     """The device is idle while the host refills its queue after these waits."""
 
+    @property
+    def label(self) -> str:
+        """What waits, and where."""
+        if self.location is None:
+            return f"idle after {self.operator}"
+        line = f"{self.location.file}:{self.location.line}"
+        where = f"at {line}" if self.location.is_call else f"in {self.location.function} ({line})"
+        return f"idle after {self.operator} {where}"
+
 
 def sync_sites(observation: Observation, tree: OperatorTree, windows: SpanSet, drained: SpanSet) -> list[SyncSite]:
     """The waits inside some windows by place, the costliest first.

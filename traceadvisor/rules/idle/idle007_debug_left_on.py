@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
 
 from traceadvisor.analysis.operators.debugging import blocking_launch_share, check_spans, checked_node_share
-from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.findings import (
-    HOW_TO_GET,
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.rules.base import (
     Clear,
     Effort,
     Estimate,
     Evidence,
-    Finding,
+    Facts,
     Fix,
     Input,
     Method,
+    MissingInput,
+    Outcome,
+    Rule,
     RuleMeta,
-    Skipped,
     Unit,
 )
-from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import Rule
-
-_WHY_A_BOUND = "what the checks and waits add to each call is not recorded apart from the call"
-
 
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
 NO_CACHING = "PYTORCH_NO_CUDA_MEMORY_CACHING"
 DISTRIBUTED = "TORCH_DISTRIBUTED_DEBUG"
 
 _WAITING_HOST = (Category.IDLE_SYNC, Category.IDLE_LAUNCH, Category.IDLE_HOST)
+"""The device waits for the host."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +38,7 @@ class _LeftOn:
 
     what: str
     remedy: str
-    claims: SpanSet
+    claims: SpanSet = field(default_factory=SpanSet.empty)
     """The time that it may have cost."""
 
     evidence: tuple[Evidence, ...] = ()
@@ -52,37 +48,23 @@ class _LeftOn:
 class DebugLeftOn(Rule):
     """The training runs with switches on that are made for finding errors and slow every step.
 
-    What it finds
-        Anomaly detection of autograd, ``CUDA_LAUNCH_BLOCKING=1``, the caching allocator turned off, CUDA's sync debug
-        mode, ``TORCH_DISTRIBUTED_DEBUG=DETAIL``, and a profiler of the script's own at work in most steps: as a capture
-        saw them. The first two also show in any recording: each node of the backward pass is followed by a look for
-        NaN; launches return only when their kernel has ended.
-
-    Why it costs time
-        Anomaly detection keeps a Python stack for each operator and waits for the device after each node of the
-        backward pass. Blocking launches take away all overlap of host and device. Without its cache every allocation
-        asks the driver.
-
-    How to fix it
-        Take the switch out once the error is found, or put it behind an option.
-
-    How the saving is estimated
-        As a bound: between nothing and the time in which the device waits for the host (for memory, where the
-        allocator's cache is off). Without a device: the looks for NaN themselves surely go; at the most the forward
-        pass goes as well, in which the stacks are kept. For a profiler, the other modes and variables nothing is
-        claimed.
-
-    When it may be wrong
-        Where a switch was on for a while only, the recorded steps may be others.
+    What it finds: Anomaly detection of autograd, ``CUDA_LAUNCH_BLOCKING=1``, the caching allocator turned off, CUDA's
+        sync debug mode, ``TORCH_DISTRIBUTED_DEBUG=DETAIL``, and a profiler of the script's own at work in most steps:
+        as a capture saw them. The first two also show in any recording: each node of the backward pass is followed by a
+        look for NaN; launches return only when their kernel has ended.
+    Why it costs time: Anomaly detection keeps a Python stack for each operator and waits for the device after each node
+        of the backward pass. Blocking launches take away all overlap of host and device. Without its cache every
+        allocation asks the driver.
+    How to fix it: Take the switch out once the error is found, or put it behind an option.
+    How the saving is estimated: As a bound: between nothing and the time in which the device waits for the host (for
+        memory, where the allocator's cache is off). Without a device: the looks for NaN themselves surely go; at the
+        most the forward pass goes as well, in which the stacks are kept. For a profiler, the other modes and variables
+        nothing is claimed.
+    When it may be wrong: Where a switch was on for a while only, the recorded steps may be others.
     """
 
-    meta: ClassVar = RuleMeta(
-        id="IDLE007",
-        name="debug-left-on",
-        title="Something was left on for debugging",
-        needs=frozenset(),
-        refines=frozenset({"IDLE001", "IDLE002"}),
-    )
+    meta = RuleMeta("IDLE007", "debug-left-on", "Something was left on for debugging")
+    refines = frozenset({"IDLE001", "IDLE002"})
 
     min_blocking_share: float = 0.9
     """Share of launches that return after their kernel; without blocking hardly any do, and never most."""
@@ -93,25 +75,28 @@ class DebugLeftOn(Rule):
     min_profiled_share: float = 0.5
     """Share of optimizer steps under the script's own profiler; a schedule of some steps is no fault."""
 
-    def check(self, facts: Facts) -> Finding | Clear | Skipped:
+    def check(self, facts: Facts) -> Outcome:
         """Look for each switch."""
-        if not facts.steps.kept and facts.run is None:
-            return Skipped(HOW_TO_GET[Input.STEPS])
+        if not facts.steps.kept and facts.captured is None:
+            raise MissingInput(Input.STEPS)
         found = [*self._autograd(facts), *self._launches(facts), *self._others(facts)]
         if not found:
             return Clear("switches for debugging that were on", 0, 0, Unit.COUNT)
         claims = SpanSet.union_all(one.claims for one in found)
-        return Finding(
-            rule=self.meta,
+        fix = Fix(
+            "Turn off what was for debugging",
+            change="; ".join(one.remedy for one in found),
+            not_replayed="what the checks and waits add to each call is not recorded apart from the call",
+        )
+        return facts.finding(
             claims=claims,
-            saving=_saving(facts, claims),
-            confidence=facts.confidence(),
+            fix=fix,
             effort=Effort.LINE,
             evidence=(
                 *(Evidence("left on", one.what, Unit.TEXT) for one in found),
                 *(row for one in found for row in one.evidence),
             ),
-            fix=Fix("Turn off what was for debugging", change="; ".join(one.remedy for one in found)),
+            saving=_saving(facts, claims, fix),
             caveats=("Where it was on for a while only, the recorded steps may be others.",),
         )
 
@@ -122,7 +107,7 @@ class DebugLeftOn(Rule):
             yield _LeftOn(
                 "anomaly detection of autograd",
                 "torch.autograd.set_detect_anomaly(False)",
-                _host_claims(facts) or check_spans(facts.trace, facts.tree) & facts.steps.kept_windows,
+                facts.claim(*_WAITING_HOST) or check_spans(facts.trace, facts.tree) & facts.steps.kept_windows,
                 () if checked is None else (Evidence(label, checked, Unit.SHARE),),
             )
 
@@ -133,34 +118,26 @@ class DebugLeftOn(Rule):
             yield _LeftOn(
                 f"{BLOCKING}=1",
                 f"unset {BLOCKING}",
-                _host_claims(facts),
+                facts.claim(*_WAITING_HOST),
                 () if blocking is None else (Evidence(label, blocking, Unit.SHARE),),
             )
 
     def _others(self, facts: Facts) -> Iterator[_LeftOn]:
-        settings, nothing = facts.settings, SpanSet.empty()
+        settings = facts.settings
         if settings.environment.get(NO_CACHING) == "1":
-            yield _LeftOn(f"{NO_CACHING}=1", f"unset {NO_CACHING}", _claim(facts, Category.IDLE_ALLOCATOR))
+            yield _LeftOn(f"{NO_CACHING}=1", f"unset {NO_CACHING}", facts.claim(Category.IDLE_ALLOCATOR))
         if settings.environment.get(DISTRIBUTED, "").upper() == "DETAIL":
-            yield _LeftOn(f"{DISTRIBUTED}=DETAIL", f"unset {DISTRIBUTED}", nothing)
+            yield _LeftOn(f"{DISTRIBUTED}=DETAIL", f"unset {DISTRIBUTED}")
         if settings.cuda_sync_debug_mode:
-            yield _LeftOn("CUDA sync debug mode", 'torch.cuda.set_sync_debug_mode("default")', nothing)
+            yield _LeftOn("CUDA sync debug mode", 'torch.cuda.set_sync_debug_mode("default")')
         if (settings.own_profiler_share or 0.0) >= self.min_profiled_share:
-            yield _LeftOn("a profiler in most steps", "torch.profiler.profile(schedule=...)", nothing)
+            yield _LeftOn("a profiler in most steps", "torch.profiler.profile(schedule=...)")
 
 
-def _host_claims(facts: Facts) -> SpanSet:
-    """The time in which the device waits for the host; empty without a device."""
-    return SpanSet.union_all(_claim(facts, category) for category in _WAITING_HOST)
-
-
-def _claim(facts: Facts, category: Category) -> SpanSet:
-    return facts.claim(category) if category in facts.partition else SpanSet.empty()
-
-
-def _saving(facts: Facts, claims: SpanSet) -> Estimate:
-    bound = facts.bound(facts.per_step_ns(claims), _WHY_A_BOUND)
+def _saving(facts: Facts, claims: SpanSet, fix: Fix) -> Estimate:
+    """Up to the claimed time; without a device that surely goes, and the forward pass at the most."""
+    bound = facts.saving(fix, facts.per_step_ns(claims))
     if facts.device_index is not None:
         return bound
-    most = facts.bound(facts.per_step_ns(claims | _claim(facts, Category.FORWARD)), _WHY_A_BOUND) if claims else bound
+    most = facts.saving(fix, facts.per_step_ns(claims | facts.claim(Category.FORWARD))) if claims else bound
     return Estimate(bound.high_ns, bound.high_ns, most.high_ns, Method.MODEL)

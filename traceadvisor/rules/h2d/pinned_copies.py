@@ -1,4 +1,4 @@
-"""How fast copies to the device go, as far as the link and not the host's memory sets their pace."""
+"""Copies to the device from pinned memory: whether a recording tells them apart, and how fast they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceadvisor.analysis.operators.launches import Launches
-from traceadvisor.analysis.operators.names import name_mask
+from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
@@ -15,6 +15,14 @@ from traceadvisor.model.trace import Trace
 
 LARGE_BYTES = 1 << 20
 """From here on the time to start a copy, some 10 us, no longer matters beside the copy itself."""
+
+NOT_TOLD = "The recording does not say whether its copies start from pageable or pinned memory."
+
+
+def are_told_apart(trace: Trace) -> bool:
+    """Whether copies are named after the memory they start from, as CUDA's are; true where there are no copies."""
+    named = rows_named(trace, Kind.COPY_H2D, lambda name: "Pageable" in name or "Pinned" in name)
+    return bool(named.size) or not trace.events.rows(Kind.COPY_H2D).size
 
 
 @dataclass(frozen=True, slots=True, eq=False)

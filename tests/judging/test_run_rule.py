@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typing_extensions import TypeAliasType
 
-from traceadvisor.judging.conformity import conforms
+from traceadvisor.judging.run_rule import conforms
 from traceadvisor.model.findings import (
     Clear,
     Confidence,
@@ -25,23 +25,28 @@ from traceadvisor.model.findings import (
 )
 from traceadvisor.model.spans import SpanSet
 
-META = RuleMeta("ACME001", "slow-thing", "A slow thing", frozenset({Input.STEPS}))
+META = RuleMeta("ACME001", "slow-thing", "A slow thing")
 FINDING = Finding(
-    META,
-    SpanSet.of((0, 1)),
-    Estimate(0, np.float64(1), 2, Method.BOUND, "not replayed: nobody asked"),
-    Confidence.LOW,
-    Effort.LINE,
-    (Evidence("calls", int(np.int64(3)), Unit.COUNT), Evidence("kind", "a", Unit.TEXT)),
-    Fix("Change it"),
-    (Location("train.py", 1),),
-    ("It may be wrong.",),
+    rule=META,
+    claims=SpanSet.of((0, 1)),
+    saving=Estimate(0, np.float64(1), 2, Method.BOUND, "not replayed: nobody asked"),
+    confidence=Confidence.LOW,
+    effort=Effort.LINE,
+    evidence=(Evidence("calls", int(np.int64(3)), Unit.COUNT), Evidence("kind", "a", Unit.TEXT)),
+    fix=Fix("Change it"),
+    locations=(Location("train.py", 1),),
+    caveats=("It may be wrong.",),
 )
 
 
 def test_what_is_as_annotated_conforms() -> None:
     assert conforms(FINDING, Finding)
     assert conforms(Clear("wait", 0.5, 1, Unit.SHARE), Finding | Clear | Skipped)
+
+
+def test_sets_conform_member_by_member() -> None:
+    assert conforms(frozenset({Input.STEPS}), frozenset[Input])
+    assert not conforms(frozenset({"steps"}), frozenset[Input])
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
@@ -70,7 +75,7 @@ def test_an_alias_stands_for_its_type() -> None:
         {"evidence": (Evidence("calls", None, Unit.COUNT),)},  # type: ignore[arg-type]  # the point
         {"claims": ((0, 1),)},
         {"fix": "Change it"},
-        {"rule": replace(META, needs=frozenset({"steps"}))},  # type: ignore[arg-type]  # the point
+        {"rule": replace(META, name=None)},  # type: ignore[arg-type]  # the point
         {"locations": (Location("train.py", "1"),)},  # type: ignore[arg-type]  # the point
         {"confidence": "low"},
     ],

@@ -1,0 +1,87 @@
+"""Runs one rule: whatever goes wrong in it stays in its outcome."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from numbers import Integral, Real
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from traceadvisor.facts import Facts
+from traceadvisor.model.findings import Failed, Finding, Found, MissingInput, Outcome, RuleOutcome, Skipped
+from traceadvisor.model.ranks import RankFigures
+from traceadvisor.rules.base import RankRule, Rule
+
+_NUMBERS: dict[Any, type] = {int: Integral, float: Real}
+"""numpy's numbers are numbers."""
+
+
+def run_rule(rule: Rule, facts: Facts) -> RuleOutcome:
+    """The outcome of a rule on one recording."""
+    return _outcome(rule, lambda: _checked(rule, facts))
+
+
+def run_rank_rule(rule: RankRule, ranks: Sequence[RankFigures]) -> RuleOutcome:
+    """The outcome of a rule on several ranks."""
+    return _outcome(rule, lambda: rule.compare(ranks))
+
+
+def conforms(value: object, wanted: Any) -> bool:
+    """Whether a value is what an annotation says: classes, unions, tuples and sets, dataclasses field by field.
+
+    For values made by rules of other distributions, which no type checker has seen.
+    """
+    alias = get_origin(wanted) or wanted
+    if hasattr(alias, "__value__"):  # made by a `type` statement (PEP 695), as NDArray is since numpy 2.5
+        return conforms(value, alias.__value__)
+    origin, arguments = get_origin(wanted), get_args(wanted)
+    if origin in (Union, UnionType):
+        return any(conforms(value, each) for each in arguments)
+    if origin in (tuple, frozenset):
+        return isinstance(value, origin) and all(conforms(each, arguments[0]) for each in value)
+    if not isinstance(value, _NUMBERS.get(wanted, origin or wanted)):
+        return False
+    return all(conforms(getattr(value, name), hint) for name, hint in _hints(wanted))
+
+
+def _checked(rule: Rule, facts: Facts) -> Outcome:
+    missing = facts.missing(rule.needs)
+    return Skipped(missing) if missing else rule.check(facts)
+
+
+def _outcome(rule: Rule, look: Callable[[], Outcome]) -> RuleOutcome:
+    """What comes of a rule's look at something; a finding gets the rule's name."""
+    try:
+        with _output_aside(rule):
+            outcome = look()
+        if not conforms(outcome, Outcome):
+            return Failed(
+                f"The rule gave a {type(outcome).__name__} that is none, or a part of it is of the wrong type."
+            )
+        if not isinstance(outcome, Finding):
+            return outcome
+        if not outcome.claims.is_valid:
+            return Failed("The rule gave a finding that claims no set of spans.")
+        return Found(replace(outcome, rule=rule.meta))
+    except MissingInput as missing:
+        return Skipped(str(missing))
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # a rule's failure must not take the report with it
+        return Failed(f"{type(error).__name__}: {error}")
+
+
+def _output_aside(rule: Rule) -> AbstractContextManager[object]:
+    """Send what a rule of another distribution prints to standard error: the report may go to standard output."""
+    return nullcontext() if type(rule).__module__.startswith("traceadvisor.") else redirect_stdout(sys.stderr)
+
+
+@cache
+def _hints(owner: Any) -> tuple[tuple[str, Any], ...]:
+    """The fields of a dataclass and their types; nothing of another class."""
+    if not is_dataclass(owner):
+        return ()
+    hints = get_type_hints(owner)
+    return tuple((each.name, hints[each.name]) for each in fields(owner))
