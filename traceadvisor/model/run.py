@@ -12,18 +12,18 @@ from traceadvisor.model.telemetry import Telemetry
 
 
 class StepState(Enum):
-    """Profiler activity during a step that affects the step's time."""
+    """The profiler's influence on a step's time, as ``steps.<rank>.csv`` names it."""
 
     PLAIN = "plain"
     WARMUP = "warmup"
     """The profiler ran but did not record."""
 
     SETTLING = "settling"
-    """Recorded too soon after a stall to count."""
+    """Too soon after a stall to count, recorded or not."""
 
     RECORDED = "recorded"
     STALLED = "stalled"
-    """The profiler started or exported within it."""
+    """The profiler exported right before it, or stopped before its end."""
 
     OTHER = "other"
     """Not a training step: validation, for example."""
@@ -46,8 +46,8 @@ class TimedStep:
 
     state: StepState
     loader_start_ns: int | None = None
-    """Time to start iterating over the training loader, right before the step or within it: above 0 in the first step
-    of each epoch. None where not recorded."""
+    """Time to start a loop over the training loader (its ``__iter__``), right before the step or in it: above 0 in the
+    first step of each epoch. None if not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
