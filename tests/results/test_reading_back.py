@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -308,7 +309,7 @@ def test_any_strange_value_is_refused_or_renders(data: st.DataObject, tmp_path_f
     document = json.loads(render(data.draw(st.sampled_from(BUILT))()))
     for _ in range(data.draw(st.integers(1, 3))):
         places = list(_places(document))
-        _put(document, data.draw(st.sampled_from(places)), data.draw(st.sampled_from(_STRANGE)))
+        _put(document, data.draw(st.sampled_from(places)), deepcopy(data.draw(st.sampled_from(_STRANGE))))
     path = _written(document, tmp_path_factory.mktemp("strange"))
     try:
         report = read(path)
