@@ -83,8 +83,8 @@ def test_an_event_too_large_costs_itself(filling: bytes, window_bytes: int) -> N
     content = b"[" + b", ".join([EVENT, EVENT, giant, EVENT, EVENT]) + b"]"
     result = read(content, window_bytes, small)
     assert result.names == ["a"] * 4
-    assert result.members.dropped == 1
-    assert result.members.excesses == {Excess.EVENT: 1}
+    assert result.summary.dropped == 1
+    assert result.summary.excesses == {Excess.EVENT: 1}
     assert len(read(content, window_bytes, replace(small, event_bytes=1_000_000)).names) == 5
 
 
@@ -114,8 +114,8 @@ def test_what_is_nested_too_deep_in_the_description_is_left_out(tmp_path: Path) 
     nested = b"[" * 100_000 + b"]" * 100_000
     content = b'{"deep": {"a": [[1]], "b": ' + nested + b'}, "traceEvents": [' + EVENT + b"]}"
     result = read(content, 4096, replace(LIMITS, nesting_depth=3))
-    assert result.members.values == {"deep": {"a": [[1]], "b": [[None]]}}
-    assert result.members.excesses == {Excess.DEPTH: 1}
+    assert result.summary.members == {"deep": {"a": [[1]], "b": [[None]]}}
+    assert result.summary.excesses == {Excess.DEPTH: 1}
     assert result.names == ["a"]
 
 
@@ -136,9 +136,9 @@ def test_of_members_too_large_together_the_names_are_kept(filling: bytes, side: 
     content = b"{" + first + b', "traceEvents": [' + EVENT + b"], " + last + b"}"
     result = read(content, 1 << 16, replace(LIMITS, member_bytes=100_000))
     assert result.names == ["a"]
-    assert result.members.values == {"small": [1], "large": None, "after": {"a": 2}, "end": 3}
-    assert result.members.excesses == {Excess.MEMBER: 1}
-    assert not result.members.truncated
+    assert result.summary.members == {"small": [1], "large": None, "after": {"a": 2}, "end": 3}
+    assert result.summary.excesses == {Excess.MEMBER: 1}
+    assert not result.summary.truncated
 
 
 def test_a_member_too_large_is_not_built_and_is_told(tmp_path: Path) -> None:
@@ -154,8 +154,8 @@ def test_a_member_too_large_is_not_built_and_is_told(tmp_path: Path) -> None:
 def test_more_names_of_members_than_are_kept_are_left_out() -> None:
     members = b", ".join(b'"member %d": {}' % number for number in range(1_000))
     result = read(b"{" + members + b', "traceEvents": [' + EVENT + b"]}", limits=replace(LIMITS, member_bytes=120))
-    assert list(result.members.values) == [f"member {number}" for number in range(len(result.members.values))]
-    assert len(result.members.values) == 12
+    assert list(result.summary.members) == [f"member {number}" for number in range(len(result.summary.members))]
+    assert len(result.summary.members) == 12
     assert result.names == ["a"]
 
 
@@ -163,8 +163,8 @@ def test_more_names_of_members_than_are_kept_are_left_out() -> None:
 def test_a_number_of_too_many_digits_is_left_out(longest: int, kept: int | None) -> None:
     content = b'{"digits": ' + b"9" * 1000 + b', "traceEvents": [' + EVENT + b"]}"
     result = read(content, limits=replace(LIMITS, integer_digits=longest))
-    assert result.members.values == {"digits": kept}
-    assert result.members.excesses.total() == (kept is None)
+    assert result.summary.members == {"digits": kept}
+    assert result.summary.excesses.total() == (kept is None)
 
 
 def test_a_number_of_too_many_digits_in_an_event_costs_itself(tmp_path: Path) -> None:

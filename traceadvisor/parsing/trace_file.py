@@ -15,8 +15,7 @@ from traceadvisor.parsing.columns.sound_times import Tables, with_sound_times
 from traceadvisor.parsing.health import excesses, reading_health
 from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
 from traceadvisor.parsing.json.excess import ENDS_READING, describe_excess, remedy_for
-from traceadvisor.parsing.json.members import Members
-from traceadvisor.parsing.json.windows import WindowReader
+from traceadvisor.parsing.json.windows import ReadSummary, WindowReader
 from traceadvisor.parsing.metadata import base_time_ns, devices, distributed
 from traceadvisor.parsing.recognise import Recognised, describe, describe_bytes
 from traceadvisor.parsing.secret_members import secret_notes
@@ -49,11 +48,11 @@ def read_trace(
         for window in reader.windows():
             columns.add(window)
             tell(stream.file_position)
-        members, tables, corrections = reader.members, *with_sound_times(_tables(columns))
-        health = corrections.added_to(reading_health(stream, members, columns, limits, read=tables.row_count))
+        summary, tables, corrections = reader.summary, *with_sound_times(_tables(columns))
+        health = corrections.added_to(reading_health(stream, summary, columns, limits, read=tables.row_count))
     if _says_nothing(tables):
-        raise _nothing_to_read(origin, members, stream, limits, columns.unknown_categories)
-    wall_clock_ns = tables.zero_ns + base_time_ns(members.values)
+        raise _nothing_to_read(origin, summary, stream, limits, columns.unknown_categories)
+    wall_clock_ns = tables.zero_ns + base_time_ns(summary.members)
     return Trace(
         origin=origin,
         events=tables.events,
@@ -64,13 +63,13 @@ def read_trace(
         texts=columns.texts,
         threads=columns.threads,
         streams=columns.streams,
-        devices=devices(members.values),
-        distributed=distributed(members.values),
+        devices=devices(summary.members),
+        distributed=distributed(summary.members),
         wall_clock_start_ns=wall_clock_ns if wall_clock_ns >= EARLIEST_WALL_CLOCK_NS else None,
-        is_truncated=members.truncated or stream.ended_early,
+        is_truncated=summary.truncated or stream.ended_early,
         with_stacks=bool(tables.details.stack_id.rows.size or tables.python_calls.start_ns.size),
         with_shapes=columns.details.has_types,
-        health=replace(health, notes=(*health.notes, *secret_notes(origin.path, members.values))),
+        health=replace(health, notes=(*health.notes, *secret_notes(origin.path, summary.members))),
     )
 
 
@@ -109,19 +108,19 @@ def _says_nothing(tables: Tables) -> bool:
 
 
 def _nothing_to_read(
-    origin: Origin, members: Members, stream: ByteStream, limits: Limits, categories: Collection[str]
+    origin: Origin, summary: ReadSummary, stream: ByteStream, limits: Limits, categories: Collection[str]
 ) -> InputError:
-    found, remedy = _what_it_is(members, stream, limits, categories)
+    found, remedy = _what_it_is(summary, stream, limits, categories)
     expected = "a recording by torch.profiler (*.pt.trace.json or *.pt.trace.json.gz)"
     return InputError(origin.path, found, expected=expected, remedy=remedy)
 
 
-def _what_it_is(members: Members, stream: ByteStream, limits: Limits, categories: Collection[str]) -> Recognised:
-    if not members.is_json:
+def _what_it_is(summary: ReadSummary, stream: ByteStream, limits: Limits, categories: Collection[str]) -> Recognised:
+    if not summary.is_json:
         return describe_bytes(stream.head)
-    for excess in excesses(stream, members).keys() & ENDS_READING:
+    for excess in excesses(stream, summary).keys() & ENDS_READING:
         return Recognised(describe_excess(excess, limits), remedy_for(excess))
     if not stream.head.strip():
         return describe_bytes(b"")
-    broken = stream.damaged or members.truncated
-    return describe(members.values, has_events=members.has_events, damaged=broken, categories=categories)
+    broken = stream.damaged or summary.truncated
+    return describe(summary.members, has_events=summary.has_events, damaged=broken, categories=categories)

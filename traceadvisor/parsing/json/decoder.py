@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from contextlib import suppress
 
 import msgspec
 
 from traceadvisor.model.limits import Limits
-from traceadvisor.parsing.json.boundaries import count_events
-from traceadvisor.parsing.json.decoder_errors import MALFORMED
-from traceadvisor.parsing.json.events import BRIEF_EVENT, DETAILED_EVENT, Event, Lenient, LooseEvent
+from traceadvisor.parsing.json.events import BRIEF_EVENT, DETAILED_EVENT, MALFORMED, Event, Lenient, LooseEvent
 from traceadvisor.parsing.json.excess import Excess
 from traceadvisor.parsing.json.repair import Repair
 
@@ -18,6 +17,8 @@ _DETAILED: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[DETAILE
 _BRIEF: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[BRIEF_EVENT])
 _UNTYPED = msgspec.json.Decoder(list[LooseEvent])
 _RAW = msgspec.json.Decoder(list[msgspec.Raw])
+
+_PHASE = re.compile(rb"\"ph\"\s*:")
 
 
 class EventDecoder:
@@ -67,5 +68,10 @@ class EventDecoder:
                 if events := self.events(b"[" + attempt + b"]"):
                     self._mended += 1
                     return events
-        self.dropped += count_events(raw)
+        self.dropped += _count_events(raw)
         return []
+
+
+def _count_events(text: bytes) -> int:
+    """How many events malformed text holds, judging by their phases; one at least."""
+    return max(1, sum(1 for _ in _PHASE.finditer(text)))

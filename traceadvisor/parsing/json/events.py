@@ -15,6 +15,9 @@ import msgspec
 
 from traceadvisor.model.events import NONE
 
+MALFORMED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+"""What decoding raises. What its messages say is nowhere looked at: they change from version to version."""
+
 MISSING = msgspec.Raw(b"")
 """A member that the event lacks."""
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from traceadvisor.model.limits import Limits
 from traceadvisor.parsing.json.excess import Excess
-from traceadvisor.parsing.json.nesting import flattened
+from traceadvisor.parsing.json.structure import flattened
 
 _CONTROL = re.compile(r"[\x00-\x1f]")
 

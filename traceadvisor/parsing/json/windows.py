@@ -1,30 +1,28 @@
 """A trace file as a stream of decoded windows of events, with whatever stands around them.
 
-The file is never held whole. From a known event start, a prefix that ends at a ``}`` followed by ``,`` and ``{`` ends
-with a complete event if and only if ``[`` + prefix + ``]`` decodes; so boundaries are guessed from the right, decoded,
-and moved left when the guess was inside a string or a nested list. Where that fails for another reason, the decoder
-tells the offset of the fault: behind the last event, or within one. What stands before it is decoded at once, and the
-one event that holds it is repaired or left out, and counted.
+The file is never held whole. A prefix that starts with an event and ends before a ``}, {`` ends with a complete event
+if and only if ``[`` + prefix + ``]`` decodes. So the reader takes the last ``}, {`` of a window for the end of an event
+and decodes everything before it at once. Where that fails, an event is malformed, or the guess lies inside a string or
+a nested list. Then the reader decodes one event after another up to the malformed one, which it repairs or leaves out.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import islice
-
-import msgspec
+from typing import Any
 
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.parsing.input_bytes import ByteStream
-from traceadvisor.parsing.json.boundaries import NextEvent, end_before_member, last_boundary
 from traceadvisor.parsing.json.decoder import EventDecoder
-from traceadvisor.parsing.json.decoder_errors import LITERAL_BYTES, MALFORMED, fault_offset, goes_on, is_trailing
-from traceadvisor.parsing.json.events import Event
+from traceadvisor.parsing.json.events import MALFORMED, Event
 from traceadvisor.parsing.json.excess import Excess
-from traceadvisor.parsing.json.members import Members
-from traceadvisor.parsing.json.text import JsonText, Unfinished, skip_space
+from traceadvisor.parsing.json.structure import NextEvent, ends_before_member, last_boundary
+from traceadvisor.parsing.json.values import Malformed, Unfinished, ValueReader, skip_space
 
 WINDOW_BYTES = 1 << 20
 
@@ -34,8 +32,30 @@ _MOST_ENDS = 100
 """Brackets that are tried for the end of the events, where the last event is malformed."""
 
 
+@dataclass(slots=True)
+class ReadSummary:
+    """What a trace file holds around its events, and how the reading went."""
+
+    members: dict[str, Any] = field(default_factory=dict)
+    """Those of the top-level object other than ``traceEvents``."""
+
+    has_events: bool = False
+    is_json: bool = True
+    """Whether the file begins as JSON does."""
+
+    truncated: bool = False
+    dropped: int = 0
+    """Events that did not decode."""
+
+    repaired: int = 0
+    """Events that were mended, and members of events that were set aside."""
+
+    excesses: Counter[Excess] = field(default_factory=Counter)
+    """How much was left out for being beyond a limit."""
+
+
 class WindowReader:
-    """Reads one file; :meth:`windows` yields lists of events, :attr:`members` holds the rest once it is exhausted."""
+    """Reads one file; :meth:`windows` yields lists of events, :attr:`summary` holds the rest once it is exhausted."""
 
     def __init__(
         self, stream: ByteStream, *, window_bytes: int = WINDOW_BYTES, limits: Limits = LIMITS, details: bool = True
@@ -44,21 +64,21 @@ class WindowReader:
         self._buffer = bytearray(window_bytes)
         self._start = self._end = 0
         self._at_end = self._is_bare_array = self._in_object = self._events_ended = False
-        self.members = Members()
-        self._decoder = EventDecoder(limits, self.members.excesses, details=details)
-        self._json = JsonText(limits, self.members.excesses)
+        self.summary = ReadSummary()
+        self._decoder = EventDecoder(limits, self.summary.excesses, details=details)
+        self._json = ValueReader(limits, self.summary.excesses)
         self._next_event = NextEvent()
 
     def windows(self) -> Iterator[list[Event]]:
         """The events, a window at a time. The raw members of an event are valid until the next window is asked for."""
         if not self._read_head():
             return
-        self.members.has_events = True
+        self.summary.has_events = True
         while not self._at_end:
             if events := self._decode_window():
                 yield events
             elif self._is_giant() and self._events_ended:
-                self.members.excesses[Excess.EVENT] += 1
+                self.summary.excesses[Excess.EVENT] += 1
                 break
             elif self._is_giant():
                 yield self._first_event()
@@ -66,8 +86,8 @@ class WindowReader:
         while events := self._decode_window():
             yield events
         yield self._read_tail()
-        self.members.dropped += self._decoder.dropped
-        self.members.repaired += self._decoder.repaired
+        self.summary.dropped += self._decoder.dropped
+        self.summary.repaired += self._decoder.repaired
 
     # -- buffer -------------------------------------------------------------------------------------------------
 
@@ -101,10 +121,10 @@ class WindowReader:
                 return self._scan_head()
             except Unfinished:
                 if self._is_giant():
-                    self.members.excesses[Excess.EVENT] += 1
+                    self.summary.excesses[Excess.EVENT] += 1
                 elif not self._at_end:
                     continue
-                self.members.truncated = True
+                self.summary.truncated = True
                 return False
 
     def _scan_head(self) -> bool:
@@ -114,7 +134,7 @@ class WindowReader:
             if at >= len(text):
                 raise Unfinished
             self._is_bare_array = text[at] == "["
-            self.members.is_json = text[at] in "[{"
+            self.summary.is_json = text[at] in "[{"
             self._in_object = text[at] == "{"
             text = text[at + 1 :]
             self._start += at + 1
@@ -140,7 +160,7 @@ class WindowReader:
             if key == "traceEvents" and text.startswith("[", at):
                 self._start = begin + at + 1
                 return True
-            at = self._json.keep_member(self.members.values, key, text, at)
+            at = self._json.keep_member(self.summary.members, key, text, at)
             self._start = begin + at
 
     # -- the events ---------------------------------------------------------------------------------------------
@@ -149,74 +169,88 @@ class WindowReader:
         """Decode up to the last boundary that holds, and stand behind it; empty where none does."""
         events: list[Event] = []
         last = last_boundary(self._buffer, self._start, self._end)
-        while not self._events_ended:
+        base, text = self._start, ""
+        while last is not None and last >= self._start and not self._events_ended:
+            begun = self._start
             try:
-                return events + self._decode_to_boundary(last if last is None or last >= self._start else None)
-            except MALFORMED as error:
-                fault = fault_offset(error, self._buffer, self._start, self._end, self._limits)
-                found = self._decode_to_end(fault) if is_trailing(error) else None
-                if found is None and (found := self._decode_around(fault)) is None:
-                    break
-                events += found
+                return events + self._decode_until(last)
+            except MALFORMED:
+                text = text or self._text()
+                events += self._decode_one_by_one(text, base)
+            if self._start == begun:
+                break
         return events
 
-    def _decode_to_boundary(self, comma: int | None) -> list[Event]:
-        """The events up to a boundary, or one left of it where an event ends; none where no such is found.
+    def _decode_until(self, comma: int) -> list[Event]:
+        """The events before a comma; raises one of MALFORMED where they are no JSON, or the last goes on behind it."""
+        self._buffer[self._start - 1 : self._start] = b"["
+        self._buffer[comma : comma + 1] = b"]"
+        try:
+            events = self._decoder.events(memoryview(self._buffer)[self._start - 1 : comma + 1])
+        finally:
+            self._buffer[comma : comma + 1] = b","
+        self._start = comma + 1
+        return events
 
-        In a long list of objects there are boundaries without number, so the search goes left in ever larger steps.
+    def _decode_one_by_one(self, text: str, base: int) -> list[Event]:
+        """The events at hand up to the first malformed one, that one included, as far as it can be repaired.
+
+        Args:
+            text: the bytes of the buffer from ``base`` on, as :meth:`_text` gives them.
+            base: an offset in the buffer.
         """
-        step = 1
-        while comma is not None:
-            try:
-                return self._decode_until(comma)
-            except Unfinished:
-                comma = last_boundary(self._buffer, self._start, comma - step)
-                step *= 2
-        return []
+        self._next_event.learn(self._buffer, self._start)
+        events: list[Event] = []
+        at, is_sound = self._start - base, True
+        with suppress(Unfinished):
+            while is_sound and (at := skip_space(text, at)) < len(text):
+                if text[at] == "]" and not self._is_bare_array and ends_before_member(self._buffer, base + at):
+                    self._events_ended = True
+                    break
+                end = at if text[at] == "," else self._end_of_event(text, at, base)
+                comma = skip_space(text, end)
+                if comma >= len(text):
+                    break
+                found, is_sound = self._decode_event(text[at:end])
+                events += found
+                at = comma + (text[comma] == ",")
+                self._start = base + at
+        return events
 
-    def _decode_to_end(self, trailing: int) -> list[Event] | None:
-        """All that is left, where a fault is that members of the file's object follow; None where no such do."""
-        end = end_before_member(self._buffer, self._start, trailing)
-        if end is None or self._is_bare_array:
-            return None
-        self._events_ended = True
-        with suppress(*MALFORMED):  # of a last event that needs mending, which the tail does
-            events = self._decoder.events(b"[" + self._buffer[self._start : end + 1])
-            self._start = end
-            return events
-        return []
+    def _end_of_event(self, text: str, at: int, base: int) -> int:
+        """The offset behind the event at an offset; of a malformed one that of the boundary behind it.
 
-    def _decode_around(self, fault: int) -> list[Event] | None:
-        """Decode what stands before a fault, and mend or leave out the event that holds it.
-
-        Returns:
-            The events; None where none stands before, and the one at fault does not end within the bytes at hand.
+        Raises:
+            Malformed: no boundary is at hand.
+            Unfinished: the event goes on.
         """
-        begun = self._start
-        events = self._decode_before_fault(fault)
-        from_fault = max(fault - LITERAL_BYTES, self._start)
-        self._next_event.learn(self._buffer, begun)
-        if (end := self._next_event.boundary(self._buffer, from_fault, self._end)) is not None:
-            events += self._decoder.mended(bytes(self._buffer[self._start : end]))
-            self._start = end + 1
-        return events if self._start > begun else None
+        try:
+            return self._json.end_of(text, at)
+        except Malformed as fault:
+            boundary = self._next_event.boundary_after_fault(self._buffer, base + at, base + fault.at, self._end)
+            if boundary is None:
+                raise
+            return boundary - base
 
-    def _decode_before_fault(self, fault: int) -> list[Event]:
-        for until in (fault, fault - LITERAL_BYTES):
-            with suppress(*MALFORMED):
-                return self._decode_to_boundary(last_boundary(self._buffer, self._start, until))
-        return []
+    def _decode_event(self, text: str) -> tuple[list[Event], bool]:
+        """The event that a text is, none where it is beyond repair, and whether it needed none."""
+        raw = text.encode("latin-1")
+        with suppress(*MALFORMED):
+            return self._decoder.events(b"[" + raw + b"]"), True
+        return self._decoder.mended(raw), False
 
     def _first_event(self) -> list[Event]:
         """The event that is next, where its end is at hand; where it is not, the event is left out."""
         text = self._text()
+        at = skip_space(text, 0)
         try:
-            events, end = self._decode_event(text, skip_space(text, 0))
+            end = self._end_of_last(text, at, self._start)
         except Unfinished:
-            self.members.dropped += 1
-            self.members.excesses[Excess.EVENT] += 1
+            self.summary.dropped += 1
+            self.summary.excesses[Excess.EVENT] += 1
             self._go_to_next_event()
             return []
+        events, _ = self._decode_event(text[at:end])
         end = skip_space(text, end)
         self._start += end + text.startswith(",", end)
         return events
@@ -230,20 +264,6 @@ class WindowReader:
             self._start = max(self._start, self._end - _LONGEST_BOUNDARY_BYTES)
             self._refill()
 
-    def _decode_until(self, comma: int) -> list[Event]:
-        """The events before ``comma``; raises Unfinished where the last of them goes on behind it."""
-        self._buffer[self._start - 1 : self._start] = b"["
-        self._buffer[comma : comma + 1] = b"]"
-        try:
-            events = self._decoder.events(memoryview(self._buffer)[self._start - 1 : comma + 1])
-        except MALFORMED as error:
-            self._buffer[comma : comma + 1] = b","
-            if goes_on(error):
-                raise Unfinished from error
-            raise
-        self._start = comma + 1
-        return events
-
     # -- after the events ---------------------------------------------------------------------------------------
 
     def _read_tail(self) -> list[Event]:
@@ -251,46 +271,31 @@ class WindowReader:
         events: list[Event] = []
         more = True
         while more:
-            text, at, more = self._text(), 0, False
+            text, at, more, base = self._text(), 0, False, self._start
             with suppress(Unfinished):
                 while not text.startswith("]", at := skip_space(text, at)):
                     if text.startswith(",", at):
                         at += 1
                         continue
-                    found, at = self._decode_event(text, at)
-                    events += found
+                    end = self._end_of_last(text, at, base)
+                    events += self._decode_event(text[at:end])[0]
+                    at = end
                 more = not self._is_bare_array and self._scan_members(text, at + 1)
                 continue
-            self.members.truncated = True
+            self.summary.truncated = True
         return events
 
-    def _decode_event(self, text: str, at: int) -> tuple[list[Event], int]:
-        """The event at an offset, none where it is beyond repair, and the offset behind it.
+    def _end_of_last(self, text: str, at: int, base: int) -> int:
+        """The offset behind the event at an offset, which may be the last one.
 
         Raises:
             Unfinished: the file breaks off in it.
         """
         try:
-            end = self._json.end_of(text, at)
-        except Unfinished:
-            end = self._end_of_malformed(text, at)
-        raw = text[at:end].encode("latin-1")
-        with suppress(*MALFORMED):
-            return self._decoder.events(b"[" + raw + b"]"), end
-        return self._decoder.mended(raw), end
-
-    def _end_of_malformed(self, text: str, at: int) -> int:
-        """Where the next event or the end of the events follows."""
-        raw = text[at:].encode("latin-1")
-        try:
-            msgspec.json.decode(raw)
-        except MALFORMED as error:
-            if goes_on(error):
-                raise Unfinished from error
-        if (comma := self._next_event.boundary(raw, 0, len(raw))) is not None:
-            return at + comma
-        for match in islice(_LAST_EVENT_END.finditer(text, at), _MOST_ENDS):
-            rest = text[match.end() :].strip()
-            if self._json.ends_object(rest) if rest else self._is_bare_array:
-                return match.start(1)
-        raise Unfinished
+            return self._end_of_event(text, at, base)
+        except Malformed:
+            for match in islice(_LAST_EVENT_END.finditer(text, at), _MOST_ENDS):
+                rest = text[match.end() :].strip()
+                if self._json.ends_object(rest) if rest else self._is_bare_array:
+                    return match.start(1)
+            raise

@@ -8,21 +8,21 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
-import msgspec
-
 from traceadvisor.model.limits import Limits
-from traceadvisor.parsing.json.decoder_errors import goes_on
 from traceadvisor.parsing.json.excess import Excess
-from traceadvisor.parsing.json.nesting import end_of_value, flattened
+from traceadvisor.parsing.json.structure import end_of_value, flattened
 
 _SCANNER = json.JSONDecoder(strict=False, parse_int=str)
 """For where values end; whole numbers of any length cost it next to nothing."""
 
-_SMALL = 1 << 16
-"""Characters of a list or object that may be built only to see where it ends."""
+_STRICT_SCANNER = json.JSONDecoder(strict=True, parse_int=str)
+"""For where a fault is: a text without its last quote is told by the line's end in it."""
 
-_TRAILING_FROM = re.compile(r"trailing characters \(byte (\d+)\)")
-"""How the decoder tells that a value ended before the text did: it has read one byte of what follows."""
+_SMALL = 1 << 14
+"""Characters that may be built only to see where a value ends."""
+
+_RUNS_OUT = re.compile(r"[\s,:]*\Z|\"(?:[^\"\\]++|\\.)*+\\?\Z|[\w.+-]{1,9}\Z|\\?u?[0-9a-fA-F]{0,3}\Z", re.DOTALL)
+"""Where a value breaks off: nothing is left, or a text, a word, a number or an escape without its end."""
 
 _SPACE = re.compile(r"[\s\ufeff\xef\xbb\xbf]*")
 """With a byte-order mark, decoded or not."""
@@ -32,7 +32,16 @@ class Unfinished(Exception):  # noqa: N818  # a signal to whoever has more of th
     """The JSON goes on beyond the text at hand, or is none."""
 
 
-class JsonText:
+class Malformed(Unfinished):
+    """The text is no JSON, whatever follows it."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(at)
+        self.at = at
+        """The offset of the first fault."""
+
+
+class ValueReader:
     """Reads values out of text that was decoded as Latin-1, so that an offset in it is one in its bytes."""
 
     def __init__(self, limits: Limits, excesses: Counter[Excess]) -> None:
@@ -56,16 +65,32 @@ class JsonText:
         return str(key), end
 
     def end_of(self, text: str, at: int) -> int:
-        """The offset behind the value at an offset, however deep it is nested; raises as :meth:`key_at` does."""
-        try:
-            return _SCANNER.raw_decode(text, at)[1]
-        except ValueError as error:
-            raise Unfinished from error
-        except RecursionError as error:
-            end = end_of_value(text[at:].encode("latin-1"), 0)
-            if end is None:
-                raise Unfinished from error
-            return at + end
+        """The offset behind the value at an offset, however deep it is nested.
+
+        Raises:
+            Malformed: there is none.
+            Unfinished: it goes on.
+        """
+        size = _SMALL
+        while True:
+            piece = text[at : at + size]  # small, for an error counts the lines before it
+            is_last = at + size >= len(text)
+            try:
+                end = _SCANNER.raw_decode(piece)[1]
+            except json.JSONDecodeError as error:
+                if not _RUNS_OUT.match(piece, error.pos):
+                    raise Malformed(at + _first_fault(piece, error.pos)) from error
+                if is_last:
+                    raise Unfinished from error
+            except RecursionError as error:
+                deep_end = end_of_value(text[at:].encode("latin-1"), 0)
+                if deep_end is None:
+                    raise Unfinished from error
+                return at + deep_end
+            else:
+                if end < len(piece) or is_last:  # a number may go on
+                    return at + end
+            size *= 16
 
     def ends_object(self, text: str) -> bool:
         """Whether a text is the rest of an object, behind one of its members."""
@@ -121,6 +146,15 @@ class JsonText:
         return None
 
 
+def _first_fault(text: str, latest: int) -> int:
+    """The offset of the first fault in a value: ``latest``, or a control character before it."""
+    try:
+        _STRICT_SCANNER.raw_decode(text)
+    except json.JSONDecodeError as error:
+        return min(error.pos, latest)
+    return latest
+
+
 def _end_of_member(text: str, at: int) -> int:
     """The offset behind the list or object at an offset; of a large one nothing is built.
 
@@ -131,28 +165,12 @@ def _end_of_member(text: str, at: int) -> int:
     with suppress(ValueError, RecursionError):
         return at + _SCANNER.raw_decode(text[at : at + size])[1]
     while True:
-        piece = text[at : at + size].encode("latin-1")
-        end = _end_within(piece, is_whole=at + size >= len(text))
+        end = end_of_value(text[at : at + size].encode("latin-1"), 0)
         if end is not None:
             return at + end
         if at + size >= len(text):
             raise Unfinished
         size *= 4
-
-
-def _end_within(piece: bytes, *, is_whole: bool) -> int | None:
-    """The offset behind the value that some bytes begin with; None where it goes on."""
-    try:
-        msgspec.json.decode(piece, type=msgspec.Raw)
-    except RecursionError:
-        return end_of_value(piece, 0)
-    except msgspec.DecodeError as error:
-        if trailing := _TRAILING_FROM.search(str(error)):
-            return int(trailing[1]) - 1
-        # It says the same of a lone surrogate as of what goes on, and does not know of NaN.
-        surely_goes_on = goes_on(error) and not (is_whole and b"\\u" in piece)
-        return None if surely_goes_on else end_of_value(piece, 0)
-    return len(piece)
 
 
 def skip_space(text: str, at: int) -> int:
