@@ -14,7 +14,7 @@ from tests.parsing.reading import read
 from traceadvisor.errors import InputError, UsageError
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.trace import Origin, Trace
-from traceadvisor.parsing.json.excess import Excess
+from traceadvisor.parsing.exceeded_limits import ExceededLimit
 from traceadvisor.parsing.trace_file import read_trace
 
 EVENT = b'{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1}'
@@ -84,7 +84,7 @@ def test_an_event_too_large_costs_itself(filling: bytes, window_bytes: int) -> N
     result = read(content, window_bytes, small)
     assert result.names == ["a"] * 4
     assert result.summary.dropped == 1
-    assert result.summary.excesses == {Excess.EVENT: 1}
+    assert result.summary.excesses == {ExceededLimit.EVENT: 1}
     assert len(read(content, window_bytes, replace(small, event_bytes=1_000_000)).names) == 5
 
 
@@ -115,7 +115,7 @@ def test_what_is_nested_too_deep_in_the_description_is_left_out(tmp_path: Path) 
     content = b'{"deep": {"a": [[1]], "b": ' + nested + b'}, "traceEvents": [' + EVENT + b"]}"
     result = read(content, 4096, replace(LIMITS, nesting_depth=3))
     assert result.summary.members == {"deep": {"a": [[1]], "b": [[None]]}}
-    assert result.summary.excesses == {Excess.DEPTH: 1}
+    assert result.summary.excesses == {ExceededLimit.DEPTH: 1}
     assert result.names == ["a"]
 
 
@@ -137,7 +137,7 @@ def test_of_members_too_large_together_the_names_are_kept(filling: bytes, side: 
     result = read(content, 1 << 16, replace(LIMITS, member_bytes=100_000))
     assert result.names == ["a"]
     assert result.summary.members == {"small": [1], "large": None, "after": {"a": 2}, "end": 3}
-    assert result.summary.excesses == {Excess.MEMBER: 1}
+    assert result.summary.excesses == {ExceededLimit.MEMBER: 1}
     assert not result.summary.truncated
 
 

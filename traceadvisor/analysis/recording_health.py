@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.runtime_calls import kernel_launch_rows
-from traceadvisor.analysis.steps.lost_records import lost_records
 from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE, RunTiming
-from traceadvisor.analysis.steps.windows import LOST_RECORDS_SHARE
+from traceadvisor.analysis.steps.windows import LOST_RECORDS_SHARE, lost_records
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.steps import StepSource, StepTable
 

@@ -10,7 +10,7 @@ from traceadvisor.model.trace import Device
 FIRST_CAPABILITY = (7, 0)
 """Volta. Source: developer.nvidia.com/cuda-gpus and the Volta architecture's description."""
 
-FIRST_BFLOAT16_CAPABILITY = (8, 0)
+FIRST_BFLOAT16_CAPABILITY = FIRST_TF32_CAPABILITY = (8, 0)
 """Ampere."""
 
 _TURING = (7, 5)
@@ -32,6 +32,17 @@ def has_tensor_cores(device: Device) -> bool | None:
     if device.compute_capability == _TURING:
         return True if _is_named(device, _TURING_WITH) else False if _is_named(device, _TURING_WITHOUT) else None
     return device.compute_capability >= FIRST_CAPABILITY
+
+
+def has_tf32(device: Device | None) -> bool:
+    """Whether a device is known to have TF32: NVIDIA's do, from Ampere on; on AMD's PyTorch does not use it."""
+    capability = _capability(device) if device else None
+    return capability is not None and capability >= FIRST_TF32_CAPABILITY
+
+
+def _capability(device: Device) -> tuple[int, int] | None:
+    row = device_row(device)
+    return device.compute_capability or (row.capability if row else None)
 
 
 def _is_named(device: Device, names: re.Pattern[str]) -> bool:

@@ -9,8 +9,8 @@ from itertools import islice
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import Limits
 from traceadvisor.parsing.columns.events import Columns
+from traceadvisor.parsing.exceeded_limits import ExceededLimit, excess_notes
 from traceadvisor.parsing.input_bytes import ByteStream
-from traceadvisor.parsing.json.excess import Excess, excess_notes
 from traceadvisor.parsing.json.windows import ReadSummary
 from traceadvisor.parsing.recognise import RECORD_LESS, WRITE_AGAIN, stopped_early
 
@@ -23,13 +23,13 @@ def reading_health(stream: ByteStream, summary: ReadSummary, columns: Columns, l
     notes = (
         *_ending(stream, summary),
         *_profiler_notes(summary),
-        *excess_notes(excesses(stream, summary) + Counter({Excess.TEXT: columns.cut_texts}), limits),
+        *excess_notes(excesses(stream, summary) + Counter({ExceededLimit.TEXT: columns.cut_texts}), limits),
         *_losses(dropped, columns.unknown_categories),
     )
     return Health(read, dropped, summary.repaired, notes)
 
 
-def excesses(stream: ByteStream, summary: ReadSummary) -> Counter[Excess]:
+def excesses(stream: ByteStream, summary: ReadSummary) -> Counter[ExceededLimit]:
     """What was beyond a limit."""
     return summary.excesses + Counter([stream.excess] if stream.excess else [])
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from traceadvisor.errors import InputError
 from traceadvisor.model.limits import LIMITS, Limits
-from traceadvisor.parsing.json.excess import Excess
+from traceadvisor.parsing.exceeded_limits import ExceededLimit
 
 try:
     gzip, zlib = import_module("isal.igzip"), import_module("isal.isal_zlib")
@@ -64,7 +64,7 @@ class ByteStream:
         """The first bytes."""
 
         self.damaged = False
-        self.excess: Excess | None = None
+        self.excess: ExceededLimit | None = None
         """The limit that ended the reading."""
 
     @property
@@ -100,12 +100,12 @@ class ByteStream:
             self.excess = self._exceeded()
         return filled
 
-    def _exceeded(self) -> Excess | None:
+    def _exceeded(self) -> ExceededLimit | None:
         if self._delivered > self._limits.inflated_bytes:
-            return Excess.BYTES
+            return ExceededLimit.BYTES
         if self._packed is None or self._delivered < RATIO_COUNTS_FROM_BYTES:
             return None
-        return Excess.RATIO if self._delivered > self._limits.inflation_ratio * self._packed.tell() else None
+        return ExceededLimit.RATIO if self._delivered > self._limits.inflation_ratio * self._packed.tell() else None
 
     def _start_over(self) -> bool:
         """Go on with the other reader where this one left off; False where there is none or it gets no further."""

@@ -12,13 +12,12 @@ from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.columns.events import Columns
 from traceadvisor.parsing.columns.sound_times import Tables, with_sound_times
+from traceadvisor.parsing.exceeded_limits import ENDS_READING, describe_excess, remedy_for
 from traceadvisor.parsing.health import excesses, reading_health
 from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
-from traceadvisor.parsing.json.excess import ENDS_READING, describe_excess, remedy_for
 from traceadvisor.parsing.json.windows import ReadSummary, WindowReader
-from traceadvisor.parsing.metadata import base_time_ns, devices, distributed
+from traceadvisor.parsing.metadata import base_time_ns, devices, distributed, secret_notes
 from traceadvisor.parsing.recognise import Recognised, describe, describe_bytes
-from traceadvisor.parsing.secret_members import secret_notes
 
 EARLIEST_WALL_CLOCK_NS = 10**18
 """September 2001: a sum below it is a clock since boot, not a date."""

@@ -5,19 +5,27 @@ The constants of a recording, measured as medians over all of it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.operators.names import name_mask, rows_with_prefix
-from traceadvisor.model.arrays import Int64
+from traceadvisor.analysis.operators.names import rows_with_prefix
+from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
-from traceadvisor.model.trace import Trace
-from traceadvisor.replay.recorded_calls import Waits, Work, recorded_waits, recorded_work, stream_dependencies
+from traceadvisor.replay.recorded_calls import (
+    Waits,
+    Work,
+    measure,
+    pageable_rows,
+    recorded_waits,
+    recorded_work,
+    stream_dependencies,
+)
 from traceadvisor.replay.step_graph import Action, Constants, DeviceTasks, HostTasks, Phase, StepGraph
-from traceadvisor.replay.timed_tasks import TimedTasks, spliced, timed_tasks
 
 
 def build_graph(observation: Observation, steps: tuple[Step, ...]) -> StepGraph:
@@ -125,46 +133,120 @@ def _device_tasks(
     return np.where(tasks.first == NONE, NONE, np.append(number, NONE)[tasks.first]), device
 
 
-QUEUE_DEPTH = 1022
-"""Launches in flight on a stream at which a CUDA launch call stalls.
+@dataclass(frozen=True, slots=True, eq=False)
+class TimedTasks:
+    """Host tasks as recorded; arrays of shape ``(n,)``; columns as of ``HostTasks``."""
 
-Each of the long launch calls of a public recording of a V100 (torch, nanosecond time stamps) finds so many; that every
-stream has a queue of its own: https://forums.developer.nvidia.com/t/68937. Recordings of HIP show no such limit.
-"""
+    row: Int64
+    thread: Int64
+    start_ns: Int64
+    end_ns: Int64
+    action: NDArray[np.int8]
+    first: Int64
+    count: Int64
 
-USUAL_LATENCY_NS, USUAL_GAP_NS, USUAL_CALL_NS, USUAL_WAIT_NS = 2_000, 1_000, 5_000, 7_000
-"""What public recordings show, for a recording that has no case of its own."""
+    def take(self, chosen: Int64 | Mask) -> TimedTasks:
+        """Some of them, in the order given."""
+        return TimedTasks(*(getattr(self, name)[chosen] for name in TimedTasks.__slots__))
 
-_QUEUED_NS = 20_000
-"""A kernel whose launch call returned this long before the one ahead of it ended was surely queued."""
+    @staticmethod
+    def joined(*parts: TimedTasks) -> TimedTasks:
+        """Several together."""
+        return TimedTasks(*(np.concatenate([getattr(part, name) for part in parts]) for name in TimedTasks.__slots__))
 
-_LONGEST_LATENCY_NS = 100_000
-"""What starts later than this after its launch waits for something; public recordings show latencies up to 40 us."""
 
+def timed_tasks(
+    observation: Observation, steps: tuple[Step, ...], work: Work, waits: Waits, optimizer: SpanSet
+) -> tuple[TimedTasks, Int64]:
+    """The tasks that lie in the steps' marks, in order of time, each with the position of its step.
 
-def measure(trace: Trace, work: Work, after: Int64, waits: Waits) -> Constants:
-    """Medians over the recording.
-
-    Args:
-        trace: the recording.
-        work: its device work.
-        after: for each of it, what it waits for on another stream; such work tells neither a latency nor a gap.
-        waits: the calls that wait for it.
+    What a task launches or waits for is told by positions in ``work``.
     """
-    is_kernel = trace.events.kind[work.row] == Kind.KERNEL
-    latency_ns = work.start_ns - work.call_end_ns
-    dry = (after == NONE) & (work.previous_end_ns < work.call_start_ns) & (latency_ns < _LONGEST_LATENCY_NS)
-    queued = is_kernel & (after == NONE) & (work.previous_end_ns > work.call_end_ns + _QUEUED_NS)
-    is_hip = name_mask(trace.names, lambda name: name.startswith("hip"))[trace.events.name_id[work.call_row]]
-    is_free = work.in_flight() < QUEUE_DEPTH
-    return Constants(
-        launch_latency_ns=_median(latency_ns[dry & is_kernel], _median(latency_ns[dry], USUAL_LATENCY_NS)),
-        queued_gap_ns=_median((work.start_ns - work.previous_end_ns)[queued], USUAL_GAP_NS),
-        launch_call_ns=_median((work.call_end_ns - work.call_start_ns)[is_kernel & is_free], USUAL_CALL_NS),
-        wait_call_ns=_median(waits.own_ns[~waits.is_free], USUAL_WAIT_NS),
-        queue_depth=None if is_hip.any() else QUEUE_DEPTH,
+    return _of_steps(
+        TimedTasks.joined(
+            _marks(observation.thread, steps),
+            _boundaries(observation.thread, observation.loading),
+            _boundaries(observation.thread, optimizer),
+            _launches(observation, work),
+            _waits(observation, waits),
+        ),
+        steps,
     )
 
 
-def _median(values: Int64, usual_ns: int) -> int:
-    return max(int(np.median(values)), 0) if values.size else usual_ns
+def spliced(tasks: TimedTasks, step: Int64, steps: tuple[Step, ...]) -> TimedTasks:
+    """The times as though the steps had followed one another; what lies between neighbours stays."""
+    shift, shifts = 0, []
+    for position, one in enumerate(steps):
+        before = steps[position - 1] if position else None
+        if before and before.index + 1 != one.index:
+            shift += one.host_start_ns - before.host_end_ns
+        shifts.append(shift)
+    moved = np.array(shifts, dtype=np.int64)[step]
+    return TimedTasks(
+        tasks.row, tasks.thread, tasks.start_ns - moved, tasks.end_ns - moved, tasks.action, tasks.first, tasks.count
+    )
+
+
+def _marks(thread: int, steps: tuple[Step, ...]) -> TimedTasks:
+    starts = np.array([step.host_start_ns for step in steps], dtype=np.int64)
+    ends = np.array([step.host_end_ns for step in steps], dtype=np.int64)
+    return TimedTasks.joined(_instants(thread, starts, Action.STEP_START), _instants(thread, ends, Action.STEP_END))
+
+
+def _boundaries(thread: int, spans: SpanSet) -> TimedTasks:
+    return _instants(thread, np.concatenate((spans.starts_ns, spans.ends_ns)), Action.NOTHING)
+
+
+def _instants(thread: int, at_ns: Int64, action: Action) -> TimedTasks:
+    none = np.full(at_ns.size, NONE, dtype=np.int64)
+    return TimedTasks(
+        none,
+        np.full(at_ns.size, thread, dtype=np.int64),
+        at_ns,
+        at_ns,
+        np.full(at_ns.size, action, dtype=np.int8),
+        none,
+        np.zeros_like(none),
+    )
+
+
+def _launches(observation: Observation, work: Work) -> TimedTasks:
+    events = observation.trace.events
+    rows, first, count = np.unique(work.call_row, return_index=True, return_counts=True)
+    waiting = np.isin(rows, pageable_rows(observation.trace, observation.launches))
+    return TimedTasks(
+        rows,
+        events.thread[rows].astype(np.int64),
+        events.start_ns[rows],
+        events.end_ns[rows],
+        np.where(waiting, Action.LAUNCH_AND_WAIT, Action.LAUNCH).astype(np.int8),
+        first.astype(np.int64),
+        count.astype(np.int64),
+    )
+
+
+def _waits(observation: Observation, waits: Waits) -> TimedTasks:
+    events = observation.trace.events
+    return TimedTasks(
+        waits.row,
+        events.thread[waits.row].astype(np.int64),
+        events.start_ns[waits.row],
+        events.end_ns[waits.row],
+        np.where(waits.is_all, Action.WAIT_ALL, Action.WAIT).astype(np.int8),
+        waits.target,
+        np.zeros_like(waits.row),
+    )
+
+
+def _of_steps(tasks: TimedTasks, steps: tuple[Step, ...]) -> tuple[TimedTasks, Int64]:
+    """Those that lie in the steps' marks, in order of time, each with the position of its step."""
+    order = {Action.STEP_END: 0, Action.STEP_START: 1, Action.NOTHING: 2}
+    rank = np.array([order.get(action, 3) for action in Action])[tasks.action]
+    tasks = tasks.take(np.lexsort((rank, tasks.start_ns)))
+    starts = np.array([step.host_start_ns for step in steps])
+    ends = np.array([step.host_end_ns for step in steps])
+    at_end = tasks.action == Action.STEP_END
+    step = np.searchsorted(starts, tasks.start_ns - at_end, side="right") - 1
+    inside = (step >= 0) & ((tasks.start_ns < ends[step]) | at_end)
+    return tasks.take(inside), step[inside]

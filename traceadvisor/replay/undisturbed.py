@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.operators.names import rows_with_prefix
-from traceadvisor.analysis.steps.lost_records import BACKWARD
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_with_prefix
 from traceadvisor.analysis.steps.run_timing import RunTiming
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import Kind
@@ -82,7 +81,7 @@ def _events_before(graph: StepGraph, observation: Observation) -> Int64:
 
 def _passes_ns(graph: StepGraph, observation: Observation, steps: Sequence[Step]) -> Int64:
     """The work of tasks that begin before a step's backward pass ends; of all where a step has none."""
-    backward = observation.trace.events.spans(rows_with_prefix(observation.trace, Kind.OPERATOR, BACKWARD))
+    backward = observation.trace.events.spans(rows_with_prefix(observation.trace, Kind.OPERATOR, BACKWARD_PREFIX))
     ends_ns = np.array([_last_end(backward, step) for step in steps], dtype=np.int64)
     begun_ns = graph.recorded_ns - graph.host.recorded_work_ns
     return np.where(begun_ns < ends_ns[graph.host.step], graph.host.work_ns, 0)

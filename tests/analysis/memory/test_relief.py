@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from traceadvisor.analysis.memory.relief import memory_figures, memory_relief
+from traceadvisor.analysis.memory.step_memory import memory_figures, memory_relief
 from traceadvisor.model.step_memory import MemoryRelief, StepMemory
 
 PARTS = StepMemory(1, state_bytes=1000, activations_bytes=6000, rest_bytes=500)

@@ -15,7 +15,7 @@ from tests.build import Framing, Generation, TraceBuilder
 from tests.parsing.reading import expected, read
 from tests.shared import FORMATS, NO_WORKERS
 from traceadvisor.model.limits import Limits
-from traceadvisor.parsing.json.excess import Excess
+from traceadvisor.parsing.exceeded_limits import ExceededLimit
 
 WINDOWS = [64, 65, 100, 127, 128, 200, 256, 511, 512, 4096]
 
@@ -235,7 +235,7 @@ def test_members_behind_the_events_beyond_the_limit_are_left_out_and_that_is_sai
     assert result.names == ["a", "b"]
     assert result.summary.dropped == 0
     assert result.summary.truncated
-    assert result.summary.excesses[Excess.EVENT] == 1
+    assert result.summary.excesses[ExceededLimit.EVENT] == 1
 
 
 @pytest.mark.parametrize("recording", [NO_WORKERS, FORMATS[0], FORMATS[4]])

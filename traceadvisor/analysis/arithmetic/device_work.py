@@ -6,6 +6,7 @@ Kernels that multiply no matrices: pointwise work, normalisation, reductions, co
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.analysis.arithmetic.flops import FORMULAS
-from traceadvisor.analysis.arithmetic.matrix_work import PRECISIONS, MatrixWork, matrix_work
+from traceadvisor.analysis.arithmetic.matrix_work import KINDS, PRECISIONS, MatrixWork, matrix_work
 from traceadvisor.analysis.arithmetic.roofline import Limits, Speedups, in_type, limits
-from traceadvisor.analysis.arithmetic.run_precision import run_precision
+from traceadvisor.analysis.arithmetic.work import Kind as WorkKind
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.hardware.devices import DeviceRow, Precision, device_row
+from traceadvisor.hardware.tensor_cores import has_tf32
 from traceadvisor.model.arrays import Float64, Int64, Mask
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.run import RunSettings
@@ -183,3 +185,55 @@ def plain_kernels(trace: Trace, launches: Launches, tree: OperatorTree, multiply
     within = tree.nearest(name_mask(trace.names, lambda name: name in FORMULAS)[named]) != NONE
     owner = tree.enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])
     return np.sort(rows[np.append(plain[named] | within, False)[owner]])  # a value, not a flag
+
+
+_IN_TF32 = re.compile(r"tf32|tensorop_s1688")
+_IN_FLOAT32 = re.compile(r"simt|ffma|sgemm|scudnn")
+"""What cuBLAS, cuDNN and CUTLASS write into the names of kernels; of names with both, the former counts: CUTLASS calls
+its TF32 products ``tensorop_s1688gemm``. https://docs.nvidia.com/cutlass, "Functionality"."""
+
+_FLOAT32, _TF32 = PRECISIONS.index(Precision.FP32), PRECISIONS.index(Precision.TF32)
+
+
+def run_precision(trace: Trace, work: MatrixWork, device: Device | None, settings: RunSettings) -> NDArray[np.int8]:
+    """For each call a position in ``PRECISIONS``; NONE where not known, above all of float32 that may have been TF32.
+
+    The device comes first, for AMD's and older ones use no TF32, whatever is allowed (for convolutions torch allows it
+    by default); then a kernel's name, where it tells anything; then the settings.
+    """
+    precision = work.precision.copy()
+    is_float32 = precision == _FLOAT32
+    is_known = device is not None and (device.name is not None or device.compute_capability is not None)
+    if is_known and not has_tf32(device):
+        return precision
+    precision[is_float32] = _by_settings(settings)[work.kind[is_float32]]
+    named = _by_names(trace, work)
+    known = is_float32 & (named != NONE)
+    precision[known] = named[known]
+    return precision
+
+
+def _by_settings(settings: RunSettings) -> NDArray[np.int8]:
+    """What becomes of float32, by kind of work."""
+    allowed = {
+        WorkKind.MATMUL: settings.matmul_tf32,
+        WorkKind.CONVOLUTION: settings.cudnn_tf32,
+        WorkKind.RECURRENT: settings.cudnn_tf32,
+        WorkKind.ATTENTION: None,
+    }
+    codes = {None: NONE, False: _FLOAT32, True: _TF32}
+    return np.array([codes[allowed[kind]] for kind in KINDS], np.int8)
+
+
+def _by_names(trace: Trace, work: MatrixWork) -> NDArray[np.int8]:
+    """What the names of a call's kernels say of it."""
+    names = trace.events.name_id[work.kernel_rows]
+    found = np.full(work.kind.size, NONE, np.int8)
+    for pattern, code in ((_IN_FLOAT32, _FLOAT32), (_IN_TF32, _TF32)):
+        says = name_mask(trace.names, _says(pattern))
+        found[work.kernel_call[says[names]]] = code
+    return found
+
+
+def _says(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+    return lambda name: pattern.search(name) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.operators.launches import Launches
-from traceadvisor.analysis.operators.names import name_mask
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
@@ -14,7 +14,6 @@ from traceadvisor.model.trace import Trace
 FEWEST = 20
 """Launches, or nodes of the backward pass, from which a share of them tells something."""
 
-NODE_PREFIX = "autograd::engine::evaluate_function"
 ACCUMULATION = "AccumulateGrad"
 CHECK = "aten::isnan"
 CHECKS = (CHECK, "aten::_is_any_true", "aten::any", "aten::item")
@@ -38,7 +37,7 @@ def blocking_launch_share(trace: Trace, launches: Launches, windows: SpanSet) ->
 def checked_node_share(trace: Trace, tree: OperatorTree) -> float | None:
     """Share of the backward pass's nodes whose result was looked at for NaN; None where there are too few."""
     names = trace.events.name_id[tree.rows]
-    is_node = name_mask(trace.names, lambda name: name.startswith(NODE_PREFIX) and ACCUMULATION not in name)[names]
+    is_node = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX) and ACCUMULATION not in name)[names]
     is_check = name_mask(trace.names, lambda name: name == CHECK)[names]
     if int(is_node.sum()) < FEWEST:
         return None
@@ -50,7 +49,7 @@ def checked_node_share(trace: Trace, tree: OperatorTree) -> float | None:
 def check_spans(trace: Trace, tree: OperatorTree) -> SpanSet:
     """The time of those looks, on the host."""
     names = trace.events.name_id[tree.rows]
-    is_node = name_mask(trace.names, lambda name: name.startswith(NODE_PREFIX))[names]
+    is_node = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX))[names]
     is_check = name_mask(trace.names, lambda name: name in CHECKS)[names]
     directly = np.zeros(is_check.size, dtype=np.bool_)
     has_parent = tree.parent != NONE

@@ -10,6 +10,9 @@ from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import Kind
 from traceadvisor.model.trace import Trace
 
+BACKWARD_PREFIX = "autograd::engine::evaluate_function"
+"""Of the nodes of the backward pass, as the autograd engine names them."""
+
 
 def name_mask(names: tuple[str, ...], matches: Callable[[str], bool]) -> Mask:
     """For each name, whether it matches; index it with ``EventTable.name_id``."""

@@ -12,8 +12,7 @@ import numpy as np
 from traceadvisor.analysis.communication.collectives import host_collective_rows
 from traceadvisor.analysis.idle.causes import idle_partition
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.operators.names import name_mask, rows_named
-from traceadvisor.analysis.steps.lost_records import BACKWARD
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask, rows_named
 from traceadvisor.analysis.steps.marks import recording_extent
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import DEVICE_CATEGORIES, Category, StepBreakdown
@@ -67,7 +66,7 @@ def _host_partition(observation: Observation, extent: tuple[int, int]) -> Partit
     """By what the host does."""
     trace, events = observation.trace, observation.trace.events
     operators = events.rows(Kind.OPERATOR)
-    backward = name_mask(trace.names, lambda name: name.startswith(BACKWARD))
+    backward = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX))
     precedence: dict[Category, SpanSet | Int64] = {
         Category.DATA_WAIT: observation.loading,
         Category.OPTIMIZER: rows_named(trace, Kind.ANNOTATION, lambda name: name.startswith("Optimizer.step#")),

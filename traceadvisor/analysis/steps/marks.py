@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
-from traceadvisor.model.events import Kind
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named, rows_with_prefix
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.trace import Trace
 
@@ -79,3 +81,23 @@ def recording_extent(trace: Trace) -> tuple[int, int]:
     start = min(np.min(events.start_ns, where=known, initial=latest), np.min(calls.start_ns, initial=latest))
     end = max(np.max(events.end_ns, where=known, initial=0), np.max(calls.end_ns, initial=0))
     return int(start), int(end)
+
+
+def position_at(spans: Sequence[tuple[int, int]], instants_ns: Int64) -> Int64:
+    """Position of the stretch that holds each instant, the later one where they overlap; NONE outside all."""
+    if not spans:
+        return np.full(instants_ns.shape, NONE, dtype=np.int64)
+    starts, ends = np.array(spans, dtype=np.int64).T
+    position = np.searchsorted(starts, instants_ns, side="right") - 1
+    return np.where((position >= 0) & (instants_ns < ends[position]), position, NONE)
+
+
+def steps_of_another_kind(trace: Trace, marks: tuple[Mark, ...]) -> list[int]:
+    """Positions of steps without a backward pass, where most steps have one: validation, for example.
+
+    Where most have none it may be hidden (a captured graph has no operators), and nothing is told apart.
+    """
+    rows = rows_with_prefix(trace, Kind.OPERATOR, BACKWARD_PREFIX)
+    holders = position_at([mark.span for mark in marks], trace.events.start_ns[rows])
+    without = np.bincount(holders[holders != NONE], minlength=len(marks)) == 0
+    return np.flatnonzero(without).tolist() if 2 * without.sum() < len(marks) else []

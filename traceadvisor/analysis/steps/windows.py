@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from traceadvisor.analysis.operators.launches import Launches
-from traceadvisor.analysis.operators.runtime_calls import enqueue_rows
-from traceadvisor.analysis.steps.lost_records import lost_records, position_at, steps_of_another_kind
-from traceadvisor.analysis.steps.marks import Mark, find_marks
-from traceadvisor.model.arrays import Int64
-from traceadvisor.model.events import NONE
+from traceadvisor.analysis.operators.runtime_calls import enqueue_rows, kernel_launch_rows
+from traceadvisor.analysis.steps.marks import Mark, find_marks, position_at, steps_of_another_kind
+from traceadvisor.model.arrays import Float64, Int64
+from traceadvisor.model.events import DEVICE_WORK, NONE
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepSource, StepTable
 from traceadvisor.model.trace import Trace
@@ -125,3 +124,42 @@ def _incomplete_last(trace: Trace, marks: tuple[Mark, ...]) -> str | None:
     if shares[-1] > shares[:-1].max() + LOST_RECORDS_SHARE:
         return f"{shares[-1]:.0%} of its kernel launches have no device record: the recording stopped there"
     return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LostRecords:
+    """Kernel launches of each of some stretches of the host's time; the devices are taken together."""
+
+    launched: Int64
+    missing: Int64
+    """Those without a device record."""
+
+    @property
+    def shares(self) -> Float64:
+        """Of the launches; 0 where there are none."""
+        return self.missing / np.maximum(self.launched, 1)
+
+    @property
+    def least_share(self) -> float:
+        """Of the stretches with launches; 0 where there are none."""
+        return float(np.min(self.shares, where=self.launched > 0, initial=1.0)) if self.launched.any() else 0.0
+
+    @property
+    def share(self) -> float:
+        """Of all launches together."""
+        return float(self.missing.sum() / max(self.launched.sum(), 1))
+
+
+def lost_records(trace: Trace, spans: Sequence[tuple[int, int]]) -> LostRecords:
+    """Launches by the stretch in which they begin; the stretches are in order of time.
+
+    Where no device work was recorded at all, it is not that records were lost: none count as missing.
+    """
+    events = trace.events
+    calls, work = kernel_launch_rows(trace), events.rows(*DEVICE_WORK)
+    stretch = position_at(spans, events.start_ns[calls])
+    lost = ~np.isin(events.correlation[calls], events.correlation[work]) & bool(work.size)
+    return LostRecords(
+        np.bincount(stretch[stretch != NONE], minlength=len(spans)),
+        np.bincount(stretch[(stretch != NONE) & lost], minlength=len(spans)),
+    )

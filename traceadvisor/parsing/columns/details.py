@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from traceadvisor.model.arrays import Int32, Int64, Mask
 from traceadvisor.model.events import NONE, Kind, Sparse
 from traceadvisor.model.trace import AllocatorSamples, Details
+from traceadvisor.parsing.columns.growing import Column, Parts, int64
 from traceadvisor.parsing.columns.interning import Shortener, Signatures, Texts, TypeLists
-from traceadvisor.parsing.columns.parts import Column, Parts, int64
 from traceadvisor.parsing.columns.timestamps import nanoseconds
 from traceadvisor.parsing.json.events import MISSING, EventArgs, InstantEvent
 

@@ -15,8 +15,8 @@ from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import AllocatorSamples, Details, PythonCalls, Thread
 from traceadvisor.parsing.columns.details import DetailColumns
+from traceadvisor.parsing.columns.growing import Parts, keys
 from traceadvisor.parsing.columns.interning import Places, Shortener, Signatures
-from traceadvisor.parsing.columns.parts import Parts, keys
 from traceadvisor.parsing.columns.timestamps import nanoseconds
 from traceadvisor.parsing.json.events import Event, InstantEvent, KeyArgs, MetadataEvent, TimedEvent
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 import msgspec
 
 from traceadvisor.model.limits import Limits
+from traceadvisor.parsing.exceeded_limits import ExceededLimit
 from traceadvisor.parsing.json.events import BRIEF_EVENT, DETAILED_EVENT, MALFORMED, Event, Lenient, LooseEvent
-from traceadvisor.parsing.json.excess import Excess
 from traceadvisor.parsing.json.repair import Repair
 
 _DETAILED: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[DETAILED_EVENT])
@@ -24,7 +24,7 @@ _PHASE = re.compile(rb"\"ph\"\s*:")
 class EventDecoder:
     """Decodes events and counts what was not as it should be."""
 
-    def __init__(self, limits: Limits, excesses: Counter[Excess], *, details: bool = True) -> None:
+    def __init__(self, limits: Limits, excesses: Counter[ExceededLimit], *, details: bool = True) -> None:
         self._typed = _DETAILED if details else _BRIEF
         self._lenient = Lenient()
         self._repair = Repair(limits, excesses)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from traceadvisor.model.limits import Limits
-from traceadvisor.parsing.json.excess import Excess
+from traceadvisor.parsing.exceeded_limits import ExceededLimit
 from traceadvisor.parsing.json.structure import flattened
 
 _CONTROL = re.compile(r"[\x00-\x1f]")
@@ -32,7 +32,7 @@ _NOT_FINITE = re.compile(
 class Repair:
     """Mends events within limits."""
 
-    def __init__(self, limits: Limits, excesses: Counter[Excess]) -> None:
+    def __init__(self, limits: Limits, excesses: Counter[ExceededLimit]) -> None:
         self._deepest = limits.nesting_depth
         self._excesses = excesses
         self._too_long = re.compile(_NO_NUMBER.format(rf"-?\d{{{limits.integer_digits + 1},}}"))
@@ -46,7 +46,7 @@ class Repair:
         """
         shallow, deep = flattened(raw, self._deepest)
         text, long = self._too_long.subn(r"\g<space>null", _CONTROL.sub(" ", shallow.decode("utf-8", "replace")))
-        self._excesses.update({Excess.DEPTH: deep, Excess.DIGITS: long})
+        self._excesses.update({ExceededLimit.DEPTH: deep, ExceededLimit.DIGITS: long})
         text = _NOT_FINITE.sub(r"\g<space>null", text)
         for way in (str, with_quotes_escaped, with_name_in_one_piece):
             yield _ESCAPE.sub(_escape, way(text)).encode("utf-8")

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from traceadvisor.model.limits import Limits
-from traceadvisor.parsing.json.excess import Excess
+from traceadvisor.parsing.exceeded_limits import ExceededLimit
 from traceadvisor.parsing.json.structure import end_of_value, flattened
 
 _SCANNER = json.JSONDecoder(strict=False, parse_int=str)
@@ -44,7 +44,7 @@ class Malformed(Unfinished):
 class ValueReader:
     """Reads values out of text that was decoded as Latin-1, so that an offset in it is one in its bytes."""
 
-    def __init__(self, limits: Limits, excesses: Counter[Excess]) -> None:
+    def __init__(self, limits: Limits, excesses: Counter[ExceededLimit]) -> None:
         self._limits = limits
         self._excesses = excesses
         self._member_bytes_left = limits.member_bytes
@@ -115,7 +115,7 @@ class ValueReader:
         if size <= self._member_bytes_left:
             members[key] = self._member(text[at:end].encode("latin-1"))
         else:
-            self._excesses[Excess.MEMBER] += 1
+            self._excesses[ExceededLimit.MEMBER] += 1
             size = len(key)
             if size <= self._member_bytes_left:
                 members[key] = None
@@ -133,7 +133,7 @@ class ValueReader:
         with suppress(RecursionError):
             return self._decoder.decode(raw.decode("utf-8", "replace"))
         shallow, count = flattened(raw, self._limits.nesting_depth)
-        self._excesses[Excess.DEPTH] += count
+        self._excesses[ExceededLimit.DEPTH] += count
         with suppress(RecursionError):
             return self._decoder.decode(shallow.decode("utf-8", "replace"))
         return None
@@ -142,7 +142,7 @@ class ValueReader:
         if len(digits) <= self._limits.integer_digits:
             with suppress(ValueError):  # there is a limit of Python's own
                 return int(digits)
-        self._excesses[Excess.DIGITS] += 1
+        self._excesses[ExceededLimit.DIGITS] += 1
         return None
 
 

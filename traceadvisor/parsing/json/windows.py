@@ -17,10 +17,10 @@ from itertools import islice
 from typing import Any
 
 from traceadvisor.model.limits import LIMITS, Limits
+from traceadvisor.parsing.exceeded_limits import ExceededLimit
 from traceadvisor.parsing.input_bytes import ByteStream
 from traceadvisor.parsing.json.decoder import EventDecoder
 from traceadvisor.parsing.json.events import MALFORMED, Event
-from traceadvisor.parsing.json.excess import Excess
 from traceadvisor.parsing.json.structure import NextEvent, ends_before_member, last_boundary
 from traceadvisor.parsing.json.values import Malformed, Unfinished, ValueReader, skip_space
 
@@ -50,7 +50,7 @@ class ReadSummary:
     repaired: int = 0
     """Events that were mended, and members of events that were set aside."""
 
-    excesses: Counter[Excess] = field(default_factory=Counter)
+    excesses: Counter[ExceededLimit] = field(default_factory=Counter)
     """How much was left out for being beyond a limit."""
 
 
@@ -78,7 +78,7 @@ class WindowReader:
             if events := self._decode_window():
                 yield events
             elif self._is_giant() and self._events_ended:
-                self.summary.excesses[Excess.EVENT] += 1
+                self.summary.excesses[ExceededLimit.EVENT] += 1
                 break
             elif self._is_giant():
                 yield self._first_event()
@@ -121,7 +121,7 @@ class WindowReader:
                 return self._scan_head()
             except Unfinished:
                 if self._is_giant():
-                    self.summary.excesses[Excess.EVENT] += 1
+                    self.summary.excesses[ExceededLimit.EVENT] += 1
                 elif not self._at_end:
                     continue
                 self.summary.truncated = True
@@ -247,7 +247,7 @@ class WindowReader:
             end = self._end_of_last(text, at, self._start)
         except Unfinished:
             self.summary.dropped += 1
-            self.summary.excesses[Excess.EVENT] += 1
+            self.summary.excesses[ExceededLimit.EVENT] += 1
             self._go_to_next_event()
             return []
         events, _ = self._decode_event(text[at:end])

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from traceadvisor.analysis.arithmetic.device_work import DeviceWork
-from traceadvisor.analysis.arithmetic.run_precision import has_tf32
 from traceadvisor.analysis.arithmetic.work import Kind
 from traceadvisor.facts import Facts
 from traceadvisor.hardware.devices import Precision
+from traceadvisor.hardware.tensor_cores import has_tf32
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Estimate, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
+from traceadvisor.analysis.idle.causes import plain_python
 from traceadvisor.analysis.operators.call_sites import CallSite, call_sites
-from traceadvisor.analysis.operators.plain_python import plain_python
 from traceadvisor.facts import FEWEST_STEPS, TOO_FEW_STEPS, Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, Effort, Evidence, Finding, Fix, Input, RuleMeta, Skipped, Unit

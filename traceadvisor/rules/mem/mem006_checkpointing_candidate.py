@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from traceadvisor.analysis.memory.relief import RECOMPUTED_SHARE, memory_relief
+from traceadvisor.analysis.memory.step_memory import RECOMPUTED_SHARE, memory_relief
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import (

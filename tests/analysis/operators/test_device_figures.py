@@ -6,7 +6,7 @@ import pytest
 
 from tests.analysis.analysing import facts_of
 from tests.build import TraceBuilder
-from traceadvisor.analysis.arithmetic.device_figures import device_figures
+from traceadvisor.analysis.operators.tables import device_figures
 from traceadvisor.model.report import DeviceFigures
 
 
