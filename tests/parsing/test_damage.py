@@ -212,7 +212,7 @@ def test_a_number_of_five_thousand_digits_is_no_crash(tmp_path: Path) -> None:
 def test_a_megabyte_of_anything_is_mended_or_given_up_in_time(pattern: str) -> None:
     raw = (pattern * (1_000_000 // len(pattern))).encode()
     started = time.process_time()
-    assert EventDecoder(LIMITS, Counter()).mended(raw) == []
+    assert EventDecoder(LIMITS, Counter()).repair(raw) == []
     assert time.process_time() - started < 15
 
 

@@ -1,4 +1,4 @@
-"""What goes beyond the limits of an input, in words."""
+"""Which input limits a file exceeded, and the notes about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from traceadvisor.model.limits import Limits
 
 
 class ExceededLimit(Enum):
-    """What went beyond a limit; the value is the limit's name."""
+    """A limit that a file exceeded; the value is the limit's name."""
 
     RATIO = "inflation_ratio"
     BYTES = "inflated_bytes"
@@ -22,38 +22,36 @@ class ExceededLimit(Enum):
 
 
 ENDS_READING = frozenset({ExceededLimit.RATIO, ExceededLimit.BYTES, ExceededLimit.EVENT})
-"""Behind these there may be more events."""
+"""Reading stops at these limits, so the file may hold more events."""
 
 _WHAT = {
-    ExceededLimit.RATIO: "The file unpacks to more than {limit} times its size; "
-    "what stands behind that point was not read",
-    ExceededLimit.BYTES: "The file unpacks to more than {limit} bytes; what stands behind them was not read",
-    ExceededLimit.EVENT: "What is larger than {limit} bytes in one piece was left out ({count} in all)",
-    ExceededLimit.MEMBER: "Of what stands beside the events {limit} bytes were read at most, "
-    "so {count} of its members were left out",
-    ExceededLimit.TEXT: "Names and other texts longer than {limit} characters were cut ({count} in all)",
-    ExceededLimit.DEPTH: "What is nested deeper than {limit} levels was left out ({count} in all)",
-    ExceededLimit.DIGITS: "Numbers of more than {limit} digits were left out ({count} in all)",
+    ExceededLimit.RATIO: "The file decompresses to more than {limit} times its size; reading stopped there",
+    ExceededLimit.BYTES: "The file decompresses to more than {limit} bytes; reading stopped there",
+    ExceededLimit.EVENT: "Entries larger than {limit} bytes were left out ({count} in all)",
+    ExceededLimit.MEMBER: "Metadata is read up to {limit} bytes; {count} of its members were left out",
+    ExceededLimit.TEXT: "Names and other texts longer than {limit} characters were shortened ({count} in all)",
+    ExceededLimit.DEPTH: "Values nested deeper than {limit} levels were left out ({count} in all)",
+    ExceededLimit.DIGITS: "Numbers with more than {limit} digits were left out ({count} in all)",
 }
 
 
 def option_of(excess: ExceededLimit) -> str:
-    """The option of `traceadvisor report` that raises a limit."""
+    """Return the option of `traceadvisor report` that raises a limit."""
     return f"--max-{excess.value.replace('_', '-')}"
 
 
 def describe_excess(excess: ExceededLimit, limits: Limits, count: int = 1) -> str:
-    """What went beyond a limit, in words."""
+    """Describe an exceeded limit."""
     return _WHAT[excess].format(limit=getattr(limits, excess.value), count=count)
 
 
 def remedy_for(excess: ExceededLimit) -> str:
-    """How to read more of the file."""
+    """Return the advice for reading more of the file."""
     return f"If you trust the file, raise the limit with {option_of(excess)}."
 
 
 def excess_notes(excesses: Counter[ExceededLimit], limits: Limits) -> tuple[HealthNote, ...]:
-    """A note for each limit that something went beyond."""
+    """Return one note for each exceeded limit."""
     return tuple(
         HealthNote(
             f"limit-{excess.value.replace('_', '-')}",

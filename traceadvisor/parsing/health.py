@@ -1,4 +1,4 @@
-"""What was lost while a trace file was read, in words."""
+"""Health notes about what was lost while a trace file was read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_LISTED = 10
 
 
 def reading_health(stream: ByteStream, summary: ReadSummary, columns: Columns, limits: Limits, *, read: int) -> Health:
-    """The state of a file whose events were read, ``read`` of them kept."""
+    """Return the health of a file of which ``read`` events were kept."""
     dropped = columns.dropped + summary.dropped
     notes = (
         *_ending(stream, summary),
@@ -30,7 +30,7 @@ def reading_health(stream: ByteStream, summary: ReadSummary, columns: Columns, l
 
 
 def excesses(stream: ByteStream, summary: ReadSummary) -> Counter[ExceededLimit]:
-    """What was beyond a limit."""
+    """Count how often each limit was exceeded."""
     return summary.excesses + Counter([stream.excess] if stream.excess else [])
 
 
@@ -38,20 +38,20 @@ def _ending(stream: ByteStream, summary: ReadSummary) -> Iterator[HealthNote]:
     if stream.is_growing:
         yield HealthNote(
             "still-written",
-            "The file changed its size while it was read: it is still being written. What it held was read; "
-            "report again once it is complete.",
+            "The file changed size while it was read, so it is still being written. "
+            "The report covers what was there; run it again once the file is complete.",
         )
     elif stream.damaged and not summary.truncated:
         yield HealthNote(
             "packing-damaged",
-            "The recording is read to its end, but the gzip around it is damaged: its checksum is wrong or cut off, or "
-            "something else follows it. Events may have changed, and the last step is left out. Copy the file again.",
+            "The recording was read to its end, but its gzip data is damaged: the checksum is wrong or cut off, or "
+            "other data follows. Events may be corrupted, and the last step is left out. Copy the file again.",
         )
     elif summary.truncated and not stream.excess:
         yield HealthNote(
             "truncated",
-            "The file breaks off in the middle of the recording: what stands before the break was read, and the "
-            f"step it breaks off in is left out. {WRITE_AGAIN}",
+            "The file is cut off in the middle of the recording. Everything before the cut was read; "
+            f"the step at the cut is left out. {WRITE_AGAIN}",
         )
 
 
@@ -59,7 +59,7 @@ def _profiler_notes(summary: ReadSummary) -> Iterator[HealthNote]:
     if stopped_early(summary.members):
         yield HealthNote(
             "stopped-early",
-            "The profiler ran out of memory for what the device does and stopped early: device work after that was not "
+            "The profiler ran out of buffer memory for GPU activity and stopped early: later GPU activity was not "
             f"recorded. {RECORD_LESS}",
         )
 
@@ -68,7 +68,7 @@ def _losses(dropped: int, unknown_categories: frozenset[str]) -> Iterator[Health
     if dropped:
         yield HealthNote("events-dropped", f"{dropped} events could not be read and were left out.")
     if unknown_categories:
-        listed = _listed(category or "none at all" for category in sorted(unknown_categories))
+        listed = _listed(category or "no category" for category in sorted(unknown_categories))
         yield HealthNote("unknown-categories", f"Events of unknown categories were ignored: {listed}.", degrades=False)
 
 

@@ -1,4 +1,7 @@
-"""What a trace says of its machine and job, beside its events; only known members are read."""
+"""A trace's metadata: devices, process group, base time, and a warning about secrets in it.
+
+Only known members reach the report.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from traceadvisor.text.secrets import beginning, holds_secret
 
 
 def devices(members: Mapping[str, Any]) -> tuple[Device, ...]:
-    """The devices described; an entry that is not understood is left out."""
+    """Return the described devices; malformed entries are left out."""
     described = members.get("deviceProperties")
     if not isinstance(described, list):
         return ()
@@ -25,7 +28,7 @@ def devices(members: Mapping[str, Any]) -> tuple[Device, ...]:
 
 
 def distributed(members: Mapping[str, Any]) -> Distributed | None:
-    """The process group, where the trace tells of one."""
+    """Return the process group, if the trace describes one."""
     info = members.get("distributedInfo")
     if not isinstance(info, Mapping):
         return None
@@ -36,7 +39,7 @@ def distributed(members: Mapping[str, Any]) -> Distributed | None:
 
 
 def base_time_ns(members: Mapping[str, Any]) -> int:
-    """What to add to time stamps to get wall-clock nanoseconds; 0 where they are absolute."""
+    """Return the offset from time stamps to wall-clock nanoseconds; 0 if they are absolute."""
     return _integer(members.get("baseTimeNanoseconds")) or 0
 
 
@@ -58,13 +61,13 @@ def _integer(value: object) -> int | None:
 
 
 LONGEST_SCANNED = 10_000
-"""Characters of one value."""
+"""Characters scanned per value."""
 
 MOST_NAMED = 5
 
 
 def secret_notes(path: Path, members: Mapping[str, Any]) -> tuple[HealthNote, ...]:
-    """A warning about the file itself: no report shows what is in it, but whoever has the file can read it."""
+    """Warn about secrets in the file. No report shows them, but anyone with the file can read them."""
     places = secret_members(members)
     if not places:
         return ()
@@ -73,20 +76,20 @@ def secret_notes(path: Path, members: Mapping[str, Any]) -> tuple[HealthNote, ..
     return (
         HealthNote(
             "secrets",
-            f"{path.name} holds what looks like secrets, in {named}{more}. "
-            "They are not shown here; think of them before you give the file to others.",
+            f"{path.name} seems to contain secrets, in {named}{more}. "
+            "They are not shown here. Remove them before sharing the file.",
             degrades=False,
         ),
     )
 
 
 def secret_members(members: Mapping[str, Any]) -> list[str]:
-    """Where, by the names of members within members, values look like secrets; each place once."""
+    """Return the dotted names of members whose values look like secrets, each once."""
     return list(dict.fromkeys(place for place, value in _texts(members) if _is_secret(place, value)))
 
 
 def _texts(members: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Every text with its place; of long names the beginning, lest each text within has a copy of all of it."""
+    """Yield each string with its dotted name; long names are shortened so that nesting does not multiply them."""
     waiting: list[tuple[str, Any]] = [("", members)]
     while waiting:
         place, value = waiting.pop()

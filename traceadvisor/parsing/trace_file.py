@@ -1,4 +1,4 @@
-"""One trace file to one :class:`~traceadvisor.model.trace.Trace`."""
+"""Read one trace file into one :class:`~traceadvisor.model.trace.Trace`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from traceadvisor.parsing.metadata import base_time_ns, devices, distributed, se
 from traceadvisor.parsing.recognise import Recognised, describe, describe_bytes
 
 EARLIEST_WALL_CLOCK_NS = 10**18
-"""September 2001: a sum below it is a clock since boot, not a date."""
+"""September 2001: a smaller sum comes from a clock since boot, not a date."""
 
 
 def unwatched(position: int) -> None:
-    """Nobody asks how far the reading has come."""
+    """Ignore the progress of reading."""
 
 
 def read_trace(
@@ -34,9 +34,9 @@ def read_trace(
 
     Args:
         origin: the file.
-        tell: takes how many bytes of the file were read.
+        tell: called with the number of bytes of the file read so far.
         limits: how much to read.
-        details: read stacks, shapes, sizes and memory as well, which rules need and a breakdown does not.
+        details: also read stacks, shapes, sizes and memory; rules need them, a breakdown does not.
 
     Raises:
         InputError: the file cannot be read or holds no profiler events; the message says what it is instead.
@@ -73,7 +73,7 @@ def read_trace(
 
 
 def nothing_recorded(origin: Origin) -> Trace:
-    """The trace of a captured rank whose script ended before anything was recorded: no events at all."""
+    """Return a trace without events, for a captured rank whose script ended before recording began."""
     tables = _tables(Columns())
     return Trace(
         origin=origin,
@@ -101,7 +101,7 @@ def _tables(columns: Columns) -> Tables:
 
 
 def _says_nothing(tables: Tables) -> bool:
-    """Whether no event tells what was done: there are none, or only such as no question needs."""
+    """Whether the tables hold no event that the analysis uses."""
     unneeded = tables.events.is_kind(Kind.OTHER, Kind.PROFILER_SPAN, Kind.DEVICE_ANNOTATION)
     return bool(unneeded.all()) and not tables.python_calls.start_ns.size
 
@@ -110,7 +110,7 @@ def _nothing_to_read(
     origin: Origin, summary: ReadSummary, stream: ByteStream, limits: Limits, categories: Collection[str]
 ) -> InputError:
     found, remedy = _what_it_is(summary, stream, limits, categories)
-    expected = "a recording by torch.profiler (*.pt.trace.json or *.pt.trace.json.gz)"
+    expected = "a torch.profiler recording (*.pt.trace.json or *.pt.trace.json.gz)"
     return InputError(origin.path, found, expected=expected, remedy=remedy)
 
 

@@ -1,7 +1,4 @@
-"""From recorded steps to a graph of tasks.
-
-The constants of a recording, measured as medians over all of it.
-"""
+"""Build the task graph of some recorded steps."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ from traceadvisor.replay.step_graph import Action, Constants, DeviceTasks, HostT
 
 
 def build_graph(observation: Observation, steps: tuple[Step, ...]) -> StepGraph:
-    """The tasks of some steps, in order of time, as one run of steps."""
+    """Return the tasks of some steps, in order of time, as consecutive steps."""
     trace, events = observation.trace, observation.trace.events
     work = recorded_work(events, observation.launches)
     waits = recorded_waits(trace, observation.launches, work)
@@ -53,13 +50,13 @@ def build_graph(observation: Observation, steps: tuple[Step, ...]) -> StepGraph:
 
 
 def _phases(instants_ns: Int64, loading: SpanSet, optimizer: SpanSet) -> NDArray[np.int8]:
-    """Where each task's work was done, told by its last instant; where there is none, by the first of the call."""
+    """Return the phase of each task: at the end of its work, or at the start of its call if it has no work."""
     phases = np.where(optimizer.contains(instants_ns), Phase.OPTIMIZER, Phase.OTHER)
     return np.where(loading.contains(instants_ns), Phase.LOADING, phases).astype(np.int8)
 
 
 def _call_times(tasks: TimedTasks, work: Work, waits: Waits, constants: Constants) -> Int64:
-    """Each call's own time: as recorded for launches that nothing held up, else the constant; nothing for waits."""
+    """Return each call's own time: recorded for launches that were not delayed, else a constant; 0 for waits."""
     call_ns = tasks.end_ns - tasks.start_ns
     held_up = tasks.action == Action.LAUNCH_AND_WAIT
     if constants.queue_depth is not None:
@@ -74,7 +71,7 @@ def _call_times(tasks: TimedTasks, work: Work, waits: Waits, constants: Constant
 
 
 def _own_wait_times(tasks: TimedTasks, work: Work, waits: Waits) -> Int64:
-    """The time of waiting calls beyond the end of what they wait for; 0 for tasks that do not wait."""
+    """Return how long waiting calls take beyond the end of what they wait for; 0 for other tasks."""
     own = np.zeros(tasks.row.size, dtype=np.int64)
     waiting = np.isin(tasks.row, waits.row[~waits.is_free])
     own[waiting] = waits.own_ns[np.searchsorted(waits.row, tasks.row[waiting])]
@@ -86,11 +83,10 @@ def _own_wait_times(tasks: TimedTasks, work: Work, waits: Waits) -> Int64:
 
 
 def _host_work(tasks: TimedTasks, thread: Int64) -> tuple[Int64, Int64]:
-    """For each task the thread that it continues, and the host work between.
+    """Return the thread that each task continues, and the host work in between.
 
-    A thread that takes over from another continues that one's work: the training thread runs the backward pass by
-    handing over to the autograd thread and goes on when that is done. A thread that waits for the device hands over to
-    none.
+    A thread that takes over from another continues that thread's work: the training thread hands the backward pass
+    over to the autograd thread and resumes when it is done. A thread that waits for the device hands over nothing.
     """
     own_end = np.full(thread.size, tasks.start_ns[0], dtype=np.int64)
     for number in np.unique(thread).tolist():
@@ -105,7 +101,7 @@ def _host_work(tasks: TimedTasks, thread: Int64) -> tuple[Int64, Int64]:
     takes_over = thread[before] != thread
     is_waiting = np.isin(tasks.action[before], (Action.WAIT, Action.WAIT_ALL, Action.LAUNCH_AND_WAIT))
     takes_over &= ~(is_waiting & (other_end > tasks.start_ns))
-    takes_over &= other_end >= own_end  # who was done before this thread's own last call handed nothing over
+    takes_over &= other_end >= own_end  # a thread that ended before this thread's last call handed nothing over
     since = np.where(takes_over, other_end, own_end)
     return np.where(takes_over, thread[before], thread), np.maximum(tasks.start_ns - since, 0)
 
@@ -113,7 +109,7 @@ def _host_work(tasks: TimedTasks, thread: Int64) -> tuple[Int64, Int64]:
 def _device_tasks(
     observation: Observation, tasks: TimedTasks, step: Int64, work: Work, after_other: Int64
 ) -> tuple[Int64, DeviceTasks]:
-    """The work that the tasks launch, in their order, and each task's first of it or what it waits for."""
+    """Return the launched work in task order, and the first work that each task launches or waits for."""
     events, launching = observation.trace.events, tasks.count > 0
     kept = np.zeros(work.row.size, dtype=np.bool_)
     for offset in range(int(tasks.count.max(initial=0))):
@@ -135,7 +131,7 @@ def _device_tasks(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimedTasks:
-    """Host tasks as recorded; arrays of shape ``(n,)``; columns as of ``HostTasks``."""
+    """Host tasks with recorded times; arrays of shape ``(n,)``; columns as in ``HostTasks``."""
 
     row: Int64
     thread: Int64
@@ -146,21 +142,21 @@ class TimedTasks:
     count: Int64
 
     def take(self, chosen: Int64 | Mask) -> TimedTasks:
-        """Some of them, in the order given."""
+        """Return some tasks, in the given order."""
         return TimedTasks(*(getattr(self, name)[chosen] for name in TimedTasks.__slots__))
 
     @staticmethod
     def joined(*parts: TimedTasks) -> TimedTasks:
-        """Several together."""
+        """Return several sets of tasks as one."""
         return TimedTasks(*(np.concatenate([getattr(part, name) for part in parts]) for name in TimedTasks.__slots__))
 
 
 def timed_tasks(
     observation: Observation, steps: tuple[Step, ...], work: Work, waits: Waits, optimizer: SpanSet
 ) -> tuple[TimedTasks, Int64]:
-    """The tasks that lie in the steps' marks, in order of time, each with the position of its step.
+    """Return the tasks within the steps' marks, in order of time, each with the position of its step.
 
-    What a task launches or waits for is told by positions in ``work``.
+    What a task launches or waits for is given as positions in ``work``.
     """
     return _of_steps(
         TimedTasks.joined(
@@ -175,7 +171,7 @@ def timed_tasks(
 
 
 def spliced(tasks: TimedTasks, step: Int64, steps: tuple[Step, ...]) -> TimedTasks:
-    """The times as though the steps had followed one another; what lies between neighbours stays."""
+    """Shift the times as if the steps were consecutive; gaps between neighbours stay."""
     shift, shifts = 0, []
     for position, one in enumerate(steps):
         before = steps[position - 1] if position else None
@@ -240,7 +236,7 @@ def _waits(observation: Observation, waits: Waits) -> TimedTasks:
 
 
 def _of_steps(tasks: TimedTasks, steps: tuple[Step, ...]) -> tuple[TimedTasks, Int64]:
-    """Those that lie in the steps' marks, in order of time, each with the position of its step."""
+    """Return the tasks within the steps' marks, in order of time, each with the position of its step."""
     order = {Action.STEP_END: 0, Action.STEP_START: 1, Action.NOTHING: 2}
     rank = np.array([order.get(action, 3) for action in Action])[tasks.action]
     tasks = tasks.take(np.lexsort((rank, tasks.start_ns)))

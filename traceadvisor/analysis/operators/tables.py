@@ -1,7 +1,4 @@
-"""Operators by name: what they cost the host and the device.
-
-Kernels by name: how often they run and how long they take.
-"""
+"""Tables of operators and kernels by name, and the utilisation figures of a device."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ from traceadvisor.model.trace import Trace
 
 
 def operator_table(trace: Trace, launches: Launches, tree: OperatorTree, table: StepTable) -> tuple[OperatorRow, ...]:
-    """One row an operator name over those that start in the kept steps' host marks.
+    """Return one row per operator name, over operators that start in the kept steps' host marks.
 
-    Device time is that of the work launched from the operator itself; the largest cost, host or device, comes first.
+    Device time is that of work the operator itself launched; rows are sorted by the larger of host and device time.
     """
     chosen, steps = table.kept_marks.contains(tree.start_ns), len(table.kept)
     if not chosen.any() or not steps:
@@ -42,7 +39,7 @@ def operator_table(trace: Trace, launches: Launches, tree: OperatorTree, table: 
 
 
 def _device_time_ns(trace: Trace, launches: Launches, tree: OperatorTree) -> np.typing.NDArray[np.float64]:
-    """Summed durations of the device work that each operator launched itself."""
+    """Return the summed durations of the device work that each operator launched itself."""
     events = trace.events
     launched = launches.call_rows != NONE
     calls, work = launches.call_rows[launched], launches.work_rows[launched]
@@ -53,7 +50,7 @@ def _device_time_ns(trace: Trace, launches: Launches, tree: OperatorTree) -> np.
 
 
 def kernel_table(trace: Trace, launches: Launches, table: StepTable) -> tuple[KernelRow, ...]:
-    """One row a kernel name over those that start in the kept windows, longest total first."""
+    """Return one row per kernel name, over kernels that start in the kept windows, longest total first."""
     events, steps = trace.events, len(table.kept)
     kinds = events.kind[launches.work_rows]
     rows = launches.work_rows[(kinds == Kind.KERNEL) | (kinds == Kind.COLLECTIVE)]
@@ -79,7 +76,7 @@ def kernel_table(trace: Trace, launches: Launches, table: StepTable) -> tuple[Ke
 
 
 def _weighted_mean(values: Float64, weights: Float64, group: Int64) -> list[float | None]:
-    """Mean by group over the known values; None where a group has none."""
+    """Return the mean of the known values by group; None for a group without any."""
     known = np.isfinite(values)
     count = int(group.max()) + 1
     weight = np.bincount(group[known], weights=weights[known], minlength=count)
@@ -88,9 +85,10 @@ def _weighted_mean(values: Float64, weights: Float64, group: Int64) -> list[floa
 
 
 def device_figures(trace: Trace, launches: Launches, windows: SpanSet) -> DeviceFigures:
-    """Busy share, SM efficiency and achieved occupancy of one device over some windows.
+    """Return busy share, SM efficiency and achieved occupancy of one device over some windows.
 
-    The busy share is the union of all kernels, collectives included. SM efficiency is the mean over time of the blocks
+    These are the definitions of the TensorBoard profiler plugin. The busy share is the union of all kernels and
+    collectives. SM efficiency is the mean over time of the blocks
     per SM of the kernels that run, summed over streams and capped at 1, idle time counting as 0. Achieved occupancy is
     the mean of the profiler's estimates, weighted by kernel duration.
     """

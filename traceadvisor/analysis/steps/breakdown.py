@@ -1,7 +1,4 @@
-"""The breakdown: each instant of a recording in exactly one category, and each step's share of it.
-
-How much of each kind of work is hidden behind more useful work.
-"""
+"""The breakdown: each instant of a recording in one category, per step, and how much work is exposed."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepTable
 
 Partition = Mapping[Category, SpanSet]
-"""Disjoint sets that together fill an extent."""
+"""Disjoint sets that fill an extent."""
 
 _DEVICE_PRECEDENCE = (
     (Category.KERNEL, (Kind.KERNEL,)),
@@ -33,13 +30,13 @@ _DEVICE_PRECEDENCE = (
 
 
 def partition_recording(observation: Observation) -> Partition:
-    """Each instant of the recording in its category: the device's, or the host's where there is no device activity."""
+    """Assign each instant of the recording to a category: of the device, or of the host without device activity."""
     extent = recording_extent(observation.trace)
     return _device_partition(observation, extent) if observation.has_device else _host_partition(observation, extent)
 
 
 def break_down(step: Step, partition: Partition, *, has_loader: bool) -> StepBreakdown:
-    """One step's time per category; data wait is None where no loader was recorded."""
+    """Return one step's time per category; data wait is None if no loader was recorded."""
     parts: dict[Category, int | None] = {
         category: spans.clip(step.start_ns, step.end_ns).total_ns for category, spans in partition.items()
     }
@@ -49,7 +46,7 @@ def break_down(step: Step, partition: Partition, *, has_loader: bool) -> StepBre
 
 
 def _device_partition(observation: Observation, extent: tuple[int, int]) -> Partition:
-    """By what the device does, and by the cause where it is idle."""
+    """Partition by what the device does, and by cause if it is idle."""
     events, launches = observation.trace.events, observation.launches
     kinds = events.kind[launches.work_rows]
     result: dict[Category, SpanSet] = {}
@@ -63,7 +60,7 @@ def _device_partition(observation: Observation, extent: tuple[int, int]) -> Part
 
 
 def _host_partition(observation: Observation, extent: tuple[int, int]) -> Partition:
-    """By what the host does."""
+    """Partition by what the host does."""
     trace, events = observation.trace, observation.trace.events
     operators = events.rows(Kind.OPERATOR)
     backward = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX))
@@ -94,11 +91,11 @@ _BY_PRECEDENCE = (
 
 
 def overlaps(observation: Observation, partition: Partition, table: StepTable) -> Mapping[Work, Overlap | None]:
-    """Total and exposed time of each kind of work, mean nanoseconds per kept step.
+    """Return total and exposed time of each kind of work, mean nanoseconds per kept step.
 
     Returns:
-        None for device work where there is no device activity, for data loading where no loader was recorded, and for
-        everything where no step was kept.
+        None for device work without device activity, for data loading without a loader, and for everything without
+        kept steps.
     """
     result: dict[Work, Overlap | None] = dict.fromkeys(Work)
     steps, windows = len(table.kept), table.kept_windows

@@ -1,4 +1,4 @@
-"""What the host recorded of where one training step ends and the next begins."""
+"""Step marks on the host: where one training step ends and the next begins."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from traceadvisor.model.steps import StepSource
 from traceadvisor.model.trace import Trace
 
 _MARK = re.compile(r"^ProfilerStep#(\d{1,18})$")
-"""A number that 64 bits hold."""
+"""The number fits 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One step as the host saw it."""
+    """One step on the host."""
 
     index: int
     start_ns: int
@@ -34,7 +34,7 @@ class Mark:
 
 
 def find_marks(trace: Trace) -> tuple[StepSource, tuple[Mark, ...]]:
-    """Step marks; without any, the stretches between optimizer steps; without those, the whole recording."""
+    """Return the step marks; else the spans between optimizer steps; else the whole recording."""
     marks = _profiler_marks(trace)
     if marks:
         return StepSource.MARKS, marks
@@ -45,7 +45,7 @@ def find_marks(trace: Trace) -> tuple[StepSource, tuple[Mark, ...]]:
 
 
 def _profiler_marks(trace: Trace) -> tuple[Mark, ...]:
-    """``ProfilerStep#N`` of the host, clipped to the profiler's own span; the GPU's mirror images do not count."""
+    """Return ``ProfilerStep#N`` marks of the host, clipped to the profiler's span; GPU copies of marks do not count."""
     events = trace.events
     rows = rows_named(trace, Kind.ANNOTATION, lambda name: _MARK.match(name) is not None)
     rows = rows[events.thread[rows] == events.thread[rows[:1]]] if rows.size else rows
@@ -61,7 +61,7 @@ def _profiler_marks(trace: Trace) -> tuple[Mark, ...]:
 
 
 def _optimizer_marks(trace: Trace) -> tuple[Mark, ...]:
-    """From the end of one optimizer step to the end of the next; of several optimizers the most frequent counts."""
+    """Return marks from one optimizer step's end to the next; the most frequent of several optimizers counts."""
     events = trace.events
     rows = rows_with_prefix(trace, Kind.ANNOTATION, "Optimizer.step#")
     if rows.size < 2:
@@ -72,7 +72,7 @@ def _optimizer_marks(trace: Trace) -> tuple[Mark, ...]:
 
 
 def recording_extent(trace: Trace) -> tuple[int, int]:
-    """From the first to the last instant of the recording, as far as it is known what was recorded."""
+    """Return the first and the last instant of known events."""
     if trace.is_empty:
         return 0, 0
     events, calls = trace.events, trace.python_calls
@@ -84,7 +84,7 @@ def recording_extent(trace: Trace) -> tuple[int, int]:
 
 
 def position_at(spans: Sequence[tuple[int, int]], instants_ns: Int64) -> Int64:
-    """Position of the stretch that holds each instant, the later one where they overlap; NONE outside all."""
+    """Return the position of the span that holds each instant, the later of overlapping ones; NONE outside all."""
     if not spans:
         return np.full(instants_ns.shape, NONE, dtype=np.int64)
     starts, ends = np.array(spans, dtype=np.int64).T
@@ -93,9 +93,9 @@ def position_at(spans: Sequence[tuple[int, int]], instants_ns: Int64) -> Int64:
 
 
 def steps_of_another_kind(trace: Trace, marks: tuple[Mark, ...]) -> list[int]:
-    """Positions of steps without a backward pass, where most steps have one: validation, for example.
+    """Return positions of steps without a backward pass if most steps have one, for example validation.
 
-    Where most have none it may be hidden (a captured graph has no operators), and nothing is told apart.
+    If most steps have none, it may be hidden (a CUDA graph has no operators), and no step is singled out.
     """
     rows = rows_with_prefix(trace, Kind.OPERATOR, BACKWARD_PREFIX)
     holders = position_at([mark.span for mark in marks], trace.events.start_ns[rows])

@@ -1,4 +1,4 @@
-"""The structure of JSON bytes, found without decoding them: where values end, and where the next event begins."""
+"""Find structure in JSON bytes without decoding: the end of a value, and the start of the next event."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _PLAIN = rb'[^"\[\]{}]*'
 _BRACKETS = rb"([\[{]+|[\]}]+)?"
 _FLAT = rb"[\[{]" + _PLAIN + rb"(?:" + _TEXT + _PLAIN + rb"){0,99}[\]}]"
 _SHALLOW = rb"[\[{]" + _PLAIN + rb"(?:(?:" + _TEXT + rb"|" + _FLAT + rb")" + _PLAIN + rb"){0,99}[\]}]"
-"""A list or object without others in it, and one with such in it."""
+"""A list or object without nested ones, and one with only flat ones in it."""
 
 _TO_BRACKETS = re.compile(_PLAIN + rb"(?:" + _TEXT + _PLAIN + rb"){0,999}" + _BRACKETS, re.DOTALL)
-"""Texts and what stands between them, then brackets in a row; after many texts without any."""
+"""Strings and what is between them, then a run of brackets; without brackets after many strings."""
 
 _TO_DEEP_BRACKETS = re.compile(
     _PLAIN + rb"(?:(?:" + _TEXT + rb"|" + _SHALLOW + rb")" + _PLAIN + rb"){0,999}" + _BRACKETS, re.DOTALL
 )
-"""The same, with shallow lists and objects passed over like texts, which is much faster."""
+"""The same, but shallow lists and objects are skipped like strings, which is much faster."""
 
 
 def end_of_value(text: bytes | bytearray, at: int) -> int | None:
-    """The offset behind the list or object that begins at an offset; None where it does not end."""
+    """Return the offset after the list or object that begins at an offset; None if it does not end."""
     depth = 1
     for opens, offset, width in _brackets(_TO_DEEP_BRACKETS, text, at + 1):
         if not opens and depth <= width:
@@ -39,7 +39,7 @@ def end_of_value(text: bytes | bytearray, at: int) -> int | None:
 
 
 def flattened(text: bytes, deepest: int) -> tuple[bytes, int]:
-    """The text with null for every list or object that is nested deeper, and how many there were."""
+    """Replace lists and objects nested deeper with null; return the text and the number replaced."""
     pieces: list[bytes] = []
     depth = kept_from = 0
     for opens, offset, width in _brackets(_TO_BRACKETS, text, 0):
@@ -53,7 +53,7 @@ def flattened(text: bytes, deepest: int) -> tuple[bytes, int]:
 
 
 def _brackets(run: re.Pattern[bytes], text: bytes | bytearray, at: int) -> Iterator[tuple[bool, int, int]]:
-    """Runs of brackets outside texts: whether they open, where they stand, how many there are."""
+    """Yield runs of brackets outside strings: whether they open, their offset and their number."""
     while (match := run.match(text, at)) and match.end() > at:
         at = match.end()
         if brackets := match[1]:
@@ -68,14 +68,14 @@ _NEAR_END_BYTES = 1 << 10
 
 _FIRST_KEY = re.compile(rb"\s*\{\s*\"([^\"\\]{0,99})\"\s*:")
 _USUAL_FIRST_KEYS = (b"ph", b"name", b"cat", b"pid", b"tid", b"ts", b"dur", b"s", b"bp", b"args")
-"""Of events, in files of all kinds; ``id`` is none of them, since the devices behind the events begin with it."""
+"""First keys of events in all kinds of files; not ``id``, because device entries after the events begin with it."""
 
 _SCALAR_MEMBER = rb"\"[^\"\\]{0,99}\"\s*:\s*(?:\"(?:[^\"\\]|\\.){0,999}\"|[^\"\s,{}\[\]]{1,99})\s*,\s*"
 _PHASE_SOON = re.compile(rb"\{\s*(?:" + _SCALAR_MEMBER + rb"){0,9}\"ph\"\s*:")
 
 
 class _WithPhase(msgspec.Struct, gc=False):
-    """What no object but an event has."""
+    """A member that only events have."""
 
     ph: str
 
@@ -84,7 +84,7 @@ _EVENT = msgspec.json.Decoder(_WithPhase)
 
 
 def last_boundary(text: bytes | bytearray, start: int, until: int) -> int | None:
-    """Offset of the comma of the last ``}, {`` between two offsets."""
+    """Return the offset of the comma of the last ``}, {`` between two offsets."""
     near = max(start, until - _NEAR_END_BYTES)
     while True:
         last = None
@@ -96,23 +96,23 @@ def last_boundary(text: bytes | bytearray, start: int, until: int) -> int | None
 
 
 def ends_before_member(text: bytes | bytearray, bracket: int) -> bool:
-    """Whether a member of an object follows the bracket at an offset."""
+    """Whether an object member follows the bracket at an offset."""
     return _LIST_END.match(text, bracket) is not None
 
 
 class NextEvent:
-    """Finds the boundary behind a malformed event: more than any ``}, {``, since nested lists may hold those."""
+    """Finds the boundary after a malformed event; not every ``}, {`` is one, nested lists may hold them too."""
 
     def __init__(self) -> None:
         self._first_keys = set(_USUAL_FIRST_KEYS)
 
     def learn(self, text: bytes | bytearray, at: int) -> None:
-        """Take note of how the event at an offset begins."""
+        """Remember how the event at an offset begins."""
         if begin := _FIRST_KEY.match(text, at):
             self._first_keys.add(begin[1])
 
     def boundary(self, text: bytes | bytearray, at: int, until: int) -> int | None:
-        """Offset of the first comma between two offsets that an event follows."""
+        """Return the offset of the first comma between two offsets that an event follows."""
         for match in _BOUNDARY.finditer(text, at, until):
             begin = match.end()
             key = _FIRST_KEY.match(text, begin, until)
@@ -121,9 +121,9 @@ class NextEvent:
         return None
 
     def boundary_after_fault(self, text: bytes | bytearray, begin: int, fault: int, until: int) -> int | None:
-        """The same for an event that begins at one offset and has its first fault at another.
+        """Return the same for an event that begins at one offset and has its first fault at another.
 
-        Where the brace that ends the event is missing, the fault is met only at the beginning of the next event.
+        If the event's last brace is missing, its first fault is the beginning of the next event.
         """
         brace = text.rfind(b"}", begin, fault)
         at_boundary = brace >= 0 and not text[brace + 1 : fault].strip(b", \t\r\n")
@@ -131,7 +131,7 @@ class NextEvent:
 
 
 def _is_event(text: bytes | bytearray, begin: int, until: int) -> bool:
-    """Whether the object at an offset has a phase: before anything nested, or wherever, if no boundary is in it."""
+    """Whether the object at an offset has a phase: before anything nested, or anywhere if it holds no boundary."""
     if _PHASE_SOON.match(text, begin, until):
         return True
     following = _BOUNDARY.search(text, begin, until)

@@ -1,4 +1,4 @@
-"""JSON values within a text, one at a time, as the standard library reads them: from an offset, and where they end."""
+"""Read JSON values one at a time from an offset in a text, with the standard library's scanner."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from traceadvisor.parsing.exceeded_limits import ExceededLimit
 from traceadvisor.parsing.json.structure import end_of_value, flattened
 
 _SCANNER = json.JSONDecoder(strict=False, parse_int=str)
-"""For where values end; whole numbers of any length cost it next to nothing."""
+"""Finds where values end; integers of any length are cheap because they stay text."""
 
 _STRICT_SCANNER = json.JSONDecoder(strict=True, parse_int=str)
-"""For where a fault is: a text without its last quote is told by the line's end in it."""
+"""Finds where a fault is: a line break inside a string reveals a missing quote."""
 
 _SMALL = 1 << 14
-"""Characters that may be built only to see where a value ends."""
+"""Characters that may be decoded only to find where a value ends."""
 
 _RUNS_OUT = re.compile(r"[\s,:]*\Z|\"(?:[^\"\\]++|\\.)*+\\?\Z|[\w.+-]{1,9}\Z|\\?u?[0-9a-fA-F]{0,3}\Z", re.DOTALL)
-"""Where a value breaks off: nothing is left, or a text, a word, a number or an escape without its end."""
+"""How cut text ends: after a whole token, or inside a string, a word, a number or an escape."""
 
 _SPACE = re.compile(r"[\s\ufeff\xef\xbb\xbf]*")
-"""With a byte-order mark, decoded or not."""
+"""White space, and a byte-order mark, decoded or not."""
 
 
-class Unfinished(Exception):  # noqa: N818  # a signal to whoever has more of the text, not an error
-    """The JSON goes on beyond the text at hand, or is none."""
+class Unfinished(Exception):  # noqa: N818  # a signal to read more text, not an error
+    """The JSON continues beyond the available text, or is malformed."""
 
 
 class Malformed(Unfinished):
-    """The text is no JSON, whatever follows it."""
+    """The text is not JSON, whatever follows it."""
 
     def __init__(self, at: int) -> None:
         super().__init__(at)
@@ -42,7 +42,7 @@ class Malformed(Unfinished):
 
 
 class ValueReader:
-    """Reads values out of text that was decoded as Latin-1, so that an offset in it is one in its bytes."""
+    """Reads values from text decoded as Latin-1, so that offsets in the text and in its bytes are the same."""
 
     def __init__(self, limits: Limits, excesses: Counter[ExceededLimit]) -> None:
         self._limits = limits
@@ -51,10 +51,10 @@ class ValueReader:
         self._decoder = json.JSONDecoder(strict=False, parse_int=self._integer)
 
     def key_at(self, text: str, at: int) -> tuple[str, int]:
-        """The key at an offset and the offset behind it.
+        """Return the key at an offset and the offset after it.
 
         Raises:
-            Unfinished: there is none, or it goes on.
+            Unfinished: there is none, or it continues beyond the text.
         """
         try:
             key, end = _SCANNER.raw_decode(text, at) if text[at] == '"' else (None, at)
@@ -65,11 +65,11 @@ class ValueReader:
         return str(key), end
 
     def end_of(self, text: str, at: int) -> int:
-        """The offset behind the value at an offset, however deep it is nested.
+        """Return the offset after the value at an offset, however deep it is nested.
 
         Raises:
-            Malformed: there is none.
-            Unfinished: it goes on.
+            Malformed: there is no valid value.
+            Unfinished: the value continues beyond the text.
         """
         size = _SMALL
         while True:
@@ -88,28 +88,28 @@ class ValueReader:
                     raise Unfinished from error
                 return at + deep_end
             else:
-                if end < len(piece) or is_last:  # a number may go on
+                if end < len(piece) or is_last:  # a number may continue
                     return at + end
             size *= 16
 
     def ends_object(self, text: str) -> bool:
-        """Whether a text is the rest of an object, behind one of its members."""
+        """Whether a text is the rest of an object after one of its members."""
         whole = "{" + text.removeprefix(",")
         with suppress(Unfinished):
             return self.end_of(whole, 0) == len(whole)
         return False
 
     def keep_member(self, members: dict[str, Any], key: str, text: str, at: int) -> int:
-        """Add the member whose value is at an offset; null for what is larger than is still to be kept of all members.
+        """Add the member whose value is at an offset; null if it exceeds what is left of the size limit.
 
         Returns:
-            The offset behind it.
+            The offset after it.
 
         Raises:
-            Unfinished: it goes on, or is no JSON.
+            Unfinished: it continues beyond the text, or is malformed.
         """
         end = _end_of_member(text, at) if text[at : at + 1] in ("[", "{") else self.end_of(text, at)
-        if end >= len(text):  # a number may go on
+        if end >= len(text):  # a number may continue
             raise Unfinished
         size = len(key) + end - at
         if size <= self._member_bytes_left:
@@ -123,7 +123,7 @@ class ValueReader:
         return end
 
     def _member(self, raw: bytes) -> Any:
-        """The value that some bytes hold; null for what is nested too deep in it."""
+        """Return the value of some bytes, with null for parts nested too deep."""
         try:
             return self._built(raw)
         except ValueError as error:
@@ -140,14 +140,14 @@ class ValueReader:
 
     def _integer(self, digits: str) -> int | None:
         if len(digits) <= self._limits.integer_digits:
-            with suppress(ValueError):  # there is a limit of Python's own
+            with suppress(ValueError):  # Python has its own limit
                 return int(digits)
         self._excesses[ExceededLimit.DIGITS] += 1
         return None
 
 
 def _first_fault(text: str, latest: int) -> int:
-    """The offset of the first fault in a value: ``latest``, or a control character before it."""
+    """Return the offset of the first fault in a value: ``latest``, or a control character before it."""
     try:
         _STRICT_SCANNER.raw_decode(text)
     except json.JSONDecodeError as error:
@@ -156,10 +156,10 @@ def _first_fault(text: str, latest: int) -> int:
 
 
 def _end_of_member(text: str, at: int) -> int:
-    """The offset behind the list or object at an offset; of a large one nothing is built.
+    """Return the offset after the list or object at an offset, without decoding large ones.
 
     Raises:
-        Unfinished: it goes on, or is no JSON.
+        Unfinished: it continues beyond the text, or is malformed.
     """
     size = _SMALL
     with suppress(ValueError, RecursionError):
@@ -174,6 +174,6 @@ def _end_of_member(text: str, at: int) -> int:
 
 
 def skip_space(text: str, at: int) -> int:
-    """The offset of what follows white space."""
+    """Return the offset of the first character that is not white space."""
     match = _SPACE.match(text, at)
     return match.end() if match else at

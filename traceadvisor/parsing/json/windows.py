@@ -1,4 +1,4 @@
-"""A trace file as a stream of decoded windows of events, with whatever stands around them.
+"""Read a trace file as a stream of windows of decoded events, and the metadata around them.
 
 The file is never held whole. A prefix that starts with an event and ends before a ``}, {`` ends with a complete event
 if and only if ``[`` + prefix + ``]`` decodes. So the reader takes the last ``}, {`` of a window for the end of an event
@@ -29,15 +29,15 @@ WINDOW_BYTES = 1 << 20
 _LAST_EVENT_END = re.compile(r"\}\s*(\])")
 _LONGEST_BOUNDARY_BYTES = 1 << 10
 _MOST_ENDS = 100
-"""Brackets that are tried for the end of the events, where the last event is malformed."""
+"""Brackets that are tried as the end of the events if the last event is malformed."""
 
 
 @dataclass(slots=True)
 class ReadSummary:
-    """What a trace file holds around its events, and how the reading went."""
+    """The metadata around a file's events, and how reading went."""
 
     members: dict[str, Any] = field(default_factory=dict)
-    """Those of the top-level object other than ``traceEvents``."""
+    """Members of the top-level object other than ``traceEvents``."""
 
     has_events: bool = False
     is_json: bool = True
@@ -48,14 +48,14 @@ class ReadSummary:
     """Events that did not decode."""
 
     repaired: int = 0
-    """Events that were mended, and members of events that were set aside."""
+    """Repaired events, and event members that were ignored."""
 
     excesses: Counter[ExceededLimit] = field(default_factory=Counter)
-    """How much was left out for being beyond a limit."""
+    """How much was left out, by exceeded limit."""
 
 
 class WindowReader:
-    """Reads one file; :meth:`windows` yields lists of events, :attr:`summary` holds the rest once it is exhausted."""
+    """Reads one file: :meth:`windows` yields lists of events; after that :attr:`summary` is complete."""
 
     def __init__(
         self, stream: ByteStream, *, window_bytes: int = WINDOW_BYTES, limits: Limits = LIMITS, details: bool = True
@@ -70,7 +70,7 @@ class WindowReader:
         self._next_event = NextEvent()
 
     def windows(self) -> Iterator[list[Event]]:
-        """The events, a window at a time. The raw members of an event are valid until the next window is asked for."""
+        """Yield the events of one window at a time. An event's raw members are valid until the next window."""
         if not self._read_head():
             return
         self.summary.has_events = True
@@ -92,7 +92,7 @@ class WindowReader:
     # -- buffer -------------------------------------------------------------------------------------------------
 
     def _refill(self) -> None:
-        """Move what is left to the front, behind one spare byte, and read on; a full buffer grows."""
+        """Move unread bytes to the front, after one spare byte, and fill the buffer; a full buffer grows."""
         rest = self._buffer[self._start : self._end]
         if len(rest) + 1 >= len(self._buffer) // 2:
             self._buffer = bytearray(2 * len(self._buffer))
@@ -104,17 +104,17 @@ class WindowReader:
         self._end += count
 
     def _is_giant(self) -> bool:
-        """Whether more is at hand than an event may be large."""
+        """Whether the buffer holds more than the largest allowed event."""
         return self._end - self._start > self._limits.event_bytes
 
     def _text(self) -> str:
-        """The bytes at hand, one character a byte: structure is ASCII, so offsets stay true."""
+        """Return the buffered bytes as Latin-1 text: one character per byte, so offsets stay valid."""
         return self._buffer[self._start : self._end].decode("latin-1")
 
     # -- before the events --------------------------------------------------------------------------------------
 
     def _read_head(self) -> bool:
-        """Go to the first event, keeping the members before it; False where there are no events."""
+        """Go to the first event, keeping the members before it; False if there are no events."""
         while True:
             self._refill()
             try:
@@ -141,7 +141,7 @@ class WindowReader:
         return self._scan_members(text, 0) if self._in_object else self._is_bare_array
 
     def _scan_members(self, text: str, at: int) -> bool:
-        """Read members until ``traceEvents``; True when the first event is next, False at the object's end."""
+        """Read members up to ``traceEvents``; True if the first event is next, False at the object's end."""
         begin = self._start
         while True:
             at = skip_space(text, at)
@@ -166,7 +166,7 @@ class WindowReader:
     # -- the events ---------------------------------------------------------------------------------------------
 
     def _decode_window(self) -> list[Event]:
-        """Decode up to the last boundary that holds, and stand behind it; empty where none does."""
+        """Decode the complete events of the window; empty if there are none."""
         events: list[Event] = []
         last = last_boundary(self._buffer, self._start, self._end)
         base, text = self._start, ""
@@ -182,7 +182,7 @@ class WindowReader:
         return events
 
     def _decode_until(self, comma: int) -> list[Event]:
-        """The events before a comma; raises one of MALFORMED where they are no JSON, or the last goes on behind it."""
+        """Return the events before a comma; raise one of MALFORMED if they are malformed or the last continues."""
         self._buffer[self._start - 1 : self._start] = b"["
         self._buffer[comma : comma + 1] = b"]"
         try:
@@ -193,7 +193,7 @@ class WindowReader:
         return events
 
     def _decode_one_by_one(self, text: str, base: int) -> list[Event]:
-        """The events at hand up to the first malformed one, that one included, as far as it can be repaired.
+        """Return the buffered events up to the first malformed one, which is included if it can be repaired.
 
         Args:
             text: the bytes of the buffer from ``base`` on, as :meth:`_text` gives them.
@@ -218,11 +218,11 @@ class WindowReader:
         return events
 
     def _end_of_event(self, text: str, at: int, base: int) -> int:
-        """The offset behind the event at an offset; of a malformed one that of the boundary behind it.
+        """Return the offset after the event at an offset; for a malformed event, the boundary after it.
 
         Raises:
-            Malformed: no boundary is at hand.
-            Unfinished: the event goes on.
+            Malformed: the buffer holds no boundary after it.
+            Unfinished: the event continues beyond the buffer.
         """
         try:
             return self._json.end_of(text, at)
@@ -233,14 +233,14 @@ class WindowReader:
             return boundary - base
 
     def _decode_event(self, text: str) -> tuple[list[Event], bool]:
-        """The event that a text is, none where it is beyond repair, and whether it needed none."""
+        """Return the event in a text, none if it cannot be repaired, and whether it was sound."""
         raw = text.encode("latin-1")
         with suppress(*MALFORMED):
             return self._decoder.events(b"[" + raw + b"]"), True
-        return self._decoder.mended(raw), False
+        return self._decoder.repair(raw), False
 
     def _first_event(self) -> list[Event]:
-        """The event that is next, where its end is at hand; where it is not, the event is left out."""
+        """Return the next event if the buffer holds its end; otherwise skip it."""
         text = self._text()
         at = skip_space(text, 0)
         try:
@@ -256,7 +256,7 @@ class WindowReader:
         return events
 
     def _go_to_next_event(self) -> None:
-        """However far that is."""
+        """Skip to the next event, reading on as needed."""
         while True:
             if (comma := self._next_event.boundary(self._buffer, self._start, self._end)) is not None or self._at_end:
                 self._start = self._end if comma is None else comma + 1
@@ -267,7 +267,7 @@ class WindowReader:
     # -- after the events ---------------------------------------------------------------------------------------
 
     def _read_tail(self) -> list[Event]:
-        """The last events, one by one, then the members behind them, and should there be more events, those."""
+        """Return the last events, then read the members after them, and any further list of events."""
         events: list[Event] = []
         more = True
         while more:
@@ -286,10 +286,10 @@ class WindowReader:
         return events
 
     def _end_of_last(self, text: str, at: int, base: int) -> int:
-        """The offset behind the event at an offset, which may be the last one.
+        """Return the offset after the event at an offset, which may be the last one.
 
         Raises:
-            Unfinished: the file breaks off in it.
+            Unfinished: the file is cut off in it.
         """
         try:
             return self._end_of_event(text, at, base)
