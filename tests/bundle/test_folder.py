@@ -270,7 +270,7 @@ def test_a_manifest_that_cannot_be_read_and_no_recording_beside_it_are_refused(b
         load(bundle)
 
 
-@pytest.mark.parametrize(("content", "found"), [(b"", "the file is empty"), (b"{}", "JSON without any members")])
+@pytest.mark.parametrize(("content", "found"), [(b"", "the file is empty"), (b"{}", "an empty JSON object")])
 def test_a_captured_recording_that_cannot_be_read_leaves_the_step_times(
     content: bytes, found: str, bundle: Path
 ) -> None:

@@ -70,7 +70,7 @@ def content(sound: bytes = b"", broken: bytes = b"") -> bytes:
     return builder.text().replace(sound, broken)
 
 
-def test_of_a_sound_file_every_byte_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sound_file_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     text = content()
     with watched(monkeypatch) as spent:
         assert read(text) == EVENTS
@@ -90,7 +90,7 @@ def test_a_fault_costs_one_event_and_a_window_decoded_again(
     assert spent.repaired == 1
 
 
-def test_a_fault_in_every_event_costs_no_more_than_as_many_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_in_every_event_costs_at_most_one_window_each(monkeypatch: pytest.MonkeyPatch) -> None:
     text = content(b'"name":"op ', b'"name":"\x01op ')
     with watched(monkeypatch) as spent:
         assert read(text) == EVENTS

@@ -167,7 +167,7 @@ def test_a_gzip_whose_checksum_is_wrong_is_read_and_says_so(tmp_path: Path) -> N
     assert [note.code for note in health.notes] == ["packing-damaged"]
 
 
-def test_a_gzip_with_garbage_in_the_middle_keeps_what_stands_before_it(tmp_path: Path) -> None:
+def test_a_gzip_with_garbage_in_the_middle_keeps_everything_before_it(tmp_path: Path) -> None:
     path = tmp_path / "garbage.pt.trace.json.gz"
     packed = bytearray(gzip.compress(many(20_000).text()))
     middle = len(packed) // 2
@@ -209,7 +209,7 @@ def test_a_number_of_five_thousand_digits_is_no_crash(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "pattern", ['"name":"', '"name":"a" ', '"name":"\\"', '"', '"s", "', "\\", "[", ",0", '",x:', '"a":nan,', " "]
 )
-def test_a_megabyte_of_anything_is_mended_or_given_up_in_time(pattern: str) -> None:
+def test_a_megabyte_of_anything_is_repaired_or_dropped_in_time(pattern: str) -> None:
     raw = (pattern * (1_000_000 // len(pattern))).encode()
     started = time.process_time()
     assert EventDecoder(LIMITS, Counter()).repair(raw) == []
@@ -228,7 +228,7 @@ def test_broken_events_before_a_giant_one_do_not_cost_its_length_each() -> None:
 
 @pytest.mark.parametrize("window_bytes", WINDOWS)
 @pytest.mark.parametrize("broken", BEYOND_REPAIR.values(), ids=BEYOND_REPAIR.keys())
-def test_a_last_event_beyond_repair_does_not_cost_the_devices_behind_it(broken: bytes, window_bytes: int) -> None:
+def test_a_last_event_beyond_repair_keeps_the_devices_after_it(broken: bytes, window_bytes: int) -> None:
     devices = [{"id": number, "name": "V100"} for number in range(3)]
     content = between(broken, 40).replace(b'"after": 1', b'"deviceProperties": ' + json.dumps(devices).encode())
     result = read(content, window_bytes)
@@ -238,7 +238,7 @@ def test_a_last_event_beyond_repair_does_not_cost_the_devices_behind_it(broken: 
 
 
 @pytest.mark.parametrize("window_bytes", WINDOWS)
-def test_a_lone_event_that_is_mended_does_not_cost_the_devices_behind_it(window_bytes: int) -> None:
+def test_repairing_a_single_event_keeps_the_devices_after_it(window_bytes: int) -> None:
     result = read(b'{"traceEvents": [{"ph": "X", "name": "a \xff"}], "d": [{"id": 0}, {"id": 1}]}', window_bytes)
     assert result.names == ["a \ufffd"]
     assert result.summary.members == {"d": [{"id": 0}, {"id": 1}]}

@@ -30,7 +30,7 @@ captured = pytest.mark.skipif(
 
 
 @captured
-def test_runs_that_differ_in_nothing_were_made_in_turns() -> None:
+def test_identical_runs_were_made_in_turns() -> None:
     arms = [run["arm"] for run in index()["runs"]]
     assert all(arms.count(arm) >= FEWEST_RUNS for arm in arms)
     turns = [arms[start : start + len(set(arms))] for start in range(0, len(arms), len(set(arms)))]
@@ -39,7 +39,7 @@ def test_runs_that_differ_in_nothing_were_made_in_turns() -> None:
 
 
 @captured
-def test_a_recording_is_small_and_does_not_tell_where_it_was_made() -> None:
+def test_a_recording_is_small_and_anonymous() -> None:
     for run in index()["runs"]:
         files = list((PAIRS / run["name"]).iterdir())
         assert sum(path.stat().st_size for path in files) < MOST_BYTES
@@ -64,7 +64,7 @@ KNOWN_MISSES = {"workers", "logging", "checkpoints"}
 
 
 @captured
-def test_what_came_lies_within_what_was_foretold_but_for_known_misses() -> None:
+def test_measured_savings_lie_within_the_predicted_range_except_known_misses() -> None:
     conclusive = [pair for pair in captured_pairs() if pair.is_conclusive]
     misses = [pair for pair in conclusive if not pair.is_within_range]
     assert {pair.name for pair in misses} == KNOWN_MISSES
@@ -72,7 +72,7 @@ def test_what_came_lies_within_what_was_foretold_but_for_known_misses() -> None:
     assert len([pair for pair in conclusive if pair.method is Method.REPLAY]) == 1 + len(KNOWN_MISSES)
 
 
-def test_what_came_of_a_public_training_lies_within_what_was_foretold(shared_traces: Path) -> None:
+def test_the_measured_saving_of_a_public_training_lies_within_the_prediction(shared_traces: Path) -> None:
     assert all(pair.is_within_range for pair in public_pairs(shared_traces))
 
 

@@ -169,6 +169,6 @@ def _no_recording(root: Path, files: Sequence[Path], *, passed_over: int) -> Inp
     elif not files:
         found, remedy = "is an empty folder", "Pass the folder that tensorboard_trace_handler wrote to."
     else:
-        found = f"holds no recording ({len(files)} other files)"
+        found = f"holds no recording (other files: {len(files)})"
         remedy = "Pass the folder that tensorboard_trace_handler wrote to, or the file itself."
     return InputError(root, found, expected=_EXPECTED, remedy=remedy)

@@ -117,7 +117,7 @@ def describe(
         (unknown, f"it is a Chrome trace from another tool: torch writes none of its event categories ({unknown})"),
         (has_events and stopped_early(members), _STOPPED),
         (has_events and described, _NEVER_ACTIVE),
-        (categories, "its events have no category; other tools and the old autograd profiler write such files"),
+        (categories, "it holds events without a category, as other tools and the old autograd profiler write them"),
         (has_events, "it holds a list of events, but no event has a start and a duration"),
         (not names, "it is an empty JSON object"),
         (described, "it describes a recording but holds no events"),

@@ -10,7 +10,7 @@ def test_each_way_frees_half_of_the_activations() -> None:
     assert memory_relief(PARTS, None) == MemoryRelief(3000, 3000, 3000)
 
 
-def test_mixed_precision_that_is_in_use_frees_nothing_more() -> None:
+def test_mixed_precision_in_use_frees_no_more_memory() -> None:
     assert memory_relief(PARTS, "bfloat16").mixed_precision_bytes is None
 
 

@@ -48,7 +48,7 @@ NESTED = st.recursive(st.integers(0, 9) | st.text('ab[]{}"\\', max_size=4), lamb
 
 
 @given(NESTED.map(lambda value: [value]), st.integers(1, 4))
-def test_what_is_nested_too_deep_becomes_null(value: list[object], deepest: int) -> None:
+def test_values_nested_too_deep_become_null(value: list[object], deepest: int) -> None:
     text, count = flattened(json.dumps(value).encode(), deepest)
     assert json.loads(text) == cut(value, deepest)
     assert count == text.count(b"null")

@@ -1,4 +1,4 @@
-"""A value that goes on behind the text at hand is told from one that is malformed."""
+"""A value that continues beyond the text differs from a malformed one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FAULTS = {
 
 @pytest.mark.parametrize(("text", "at"), FAULTS.values(), ids=FAULTS.keys())
 @pytest.mark.parametrize("before", ["", "[1], "])
-def test_a_malformed_event_is_told_with_the_offset_of_its_first_fault(text: str, at: int, before: str) -> None:
+def test_a_malformed_event_is_reported_with_the_offset_of_its_first_fault(text: str, at: int, before: str) -> None:
     with pytest.raises(Malformed) as raised:
         reader().end_of(before + text, len(before))
     assert raised.value.at == len(before) + at

@@ -69,7 +69,7 @@ def test_the_members_around_the_events_are_read_wherever_they_stand(framing: Fra
         "\u00e9\u2028 }, { \U0001f600",
     ],
 )
-def test_what_looks_like_a_boundary_inside_a_name_is_none(name: str, window_bytes: int) -> None:
+def test_a_boundary_inside_a_name_does_not_split_the_event(name: str, window_bytes: int) -> None:
     content = TraceBuilder().op("first", 0, 1).op(name, 1, 2).op("last", 2, 3).text()
     assert read(content, window_bytes).names == ["first", name, "last"]
 
@@ -96,7 +96,7 @@ def test_trace_events_that_are_no_list_are_a_member_like_any_other(window_bytes:
 
 
 @pytest.mark.parametrize("window_bytes", WINDOWS)
-def test_of_two_members_with_one_key_the_last_wins(window_bytes: int) -> None:
+def test_the_last_of_two_members_with_one_key_wins(window_bytes: int) -> None:
     content = b'{"schemaVersion": 1, "schemaVersion": 2, "traceEvents": [{"name": "a"}], "schemaVersion": 3}'
     assert read(content, window_bytes).summary.members == {"schemaVersion": 3}
 
@@ -109,7 +109,7 @@ def test_the_events_of_two_lists_of_them_are_read(window_bytes: int) -> None:
     assert result.summary.members == {"b": 1, "d": 2}
 
 
-def test_of_two_members_of_an_event_with_one_key_the_last_wins() -> None:
+def test_the_last_of_two_event_members_with_one_key_wins() -> None:
     assert read(b'[{"ph": "X", "name": "a", "name": "b"}]').names == ["b"]
 
 
@@ -228,7 +228,7 @@ def test_two_lists_of_several_events_are_read_whole(window_bytes: int) -> None:
     assert result.summary.dropped == 0
 
 
-def test_members_behind_the_events_beyond_the_limit_are_left_out_and_that_is_said() -> None:
+def test_members_after_the_events_beyond_the_limit_are_left_out_and_counted() -> None:
     devices = b", ".join(b'{"id": %d}' % number for number in range(2000))
     content = b'{"traceEvents": [{"ph": "X", "name": "a"}, {"ph": "X", "name": "b"}], "d": [' + devices + b"]}"
     result = read(content, limits=Limits(event_bytes=1000))

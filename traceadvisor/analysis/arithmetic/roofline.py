@@ -1,9 +1,9 @@
 """The roofline model: how fast calls could run, limited by the device's arithmetic and memory.
 
 Source: https://doi.org/10.1145/1498765.1498785. A call takes at least its operations over the peak rate of its type,
-and at least its bytes over the peak memory bandwidth. Fast algorithms for convolutions
-(Winograd's and others) need fewer multiplications, so that some float32 convolutions are faster than their limit; inputs
-that an earlier kernel left in the cache can make a small call faster than memory would allow.
+and at least its bytes over the peak memory bandwidth. Fast algorithms for convolutions (such as Winograd's) need fewer
+multiplications, so some float32 convolutions beat their limit. Inputs that an earlier kernel left in the cache can make
+a small call faster than memory would allow.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def _missing(run: str, recordings: Sequence[Recording]) -> Iterator[HealthNote]:
         few, were = (f"rank {ranks[0]}", "was") if len(ranks) == 1 else (f"ranks {_listed(ranks)}", "were")
         yield HealthNote(
             "ranks-missing",
-            f"Only {few} of {sizes[0]}{_of(run)} {were} recorded: what the other ranks do meanwhile is unknown.",
+            f"Only {few} of {sizes[0]} {were} recorded{_in(run)}: what the other ranks do meanwhile is unknown.",
             degrades=False,
         )
 
@@ -88,6 +88,10 @@ def _not_aligned(run: str, by_rank: dict[int, list[Recording]]) -> Iterator[Heal
             "they show different moments, or their clocks disagree.",
             degrades=False,
         )
+
+
+def _in(run: str) -> str:
+    return f" in {run}" if run else ""
 
 
 def _of(run: str) -> str:
