@@ -53,11 +53,15 @@ PACKED = gzip.compress(steps())
 
 REFUSED = {
     "empty": (b"", "the file is empty", "record again"),
-    "an empty gzip": (gzip.compress(b""), "it holds nothing", "record again"),
+    "an empty gzip": (gzip.compress(b""), "it is empty", "record again"),
     "the first bytes": (steps()[:60], "is cut off before its first event", "record again"),
     "a gzip's first bytes": (PACKED[:30], "it is empty, or nothing in it can be read", "record again"),
     "an empty object": (b"{}", "an empty JSON object", "tensorboard_trace_handler"),
-    "a description": (b'{"schemaVersion": 1}', "description but no events", "tensorboard_trace_handler"),
+    "a description": (
+        b'{"schemaVersion": 1}',
+        "describes a recording but holds no events",
+        "tensorboard_trace_handler",
+    ),
     "no events": (b'{"schemaVersion": 1, "traceEvents": []}', "the profiler was never active", "the schedule's wait"),
     "an execution trace": (b'{"schema": "1", "pid": 1, "nodes": []}', "execution trace", "tensorboard_trace_handler"),
     "a snapshot": (pickle.dumps({"segments": []}), "a CUDA memory snapshot", "tensorboard_trace_handler"),
@@ -65,16 +69,16 @@ REFUSED = {
     "other JSON": (b'{"results": []}', "JSON of another kind (members: results)", "tensorboard_trace_handler"),
     "events one a line": (EVENT + b"\n" + EVENT, "one event per line", "tensorboard_trace_handler"),
     "nested without end": (b"[" * 100_000, "is cut off before its first event", "record again"),
-    "nested deep": (b"[" * 100_000 + b"]" * 100_000, "none of them has a start", "tensorboard_trace_handler"),
+    "nested deep": (b"[" * 100_000 + b"]" * 100_000, "no event has a start", "tensorboard_trace_handler"),
     "a bomb of blanks": (gzip.compress(b" " * (32 << 20)), "more than 200 times its size", "--max-inflation-ratio"),
-    "UTF-16": (steps().decode().encode("utf-16"), "text in UTF-16", "iconv"),
+    "UTF-16": (steps().decode().encode("utf-16"), "UTF-16 text", "iconv"),
 }
 
 READ = {
     "cut": (CUT, "The file is cut off in the middle of the recording", "record again"),
     "a gzip cut": (PACKED[: len(PACKED) * 6 // 10], "The file is cut off in the middle", "Copy the file again"),
     "a checksum": (_flipped(PACKED, -6), "the checksum is wrong", "Copy the file again"),
-    "a gzip and more": (PACKED + b"something", "something else follows it", "Copy the file again"),
+    "a gzip and more": (PACKED + b"something", "other data follows", "Copy the file again"),
     "no kernels": (steps(kernels=False), "the recording holds none of them", "traceadvisor doctor"),
     "broken names": (steps().replace(b"aten::mm 0", b'aten::"mm"'), "1 had to be repaired", "broken JSON"),
     "a broken event": (steps().replace(b'"aten::mm 0"', b"aten"), "1 could not be read", "left out"),

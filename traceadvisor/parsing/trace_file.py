@@ -23,18 +23,22 @@ EARLIEST_WALL_CLOCK_NS = 10**18
 """September 2001: a smaller sum comes from a clock since boot, not a date."""
 
 
-def unwatched(position: int) -> None:
+def ignore_progress(position: int) -> None:
     """Ignore the progress of reading."""
 
 
 def read_trace(
-    origin: Origin, tell: Callable[[int], None] = unwatched, limits: Limits = LIMITS, *, details: bool = True
+    origin: Origin,
+    on_progress: Callable[[int], None] = ignore_progress,
+    limits: Limits = LIMITS,
+    *,
+    details: bool = True,
 ) -> Trace:
     """Read a recording, gzipped or plain, of any generation.
 
     Args:
         origin: the file.
-        tell: called with the number of bytes of the file read so far.
+        on_progress: called with the number of bytes of the file read so far.
         limits: how much to read.
         details: also read stacks, shapes, sizes and memory; rules need them, a breakdown does not.
 
@@ -46,7 +50,7 @@ def read_trace(
         reader = WindowReader(stream, limits=limits, details=details)
         for window in reader.windows():
             columns.add(window)
-            tell(stream.file_position)
+            on_progress(stream.file_position)
         summary, tables, corrections = reader.summary, *with_sound_times(_tables(columns))
         health = corrections.added_to(reading_health(stream, summary, columns, limits, read=tables.row_count))
     if _says_nothing(tables):

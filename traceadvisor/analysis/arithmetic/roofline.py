@@ -100,7 +100,7 @@ def in_type(work: MatrixWork, row: DeviceRow, now: NDArray[np.int8], target: Pre
 
     def speedups(case: Case) -> Float64:
         reach = np.array([REACH[kind][case] for kind in KINDS])[work.kind]
-        foreseen = np.fmax(1.0, device_ns / np.maximum(kept_ns, least_ns / reach))
-        return np.asarray(foreseen[calls], np.float64)
+        speedup = np.fmax(1.0, device_ns / np.maximum(kept_ns, least_ns / reach))
+        return np.asarray(speedup[calls], np.float64)
 
     return Speedups(work.kernel_rows[of_kernels][order], *(speedups(case) for case in Case))

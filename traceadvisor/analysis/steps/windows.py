@@ -33,7 +33,7 @@ class _Work:
     start_ns: Int64
     end_ns: Int64
     step: Int64
-    """Position among the marks; NONE where launched outside all of them."""
+    """Position among the marks; NONE if launched outside all of them."""
 
     is_carry_in: np.typing.NDArray[np.bool_]
 
