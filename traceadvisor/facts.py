@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from traceadvisor.analysis.memory.device_memory import DeviceMemory, device_memory
-from traceadvisor.analysis.memory.relief import fullest, memory_figures
-from traceadvisor.analysis.memory.step_memory import step_memory
+from traceadvisor.analysis.memory.step_memory import fullest, memory_figures, step_memory
 from traceadvisor.analysis.observation import Observation, observe
 from traceadvisor.analysis.operators.launches import Launches, link_launches
 from traceadvisor.analysis.operators.source_lines import location_of_call

@@ -21,14 +21,14 @@ def test_kernels_on_several_streams_count_once(tmp_path: Path) -> None:
     assert breakdown_us(builder, tmp_path) == {"kernel": 100}
 
 
-def test_communication_is_what_no_kernel_hides(tmp_path: Path) -> None:
+def test_communication_counts_only_when_no_kernel_hides_it(tmp_path: Path) -> None:
     builder = (
         TraceBuilder().step(0, 0, 100).loader(0, 1).launch(0, 1, kernel=(0, 60)).collective(1, 2, kernel=(40, 100))
     )
     assert breakdown_us(builder, tmp_path) == {"kernel": 60, "communication": 40}
 
 
-def test_a_copy_to_the_device_is_what_neither_kernels_nor_communication_hide(tmp_path: Path) -> None:
+def test_a_copy_to_the_device_counts_only_when_not_hidden(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).loader(0, 1).launch(0, 1, kernel=(0, 20)).collective(1, 2, kernel=(20, 40))
     builder.copy(2, 3, on_device=(10, 100), stream=9)
     assert breakdown_us(builder, tmp_path) == {"kernel": 20, "communication": 20, "h2d_copy": 60}
@@ -53,7 +53,7 @@ def test_work_beyond_the_window_belongs_to_the_step_that_launched_it(tmp_path: P
     assert breakdown_us(builder, tmp_path, step=1) == {"kernel": 20}
 
 
-def test_what_the_device_waits_for_and_mirrors_is_no_work(tmp_path: Path) -> None:
+def test_device_waits_and_mirrored_marks_are_not_work(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).loader(0, 1).launch(0, 1, kernel=(0, 60)).op("a", 60, 100)
     builder.device_annotation("ProfilerStep#0", 0, 100).device_wait(0, 100)
     assert breakdown_us(builder, tmp_path) == {"kernel": 60, "idle_launch": 40}

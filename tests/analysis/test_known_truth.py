@@ -52,7 +52,7 @@ FILES = st.tuples(st.sampled_from(Framing), st.sampled_from((None, 2)), st.sampl
 
 
 @given(traits(), st.sampled_from(sorted(SPELLINGS)), CLOCKS, FILES, st.integers(0))
-def test_what_was_decided_is_what_is_read(
+def test_the_figures_match_the_known_truth(
     kind: Traits, generation: str, clock: Clock, file: tuple[Framing, int | None, str], seed: int
 ) -> None:
     random = Random(seed)

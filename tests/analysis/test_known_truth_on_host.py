@@ -43,7 +43,7 @@ PIECES = st.lists(st.tuples(st.sampled_from(HOST_CATEGORIES), st.integers(1, 40)
     st.sampled_from((0, 1_712_195_495_519_689_123)),
     st.integers(0),
 )
-def test_what_was_decided_is_what_is_read(
+def test_the_figures_match_the_known_truth(
     steps: list[tuple[list[tuple[Category, int]], int]], generation: str, origin_ns: int, seed: int
 ) -> None:
     random = Random(seed)

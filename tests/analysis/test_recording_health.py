@@ -1,4 +1,4 @@
-"""What is missing in a recording is said, in words, and makes what rests on it less sure."""
+"""Notes say what a recording lacks, and lower the confidence of findings that depend on it."""
 
 from __future__ import annotations
 
@@ -41,17 +41,25 @@ def test_a_whole_recording_has_no_note(tmp_path: Path) -> None:
 
 def test_kernels_launched_but_not_recorded_at_all_rule_out_claims_about_the_device(tmp_path: Path) -> None:
     facts = facts_of(steps([10, 10, 10, 10]), tmp_path)
-    assert message(facts, "no-kernels").startswith("The host launched 40 kernels but the recording holds none of them")
+    assert message(facts, "no-kernels").startswith("The CPU launched 40 kernels but the recording holds none of them")
     assert Category.KERNEL not in facts.partition
     assert facts.missing(frozenset({Input.DEVICE})) is not None
     assert facts.confidence() is Confidence.MEDIUM
 
 
-def test_the_first_kernels_missing_are_told_and_cost_their_step(tmp_path: Path) -> None:
+def test_missing_first_kernels_are_reported_and_their_step_is_left_out(tmp_path: Path) -> None:
     facts = facts_of(steps([4, 0, 0, 0]), tmp_path)
-    assert message(facts, "kernels-missing").startswith("4 of 40 kernels that the steps launched are not in the rec")
+    assert message(facts, "kernels-missing").startswith("4 of 40 kernels launched in the steps are missing")
     assert [step.index for step in facts.steps.kept] == [1, 2, 3]
     assert notes(facts) == {"kernels-missing": True, "step-left-out": False}
+
+
+@pytest.mark.parametrize(("lost", "is_noted"), [([1, 1, 1, 1, 0], False), ([1, 1, 1, 1, 1], True)])
+def test_missing_kernels_are_reported_above_two_percent_of_all_launches(
+    lost: list[int], tmp_path: Path, *, is_noted: bool
+) -> None:
+    facts = facts_of(steps(lost, launches=40), tmp_path)  # 4 and 5 of 200
+    assert ("kernels-missing" in notes(facts)) is is_noted
 
 
 def test_kernels_missing_everywhere_make_everything_less_sure(tmp_path: Path) -> None:
@@ -69,7 +77,7 @@ def test_kernels_missing_everywhere_make_everything_less_sure(tmp_path: Path) ->
         (False, 1, Confidence.LOW),
     ],
 )
-def test_few_steps_and_steps_without_marks_tell_less(
+def test_few_steps_and_steps_without_marks_lower_the_confidence(
     marked: bool,  # noqa: FBT001  # one of two kinds of recording
     count: int,
     confidence: Confidence,
@@ -96,12 +104,12 @@ SUMMARY = "INFO:2026-11-20 09:59:05 47:47 Profiler.cpp:341] Record counts: Out-o
 
 
 @pytest.mark.parametrize(("log", "line"), [("WARNING", LOG), ("INFO", SUMMARY.format(1)), ("ERROR", LOG)])
-def test_a_profiler_that_stopped_early_is_told_with_the_remedy(log: str, line: str, tmp_path: Path) -> None:
+def test_a_profiler_that_stopped_early_is_reported_with_the_remedy(log: str, line: str, tmp_path: Path) -> None:
     facts = facts_of(steps([0, 0, 0, 0]).member(log, ["a line", line]), tmp_path)
     assert "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB" in message(facts, "stopped-early")
     assert facts.confidence() is Confidence.MEDIUM
 
 
 @pytest.mark.parametrize("log", [[SUMMARY.format(0)], "a text", [1, None], {"a": LOG}])
-def test_a_log_that_says_nothing_of_the_kind_is_no_note(log: object, tmp_path: Path) -> None:
+def test_an_unrelated_log_line_gives_no_note(log: object, tmp_path: Path) -> None:
     assert notes(facts_of(steps([0, 0, 0, 0]).member("INFO", log), tmp_path)) == {}

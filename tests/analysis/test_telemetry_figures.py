@@ -48,7 +48,7 @@ def test_samples_without_the_figure_do_not_count() -> None:
     assert (window.mean_utilization_share, window.sample_count) == (0.5, 2)
 
 
-def test_without_a_sample_in_the_stretch_nothing_is_known() -> None:
+def test_a_span_without_samples_has_no_figures() -> None:
     window = over(7, 9, utilization_percent=[40, 60], clock_event_reasons=[0, 0], power_watts=[1, 1])
     assert window.sample_count == 0
     assert window.mean_utilization_share is None
@@ -57,7 +57,7 @@ def test_without_a_sample_in_the_stretch_nothing_is_known() -> None:
     assert window.mean_power_share is None
 
 
-def test_a_figure_never_sampled_is_none() -> None:
+def test_a_figure_that_was_never_sampled_is_none() -> None:
     window = over(0, 3, utilization_percent=[40, 50, 60])
     assert window.mean_power_watts is None
     assert window.peak_temperature_celsius is None
@@ -73,7 +73,7 @@ def test_the_memory_peak_is_also_a_share_of_the_capacity() -> None:
     assert (window.peak_memory_bytes, window.peak_memory_share) == (900, 0.9)
 
 
-def test_power_is_a_share_of_the_limit_told_in_the_beginning() -> None:
+def test_power_is_a_share_of_the_initial_limit() -> None:
     assert over(0, 2, power_watts=[100, 300]).mean_power_share == 0.5
 
 
@@ -86,7 +86,7 @@ def test_a_power_limit_read_before_the_stretch_holds_in_it() -> None:
     assert over(2, 3, power_watts=[100, 100, 100], power_limit_watts=[NAN, 200, NAN]).mean_power_share == 0.5
 
 
-def test_a_power_limit_of_nothing_gives_no_share() -> None:
+def test_a_power_limit_of_zero_gives_no_share() -> None:
     assert over(0, 1, power_watts=[100], power_limit_watts=[0]).mean_power_share is None
 
 
@@ -106,7 +106,7 @@ def test_each_clock_event_reason_has_its_share_of_the_samples() -> None:
     assert window.clock_event_shares == {ClockEventReason.SW_THERMAL: 0.5, ClockEventReason.HW_SLOWDOWN: 0.25}
 
 
-def test_heat_counts_once_where_both_its_reasons_hold() -> None:
+def test_both_thermal_reasons_together_count_once() -> None:
     assert over(0, 2, clock_event_reasons=[0x20 | 0x40, 0]).thermal_share == 0.5
 
 
@@ -161,7 +161,7 @@ def test_workers_stand_with_the_busiest_first() -> None:
     assert [(worker.pid, worker.mean_cpu_cores) for worker in window.workers] == [(8, 0.9), (7, 0.1)]
 
 
-def test_a_host_that_tells_nothing_has_no_figures() -> None:
+def test_a_host_without_readings_has_no_figures() -> None:
     window = host(series())
     assert window.node.mean_cpu_share is None
     assert window.processes.mean_cpu_cores is None

@@ -271,7 +271,7 @@ def test_an_unreadable_manifest_without_recordings_is_refused(bundle: Path) -> N
         load(bundle)
 
 
-@pytest.mark.parametrize(("content", "found"), [(b"", "the file is empty"), (b"{}", "JSON without any members")])
+@pytest.mark.parametrize(("content", "found"), [(b"", "the file is empty"), (b"{}", "an empty JSON object")])
 def test_step_times_are_read_beside_an_unreadable_recording(content: bytes, found: str, bundle: Path) -> None:
     (bundle / "host_1.100.pt.trace.json").write_bytes(content)
     report = load(bundle)

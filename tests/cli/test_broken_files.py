@@ -53,28 +53,32 @@ PACKED = gzip.compress(steps())
 
 REFUSED = {
     "empty": (b"", "the file is empty", "record again"),
-    "an empty gzip": (gzip.compress(b""), "it holds nothing", "record again"),
-    "the first bytes": (steps()[:60], "breaks off before its first event", "record again"),
-    "a gzip's first bytes": (PACKED[:30], "it holds nothing, as far as it can be read", "record again"),
-    "an empty object": (b"{}", "JSON without any members", "tensorboard_trace_handler"),
-    "a description": (b'{"schemaVersion": 1}', "description but no events", "tensorboard_trace_handler"),
+    "an empty gzip": (gzip.compress(b""), "it is empty", "record again"),
+    "the first bytes": (steps()[:60], "is cut off before its first event", "record again"),
+    "a gzip's first bytes": (PACKED[:30], "it is empty, or nothing in it can be read", "record again"),
+    "an empty object": (b"{}", "an empty JSON object", "tensorboard_trace_handler"),
+    "a description": (
+        b'{"schemaVersion": 1}',
+        "describes a recording but holds no events",
+        "tensorboard_trace_handler",
+    ),
     "no events": (b'{"schemaVersion": 1, "traceEvents": []}', "the profiler was never active", "the schedule's wait"),
     "an execution trace": (b'{"schema": "1", "pid": 1, "nodes": []}', "execution trace", "tensorboard_trace_handler"),
     "a snapshot": (pickle.dumps({"segments": []}), "a CUDA memory snapshot", "tensorboard_trace_handler"),
     "rocprof": (b'{"rocprofiler-sdk-tool": []}', "a rocprof recording", "tensorboard_trace_handler"),
     "other JSON": (b'{"results": []}', "JSON of another kind (members: results)", "tensorboard_trace_handler"),
-    "events one a line": (EVENT + b"\n" + EVENT, "events one a line", "tensorboard_trace_handler"),
-    "nested without end": (b"[" * 100_000, "breaks off before its first event", "record again"),
-    "nested deep": (b"[" * 100_000 + b"]" * 100_000, "none of them has a start", "tensorboard_trace_handler"),
+    "events one a line": (EVENT + b"\n" + EVENT, "one event per line", "tensorboard_trace_handler"),
+    "nested without end": (b"[" * 100_000, "is cut off before its first event", "record again"),
+    "nested deep": (b"[" * 100_000 + b"]" * 100_000, "no event has a start", "tensorboard_trace_handler"),
     "a bomb of blanks": (gzip.compress(b" " * (32 << 20)), "more than 200 times its size", "--max-inflation-ratio"),
-    "UTF-16": (steps().decode().encode("utf-16"), "text in UTF-16", "iconv"),
+    "UTF-16": (steps().decode().encode("utf-16"), "UTF-16 text", "iconv"),
 }
 
 READ = {
-    "cut": (CUT, "The file breaks off in the middle of the recording", "record again"),
-    "a gzip cut": (PACKED[: len(PACKED) * 6 // 10], "The file breaks off in the middle", "Copy the file again"),
-    "a checksum": (_flipped(PACKED, -6), "its checksum is wrong", "Copy the file again"),
-    "a gzip and more": (PACKED + b"something", "something else follows it", "Copy the file again"),
+    "cut": (CUT, "The file is cut off in the middle of the recording", "record again"),
+    "a gzip cut": (PACKED[: len(PACKED) * 6 // 10], "The file is cut off in the middle", "Copy the file again"),
+    "a checksum": (_flipped(PACKED, -6), "the checksum is wrong", "Copy the file again"),
+    "a gzip and more": (PACKED + b"something", "other data follows", "Copy the file again"),
     "no kernels": (steps(kernels=False), "the recording holds none of them", "traceadvisor doctor"),
     "broken names": (steps().replace(b"aten::mm 0", b'aten::"mm"'), "1 were repaired", "broken JSON"),
     "a broken event": (steps().replace(b'"aten::mm 0"', b"aten"), "1 were left out", "left out"),
@@ -142,7 +146,7 @@ def test_a_truncated_file_loses_its_last_step_and_confidence(name: str, tmp_path
     assert broken.health.events_read > whole.health.events_read // 3
     assert broken.health.events_dropped == 0
     ((dropped, reason),) = broken.recordings[0].dropped_steps
-    assert reason == "the file breaks off"
+    assert reason == "the file is cut off"
     assert [row.step.index for row in broken.recordings[0].steps] == list(range(dropped))
     assert _confidence(whole) is Confidence.HIGH
     assert _confidence(broken) is Confidence.MEDIUM

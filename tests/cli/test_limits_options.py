@@ -11,7 +11,7 @@ from tests.build import TraceBuilder
 from traceadvisor import Limits, load
 from traceadvisor.cli import main
 from traceadvisor.model.limits import LIMITS
-from traceadvisor.parsing.json.excess import Excess, option_of
+from traceadvisor.parsing.exceeded_limits import ExceededLimit, option_of
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_the_help_lists_the_input_limits_last() -> None:
     options, limits = _run("--help").output.split("Input limits")
     assert "--help" in options
     for field in fields(Limits):
-        assert option_of(Excess(field.name)) in limits
+        assert option_of(ExceededLimit(field.name)) in limits
         assert str(getattr(LIMITS, field.name)) in limits
 
 

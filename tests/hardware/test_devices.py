@@ -45,7 +45,7 @@ def test_a_device_that_may_be_another_is_not_known(device: Device) -> None:
     assert device_row(device) is None
 
 
-def test_rates_are_told_per_second() -> None:
+def test_rates_are_per_second() -> None:
     row = device_row(Device(0, "NVIDIA A100-SXM4-40GB"))
     assert row is not None
     assert row.flops_per_s(Precision.BF16) == 312e12
@@ -54,7 +54,7 @@ def test_rates_are_told_per_second() -> None:
 
 
 @pytest.mark.parametrize("row", device_rows(), ids=lambda row: row.name)
-def test_each_row_rests_on_documents_that_say_where_they_are(row: DeviceRow) -> None:
+def test_each_row_cites_documents_with_addresses(row: DeviceRow) -> None:
     read = [sources()[key] for key in row.sources]
     assert read
     assert all(source.title and source.said and source.url.startswith("https://") for source in read)

@@ -9,7 +9,7 @@ from traceadvisor.hardware.pcie_link import link_bytes_per_s
     ("generation", "width", "gb_per_s"),
     [(1, 16, 4.0), (2, 8, 4.0), (3, 16, 15.75), (4, 16, 31.5), (5, 16, 63.0), (6, 1, 7.56)],
 )
-def test_a_link_carries_what_its_lanes_do_one_way(generation: int, width: int, gb_per_s: float) -> None:
+def test_a_link_carries_the_sum_of_its_lanes_one_way(generation: int, width: int, gb_per_s: float) -> None:
     assert link_bytes_per_s(generation, width) == pytest.approx(gb_per_s * 1e9, rel=2e-3)
 
 

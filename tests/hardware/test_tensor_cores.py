@@ -40,15 +40,15 @@ def test_a_turing_device_that_is_known_to_have_tensor_cores_has_them(name: str) 
         "NVIDIA GeForce MX550",
     ],
 )
-def test_a_turing_device_of_the_small_chips_has_none(name: str) -> None:
+def test_a_turing_device_with_a_small_chip_has_no_tensor_cores(name: str) -> None:
     assert has_tensor_cores(Device(0, name, compute_capability=TURING)) is False
 
 
 @pytest.mark.parametrize("name", [None, "NVIDIA Graphics Device"])
-def test_of_a_turing_device_by_another_name_it_is_not_known(name: str | None) -> None:
+def test_a_turing_device_with_another_name_is_unknown(name: str | None) -> None:
     assert has_tensor_cores(Device(0, name, compute_capability=TURING)) is None
 
 
 @pytest.mark.parametrize(("capability", "has_them"), [((6, 1), False), ((7, 0), True), ((8, 6), True), (None, None)])
-def test_elsewhere_the_capability_tells(capability: tuple[int, int] | None, *, has_them: bool | None) -> None:
+def test_other_devices_are_judged_by_capability(capability: tuple[int, int] | None, *, has_them: bool | None) -> None:
     assert has_tensor_cores(Device(0, "a device", compute_capability=capability)) is has_them

@@ -107,7 +107,7 @@ def test_hta_takes_an_operator_that_names_its_stream_for_work(shared_traces: Pat
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_what_hta_cannot_read_is_read(name: str, shared_traces: Path) -> None:
+def test_recordings_that_hta_cannot_read_are_read(name: str, shared_traces: Path) -> None:
     with pytest.raises(UNREADABLE[name]):
         by_hta(shared_traces / name)
     assert facts_of(shared_traces / name).step_rows

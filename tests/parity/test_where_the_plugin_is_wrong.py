@@ -94,7 +94,7 @@ def test_the_plugin_shows_a_step_twice_that_we_show_once(
     assert [index for index, _ in ours.dropped_steps] == [2]
 
 
-def test_the_plugin_recounts_what_a_fully_busy_device_hides(
+def test_the_plugin_counts_time_that_a_fully_busy_device_hides(
     tmp_path: Path, by_plugin: ReadWithPlugin, by_us: ReadRecording
 ) -> None:
     builder = TraceBuilder().step(0, 0, 100).kernel(0, 100).device_copy(10, 30, stream=8).op("aten::mm", 0, 60)

@@ -10,8 +10,7 @@ from typing import Any
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.parsing.input_bytes import ByteStream
 from traceadvisor.parsing.json.events import TimedEvent
-from traceadvisor.parsing.json.members import Members
-from traceadvisor.parsing.json.windows import WindowReader
+from traceadvisor.parsing.json.windows import ReadSummary, WindowReader
 
 Seen = tuple[object, ...]
 """What a reader made of a timed event."""
@@ -22,7 +21,7 @@ class Reading:
     """The timed events of a file and what stands around them."""
 
     events: list[Seen]
-    members: Members
+    summary: ReadSummary
 
     @property
     def names(self) -> list[object]:
@@ -33,7 +32,7 @@ def read(content: bytes, window_bytes: int = 64, limits: Limits = LIMITS) -> Rea
     """With production's reader, through windows that hold less than an event to begin with."""
     reader = WindowReader(ByteStream(io.BytesIO(content)), window_bytes=window_bytes, limits=limits)
     events = [_seen(event) for window in reader.windows() for event in window if isinstance(event, TimedEvent)]
-    return Reading(events, reader.members)
+    return Reading(events, reader.summary)
 
 
 def expected(content: bytes) -> list[Seen]:

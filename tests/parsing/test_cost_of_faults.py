@@ -33,26 +33,26 @@ class Spent:
 
     def __init__(self) -> None:
         self.decoded_bytes = 0
-        self.mended = 0
+        self.repaired = 0
 
 
 @contextmanager
 def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spent]:
     """Counts what is decoded meanwhile."""
     spent = Spent()
-    decode, mend = EventDecoder.events, EventDecoder.mended
+    decode, repair = EventDecoder.events, EventDecoder.repair
 
     def events(decoder: EventDecoder, array: memoryview | bytes) -> list[Event]:
         spent.decoded_bytes += len(array)
         return decode(decoder, array)
 
-    def mended(decoder: EventDecoder, raw: bytes) -> list[Event]:
-        spent.mended += 1
-        return mend(decoder, raw)
+    def repaired(decoder: EventDecoder, raw: bytes) -> list[Event]:
+        spent.repaired += 1
+        return repair(decoder, raw)
 
     with monkeypatch.context() as patch:
         patch.setattr(EventDecoder, "events", events)
-        patch.setattr(EventDecoder, "mended", mended)
+        patch.setattr(EventDecoder, "repair", repaired)
         yield spent
 
 
@@ -70,12 +70,12 @@ def content(sound: bytes = b"", broken: bytes = b"") -> bytes:
     return builder.text().replace(sound, broken)
 
 
-def test_of_a_sound_file_every_byte_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sound_file_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     text = content()
     with watched(monkeypatch) as spent:
         assert read(text) == EVENTS
     assert spent.decoded_bytes < 1.01 * len(text)
-    assert spent.mended == 0
+    assert spent.repaired == 0
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
@@ -87,14 +87,14 @@ def test_a_fault_costs_one_event_and_a_window_decoded_again(
     with watched(monkeypatch) as spent:
         assert read(text) >= EVENTS - 1
     assert spent.decoded_bytes < 1.01 * len(text) + 3 * WINDOW_BYTES
-    assert spent.mended == 1
+    assert spent.repaired == 1
 
 
-def test_a_fault_in_every_event_costs_no_more_than_as_many_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_in_every_event_costs_at_most_one_window_each(monkeypatch: pytest.MonkeyPatch) -> None:
     text = content(b'"name":"op ', b'"name":"\x01op ')
     with watched(monkeypatch) as spent:
         assert read(text) == EVENTS
-    assert spent.mended == EVENTS
+    assert spent.repaired == EVENTS
     assert spent.decoded_bytes < EVENTS * WINDOW_BYTES
 
 

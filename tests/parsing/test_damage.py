@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.build import Framing, TraceBuilder
@@ -20,6 +21,7 @@ from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.input_bytes import open_bytes
 from traceadvisor.parsing.json.decoder import EventDecoder
+from traceadvisor.parsing.json.events import MALFORMED, Event
 from traceadvisor.parsing.trace_file import read_trace
 
 WINDOWS = [64, 100, 128, 256, 511, 4096]
@@ -81,9 +83,9 @@ SOUND = [f"op {number}" for number in range(40)]
 def test_an_event_beyond_repair_costs_one_event_and_is_counted(fault: str, position: int, window_bytes: int) -> None:
     result = read(between(BEYOND_REPAIR[fault], position), window_bytes)
     assert result.names == SOUND
-    assert (result.members.dropped, result.members.repaired) == (1, 0)
-    assert not result.members.truncated
-    assert result.members.values == {"after": 1}
+    assert (result.summary.dropped, result.summary.repaired) == (1, 0)
+    assert not result.summary.truncated
+    assert result.summary.members == {"after": 1}
 
 
 @pytest.mark.parametrize(("fault", "position", "window_bytes"), pairwise(REPAIRABLE, [0, 1, 20, 40], WINDOWS))
@@ -91,8 +93,8 @@ def test_an_event_with_a_known_fault_is_repaired_and_counted(fault: str, positio
     broken, name = REPAIRABLE[fault]
     result = read(between(broken, position), window_bytes)
     assert result.names == [*SOUND[:position], name, *SOUND[position:]]
-    assert (result.members.dropped, result.members.repaired) == (0, 1)
-    assert result.members.values == {"after": 1}
+    assert (result.summary.dropped, result.summary.repaired) == (0, 1)
+    assert result.summary.members == {"after": 1}
 
 
 def test_a_repair_leaves_good_escapes_alone() -> None:
@@ -115,21 +117,21 @@ def test_text_cut_anywhere_keeps_every_complete_event(framing: Framing, window_b
     for cut in range(first, last, 7):
         result = read(content[:cut], window_bytes)
         assert result.events == events[: sum(end <= cut for end in ends)]
-        assert result.members.truncated
+        assert result.summary.truncated
 
 
 def test_a_cut_behind_the_events_loses_no_event_and_says_so() -> None:
     content = many(6).text()
     result = read(content[:-20])
     assert len(result.events) == 6
-    assert result.members.truncated
+    assert result.summary.truncated
 
 
 def test_a_cut_before_the_first_event_leaves_nothing() -> None:
     result = read(TraceBuilder().device(0, name="V100").text()[:40])
     assert result.events == []
-    assert result.members.truncated
-    assert not result.members.has_events
+    assert result.summary.truncated
+    assert not result.summary.has_events
 
 
 def test_a_truncated_file_is_read_as_far_as_it_goes_and_says_so(tmp_path: Path) -> None:
@@ -161,7 +163,7 @@ def test_a_gzip_whose_checksum_is_wrong_is_read_and_says_so(tmp_path: Path) -> N
     assert [note.code for note in health.notes] == ["packing-damaged"]
 
 
-def test_a_gzip_with_garbage_in_the_middle_keeps_what_stands_before_it(tmp_path: Path) -> None:
+def test_a_gzip_with_garbage_in_the_middle_keeps_everything_before_it(tmp_path: Path) -> None:
     path = tmp_path / "garbage.pt.trace.json.gz"
     packed = bytearray(gzip.compress(many(20_000).text()))
     middle = len(packed) // 2
@@ -203,10 +205,10 @@ def test_a_number_of_five_thousand_digits_is_no_crash(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "pattern", ['"name":"', '"name":"a" ', '"name":"\\"', '"', '"s", "', "\\", "[", ",0", '",x:', '"a":nan,', " "]
 )
-def test_a_megabyte_of_anything_is_mended_or_given_up_in_time(pattern: str) -> None:
+def test_a_megabyte_of_anything_is_repaired_or_dropped_in_time(pattern: str) -> None:
     raw = (pattern * (1_000_000 // len(pattern))).encode()
     started = time.process_time()
-    assert EventDecoder(LIMITS, Counter()).mended(raw) == []
+    assert EventDecoder(LIMITS, Counter()).repair(raw) == []
     assert time.process_time() - started < 15
 
 
@@ -216,27 +218,27 @@ def test_broken_events_before_a_giant_one_do_not_cost_its_length_each() -> None:
     started = time.process_time()
     result = read(b"[" + broken + giant + b', {"ph": "X", "name": "last", "ts": 2}]', window_bytes=1 << 20)
     assert result.names[-1] == "last"
-    assert result.members.dropped == 20_000
+    assert result.summary.dropped == 20_000
     assert time.process_time() - started < 20
 
 
 @pytest.mark.parametrize("window_bytes", WINDOWS)
 @pytest.mark.parametrize("broken", BEYOND_REPAIR.values(), ids=BEYOND_REPAIR.keys())
-def test_a_last_event_beyond_repair_does_not_cost_the_devices_behind_it(broken: bytes, window_bytes: int) -> None:
+def test_a_last_event_beyond_repair_keeps_the_devices_after_it(broken: bytes, window_bytes: int) -> None:
     devices = [{"id": number, "name": "V100"} for number in range(3)]
     content = between(broken, 40).replace(b'"after": 1', b'"deviceProperties": ' + json.dumps(devices).encode())
     result = read(content, window_bytes)
     assert result.names == SOUND
-    assert result.members.dropped == 1
-    assert result.members.values == {"deviceProperties": devices}
+    assert result.summary.dropped == 1
+    assert result.summary.members == {"deviceProperties": devices}
 
 
 @pytest.mark.parametrize("window_bytes", WINDOWS)
-def test_a_lone_event_that_is_mended_does_not_cost_the_devices_behind_it(window_bytes: int) -> None:
+def test_repairing_a_single_event_keeps_the_devices_after_it(window_bytes: int) -> None:
     result = read(b'{"traceEvents": [{"ph": "X", "name": "a \xff"}], "d": [{"id": 0}, {"id": 1}]}', window_bytes)
     assert result.names == ["a \ufffd"]
-    assert result.members.values == {"d": [{"id": 0}, {"id": 1}]}
-    assert (result.members.dropped, result.members.repaired) == (0, 1)
+    assert result.summary.members == {"d": [{"id": 0}, {"id": 1}]}
+    assert (result.summary.dropped, result.summary.repaired) == (0, 1)
 
 
 UNUSUAL = {
@@ -261,12 +263,32 @@ def test_behind_an_event_beyond_repair_events_are_found_whatever_their_first_key
     events[position] = events[position].replace(json.dumps(names[position]) + ",", f"{names[position]},")
     result = read(('{"traceEvents": [' + ", ".join(events) + '], "after": 1}').encode(), window_bytes)
     assert result.names == [name for name in names if name != names[position]]
-    assert result.members.dropped == 1
-    assert result.members.values == {"after": 1}
+    assert result.summary.dropped == 1
+    assert result.summary.members == {"after": 1}
 
 
 def test_events_that_are_lost_together_are_counted_one_by_one() -> None:
     lost = ", ".join(f'{{"{number}": [{{}}, {{}}], "ph": "X", "name": "lost"}}' for number in range(20))
     result = read(b'[{"a" "ph": "X"}, ' + lost.encode() + b', {"ph": "X", "name": "last"}]', 4096)
     assert result.names == ["last"]
-    assert result.members.dropped == 21
+    assert result.summary.dropped == 21
+
+
+class OtherWords(msgspec.DecodeError):
+    """What another version of the decoder may raise."""
+
+
+@pytest.mark.parametrize("broken", [*BEYOND_REPAIR.values(), *(raw for raw, _ in REPAIRABLE.values())])
+def test_the_words_of_the_decoders_errors_do_not_matter(broken: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = between(broken, 20)
+    usual = read(content)
+    decode = EventDecoder.events
+
+    def with_other_words(decoder: EventDecoder, array: memoryview | bytes) -> list[Event]:
+        try:
+            return decode(decoder, array)
+        except MALFORMED:
+            raise OtherWords("something else") from None
+
+    monkeypatch.setattr(EventDecoder, "events", with_other_words)
+    assert read(content) == usual

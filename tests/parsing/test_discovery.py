@@ -37,7 +37,7 @@ def _origins(*paths: Path) -> list[Origin]:
         ("my trace.json", "my trace", ""),
     ],
 )
-def test_the_file_name_tells_worker_and_span(name: str, worker: str, span: str, tmp_path: Path) -> None:
+def test_worker_and_span_come_from_the_file_name(name: str, worker: str, span: str, tmp_path: Path) -> None:
     (origin,) = _origins(_record(tmp_path / name))
     assert (origin.worker, origin.span) == (worker, span)
 
@@ -101,7 +101,7 @@ def test_a_recording_may_be_called_anything(name: str, tmp_path: Path) -> None:
     assert [origin.worker for origin in _origins(tmp_path)] == [name]
 
 
-def test_a_socket_and_a_folder_of_a_recordings_name_are_none(tmp_path: Path) -> None:
+def test_a_socket_or_folder_named_like_a_recording_is_not_one(tmp_path: Path) -> None:
     _record(tmp_path / "w.1.pt.trace.json")
     (tmp_path / "w.2.pt.trace.json").mkdir()
     with socket.socket(socket.AF_UNIX) as listening:
@@ -127,7 +127,7 @@ def test_a_folder_is_a_tensorboard_log_and_a_file_a_trace(tmp_path: Path) -> Non
         ("plugins/profile/2024_01_01/host.xplane.pb", "TensorFlow or JAX"),
         ("plugins/profile/2024_01_01/host.trace.json.gz", "TensorFlow or JAX"),
         ("events.out.tfevents.1700000000.host", "scalars"),
-        ("notes.txt", r"no recording among its files \(1\)"),
+        ("notes.txt", r"no recording \(other files: 1\)"),
     ],
 )
 def test_a_folder_without_recordings_is_refused_with_what_it_holds(name: str, found: str, tmp_path: Path) -> None:
@@ -137,14 +137,14 @@ def test_a_folder_without_recordings_is_refused_with_what_it_holds(name: str, fo
         find_recordings([tmp_path])
 
 
-def test_a_folder_of_links_and_pipes_is_told_from_an_empty_one(tmp_path: Path) -> None:
+def test_a_folder_of_links_and_pipes_is_not_called_empty(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "w.1.pt.trace.json").symlink_to(_record(tmp_path / "w.1.pt.trace.json"))
     (tmp_path / "log" / "other").symlink_to(tmp_path)
     os.mkfifo(tmp_path / "log" / "pipe")
-    with pytest.raises(InputError, match=r"holds no file, only links that lead out of it.*\(3\)") as caught:
+    with pytest.raises(InputError, match=r"holds no readable file, only pipes.*\(3\)") as caught:
         find_recordings([tmp_path / "log"])
-    assert "the folder in which the files themselves lie" in caught.value.remedy
+    assert "the folder that holds the files themselves" in caught.value.remedy
 
 
 def test_folders_that_vanish_while_they_are_searched_do_not_end_the_search(
@@ -170,7 +170,7 @@ def test_an_empty_folder_and_a_missing_path_are_refused(tmp_path: Path) -> None:
         find_recordings([tmp_path / "missing"])
 
 
-def test_what_holds_no_recording_is_told_beside_what_does(tmp_path: Path) -> None:
+def test_paths_without_a_recording_are_reported_next_to_those_with_one(tmp_path: Path) -> None:
     _record(tmp_path / "log" / "w.1.pt.trace.json")
     (tmp_path / "empty").mkdir()
     found = find_recordings([tmp_path / name for name in ("missing", "log", "empty", "x" * 1000)])
@@ -182,7 +182,7 @@ def test_what_holds_no_recording_is_told_beside_what_does(tmp_path: Path) -> Non
     ]
 
 
-def test_a_capture_that_cannot_be_read_does_not_hide_what_lies_beside_it(tmp_path: Path) -> None:
+def test_an_unreadable_capture_does_not_hide_its_neighbours(tmp_path: Path) -> None:
     _record(tmp_path / "log" / "w.1.pt.trace.json")
     (tmp_path / "capture").mkdir()
     (tmp_path / "capture" / "manifest.json").write_text('{"format": "traceadvisor.bundle/1", ')

@@ -62,7 +62,9 @@ def test_an_event_that_ends_before_it_starts_is_dropped_and_counted(tmp_path: Pa
 @pytest.mark.parametrize(
     ("sound", "kernel_us"), [(b'"ts":10,', {0}), (b'"dur":30,', {0, 50}), (b'"bytes":12345}', {30})]
 )
-def test_what_is_no_number_spoils_no_sum(sound: bytes, kernel_us: set[int], written: str, tmp_path: Path) -> None:
+def test_a_value_that_is_not_a_number_does_not_change_sums(
+    sound: bytes, kernel_us: set[int], written: str, tmp_path: Path
+) -> None:
     """A duration without end is cut where the next work of its stream begins."""
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 90).launch(1, 2, kernel=(10, 40))
     builder.copy(50, 51, on_device=(60, 70), byte_count=12345)
@@ -112,14 +114,16 @@ def test_an_id_is_an_opaque_key_of_64_bits(key: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["correlation", "External id", "external id"])
 @pytest.mark.parametrize("value", [-1, 2**64 - 1])
-def test_what_profilers_write_for_no_id_is_none(key: str, value: int, tmp_path: Path) -> None:
+def test_placeholder_ids_of_profilers_mean_no_id(key: str, value: int, tmp_path: Path) -> None:
     events = TraceBuilder().event(**kernel(**{key: value})).trace(tmp_path).events
     assert (events.correlation.tolist(), events.external_id.tolist()) == ([NONE], [NONE])
 
 
 @pytest.mark.parametrize("key", ["correlation", "External id", "bytes"])
 @pytest.mark.parametrize("value", [2**64, 10**30, -(2**63) - 1, -(2**70)])
-def test_an_id_beyond_64_bits_matches_nothing_and_spoils_no_neighbour(key: str, value: int, tmp_path: Path) -> None:
+def test_an_id_beyond_64_bits_matches_nothing_and_leaves_its_neighbours_intact(
+    key: str, value: int, tmp_path: Path
+) -> None:
     trace = TraceBuilder().launch(0, 1, kernel=(2, 3)).event(**kernel(**{key: value})).trace(tmp_path)
     column = {"correlation": "correlation", "External id": "external_id", "bytes": "byte_count"}[key]
     assert getattr(trace.events, column)[2] == NONE
@@ -127,7 +131,7 @@ def test_an_id_beyond_64_bits_matches_nothing_and_spoils_no_neighbour(key: str, 
 
 
 @pytest.mark.parametrize(("duration", "kept"), [("1e308", [1 << 61]), ("-1e308", [])])
-def test_a_duration_that_overflows_is_the_longest_or_none(duration: str, kept: list[int], tmp_path: Path) -> None:
+def test_a_duration_that_overflows_is_clamped_or_invalid(duration: str, kept: list[int], tmp_path: Path) -> None:
     path = tmp_path / "w.1.pt.trace.json"
     path.write_bytes(TraceBuilder().op("a", 0, 1).text().replace(b'"dur":1,', b'"dur":' + duration.encode() + b","))
     with warnings.catch_warnings():
@@ -211,7 +215,7 @@ def test_one_odd_event_costs_its_neighbours_no_precision(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("value", ["inf", "nan", None, "many", 1e300, "-1e300"])
-def test_what_is_no_finite_number_counts_as_not_recorded(value: object, tmp_path: Path) -> None:
+def test_a_number_that_is_not_finite_counts_as_not_recorded(value: object, tmp_path: Path) -> None:
     trace = TraceBuilder().event(**kernel(**{"blocks per SM": value})).kernel(9, 10, blocks_per_sm=0.5).trace(tmp_path)
     assert trace.details.blocks_per_sm.values.tolist() == [0.5]
 

@@ -14,7 +14,7 @@ from tests.parsing.reading import read
 from traceadvisor.errors import InputError, UsageError
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.trace import Origin, Trace
-from traceadvisor.parsing.json.excess import Excess
+from traceadvisor.parsing.exceeded_limits import ExceededLimit
 from traceadvisor.parsing.trace_file import read_trace
 
 EVENT = b'{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1}'
@@ -42,13 +42,11 @@ def test_a_gzip_bomb_without_events_is_refused_with_the_option_that_lets_it_in(t
     path.write_bytes(gzip.compress(b" " * 32 * MIB))
     with pytest.raises(InputError) as caught:
         read_trace(Origin(path, "", "", ""))
-    assert caught.value.found == (
-        "The file unpacks to more than 200 times its size; what stands behind that point was not read"
-    )
+    assert caught.value.found == ("The file decompresses to more than 200 times its size; reading stopped there")
     assert "--max-inflation-ratio" in caught.value.remedy
 
 
-def test_what_a_gzip_bomb_holds_at_its_beginning_is_read(tmp_path: Path) -> None:
+def test_the_beginning_of_a_gzip_bomb_is_read(tmp_path: Path) -> None:
     trace = trace_of(bomb(32), tmp_path)
     assert trace.health.events_read == 1
     assert trace.is_truncated
@@ -83,8 +81,8 @@ def test_an_event_too_large_costs_itself(filling: bytes, window_bytes: int) -> N
     content = b"[" + b", ".join([EVENT, EVENT, giant, EVENT, EVENT]) + b"]"
     result = read(content, window_bytes, small)
     assert result.names == ["a"] * 4
-    assert result.members.dropped == 1
-    assert result.members.excesses == {Excess.EVENT: 1}
+    assert result.summary.dropped == 1
+    assert result.summary.excesses == {ExceededLimit.EVENT: 1}
     assert len(read(content, window_bytes, replace(small, event_bytes=1_000_000)).names) == 5
 
 
@@ -97,12 +95,12 @@ def test_a_list_too_large_in_an_event_costs_itself() -> None:
 def test_a_description_too_large_is_refused_with_the_option_that_lets_it_in(tmp_path: Path) -> None:
     content = b'{"INFO": "' + b"x" * 20_000 + b'", "traceEvents": [' + EVENT + b"]}"
     small = replace(LIMITS, event_bytes=2_000)
-    with pytest.raises(InputError, match=r"larger than 2000 bytes in one piece.*--max-event-bytes"):
+    with pytest.raises(InputError, match=r"Entries larger than 2000 bytes.*--max-event-bytes"):
         trace_of(b" " * 2 * MIB + content, tmp_path, small)
     assert trace_of(content, tmp_path).health.events_read == 1
 
 
-def test_what_is_nested_too_deep_in_an_event_is_left_out(tmp_path: Path) -> None:
+def test_values_nested_too_deep_in_an_event_are_left_out(tmp_path: Path) -> None:
     deep = EVENT[:-1] + b', "args": {"deep": ' + b"[" * 100_000 + b"]" * 100_000 + b', "correlation": 7}}'
     trace = trace_of(b"[" + deep + b"]", tmp_path)
     assert trace.events.correlation.tolist() == [7]
@@ -110,12 +108,12 @@ def test_what_is_nested_too_deep_in_an_event_is_left_out(tmp_path: Path) -> None
     assert "--max-nesting-depth" in notes_of(trace)["limit-nesting-depth"]
 
 
-def test_what_is_nested_too_deep_in_the_description_is_left_out(tmp_path: Path) -> None:
+def test_values_nested_too_deep_in_the_metadata_are_left_out(tmp_path: Path) -> None:
     nested = b"[" * 100_000 + b"]" * 100_000
     content = b'{"deep": {"a": [[1]], "b": ' + nested + b'}, "traceEvents": [' + EVENT + b"]}"
     result = read(content, 4096, replace(LIMITS, nesting_depth=3))
-    assert result.members.values == {"deep": {"a": [[1]], "b": [[None]]}}
-    assert result.members.excesses == {Excess.DEPTH: 1}
+    assert result.summary.members == {"deep": {"a": [[1]], "b": [[None]]}}
+    assert result.summary.excesses == {ExceededLimit.DEPTH: 1}
     assert result.names == ["a"]
 
 
@@ -130,18 +128,18 @@ FILLINGS = {
 
 @pytest.mark.parametrize("filling", FILLINGS.values(), ids=FILLINGS.keys())
 @pytest.mark.parametrize("side", ["before", "behind"])
-def test_of_members_too_large_together_the_names_are_kept(filling: bytes, side: str) -> None:
+def test_members_too_large_together_keep_their_names(filling: bytes, side: str) -> None:
     sides = (b'"small": [1], "large": ' + filling + b', "after": {"a": 2}', b'"end": 3')
     first, last = sides if side == "before" else sides[::-1]
     content = b"{" + first + b', "traceEvents": [' + EVENT + b"], " + last + b"}"
     result = read(content, 1 << 16, replace(LIMITS, member_bytes=100_000))
     assert result.names == ["a"]
-    assert result.members.values == {"small": [1], "large": None, "after": {"a": 2}, "end": 3}
-    assert result.members.excesses == {Excess.MEMBER: 1}
-    assert not result.members.truncated
+    assert result.summary.members == {"small": [1], "large": None, "after": {"a": 2}, "end": 3}
+    assert result.summary.excesses == {ExceededLimit.MEMBER: 1}
+    assert not result.summary.truncated
 
 
-def test_a_member_too_large_is_not_built_and_is_told(tmp_path: Path) -> None:
+def test_a_member_too_large_is_reported_without_being_decoded(tmp_path: Path) -> None:
     large = b'{"INFO": [' + b"[]," * 2 * MIB + b'0], "traceEvents": [' + EVENT + b"]}"
     tracemalloc.start()
     trace = trace_of(large, tmp_path)
@@ -154,8 +152,8 @@ def test_a_member_too_large_is_not_built_and_is_told(tmp_path: Path) -> None:
 def test_more_names_of_members_than_are_kept_are_left_out() -> None:
     members = b", ".join(b'"member %d": {}' % number for number in range(1_000))
     result = read(b"{" + members + b', "traceEvents": [' + EVENT + b"]}", limits=replace(LIMITS, member_bytes=120))
-    assert list(result.members.values) == [f"member {number}" for number in range(len(result.members.values))]
-    assert len(result.members.values) == 12
+    assert list(result.summary.members) == [f"member {number}" for number in range(len(result.summary.members))]
+    assert len(result.summary.members) == 12
     assert result.names == ["a"]
 
 
@@ -163,8 +161,8 @@ def test_more_names_of_members_than_are_kept_are_left_out() -> None:
 def test_a_number_of_too_many_digits_is_left_out(longest: int, kept: int | None) -> None:
     content = b'{"digits": ' + b"9" * 1000 + b', "traceEvents": [' + EVENT + b"]}"
     result = read(content, limits=replace(LIMITS, integer_digits=longest))
-    assert result.members.values == {"digits": kept}
-    assert result.members.excesses.total() == (kept is None)
+    assert result.summary.members == {"digits": kept}
+    assert result.summary.excesses.total() == (kept is None)
 
 
 def test_a_number_of_too_many_digits_in_an_event_costs_itself(tmp_path: Path) -> None:
@@ -176,7 +174,7 @@ def test_a_number_of_too_many_digits_in_an_event_costs_itself(tmp_path: Path) ->
     assert "--max-integer-digits" in notes_of(trace)["limit-integer-digits"]
 
 
-def test_of_a_giant_text_the_beginning_is_kept_wherever_it_stands(tmp_path: Path) -> None:
+def test_a_giant_text_keeps_its_beginning_in_any_member(tmp_path: Path) -> None:
     giant = "x" * 1000
     builder = TraceBuilder().thread_name(giant).op(giant, 0, 1, types=[giant]).op(giant, 1, 2)
     builder.event(ph="X", cat=giant, name="b", pid=giant, tid=1, ts=1, dur=1, args={"Call stack": giant + "y"})
@@ -194,6 +192,6 @@ def test_no_recording_made_as_usual_meets_a_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Limits)])
-def test_a_limit_of_nothing_is_refused(name: str) -> None:
+def test_a_limit_of_zero_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"The limit {name} must be at least 1"):
         replace(LIMITS, **{name: 0})

@@ -28,23 +28,26 @@ NOTHING_BUT_ITS_EXTENT = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (
 WINDOW_END = {"name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "", "ts": 5}
 
 JSON_OF_OTHER_KINDS: dict[str, tuple[Any, str]] = {
-    "an empty object": ({}, "JSON without any members"),
+    "an empty object": ({}, "an empty JSON object"),
     "other JSON": ({"name": "report", "results": [1, 2]}, "JSON of another kind (members: name, results)"),
-    "a description alone": ({"schemaVersion": 1, "deviceProperties": []}, "a recording's description but no events"),
-    "an empty list": ([], "a list of events, but none of them has a start"),
-    "instants alone": ([{"ph": "i", "name": "a", "ts": 1}], "a list of events, but none of them has a start"),
+    "a description alone": (
+        {"schemaVersion": 1, "deviceProperties": []},
+        "it describes a recording but holds no events",
+    ),
+    "an empty list": ([], "a list of events, but no event has a start"),
+    "instants alone": ([{"ph": "i", "name": "a", "ts": 1}], "a list of events, but no event has a start"),
     "a memory snapshot": ({"segments": [], "device_traces": [[]], "allocator_settings": {}}, "a CUDA memory snapshot"),
     "an execution trace": ({"schema": "1.0.1", "pid": 1, "time": "now", "nodes": []}, "a PyTorch execution trace"),
-    "one event a line": (OF_ANOTHER_TOOL, "a single event, or events one a line"),
+    "one event a line": (OF_ANOTHER_TOOL, "a single event, or one event per line"),
     "rocprof": ({"rocprofiler-sdk-tool": []}, "a rocprof recording"),
     "a notebook": ({"cells": [], "nbformat": 4, "metadata": {}}, "a Jupyter notebook"),
-    "VizTracer": ({"traceEvents": [OF_ANOTHER_TOOL], "viztracer_metadata": {}}, "a recording by VizTracer"),
+    "VizTracer": ({"traceEvents": [OF_ANOTHER_TOOL], "viztracer_metadata": {}}, "a VizTracer recording"),
     "another tool": (
         {"traceEvents": [OF_ANOTHER_TOOL], "otherData": {}},
-        "by another tool: no event is of",
+        "a Chrome trace from another tool: torch writes none of",
     ),
-    "older rocprof": ({"traceEvents": [OF_ROCPROF], "otherData": {}}, "events of no category"),
-    "the old autograd profiler": ([OF_OLD_AUTOGRAD], "events of no category"),
+    "older rocprof": ({"traceEvents": [OF_ROCPROF], "otherData": {}}, "events without a category"),
+    "the old autograd profiler": ([OF_OLD_AUTOGRAD], "events without a category"),
 }
 
 LONG = "x" * 3_000_000
@@ -76,7 +79,7 @@ def _refused(content: bytes, folder: Path) -> InputError:
 
 @pytest.mark.parametrize(("document", "found"), JSON_OF_OTHER_KINDS.values(), ids=JSON_OF_OTHER_KINDS.keys())
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_json_of_another_kind_is_told_by_its_members(
+def test_json_of_another_kind_is_recognised_by_its_members(
     document: Any, found: str, pack: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
     error = _refused(pack(json.dumps(document).encode()), tmp_path)
@@ -85,23 +88,23 @@ def test_json_of_another_kind_is_told_by_its_members(
 
 
 @pytest.mark.parametrize("document", LONG_NAMES.values(), ids=LONG_NAMES.keys())
-def test_of_a_long_name_the_beginning_is_told(document: Any, tmp_path: Path) -> None:
+def test_a_long_name_is_shortened_to_its_beginning(document: Any, tmp_path: Path) -> None:
     error = _refused(json.dumps(document).encode(), tmp_path)
     assert "x" * 80 in error.found
     assert len(error.found) < 200
 
 
 @pytest.mark.parametrize("document", NEVER_ACTIVE.values(), ids=NEVER_ACTIVE.keys())
-def test_a_schedule_that_never_became_active_is_told_and_how_to_mend_it(document: Any, tmp_path: Path) -> None:
+def test_a_schedule_that_never_became_active_is_reported_with_the_fix(document: Any, tmp_path: Path) -> None:
     error = _refused(json.dumps(document).encode(), tmp_path)
     assert "the profiler was never active" in error.found
-    assert "the schedule's wait, warm-up and active steps" in error.remedy
+    assert "the schedule's wait, warmup and active steps" in error.remedy
 
 
-def test_a_profiler_that_ran_out_of_memory_before_it_began_is_told(tmp_path: Path) -> None:
+def test_a_profiler_that_ran_out_of_memory_before_it_started_is_reported(tmp_path: Path) -> None:
     log = ["WARNING: Exceeded max GPU buffer count (33 >= 33) - terminating tracing"]
     error = _refused(json.dumps({"schemaVersion": 1, "traceEvents": [], "WARNING": log}).encode(), tmp_path)
-    assert "the profiler ran out of memory before it began" in error.found
+    assert "the profiler ran out of memory before it started" in error.found
     assert "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB" in error.remedy
 
 
@@ -129,13 +132,13 @@ OTHER_BYTES = {
     "a page": (b"\n<!DOCTYPE html><html><body>Sign in</body></html>", "an HTML page", "tensorboard_trace_handler"),
     "a page without type": (b"<HTML><body>404</body></HTML>", "an HTML page", "tensorboard_trace_handler"),
     "a tar archive": (_tar(), "a tar archive", "tar -xf"),
-    "a zip archive": (_zip(), "a zip archive, a checkpoint by torch.save", "tensorboard_trace_handler"),
-    "a database": (_sqlite(), "an SQLite database, as Nsight Systems", "tensorboard_trace_handler"),
+    "a zip archive": (_zip(), "a zip archive, for example a torch.save checkpoint", "tensorboard_trace_handler"),
+    "a database": (_sqlite(), "an SQLite database, for example an Nsight Systems", "tensorboard_trace_handler"),
     "xz": (lzma.compress(b"[]"), "compressed with xz", "xz -d"),
     "zstd": (b"\x28\xb5\x2f\xfd\x00", "compressed with zstd", "zstd -d"),
-    "UTF-16": ("{}".encode("utf-16"), "text in UTF-16", "iconv"),
+    "UTF-16": ("{}".encode("utf-16"), "UTF-16 text", "iconv"),
     "a pointer of Git LFS": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS", "git lfs pull"),
-    "a picture": (b"\x89PNG\r\n\x1a\n", "a picture", "tensorboard_trace_handler"),
+    "an image": (b"\x89PNG\r\n\x1a\n", "an image", "tensorboard_trace_handler"),
     "a PDF": (b"%PDF-1.7\n", "a PDF", "tensorboard_trace_handler"),
     "words": (b"not json", "neither JSON nor gzipped JSON", "tensorboard_trace_handler"),
 }
@@ -143,7 +146,7 @@ OTHER_BYTES = {
 
 @pytest.mark.parametrize(("content", "found", "remedy"), OTHER_BYTES.values(), ids=OTHER_BYTES.keys())
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_what_is_no_json_is_told_by_its_first_bytes(
+def test_a_file_that_is_not_json_is_recognised_by_its_first_bytes(
     content: bytes, found: str, remedy: str, pack: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
     error = _refused(pack(content), tmp_path)
@@ -162,15 +165,15 @@ class _Trap:
 
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_a_pickled_memory_snapshot_is_told_and_never_opened(protocol: int, tmp_path: Path) -> None:
+def test_a_pickled_memory_snapshot_is_recognised_and_never_opened(protocol: int, tmp_path: Path) -> None:
     sprung = tmp_path / "sprung"
     error = _refused(pickle.dumps({"segments": [_Trap(sprung)], "device_traces": []}, protocol), tmp_path)
-    assert "it is a Python pickle, a CUDA memory snapshot for example" in error.found
+    assert "it is a Python pickle, for example a CUDA memory snapshot" in error.found
     assert not sprung.exists()
 
 
 @pytest.mark.parametrize("content", [b"\x00\x01\x02", b"   ", b"null", b"3", b'"text"', b"\xef\xbb\xbf"])
-def test_what_is_nothing_known_is_refused_with_its_name(content: bytes, tmp_path: Path) -> None:
+def test_an_unknown_file_is_refused_by_name(content: bytes, tmp_path: Path) -> None:
     assert _refused(content, tmp_path).found
 
 

@@ -1,4 +1,4 @@
-"""What may not be read is told, and the rest is read."""
+"""Unreadable files are reported, and the rest is read."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_file_that_may_not_be_read_is_refused_with_its_name(log: Path) -> None
         load(log / "w.1.pt.trace.json")
 
 
-def test_what_lies_in_a_folder_that_may_not_be_entered_is_refused_with_its_name(log: Path) -> None:
+def test_a_file_in_an_unreadable_folder_is_refused_by_name(log: Path) -> None:
     denied = pytest.raises(InputError, match=r"w\.1\.pt\.trace\.json: cannot be read \(Permission denied\)")
     with unreadable(log), denied:
         load(log / "w.1.pt.trace.json")

@@ -35,15 +35,15 @@ def test_a_recording_reads_the_same_in_every_wrapping(
     assert trace.health.notes == ()
 
 
-def test_gzip_is_told_by_its_bytes_not_by_the_name(tmp_path: Path) -> None:
+def test_gzip_is_recognised_by_its_bytes_not_by_the_name(tmp_path: Path) -> None:
     packed = builder().write(tmp_path / "a.pt.trace.json.gz")
     assert len(read(packed.rename(tmp_path / "a.pt.trace.json")).events) == 4
 
 
-def test_a_file_cut_before_its_first_event_is_said_to_break_off(tmp_path: Path) -> None:
+def test_a_file_cut_before_its_first_event_is_reported_as_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "given.json"
     path.write_bytes(builder().text()[:10])
-    with pytest.raises(InputError, match=r"breaks off before its first event.*record again"):
+    with pytest.raises(InputError, match=r"is cut off before its first event.*record again"):
         read(path)
 
 
@@ -90,10 +90,10 @@ def test_a_device_is_refused() -> None:
         read(Path("/dev/zero"))
 
 
-def test_a_gzip_that_holds_nothing_is_refused(tmp_path: Path) -> None:
+def test_an_empty_gzip_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json.gz"
     path.write_bytes(b"\x1f\x8b")
-    with pytest.raises(InputError, match=r"a\.json\.gz: it holds nothing.*record again"):
+    with pytest.raises(InputError, match=r"a\.json\.gz: it is empty.*record again"):
         read(path)
 
 
@@ -170,7 +170,7 @@ def test_python_calls_are_kept_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])
-def test_the_reading_tells_how_far_into_the_file_it_has_come(suffix: str, tmp_path: Path) -> None:
+def test_reading_reports_its_progress(suffix: str, tmp_path: Path) -> None:
     builder = TraceBuilder()
     for number in range(30_000):
         builder.op("aten::mm", 10 * number, 10 * number + 9)

@@ -52,13 +52,13 @@ def test_a_replay_that_misses_the_step_is_not(tmp_path: Path) -> None:
         # 20 us late, for no reason, and the host waits for it
         builder.launch(start + 30, start + 32, kernel=(start + 53, start + 63)).sync(start + 35, start + 65)
     gate = _replay(facts_of(builder, tmp_path)).gate
-    assert gate.doubt == "the unchanged replay misses the recorded step by -20.0%"
+    assert gate.doubt == "the unchanged simulation differs from the recorded step by -20.0%"
     assert gate.device_doubt == gate.doubt
 
 
 def test_too_few_steps_are_not_replayed(tmp_path: Path) -> None:
     gate = _replay(facts_of(_steps(2), tmp_path)).gate
-    assert gate.doubt == "only 2 complete steps were recorded, and a replay takes 3"
+    assert gate.doubt == "only 2 complete steps were recorded, and the simulation needs 3"
 
 
 def test_where_the_host_alone_explains_the_step_changes_to_the_device_are_not_believed(tmp_path: Path) -> None:
@@ -66,7 +66,8 @@ def test_where_the_host_alone_explains_the_step_changes_to_the_device_are_not_be
     host_bound = Gate(4, gate.baseline_ns, gate.measured_ns, gate.measured_ns * 0.99, 0.0)
     assert host_bound.doubt is None
     assert host_bound.device_doubt == (
-        "the host alone explains the recorded step to within 1.0%, so the replay of the device is not put to the test"
+        "CPU work alone explains the recorded step to within 1.0%, "
+        "so GPU savings could not be validated on this recording"
     )
 
 
@@ -76,7 +77,7 @@ def test_a_second_device_of_the_process_is_a_reason_for_doubt(tmp_path: Path) ->
         builder.launch(100 * number + 2, 100 * number + 4, kernel=(100 * number + 5, 100 * number + 55), device=1)
     gate = _replay(facts_of(builder, tmp_path)).gate
     assert gate.doubt is not None
-    assert gate.doubt.startswith("in 50% of the step this process keeps another device busy too")
+    assert gate.doubt.startswith("this process also keeps another GPU busy during 50% of the step")
 
 
 def test_a_second_device_that_hardly_works_is_none(tmp_path: Path) -> None:
@@ -86,7 +87,8 @@ def test_a_second_device_that_hardly_works_is_none(tmp_path: Path) -> None:
 
 def test_waits_that_nothing_explains_are_a_reason_for_doubt() -> None:
     assert (
-        Gate(4, 100.0, 100.0, 50.0, 0.11).doubt == "in 11% of the step the host waits for something that cannot be told"
+        Gate(4, 100.0, 100.0, 50.0, 0.11).doubt
+        == "for 11% of the step the CPU waits for something the recording does not show"
     )
     assert Gate(4, 100.0, 100.0, 50.0, 0.10).doubt is None
 
@@ -100,7 +102,7 @@ def test_savings_on_the_device_fall_back_to_a_bound_with_the_reason(tmp_path: Pa
     pinned, ready = facts.what_if(PinnedCopies(frozenset()), 5_000), facts.what_if(NoDataWait(), 5_000)
     assert (pinned.method, pinned.high_ns, ready.method) == (Method.BOUND, 5_000, Method.REPLAY)
     assert pinned.reason is not None
-    assert pinned.reason.startswith("not replayed: the host alone explains the recorded step")
+    assert pinned.reason.startswith("not replayed: CPU work alone explains the recorded step")
 
 
 def _table(*durations: int) -> StepTable:

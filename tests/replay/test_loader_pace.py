@@ -14,7 +14,7 @@ from tests.replay.programs import Shape, program
 from tests.replay.replaying import Replayed, replayed
 from traceadvisor.replay.replay import Replay, replay
 
-NOT_KNOWN = "in some steps and not in others, and how fast the loader's workers could be is not known"
+NOT_KNOWN = "and how fast the loader workers could be is unknown"
 
 
 def _late_now_and_then(workers: int, late_ns: int) -> Replayed:
@@ -82,7 +82,7 @@ def test_one_pace_has_to_stand_for_each_batch_and_not_for_their_mean(tmp_path: P
     assert gate.paced_error_share == pytest.approx(0, abs=0.01)
     assert gate.turn_error_share == pytest.approx(0.25, abs=0.01)
     assert gate.doubt == (
-        "one pace does not stand for all batches of the loader's workers: at it a step comes out 25% off"
+        "the loader workers' batches vary too much for one pace: with it, a simulated step is off by 25%"
     )
 
 
@@ -90,4 +90,7 @@ def test_at_their_mean_pace_batches_have_to_give_the_mean_step(tmp_path: Path) -
     """Steps of 100 ms, and a last one whose 130 of work hid the wait: at a pace of 105 it waits for 35."""
     gate = _replay(tmp_path, [30, 30, 30, 30, 30, 30, 0.5, 30], [70] * 6 + [130, 70]).gate
     assert gate.error_share == 0
-    assert gate.doubt == "with batches at the mean pace of the loader's workers it misses the recorded step by +9.5%"
+    assert (
+        gate.doubt
+        == "with batches at the workers' average pace, the simulation differs from the recorded step by +9.5%"
+    )

@@ -1,7 +1,4 @@
-"""A recording on one device, with what the host does at each instant as far as it can explain an idle device.
-
-Which host thread runs the training loop.
-"""
+"""A recording on one device, with the host activity that can explain idle time, and the training thread."""
 
 from __future__ import annotations
 
@@ -19,26 +16,26 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
 _NOT_THE_PROFILERS = ("Lazy Function Loading", "Command Buffer Full")
-"""Overhead events that tell of the driver, not of the profiler."""
+"""Overhead events of the driver, not of the profiler."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observation:
-    """One device's recording, with the sets of instants on the host that the breakdown asks for."""
+    """One device's recording, with the host spans that the breakdown needs."""
 
     trace: Trace
     launches: Launches
-    """Of the one device; empty where there is no device activity."""
+    """Launches of the one device; empty without device activity."""
 
     thread: int
     """The training thread."""
 
     loader: Loader | None
     profiler: SpanSet
-    """The profiler works for itself."""
+    """Time that the profiler takes for itself."""
 
     blocked: SpanSet
-    """Some thread waits for the device."""
+    """Time in which some thread waits for the device."""
 
     allocator_calls: Int64
     _active: dict[int, SpanSet] = field(default_factory=dict)
@@ -46,7 +43,7 @@ class Observation:
 
     @property
     def loading(self) -> SpanSet:
-        """The training thread is inside the data loader."""
+        """Time of the training thread inside the data loader."""
         return self.loader.spans if self.loader else SpanSet.empty()
 
     @property
@@ -55,14 +52,14 @@ class Observation:
         return bool(self.launches.work_rows.size)
 
     def active(self, thread: int) -> SpanSet:
-        """The thread is in operators or runtime calls."""
+        """Return the time of a thread in operators or runtime calls."""
         if thread not in self._active:
             events = self.trace.events
             self._active[thread] = events.spans(events.is_kind(Kind.OPERATOR, Kind.RUNTIME) & (events.thread == thread))
         return self._active[thread]
 
     def allocating(self, thread: int) -> SpanSet:
-        """The thread takes memory from the driver or gives it back."""
+        """Return the time in which a thread takes memory from the driver or gives it back."""
         if thread not in self._allocating:
             rows = self.allocator_calls
             self._allocating[thread] = self.trace.events.spans(rows[self.trace.events.thread[rows] == thread])
@@ -70,7 +67,7 @@ class Observation:
 
 
 def observe(trace: Trace, launches: Launches) -> Observation:
-    """Collect what the host did beside the given device work."""
+    """Collect the host activity around the given device work."""
     thread = training_thread(trace)
     overhead = rows_named(trace, Kind.OVERHEAD, lambda name: not name.startswith(_NOT_THE_PROFILERS))
     return Observation(
@@ -85,10 +82,10 @@ def observe(trace: Trace, launches: Launches) -> Observation:
 
 
 def training_thread(trace: Trace) -> int:
-    """The owner of the step marks; if it runs no operators, the thread that spends most time in operators.
+    """Return the thread with the step marks; if it runs no operators, the thread with most time in operators.
 
     Returns:
-        A row of ``trace.threads``; NONE where the trace has neither marks nor operators.
+        A row of ``trace.threads``; NONE if the trace has neither marks nor operators.
     """
     events = trace.events
     operators = events.rows(Kind.OPERATOR)

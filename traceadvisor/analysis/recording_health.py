@@ -1,4 +1,4 @@
-"""What a recording lacks, in words that say which figures it rules out."""
+"""Health notes about what a recording lacks, and which figures that rules out."""
 
 from __future__ import annotations
 
@@ -6,48 +6,47 @@ from collections.abc import Iterator
 
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.runtime_calls import kernel_launch_rows
-from traceadvisor.analysis.steps.lost_records import lost_records
 from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE, RunTiming
-from traceadvisor.analysis.steps.windows import LOST_RECORDS_SHARE
+from traceadvisor.analysis.steps.windows import LOST_RECORDS_SHARE, lost_records
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.steps import StepSource, StepTable
 
 
 def recording_notes(observation: Observation, table: StepTable) -> tuple[HealthNote, ...]:
-    """Everything a reader must know before believing the figures."""
+    """Return the notes that a reader needs before trusting the figures."""
     if observation.trace.is_empty:
-        return (HealthNote("nothing-recorded", "Nothing was recorded: only the steps' times are known."),)
+        return (HealthNote("nothing-recorded", "Nothing was recorded: only the step times are known."),)
     return (*missing_parts(observation, table), *_step_notes(table))
 
 
 def missing_parts(observation: Observation, table: StepTable) -> Iterator[HealthNote]:
-    """What is not in the recording though it happened, or may have."""
+    """Yield notes about events that are, or may be, missing from the recording."""
     yield from _device_notes(observation)
     yield from _lost_records(observation, table)
     if observation.loader is None:
         yield HealthNote(
             "no-loader",
-            "No data loader was recorded: how long the run waits for data was not measured.",
+            "No data loader was recorded, so the time spent waiting for data was not measured.",
             degrades=False,
         )
 
 
 def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
-    """Whether recording changed what it recorded."""
+    """Yield notes on whether profiling changed the run."""
     share = timing.disturbance_share
     if share is not None and abs(share) > DISTURBED_SHARE:
         relation = "longer" if share > 0 else "shorter"
         yield HealthNote(
             "disturbed",
-            f"Recorded steps were {abs(share):.0%} {relation} than the run's other steps: "
-            "the profiler changed what it recorded, so findings about the host are less sure.",
+            f"Recorded steps were {abs(share):.0%} {relation} than the other steps of the run: "
+            "profiling changed the run, so findings about the CPU are less certain.",
         )
     shares = timing.loader_shares
     if shares and abs(shares[0] - shares[1]) > DISTURBED_SHARE:
         yield HealthNote(
             "loader-disturbed",
-            f"Undisturbed steps spend {shares[0]:.0%} of their time in the data loader, recorded ones {shares[1]:.0%}: "
-            "believe the undisturbed steps about data loading.",
+            f"Undisturbed steps spend {shares[0]:.0%} of their time in the data loader, "
+            f"recorded steps {shares[1]:.0%}. For data loading, trust the undisturbed steps.",
         )
 
 
@@ -55,27 +54,27 @@ def _device_notes(observation: Observation) -> Iterator[HealthNote]:
     if not observation.has_device and observation.trace.is_truncated:
         yield HealthNote(
             "cut-before-device",
-            "The file breaks off before any device activity: whether there was any is not known, "
-            "and nothing is said about the device.",
+            "The file is cut off before any GPU activity. Whether there was any is unknown, "
+            "so the report makes no claims about the GPU.",
         )
     elif not observation.has_device:
         launched = kernel_launch_rows(observation.trace).size
         if launched:
             yield HealthNote(
                 "no-kernels",
-                f"The host launched {launched} kernels but the recording holds none of them: "
-                "nothing is said about the device. `traceadvisor doctor` tells why the profiler cannot see it.",
+                f"The CPU launched {launched} kernels but the recording holds none of them, "
+                "so the report makes no claims about the GPU. Run `traceadvisor doctor` to find out why.",
             )
         else:
             yield HealthNote(
                 "no-device",
-                "No device activity was recorded: the figures describe the host alone.",
+                "No GPU activity was recorded: the figures describe the CPU only.",
                 degrades=False,
             )
     elif not (observation.launches.call_rows >= 0).any():
         yield HealthNote(
             "no-launches",
-            "The recording holds no launch calls: device work could not be assigned to steps or causes.",
+            "The recording holds no launch calls, so GPU work could not be assigned to steps or causes.",
         )
 
 
@@ -84,9 +83,9 @@ def _lost_records(observation: Observation, table: StepTable) -> Iterator[Health
     if lost.share > LOST_RECORDS_SHARE:
         yield HealthNote(
             "kernels-missing",
-            f"{lost.missing.sum()} of {lost.launched.sum()} kernels that the steps launched are not in the recording: "
-            "the device was busier than is shown. Profilers lose the first kernels after a pause: "
-            "let them warm up for longer.",
+            f"{lost.missing.sum()} of {lost.launched.sum()} kernels launched in the steps are missing from "
+            "the recording: the GPU was busier than shown. Profilers lose the first kernels after a pause; "
+            "use more warmup steps.",
         )
 
 
@@ -95,14 +94,14 @@ def _step_notes(table: StepTable) -> Iterator[HealthNote]:
         case StepSource.OPTIMIZER:
             yield HealthNote(
                 "steps-from-optimizer",
-                "The recording has no step marks: steps run from one optimizer step to the next. "
-                "Call the profiler's step() once an iteration to mark them.",
+                "The recording has no step marks: a step runs from one optimizer step to the next. "
+                "Call the profiler's step() once per iteration to mark steps.",
             )
         case StepSource.WINDOW:
             yield HealthNote(
                 "no-steps",
                 "The recording has no step marks: all of it is shown as one step. "
-                "Call the profiler's step() once an iteration to mark them.",
+                "Call the profiler's step() once per iteration to mark steps.",
             )
         case StepSource.MARKS:
             pass
@@ -111,7 +110,7 @@ def _step_notes(table: StepTable) -> Iterator[HealthNote]:
     for step in table.steps:
         if step.left_out:
             yield HealthNote(
-                "step-left-out", f"Step {step.index} is left out of means: {step.left_out}.", degrades=False
+                "step-left-out", f"Step {step.index} is left out of averages: {step.left_out}.", degrades=False
             )
     if not table.kept:
-        yield HealthNote("no-complete-step", "No complete step was recorded: there are no means.")
+        yield HealthNote("no-complete-step", "No complete step was recorded: no averages available.")

@@ -1,4 +1,4 @@
-"""The figures of a stretch of time from the samples in it."""
+"""Telemetry figures over a time span, from the samples in it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALL_CPUS_PERCENT = 100.0
 
 
 def telemetry_window(telemetry: Telemetry, when: SpanSet) -> TelemetryWindow:
-    """The figures of a set of instants, wall clock, nanoseconds since the epoch."""
+    """Return the figures over a time span, wall clock, nanoseconds since the epoch."""
     return TelemetryWindow(
         devices=tuple(device_window(device, when) for device in telemetry.devices),
         node=_node(telemetry, when),
@@ -35,7 +35,7 @@ def telemetry_window(telemetry: Telemetry, when: SpanSet) -> TelemetryWindow:
 
 
 def device_window(device: DeviceTelemetry, when: SpanSet) -> DeviceWindow:
-    """One device's figures of a set of instants, wall clock, nanoseconds since the epoch."""
+    """Return one device's figures over a time span, wall clock, nanoseconds since the epoch."""
     within = _Within(device.series, when)
     reasons = within.known(DeviceColumn.CLOCK_EVENT_REASONS).astype(np.int64)
     return DeviceWindow(
@@ -109,7 +109,7 @@ def _worker(worker: WorkerTelemetry, when: SpanSet) -> WorkerWindow:
 
 
 class _Within:
-    """The samples of a series in a stretch of time."""
+    """The samples of a series in a time span."""
 
     def __init__(self, series: Series, when: SpanSet) -> None:
         self._series = series
@@ -120,22 +120,22 @@ class _Within:
         self.sample_count = int(known.sum())
 
     def known(self, name: str) -> Float64:
-        """A figure at those samples that hold it."""
+        """Return a figure's known samples."""
         figures = self._series.figures.get(name)
         return np.empty(0) if figures is None else _finite(figures[self._rows])
 
     def mean(self, name: str) -> float | None:
-        """None where no sample holds it, here and below."""
+        """Return the mean; None without samples, like the methods below."""
         return _mean(self.known(name))
 
     def peak(self, name: str) -> float | None:
-        """The largest."""
+        """Return the maximum."""
         known = self.known(name)
         return float(known.max()) if known.size else None
 
 
 def _power_shares(device: DeviceTelemetry, when: SpanSet) -> Float64:
-    """Power over the limit in force, which is read less often than the power and carries on until read again."""
+    """Return power over the power limit; the limit is sampled less often and holds until its next sample."""
     series = device.series
     limits = series.figures.get(DeviceColumn.POWER_LIMIT_WATTS, np.full(series.time_ns.size, np.nan))
     initial = np.nan if device.power_limit_watts is None else device.power_limit_watts

@@ -1,1 +1,1 @@
-"""What is known of devices beyond what a trace says of them."""
+"""Published figures of devices."""

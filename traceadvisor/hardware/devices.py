@@ -1,7 +1,4 @@
-"""What the makers of devices publish of them: ``devices.toml``, row by row, and the row of a device in a recording.
-
-The number types that devices multiply matrices in.
-"""
+"""Published figures of devices (``devices.toml``), the row of a recorded device, and number types."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from traceadvisor.model.trace import Device
 
 
 class Precision(Enum):
-    """How the factors of a matrix product are represented while they are multiplied."""
+    """Number type of a matrix product's factors while they are multiplied."""
 
     FP64 = "fp64"
     FP32 = "fp32"
@@ -50,21 +47,21 @@ _BYTES = {
 _VENDOR_WORDS = frozenset({"nvidia", "amd", "tesla", "geforce", "instinct"})
 
 _LEAST_VISIBLE, _MOST_VISIBLE = 0.85, 1.05
-"""Memory that a driver shows over the size that the device is sold with (in GiB): it keeps some to itself, and error
-correction takes up to a sixteenth. A slice of a device (MIG) shows far less."""
+"""Memory that a driver shows, relative to the size sold (in GiB): it reserves some, and error correction takes up to a
+sixteenth. A slice of a device (MIG) shows far less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A document that was read."""
+    """A document that figures come from."""
 
     title: str
     url: str
     said: str
-    """What it says that rows rest on, in its words as far as they are figures."""
+    """The figures that it states, as used in the rows."""
 
     quoted: bool = False
-    """Whether it is known from quotations only."""
+    """Whether only quotations of it were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +74,17 @@ class Pcie:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
-    """A device as its maker describes it; None where the figure was not read."""
+    """A device as its vendor describes it; None if the figure was not found."""
 
     name: str
     names: tuple[str, ...]
-    """As recordings give them, without the words that makers put before a model's name."""
+    """As in recordings, without vendor words."""
 
     memory_gb: tuple[int, ...]
     """The sizes it is sold with."""
 
     tflops: Mapping[Precision, float]
-    """Peak rates of matrix products, dense, 10^12 operations per second; a type that is missing was not read."""
+    """Peak rates of matrix products, dense, 10^12 operations per second; a missing type was not found."""
 
     sources: tuple[str, ...]
     """Keys of :func:`sources`."""
@@ -101,16 +98,16 @@ class DeviceRow:
     """To other devices, both directions together."""
 
     tensor_cores: bool = True
-    """Whether it has units for matrix products, whatever its maker calls them."""
+    """Whether it has units for matrix products, by whatever name."""
 
     def flops_per_s(self, precision: Precision) -> float | None:
-        """The peak rate of matrix products of one type."""
+        """Return the peak rate of matrix products of one type."""
         rate = self.tflops.get(precision)
         return None if rate is None else rate * 1e12
 
     @property
     def bytes_per_s(self) -> float | None:
-        """The peak rate of device memory."""
+        """The peak memory bandwidth."""
         return None if self.bandwidth_gb_per_s is None else self.bandwidth_gb_per_s * 1e9
 
 
@@ -121,18 +118,18 @@ class _Table:
 
 
 def device_row(device: Device) -> DeviceRow | None:
-    """The row of a device in a recording; None where no row, or more than one, fits all that is known of it."""
+    """Return the row of a recorded device; None unless exactly one row fits."""
     fitting = [row for row in device_rows() if _fits(row, device)]
     return fitting[0] if len(fitting) == 1 else None
 
 
 def device_rows() -> tuple[DeviceRow, ...]:
-    """Every device whose figures were read."""
+    """Return every device in the table."""
     return _table().device
 
 
 def sources() -> Mapping[str, Source]:
-    """The documents that the rows rest on."""
+    """Return the documents that the rows come from."""
     return _table().sources
 
 
@@ -153,7 +150,7 @@ def _fits(row: DeviceRow, device: Device) -> bool:
 
 
 def _agree(published: object, recorded: object) -> bool:
-    """Whether two figures are the same as far as both are known."""
+    """Whether two figures are equal, or one is unknown."""
     return published is None or recorded is None or published == recorded
 
 
@@ -164,5 +161,5 @@ def _memory_fits(row: DeviceRow, memory_bytes: int | None) -> bool:
 
 
 def _model(name: str) -> str:
-    """A device's name without the words that come and go with driver and year."""
+    """Return a device's name without vendor words, which vary by driver."""
     return " ".join(word for word in name.lower().replace("[instinct ", "[").split() if word not in _VENDOR_WORDS)

@@ -1,7 +1,4 @@
-"""What a PCIe link carries, from its generation and width.
-
-The link between a device and its host.
-"""
+"""The PCIe link between a device and its host, and its rate."""
 
 from __future__ import annotations
 
@@ -17,18 +14,18 @@ _LANE_BYTES_PER_S = {
     5: 32e9 / 8 * 128 / 130,
     6: 64e9 / 8 * 242 / 256,
 }
-"""One way: transfers a second, a bit each, times what the encoding leaves for data (PCI Express Base
+"""One way: transfers per second of one bit each, times the encoding's data share (PCI Express Base
 Specifications: 8b/10b for generations 1 and 2, 128b/130b for 3 to 5, 242 of the 256 bytes of a flit for 6)."""
 
 
 def link_bytes_per_s(generation: int, width: int) -> float | None:
-    """One way; copies reach some four fifths of it. None for a generation not known here."""
+    """Return the rate one way; copies reach about 80% of it. None for an unknown generation."""
     lane = _LANE_BYTES_PER_S.get(generation)
     return None if lane is None else lane * width
 
 
 def host_link(device: Device | None, sampled: DeviceWindow | None) -> tuple[int, int] | None:
-    """PCIe generation and lanes: as sampled, else as the device is made; None where neither is known."""
+    """Return PCIe generation and lanes: as sampled, else as published; None if both are unknown."""
     if sampled and sampled.best_link:
         return sampled.best_link
     row = device_row(device) if device else None

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from traceadvisor import __version__
-from traceadvisor.analysis.arithmetic.device_figures import device_figures
 from traceadvisor.analysis.memory.step_memory import memory_over_time
-from traceadvisor.analysis.operators.tables import kernel_table, operator_table
+from traceadvisor.analysis.operators.tables import device_figures, kernel_table, operator_table
 from traceadvisor.analysis.steps.timeline import representative_step, step_timeline
 from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules

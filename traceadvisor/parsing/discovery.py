@@ -1,4 +1,4 @@
-"""From the paths a user gives to the recordings in them."""
+"""Find the recordings under the paths that a user passes."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ _JSON_NAME = re.compile(r"(?P<stem>.+?)(?:\.trace)?\.json(?:\.gz)?\Z", re.DOTALL
 _SPAN = re.compile(r"(?P<worker>.+)\.(?P<span>\d+)\Z", re.DOTALL)
 _SNIFFED_BYTES = 1 << 16
 
-_EXPECTED = "a recording by torch.profiler (*.pt.trace.json or *.pt.trace.json.gz) or a folder that holds some"
+_EXPECTED = "a torch.profiler recording (*.pt.trace.json or *.pt.trace.json.gz) or a folder of recordings"
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRecordings:
-    """What some paths hold."""
+    """The recordings found under some paths."""
 
     source: Source
     origins: tuple[Origin, ...]
-    """By run, worker and time."""
+    """Sorted by run, worker and time."""
 
     refused: tuple[InputError, ...]
-    """Why a path or a capture folder among them is left out."""
+    """Why a path or a capture folder was left out."""
 
 
 def find_recordings(paths: Sequence[Path]) -> FoundRecordings:
-    """The recordings under some paths, by run, worker and time.
+    """Return the recordings under some paths, sorted by run, worker and time.
 
-    A folder is searched at every depth, without following links to other folders; each folder that holds recordings
-    is a run. A file counts by its name (``<worker>[.<time>].pt.trace.json[.gz]``) or, where a folder has none of that
-    name, by what it begins with.
+    A folder is searched recursively, without following links to other folders; each folder that holds recordings is a
+    run. Files are chosen by name (``<worker>[.<time>].pt.trace.json[.gz]``). If a folder has no file of that name, they
+    are chosen by their first bytes.
 
     Raises:
-        InputError: nothing exists that holds a recording; the message says what the first path holds instead.
+        InputError: no path holds a recording; the message says what the first path holds instead.
     """
     origins: list[Origin] = []
     refused: list[InputError] = []
@@ -54,7 +54,7 @@ def find_recordings(paths: Sequence[Path]) -> FoundRecordings:
             refused.append(error)
         except OSError as error:
             found = f"cannot be read ({error.strerror})"
-            refused.append(InputError(path, found, expected=_EXPECTED, remedy="Check the path and its rights."))
+            refused.append(InputError(path, found, expected=_EXPECTED, remedy="Check the path and its permissions."))
         else:
             origins += here
             refused += damaged
@@ -69,18 +69,18 @@ def find_recordings(paths: Sequence[Path]) -> FoundRecordings:
 
 
 def _file(path: Path) -> Origin:
-    """Raises InputError where there is none."""
+    """Return the recording at a path; raise InputError if nothing is there."""
     if not path.exists():
         raise InputError(path, "does not exist", expected=_EXPECTED, remedy="Check the path.")
     return _origin(path, run="")
 
 
 def _in_folder(root: Path) -> tuple[list[Origin], list[InputError]]:
-    """What a folder holds, and why captures in it are left out.
+    """Return the recordings in a folder, and why damaged captures were left out.
 
     Raises:
         InputError: it holds no recording.
-        OSError: it cannot be looked into; folders within that cannot are passed over.
+        OSError: it cannot be listed; unreadable subfolders are skipped.
     """
     next(root.iterdir(), None)
     everything = sorted(_entries(root))
@@ -103,14 +103,14 @@ def _in_folder(root: Path) -> tuple[list[Origin], list[InputError]]:
 
 
 def _entries(root: Path) -> Iterator[Path]:
-    """Whatever lies under a folder and is no folder itself; links to folders are not followed."""
+    """Yield every path under a folder except folders; links to folders are not followed."""
     for folder, folders, names in os.walk(root):
         yield from (Path(folder, name) for name in names)
         yield from (path for path in (Path(folder, name) for name in folders) if path.is_symlink())
 
 
 def _is_file_inside(path: Path, root: Path) -> bool:
-    """Whether a file that can be looked at really lies under the root: a link may point anywhere."""
+    """Whether a readable file really lies under the root; a link may point anywhere."""
     try:
         return path.is_file() and path.resolve().is_relative_to(root.resolve())
     except OSError:
@@ -118,7 +118,7 @@ def _is_file_inside(path: Path, root: Path) -> bool:
 
 
 def _run_name(folder: Path, root: Path) -> str:
-    """The folder relative to the root; the root's own name for recordings that lie in it."""
+    """Return the folder relative to the root, or the root's name for recordings directly in it."""
     relative = folder.relative_to(root)
     return relative.as_posix() if relative.parts else root.resolve().name
 
@@ -131,7 +131,7 @@ def _origin(path: Path, *, run: str) -> Origin:
 
 
 def _numbered(origins: Iterable[Origin]) -> Iterator[Origin]:
-    """The origins in order, each with its position among the worker's recordings in its run."""
+    """Yield the origins in order, each numbered among its worker's recordings in the run."""
     cycles: dict[tuple[str, str], int] = {}
     for origin in sorted(origins, key=lambda one: (one.run, one.worker, len(one.span), one.span, str(one.path))):
         cycle = cycles.get((origin.run, origin.worker), 0)
@@ -155,8 +155,8 @@ def _no_recording(root: Path, files: Sequence[Path], *, passed_over: int) -> Inp
     if any(name.endswith((".xplane.pb", ".overview_page.pb")) for name in names) or any(
         name.endswith(".trace.json.gz") and "plugins" in path.parts for name, path in zip(names, files, strict=True)
     ):
-        found = "holds a profile by TensorFlow or JAX (plugins/profile)"
-        remedy = "Open it with XProf (tensorboard-plugin-profile); TraceAdvisor reads PyTorch's recordings."
+        found = "holds a TensorFlow or JAX profile (plugins/profile)"
+        remedy = "Open it with XProf (tensorboard-plugin-profile); TraceAdvisor reads PyTorch recordings only."
     elif any("tfevents" in name for name in names):
         found = "holds TensorBoard scalars but no recording"
         remedy = (
@@ -164,11 +164,11 @@ def _no_recording(root: Path, files: Sequence[Path], *, passed_over: int) -> Inp
             "on_trace_ready=torch.profiler.tensorboard_trace_handler(folder))."
         )
     elif not files and passed_over:
-        found = f"holds no file, only links that lead out of it, pipes or what may not be read ({passed_over})"
-        remedy = "Give the folder in which the files themselves lie, or the files."
+        found = f"holds no readable file, only pipes, unreadable files or links that lead out of it ({passed_over})"
+        remedy = "Pass the folder that holds the files themselves, or the files."
     elif not files:
-        found, remedy = "is an empty folder", "Give the folder that tensorboard_trace_handler wrote to."
+        found, remedy = "is an empty folder", "Pass the folder that tensorboard_trace_handler wrote to."
     else:
-        found = f"holds no recording among its files ({len(files)})"
-        remedy = "Give the folder that tensorboard_trace_handler wrote to, or the file itself."
+        found = f"holds no recording (other files: {len(files)})"
+        remedy = "Pass the folder that tensorboard_trace_handler wrote to, or the file itself."
     return InputError(root, found, expected=_EXPECTED, remedy=remedy)

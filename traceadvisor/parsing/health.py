@@ -1,4 +1,4 @@
-"""What was lost while a trace file was read, in words."""
+"""Health notes about what was lost while a trace file was read."""
 
 from __future__ import annotations
 
@@ -9,57 +9,57 @@ from itertools import islice
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import Limits
 from traceadvisor.parsing.columns.events import Columns
+from traceadvisor.parsing.exceeded_limits import ExceededLimit, excess_notes
 from traceadvisor.parsing.input_bytes import ByteStream
-from traceadvisor.parsing.json.excess import Excess, excess_notes
-from traceadvisor.parsing.json.members import Members
+from traceadvisor.parsing.json.windows import ReadSummary
 from traceadvisor.parsing.recognise import RECORD_LESS, WRITE_AGAIN, stopped_early
 
 MOST_LISTED = 10
 
 
-def reading_health(stream: ByteStream, members: Members, columns: Columns, limits: Limits, *, read: int) -> Health:
-    """The state of a file whose events were read, ``read`` of them kept."""
-    dropped = columns.dropped + members.dropped
+def reading_health(stream: ByteStream, summary: ReadSummary, columns: Columns, limits: Limits, *, read: int) -> Health:
+    """Return the health of a file of which ``read`` events were kept."""
+    dropped = columns.dropped + summary.dropped
     notes = (
-        *_ending(stream, members),
-        *_profiler_notes(members),
-        *excess_notes(excesses(stream, members) + Counter({Excess.TEXT: columns.cut_texts}), limits),
+        *_ending(stream, summary),
+        *_profiler_notes(summary),
+        *excess_notes(excesses(stream, summary) + Counter({ExceededLimit.TEXT: columns.cut_texts}), limits),
         *_losses(dropped, columns.unknown_categories),
     )
-    return Health(read, dropped, members.repaired, notes)
+    return Health(read, dropped, summary.repaired, notes)
 
 
-def excesses(stream: ByteStream, members: Members) -> Counter[Excess]:
-    """What was beyond a limit."""
-    return members.excesses + Counter([stream.excess] if stream.excess else [])
+def excesses(stream: ByteStream, summary: ReadSummary) -> Counter[ExceededLimit]:
+    """Count how often each limit was exceeded."""
+    return summary.excesses + Counter([stream.excess] if stream.excess else [])
 
 
-def _ending(stream: ByteStream, members: Members) -> Iterator[HealthNote]:
+def _ending(stream: ByteStream, summary: ReadSummary) -> Iterator[HealthNote]:
     if stream.is_growing:
         yield HealthNote(
             "still-written",
-            "The file changed its size while it was read: it is still being written. What it held was read; "
-            "report again once it is complete.",
+            "The file changed size while it was read, so it is still being written. "
+            "The report covers what was there; run it again once the file is complete.",
         )
-    elif stream.damaged and not members.truncated:
+    elif stream.damaged and not summary.truncated:
         yield HealthNote(
             "packing-damaged",
-            "The recording is read to its end, but the gzip around it is damaged: its checksum is wrong or cut off, or "
-            "something else follows it. Events may have changed, and the last step is left out. Copy the file again.",
+            "The recording was read to its end, but its gzip data is damaged: the checksum is wrong or cut off, or "
+            "other data follows. Events may be corrupted, and the last step is left out. Copy the file again.",
         )
-    elif members.truncated and not stream.excess:
+    elif summary.truncated and not stream.excess:
         yield HealthNote(
             "truncated",
-            "The file breaks off in the middle of the recording: what stands before the break was read, and the "
-            f"step it breaks off in is left out. {WRITE_AGAIN}",
+            "The file is cut off in the middle of the recording. Everything before the cut was read; "
+            f"the step at the cut is left out. {WRITE_AGAIN}",
         )
 
 
-def _profiler_notes(members: Members) -> Iterator[HealthNote]:
-    if stopped_early(members.values):
+def _profiler_notes(summary: ReadSummary) -> Iterator[HealthNote]:
+    if stopped_early(summary.members):
         yield HealthNote(
             "stopped-early",
-            "The profiler ran out of memory for what the device does and stopped early: device work after that was not "
+            "The profiler ran out of buffer memory for GPU activity and stopped early: later GPU activity was not "
             f"recorded. {RECORD_LESS}",
         )
 
@@ -68,7 +68,7 @@ def _losses(dropped: int, unknown_categories: frozenset[str]) -> Iterator[Health
     if dropped:
         yield HealthNote("events-dropped", f"{dropped} events could not be read and were left out.")
     if unknown_categories:
-        listed = _listed(category or "none at all" for category in sorted(unknown_categories))
+        listed = _listed(category or "no category" for category in sorted(unknown_categories))
         yield HealthNote("unknown-categories", f"Events of unknown categories were ignored: {listed}.", degrades=False)
 
 

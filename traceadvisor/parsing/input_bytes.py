@@ -1,4 +1,4 @@
-"""The bytes of a trace file, plain or gzipped, as a stream."""
+"""Read the bytes of a trace file, plain or gzipped, as a stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from traceadvisor.errors import InputError
 from traceadvisor.model.limits import LIMITS, Limits
-from traceadvisor.parsing.json.excess import Excess
+from traceadvisor.parsing.exceeded_limits import ExceededLimit
 
 try:
     gzip, zlib = import_module("isal.igzip"), import_module("isal.isal_zlib")
@@ -24,18 +24,18 @@ except ImportError:  # no wheel for this platform: several times slower, same by
 GZIP_MAGIC = b"\x1f\x8b"
 
 HEAD_BYTES = 512
-"""By which files are told that hold no JSON."""
+"""First bytes that are kept to recognise files that are not JSON."""
 
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, patient_zlib.error)
-"""What a truncated or damaged gzip file raises while it is read."""
+"""What reading a truncated or damaged gzip file raises."""
 
 
 RATIO_COUNTS_FROM_BYTES = 16 << 20
-"""Below that, a file that unpacks to many times its size does no harm, and small regular ones do."""
+"""The ratio is checked beyond this size only: small regular files can have high ratios, and do no harm."""
 
 
 class ByteStream:
-    """Reads into a buffer; ends early where gzip is damaged or a limit reached, with all that stands before."""
+    """Reads into a buffer; stops at damaged gzip data or at a limit, after delivering everything before it."""
 
     def __init__(
         self,
@@ -49,8 +49,8 @@ class ByteStream:
 
         Args:
             raw: the stream.
-            packed: the file that ``raw`` unpacks, if it does.
-            reopen: gives the same stream anew, through a reader that delivers every byte before a damage.
+            packed: the file that ``raw`` decompresses, if any.
+            reopen: opens the same stream with a reader that delivers every byte before the damage.
             limits: how much to read.
         """
         self._raw = raw
@@ -64,7 +64,7 @@ class ByteStream:
         """The first bytes."""
 
         self.damaged = False
-        self.excess: Excess | None = None
+        self.excess: ExceededLimit | None = None
         """The limit that ended the reading."""
 
     @property
@@ -74,16 +74,16 @@ class ByteStream:
 
     @property
     def is_growing(self) -> bool:
-        """Whether the file changed its size while it was read, as one that is still being written does."""
+        """Whether the file changed size since it was opened: something is still writing it."""
         return _size_of(self._file) != self._size
 
     @property
     def file_position(self) -> int:
-        """How far into the file itself the reading has come, in bytes."""
+        """Bytes read of the file itself."""
         return self._file.tell()
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill the buffer as far as the stream goes; returns the number of bytes, 0 at the end."""
+        """Fill the buffer and return the number of bytes read; 0 at the end."""
         filled = 0
         while filled < len(buffer) and not self.ended_early:
             try:
@@ -100,15 +100,15 @@ class ByteStream:
             self.excess = self._exceeded()
         return filled
 
-    def _exceeded(self) -> Excess | None:
+    def _exceeded(self) -> ExceededLimit | None:
         if self._delivered > self._limits.inflated_bytes:
-            return Excess.BYTES
+            return ExceededLimit.BYTES
         if self._packed is None or self._delivered < RATIO_COUNTS_FROM_BYTES:
             return None
-        return Excess.RATIO if self._delivered > self._limits.inflation_ratio * self._packed.tell() else None
+        return ExceededLimit.RATIO if self._delivered > self._limits.inflation_ratio * self._packed.tell() else None
 
     def _start_over(self) -> bool:
-        """Go on with the other reader where this one left off; False where there is none or it gets no further."""
+        """Continue with the other reader where this one stopped; False if there is none or it gets no further."""
         if self._reopen is None:
             return False
         self._raw, self._reopen = self._reopen(), None
@@ -126,7 +126,7 @@ class ByteStream:
 
 @contextmanager
 def open_bytes(path: Path, limits: Limits = LIMITS) -> Iterator[ByteStream]:
-    """Open a regular file, through gunzip where its first bytes say so.
+    """Open a regular file; decompress it if it starts with the gzip magic bytes.
 
     Raises:
         InputError: the file is missing, not a regular file, unreadable or empty.
@@ -134,13 +134,13 @@ def open_bytes(path: Path, limits: Limits = LIMITS) -> Iterator[ByteStream]:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise InputError(path, "is not a regular file", expected="a trace file", remedy="Name the file itself.")
+            raise InputError(path, "is not a regular file", expected="a trace file", remedy="Pass the file itself.")
         if status.st_size == 0:
             raise InputError(
                 path,
                 "the file is empty",
                 expected="a PyTorch profiler trace",
-                remedy="The recording was probably killed before it was exported; record again.",
+                remedy="The job was probably killed before the profiler exported; record again.",
             )
         with path.open("rb") as plain:
             is_packed = plain.read(2) == GZIP_MAGIC
@@ -156,7 +156,7 @@ def open_bytes(path: Path, limits: Limits = LIMITS) -> Iterator[ByteStream]:
             path,
             f"cannot be read ({reason})",
             expected="a readable trace file",
-            remedy="Check the path and its rights.",
+            remedy="Check the path and its permissions.",
         ) from error
 
 
@@ -168,6 +168,6 @@ def _size_of(file: io.BufferedIOBase) -> int:
 
 
 def _unpacked_patiently(plain: io.BufferedIOBase) -> io.BufferedIOBase:
-    """The standard library's gunzip: unlike the fast one it gives what it unpacked before it meets the damage."""
+    """Return the standard library's gunzip: unlike the fast one it delivers all bytes before the damage."""
     plain.seek(0)
     return patient_gzip.GzipFile(fileobj=plain)

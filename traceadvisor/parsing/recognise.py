@@ -1,6 +1,6 @@
-"""What a file is that holds no profiler events, told by its content, and what to give instead.
+"""Recognise files that hold no profiler events by their content, and say what to pass instead.
 
-What the profiler logged of its own recording, in the members ``ERROR``, ``WARNING`` and ``INFO``.
+Also reads the profiler's own log, in the members ``ERROR``, ``WARNING`` and ``INFO``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from traceadvisor.text.secrets import beginning
 LOGS = ("ERROR", "WARNING", "INFO")
 
 _STOPPED_EARLY = re.compile(r"Exceeded max GPU buffer count|stopped early\? = [1-9]")
-"""As kineto words it when CUPTI or ROCtracer asks for more memory than it may have (128 MB by default)."""
+"""Kineto's messages when CUPTI or ROCtracer exceeds its buffer memory (128 MB by default)."""
 
 RECORD_LESS = (
     "Record fewer steps, or give the profiler more memory: set KINETO_CONFIG to a file with the line "
@@ -23,90 +23,90 @@ RECORD_LESS = (
 
 
 def stopped_early(members: Mapping[str, Any]) -> bool:
-    """Whether the driver's records had no more room, so that the rest of the device's work was not recorded."""
+    """Whether the driver's buffers filled up, so that later GPU activity was not recorded."""
     logs = [log for name in LOGS if isinstance(log := members.get(name), list)]
     return any(isinstance(line, str) and _STOPPED_EARLY.search(line) for log in logs for line in log)
 
 
-GIVE_A_RECORDING = "Give the file or folder that tensorboard_trace_handler or export_chrome_trace wrote."
+GIVE_A_RECORDING = "Pass the file or folder that tensorboard_trace_handler or export_chrome_trace wrote."
 
 
 WRITE_AGAIN = (
-    "Copy the file again; where it is so at its origin, the job ended while it was being written, so record again."
+    "Copy the file again. If the original is also cut off, the job ended while it was writing the file: record again."
 )
-_EMPTY = "it holds nothing, as far as it can be read"
-_BROKEN = "it breaks off before its first event, or is no readable JSON up to there"
+_EMPTY = "it is empty, or nothing in it can be read"
+_BROKEN = "it is cut off before its first event, or is not valid JSON up to there"
 
 
 class Recognised(NamedTuple):
-    """What was found, and what to do about it."""
+    """What the file is, and what to do about it."""
 
     found: str
     remedy: str = GIVE_A_RECORDING
 
 
 _BY_FIRST_BYTES = (
-    (b"PK\x03\x04", "a zip archive, a checkpoint by torch.save for example", GIVE_A_RECORDING),
-    (b"SQLite format 3\0", "an SQLite database, as Nsight Systems exports it", GIVE_A_RECORDING),
+    (b"PK\x03\x04", "a zip archive, for example a torch.save checkpoint", GIVE_A_RECORDING),
+    (b"SQLite format 3\0", "an SQLite database, for example an Nsight Systems export", GIVE_A_RECORDING),
     (b"%PDF-", "a PDF", GIVE_A_RECORDING),
-    (b"\x89PNG", "a picture", GIVE_A_RECORDING),
+    (b"\x89PNG", "an image", GIVE_A_RECORDING),
     (b"\x28\xb5\x2f\xfd", "compressed with zstd", "Unpack it first: zstd -d FILE."),
     (b"\xfd7zXZ\0", "compressed with xz", "Unpack it first: xz -d FILE."),
     (b"BZh", "compressed with bzip2", "Unpack it first: bzip2 -d FILE."),
-    (b"\xff\xfe", "text in UTF-16, as PowerShell redirects it", "Convert it first: iconv -f UTF-16 -t UTF-8."),
-    (b"\xfe\xff", "text in UTF-16", "Convert it first: iconv -f UTF-16 -t UTF-8."),
-    (b"version https://git-lfs", "a pointer to a file that Git LFS keeps", "Fetch the file first: git lfs pull."),
+    (b"\xff\xfe", "UTF-16 text, for example redirected by PowerShell", "Convert it first: iconv -f UTF-16 -t UTF-8."),
+    (b"\xfe\xff", "UTF-16 text", "Convert it first: iconv -f UTF-16 -t UTF-8."),
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "Fetch the file first: git lfs pull."),
 )
 _TAR_MAGIC_AT = 257
 
 _BY_MEMBERS = (
-    ({"nodes", "schema", "pid"}, "a PyTorch execution trace, which has no times of the device"),
+    ({"nodes", "schema", "pid"}, "a PyTorch execution trace, which has no GPU times"),
     ({"segments", "device_traces"}, "a CUDA memory snapshot"),
     ({"rocprofiler-sdk-tool"}, "a rocprof recording"),
     ({"rocprofiler-sdk-json-tool"}, "a rocprof recording"),
-    ({"viztracer_metadata"}, "a recording by VizTracer"),
+    ({"viztracer_metadata"}, "a VizTracer recording"),
     ({"cells", "nbformat"}, "a Jupyter notebook"),
-    ({"ph", "name"}, "a single event, or events one a line; a recording has them in a list"),
+    ({"ph", "name"}, "a single event, or one event per line; a recording holds a list of events"),
 )
 _DESCRIPTION = {"deviceProperties", "schemaVersion", "distributedInfo", "baseTimeNanoseconds"}
-"""Members that torch writes beside the events."""
+"""Members that torch writes next to the events."""
 
-_STOPPED = "it describes a recording but holds nothing of it: the profiler ran out of memory before it began"
-_NEVER_ACTIVE = "it describes a recording but holds nothing of it: the profiler was never active"
+_STOPPED = "it describes a recording but holds no events: the profiler ran out of memory before it started"
+_NEVER_ACTIVE = "it describes a recording but holds no events: the profiler was never active"
 _REMEDIES = {
     _BROKEN: WRITE_AGAIN,
     _STOPPED: RECORD_LESS,
-    _NEVER_ACTIVE: "Train for more steps than the schedule's wait, warm-up and active steps together, and call the "
-    "profiler's step() once an iteration; an export while the profiler runs holds nothing either.",
+    _NEVER_ACTIVE: "Train for more steps than the schedule's wait, warmup and active steps together, and call the "
+    "profiler's step() once per iteration. An export while the profiler is running is empty too.",
 }
 
 
 def describe_bytes(head: bytes) -> Recognised:
-    """What a file is that is no JSON, by its first bytes."""
+    """Describe a file that is not JSON, by its first bytes."""
     if not head.strip():
         return Recognised(_EMPTY, WRITE_AGAIN)
     for magic, what, remedy in _BY_FIRST_BYTES:
         if head.startswith(magic):
             return Recognised(f"it is {what}", remedy)
     if head[:1] == b"\x80" and head[1:2] in b"\2\3\4\5":
-        return Recognised("it is a Python pickle, a CUDA memory snapshot for example; pickles are never opened")
+        return Recognised("it is a Python pickle, for example a CUDA memory snapshot; TraceAdvisor never opens pickles")
     if head[_TAR_MAGIC_AT : _TAR_MAGIC_AT + 5] == b"ustar":
         return Recognised("it is a tar archive", "Unpack it first: tar -xf FILE.")
     if head.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html")):
-        return Recognised("it is an HTML page, perhaps one that a download showed instead of the file")
+        return Recognised("it is an HTML page, perhaps from a download that failed")
     return Recognised("it is neither JSON nor gzipped JSON")
 
 
 def describe(
     members: Mapping[str, Any], *, has_events: bool, damaged: bool, categories: Collection[str] = ()
 ) -> Recognised:
-    """What JSON is that holds nothing to report on.
+    """Describe JSON that holds nothing to report on.
 
     Args:
         members: the top-level members other than the events.
         has_events: whether there is a list of events.
-        damaged: whether the file breaks off.
-        categories: those of its timed events, where it has any.
+        damaged: whether the file is cut off.
+        categories: categories of its timed events, if any.
     """
     names = set(members)
     unknown = ", ".join(f"'{beginning(category)}'" for category in sorted(categories)[:8] if category)
@@ -114,13 +114,13 @@ def describe(
     cases = (
         *((signs <= names, f"it is {what}") for signs, what in _BY_MEMBERS),
         (damaged, _BROKEN),
-        (unknown, f"it is a Chrome trace by another tool: no event is of a category torch writes ({unknown})"),
+        (unknown, f"it is a Chrome trace from another tool: torch writes none of its event categories ({unknown})"),
         (has_events and stopped_early(members), _STOPPED),
         (has_events and described, _NEVER_ACTIVE),
-        (categories, "it holds events of no category, as other tools and the old autograd profiler write them"),
-        (has_events, "it holds a list of events, but none of them has a start and a duration"),
-        (not names, "it is JSON without any members"),
-        (described, "it holds a recording's description but no events"),
+        (categories, "it holds events without a category, as other tools and the old autograd profiler write them"),
+        (has_events, "it holds a list of events, but no event has a start and a duration"),
+        (not names, "it is an empty JSON object"),
+        (described, "it describes a recording but holds no events"),
     )
     other = f"it is JSON of another kind (members: {', '.join(beginning(name) for name in sorted(names)[:8])})"
     found = next((what for holds, what in cases if holds), other)

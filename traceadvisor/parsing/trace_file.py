@@ -1,4 +1,4 @@
-"""One trace file to one :class:`~traceadvisor.model.trace.Trace`."""
+"""Read one trace file into one :class:`~traceadvisor.model.trace.Trace`."""
 
 from __future__ import annotations
 
@@ -12,33 +12,35 @@ from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.columns.events import Columns
 from traceadvisor.parsing.columns.sound_times import Tables, with_sound_times
+from traceadvisor.parsing.exceeded_limits import ENDS_READING, describe_excess, remedy_for
 from traceadvisor.parsing.health import excesses, reading_health
 from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
-from traceadvisor.parsing.json.excess import ENDS_READING, describe_excess, remedy_for
-from traceadvisor.parsing.json.members import Members
-from traceadvisor.parsing.json.windows import WindowReader
-from traceadvisor.parsing.metadata import base_time_ns, devices, distributed
+from traceadvisor.parsing.json.windows import ReadSummary, WindowReader
+from traceadvisor.parsing.metadata import base_time_ns, devices, distributed, secret_notes
 from traceadvisor.parsing.recognise import Recognised, describe, describe_bytes
-from traceadvisor.parsing.secret_members import secret_notes
 
 EARLIEST_WALL_CLOCK_NS = 10**18
-"""September 2001: a sum below it is a clock since boot, not a date."""
+"""September 2001: a smaller sum comes from a clock since boot, not a date."""
 
 
-def unwatched(position: int) -> None:
-    """Nobody asks how far the reading has come."""
+def ignore_progress(position: int) -> None:
+    """Ignore the progress of reading."""
 
 
 def read_trace(
-    origin: Origin, tell: Callable[[int], None] = unwatched, limits: Limits = LIMITS, *, details: bool = True
+    origin: Origin,
+    on_progress: Callable[[int], None] = ignore_progress,
+    limits: Limits = LIMITS,
+    *,
+    details: bool = True,
 ) -> Trace:
     """Read a recording, gzipped or plain, of any generation.
 
     Args:
         origin: the file.
-        tell: takes how many bytes of the file were read.
+        on_progress: called with the number of bytes of the file read so far.
         limits: how much to read.
-        details: read stacks, shapes, sizes and memory as well, which rules need and a breakdown does not.
+        details: also read stacks, shapes, sizes and memory; rules need them, a breakdown does not.
 
     Raises:
         InputError: the file cannot be read or holds no profiler events; the message says what it is instead.
@@ -48,12 +50,12 @@ def read_trace(
         reader = WindowReader(stream, limits=limits, details=details)
         for window in reader.windows():
             columns.add(window)
-            tell(stream.file_position)
-        members, tables, corrections = reader.members, *with_sound_times(_tables(columns))
-        health = corrections.added_to(reading_health(stream, members, columns, limits, read=tables.row_count))
+            on_progress(stream.file_position)
+        summary, tables, corrections = reader.summary, *with_sound_times(_tables(columns))
+        health = corrections.added_to(reading_health(stream, summary, columns, limits, read=tables.row_count))
     if _says_nothing(tables):
-        raise _nothing_to_read(origin, members, stream, limits, columns.unknown_categories)
-    wall_clock_ns = tables.zero_ns + base_time_ns(members.values)
+        raise _nothing_to_read(origin, summary, stream, limits, columns.unknown_categories)
+    wall_clock_ns = tables.zero_ns + base_time_ns(summary.members)
     return Trace(
         origin=origin,
         events=tables.events,
@@ -64,18 +66,18 @@ def read_trace(
         texts=columns.texts,
         threads=columns.threads,
         streams=columns.streams,
-        devices=devices(members.values),
-        distributed=distributed(members.values),
+        devices=devices(summary.members),
+        distributed=distributed(summary.members),
         wall_clock_start_ns=wall_clock_ns if wall_clock_ns >= EARLIEST_WALL_CLOCK_NS else None,
-        is_truncated=members.truncated or stream.ended_early,
+        is_truncated=summary.truncated or stream.ended_early,
         with_stacks=bool(tables.details.stack_id.rows.size or tables.python_calls.start_ns.size),
         with_shapes=columns.details.has_types,
-        health=replace(health, notes=(*health.notes, *secret_notes(origin.path, members.values))),
+        health=replace(health, notes=(*health.notes, *secret_notes(origin.path, summary.members))),
     )
 
 
 def nothing_recorded(origin: Origin) -> Trace:
-    """The trace of a captured rank whose script ended before anything was recorded: no events at all."""
+    """Return a trace without events, for a captured rank whose script ended before recording began."""
     tables = _tables(Columns())
     return Trace(
         origin=origin,
@@ -103,25 +105,25 @@ def _tables(columns: Columns) -> Tables:
 
 
 def _says_nothing(tables: Tables) -> bool:
-    """Whether no event tells what was done: there are none, or only such as no question needs."""
+    """Whether the tables hold no event that the analysis uses."""
     unneeded = tables.events.is_kind(Kind.OTHER, Kind.PROFILER_SPAN, Kind.DEVICE_ANNOTATION)
     return bool(unneeded.all()) and not tables.python_calls.start_ns.size
 
 
 def _nothing_to_read(
-    origin: Origin, members: Members, stream: ByteStream, limits: Limits, categories: Collection[str]
+    origin: Origin, summary: ReadSummary, stream: ByteStream, limits: Limits, categories: Collection[str]
 ) -> InputError:
-    found, remedy = _what_it_is(members, stream, limits, categories)
-    expected = "a recording by torch.profiler (*.pt.trace.json or *.pt.trace.json.gz)"
+    found, remedy = _what_it_is(summary, stream, limits, categories)
+    expected = "a torch.profiler recording (*.pt.trace.json or *.pt.trace.json.gz)"
     return InputError(origin.path, found, expected=expected, remedy=remedy)
 
 
-def _what_it_is(members: Members, stream: ByteStream, limits: Limits, categories: Collection[str]) -> Recognised:
-    if not members.is_json:
+def _what_it_is(summary: ReadSummary, stream: ByteStream, limits: Limits, categories: Collection[str]) -> Recognised:
+    if not summary.is_json:
         return describe_bytes(stream.head)
-    for excess in excesses(stream, members).keys() & ENDS_READING:
+    for excess in excesses(stream, summary).keys() & ENDS_READING:
         return Recognised(describe_excess(excess, limits), remedy_for(excess))
     if not stream.head.strip():
         return describe_bytes(b"")
-    broken = stream.damaged or members.truncated
-    return describe(members.values, has_events=members.has_events, damaged=broken, categories=categories)
+    broken = stream.damaged or summary.truncated
+    return describe(summary.members, has_events=summary.has_events, damaged=broken, categories=categories)

@@ -1,27 +1,32 @@
-"""From recorded steps to a graph of tasks.
-
-The constants of a recording, measured as medians over all of it.
-"""
+"""Build the task graph of some recorded steps."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.operators.names import name_mask, rows_with_prefix
-from traceadvisor.model.arrays import Int64
+from traceadvisor.analysis.operators.names import rows_with_prefix
+from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
-from traceadvisor.model.trace import Trace
-from traceadvisor.replay.recorded_calls import Waits, Work, recorded_waits, recorded_work, stream_dependencies
+from traceadvisor.replay.recorded_calls import (
+    Waits,
+    Work,
+    measure,
+    pageable_rows,
+    recorded_waits,
+    recorded_work,
+    stream_dependencies,
+)
 from traceadvisor.replay.step_graph import Action, Constants, DeviceTasks, HostTasks, Phase, StepGraph
-from traceadvisor.replay.timed_tasks import TimedTasks, spliced, timed_tasks
 
 
 def build_graph(observation: Observation, steps: tuple[Step, ...]) -> StepGraph:
-    """The tasks of some steps, in order of time, as one run of steps."""
+    """Return the tasks of some steps, in order of time, as consecutive steps."""
     trace, events = observation.trace, observation.trace.events
     work = recorded_work(events, observation.launches)
     waits = recorded_waits(trace, observation.launches, work)
@@ -45,13 +50,13 @@ def build_graph(observation: Observation, steps: tuple[Step, ...]) -> StepGraph:
 
 
 def _phases(instants_ns: Int64, loading: SpanSet, optimizer: SpanSet) -> NDArray[np.int8]:
-    """Where each task's work was done, told by its last instant; where there is none, by the first of the call."""
+    """Return the phase of each task: at the end of its work, or at the start of its call if it has no work."""
     phases = np.where(optimizer.contains(instants_ns), Phase.OPTIMIZER, Phase.OTHER)
     return np.where(loading.contains(instants_ns), Phase.LOADING, phases).astype(np.int8)
 
 
 def _call_times(tasks: TimedTasks, work: Work, waits: Waits, constants: Constants) -> Int64:
-    """Each call's own time: as recorded for launches that nothing held up, else the constant; nothing for waits."""
+    """Return each call's own time: recorded for launches that were not delayed, else a constant; 0 for waits."""
     call_ns = tasks.end_ns - tasks.start_ns
     held_up = tasks.action == Action.LAUNCH_AND_WAIT
     if constants.queue_depth is not None:
@@ -66,7 +71,7 @@ def _call_times(tasks: TimedTasks, work: Work, waits: Waits, constants: Constant
 
 
 def _own_wait_times(tasks: TimedTasks, work: Work, waits: Waits) -> Int64:
-    """The time of waiting calls beyond the end of what they wait for; 0 for tasks that do not wait."""
+    """Return how long waiting calls take beyond the end of what they wait for; 0 for other tasks."""
     own = np.zeros(tasks.row.size, dtype=np.int64)
     waiting = np.isin(tasks.row, waits.row[~waits.is_free])
     own[waiting] = waits.own_ns[np.searchsorted(waits.row, tasks.row[waiting])]
@@ -78,11 +83,10 @@ def _own_wait_times(tasks: TimedTasks, work: Work, waits: Waits) -> Int64:
 
 
 def _host_work(tasks: TimedTasks, thread: Int64) -> tuple[Int64, Int64]:
-    """For each task the thread that it continues, and the host work between.
+    """Return the thread that each task continues, and the host work in between.
 
-    A thread that takes over from another continues that one's work: the training thread runs the backward pass by
-    handing over to the autograd thread and goes on when that is done. A thread that waits for the device hands over to
-    none.
+    A thread that takes over from another continues that thread's work: the training thread hands the backward pass
+    over to the autograd thread and resumes when it is done. A thread that waits for the device hands over nothing.
     """
     own_end = np.full(thread.size, tasks.start_ns[0], dtype=np.int64)
     for number in np.unique(thread).tolist():
@@ -97,7 +101,7 @@ def _host_work(tasks: TimedTasks, thread: Int64) -> tuple[Int64, Int64]:
     takes_over = thread[before] != thread
     is_waiting = np.isin(tasks.action[before], (Action.WAIT, Action.WAIT_ALL, Action.LAUNCH_AND_WAIT))
     takes_over &= ~(is_waiting & (other_end > tasks.start_ns))
-    takes_over &= other_end >= own_end  # who was done before this thread's own last call handed nothing over
+    takes_over &= other_end >= own_end  # a thread that ended before this thread's last call handed nothing over
     since = np.where(takes_over, other_end, own_end)
     return np.where(takes_over, thread[before], thread), np.maximum(tasks.start_ns - since, 0)
 
@@ -105,7 +109,7 @@ def _host_work(tasks: TimedTasks, thread: Int64) -> tuple[Int64, Int64]:
 def _device_tasks(
     observation: Observation, tasks: TimedTasks, step: Int64, work: Work, after_other: Int64
 ) -> tuple[Int64, DeviceTasks]:
-    """The work that the tasks launch, in their order, and each task's first of it or what it waits for."""
+    """Return the launched work in task order, and the first work that each task launches or waits for."""
     events, launching = observation.trace.events, tasks.count > 0
     kept = np.zeros(work.row.size, dtype=np.bool_)
     for offset in range(int(tasks.count.max(initial=0))):
@@ -125,46 +129,120 @@ def _device_tasks(
     return np.where(tasks.first == NONE, NONE, np.append(number, NONE)[tasks.first]), device
 
 
-QUEUE_DEPTH = 1022
-"""Launches in flight on a stream at which a CUDA launch call stalls.
+@dataclass(frozen=True, slots=True, eq=False)
+class TimedTasks:
+    """Host tasks with recorded times; arrays of shape ``(n,)``; columns as in ``HostTasks``."""
 
-Each of the long launch calls of a public recording of a V100 (torch, nanosecond time stamps) finds so many; that every
-stream has a queue of its own: https://forums.developer.nvidia.com/t/68937. Recordings of HIP show no such limit.
-"""
+    row: Int64
+    thread: Int64
+    start_ns: Int64
+    end_ns: Int64
+    action: NDArray[np.int8]
+    first: Int64
+    count: Int64
 
-USUAL_LATENCY_NS, USUAL_GAP_NS, USUAL_CALL_NS, USUAL_WAIT_NS = 2_000, 1_000, 5_000, 7_000
-"""What public recordings show, for a recording that has no case of its own."""
+    def take(self, chosen: Int64 | Mask) -> TimedTasks:
+        """Return some tasks, in the given order."""
+        return TimedTasks(*(getattr(self, name)[chosen] for name in TimedTasks.__slots__))
 
-_QUEUED_NS = 20_000
-"""A kernel whose launch call returned this long before the one ahead of it ended was surely queued."""
+    @staticmethod
+    def joined(*parts: TimedTasks) -> TimedTasks:
+        """Return several sets of tasks as one."""
+        return TimedTasks(*(np.concatenate([getattr(part, name) for part in parts]) for name in TimedTasks.__slots__))
 
-_LONGEST_LATENCY_NS = 100_000
-"""What starts later than this after its launch waits for something; public recordings show latencies up to 40 us."""
 
+def timed_tasks(
+    observation: Observation, steps: tuple[Step, ...], work: Work, waits: Waits, optimizer: SpanSet
+) -> tuple[TimedTasks, Int64]:
+    """Return the tasks within the steps' marks, in order of time, each with the position of its step.
 
-def measure(trace: Trace, work: Work, after: Int64, waits: Waits) -> Constants:
-    """Medians over the recording.
-
-    Args:
-        trace: the recording.
-        work: its device work.
-        after: for each of it, what it waits for on another stream; such work tells neither a latency nor a gap.
-        waits: the calls that wait for it.
+    What a task launches or waits for is given as positions in ``work``.
     """
-    is_kernel = trace.events.kind[work.row] == Kind.KERNEL
-    latency_ns = work.start_ns - work.call_end_ns
-    dry = (after == NONE) & (work.previous_end_ns < work.call_start_ns) & (latency_ns < _LONGEST_LATENCY_NS)
-    queued = is_kernel & (after == NONE) & (work.previous_end_ns > work.call_end_ns + _QUEUED_NS)
-    is_hip = name_mask(trace.names, lambda name: name.startswith("hip"))[trace.events.name_id[work.call_row]]
-    is_free = work.in_flight() < QUEUE_DEPTH
-    return Constants(
-        launch_latency_ns=_median(latency_ns[dry & is_kernel], _median(latency_ns[dry], USUAL_LATENCY_NS)),
-        queued_gap_ns=_median((work.start_ns - work.previous_end_ns)[queued], USUAL_GAP_NS),
-        launch_call_ns=_median((work.call_end_ns - work.call_start_ns)[is_kernel & is_free], USUAL_CALL_NS),
-        wait_call_ns=_median(waits.own_ns[~waits.is_free], USUAL_WAIT_NS),
-        queue_depth=None if is_hip.any() else QUEUE_DEPTH,
+    return _of_steps(
+        TimedTasks.joined(
+            _marks(observation.thread, steps),
+            _boundaries(observation.thread, observation.loading),
+            _boundaries(observation.thread, optimizer),
+            _launches(observation, work),
+            _waits(observation, waits),
+        ),
+        steps,
     )
 
 
-def _median(values: Int64, usual_ns: int) -> int:
-    return max(int(np.median(values)), 0) if values.size else usual_ns
+def spliced(tasks: TimedTasks, step: Int64, steps: tuple[Step, ...]) -> TimedTasks:
+    """Shift the times as if the steps were consecutive; gaps between neighbours stay."""
+    shift, shifts = 0, []
+    for position, one in enumerate(steps):
+        before = steps[position - 1] if position else None
+        if before and before.index + 1 != one.index:
+            shift += one.host_start_ns - before.host_end_ns
+        shifts.append(shift)
+    moved = np.array(shifts, dtype=np.int64)[step]
+    return TimedTasks(
+        tasks.row, tasks.thread, tasks.start_ns - moved, tasks.end_ns - moved, tasks.action, tasks.first, tasks.count
+    )
+
+
+def _marks(thread: int, steps: tuple[Step, ...]) -> TimedTasks:
+    starts = np.array([step.host_start_ns for step in steps], dtype=np.int64)
+    ends = np.array([step.host_end_ns for step in steps], dtype=np.int64)
+    return TimedTasks.joined(_instants(thread, starts, Action.STEP_START), _instants(thread, ends, Action.STEP_END))
+
+
+def _boundaries(thread: int, spans: SpanSet) -> TimedTasks:
+    return _instants(thread, np.concatenate((spans.starts_ns, spans.ends_ns)), Action.NOTHING)
+
+
+def _instants(thread: int, at_ns: Int64, action: Action) -> TimedTasks:
+    none = np.full(at_ns.size, NONE, dtype=np.int64)
+    return TimedTasks(
+        none,
+        np.full(at_ns.size, thread, dtype=np.int64),
+        at_ns,
+        at_ns,
+        np.full(at_ns.size, action, dtype=np.int8),
+        none,
+        np.zeros_like(none),
+    )
+
+
+def _launches(observation: Observation, work: Work) -> TimedTasks:
+    events = observation.trace.events
+    rows, first, count = np.unique(work.call_row, return_index=True, return_counts=True)
+    waiting = np.isin(rows, pageable_rows(observation.trace, observation.launches))
+    return TimedTasks(
+        rows,
+        events.thread[rows].astype(np.int64),
+        events.start_ns[rows],
+        events.end_ns[rows],
+        np.where(waiting, Action.LAUNCH_AND_WAIT, Action.LAUNCH).astype(np.int8),
+        first.astype(np.int64),
+        count.astype(np.int64),
+    )
+
+
+def _waits(observation: Observation, waits: Waits) -> TimedTasks:
+    events = observation.trace.events
+    return TimedTasks(
+        waits.row,
+        events.thread[waits.row].astype(np.int64),
+        events.start_ns[waits.row],
+        events.end_ns[waits.row],
+        np.where(waits.is_all, Action.WAIT_ALL, Action.WAIT).astype(np.int8),
+        waits.target,
+        np.zeros_like(waits.row),
+    )
+
+
+def _of_steps(tasks: TimedTasks, steps: tuple[Step, ...]) -> tuple[TimedTasks, Int64]:
+    """Return the tasks within the steps' marks, in order of time, each with the position of its step."""
+    order = {Action.STEP_END: 0, Action.STEP_START: 1, Action.NOTHING: 2}
+    rank = np.array([order.get(action, 3) for action in Action])[tasks.action]
+    tasks = tasks.take(np.lexsort((rank, tasks.start_ns)))
+    starts = np.array([step.host_start_ns for step in steps])
+    ends = np.array([step.host_end_ns for step in steps])
+    at_end = tasks.action == Action.STEP_END
+    step = np.searchsorted(starts, tasks.start_ns - at_end, side="right") - 1
+    inside = (step >= 0) & ((tasks.start_ns < ends[step]) | at_end)
+    return tasks.take(inside), step[inside]

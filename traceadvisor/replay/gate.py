@@ -1,4 +1,4 @@
-"""How far the replay of a recording can be trusted."""
+"""The gate: how far the replay of a recording can be trusted."""
 
 from __future__ import annotations
 
@@ -18,116 +18,120 @@ from traceadvisor.replay.simulate import simulate
 from traceadvisor.replay.step_graph import FEWEST_STEPS, StepGraph
 
 MOST_ERROR_SHARE = 0.02
-"""Error of the unchanged replay up to which it is believed; the error of a saving is of the same size."""
+"""Largest error of the unchanged replay at which it is trusted; savings have errors of the same size."""
 
 MOST_TURN_ERROR_SHARE = 0.10
-"""The same of one turn of the loader's workers, which is a step or a few: their batches differ."""
+"""The same for one turn of the loader workers, which is one step or a few; batches differ."""
 
 MOST_UNEXPLAINED_SHARE = 0.10
-"""Share of the step in waits for the device that the graph does not explain, up to which the replay is believed."""
+"""Largest share of the step in unexplained waits for the device at which the replay is trusted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The unchanged replay held against the recording."""
+    """The unchanged replay compared with the recording."""
 
     steps: int
     baseline_ns: float
-    """The mean replayed step, the first and last apart."""
+    """Mean replayed step, without the first and the last."""
 
     measured_ns: float
     """The same steps as recorded."""
 
     null_model_ns: float
-    """The same steps replayed with a device that takes no time."""
+    """The same steps replayed with an infinitely fast device."""
 
     unexplained_share: float
-    """Share of the steps in which the host waits for the device and the graph does not say for what."""
+    """Share of the steps in which the host waits for the device and the graph does not explain why."""
 
     elsewhere_share: float = 0.0
-    """Share of the steps in which another device of this process is busy, of which the graph knows nothing."""
+    """Share of the steps in which another device of this process is busy; the graph does not model it."""
 
     paced_ns: float | None = None
-    """The same steps with batches at the mean pace of the loader's workers; None where these do not set the pace."""
+    """The same steps with batches at the workers' mean pace; None if the workers do not limit the loop."""
 
     turn_error_share: float = 0.0
-    """How much longer a turn of workers is at that pace than recorded, where it differs most."""
+    """Relative error of the worker turn that differs most from the recording at that pace."""
 
     late_share: float = 0.0
-    """Share of the recorded steps in which the loop waits for batches of workers that do not set the pace."""
+    """Share of the recorded steps spent waiting for batches, where workers do not limit the loop."""
 
     @property
     def judged_steps(self) -> int:
-        """How many of the steps are held against the recording: one leads in, one follows."""
+        """Steps compared with the recording, without the first and the last."""
         return self.steps - 2 if self.steps >= FEWEST_STEPS else self.steps
 
     @property
     def paced_error_share(self) -> float | None:
-        """How much longer steps at the pace of workers are than recorded."""
+        """Relative error of the steps at the workers' pace."""
         return None if self.paced_ns is None else self.paced_ns / self.measured_ns - 1
 
     @property
     def error_share(self) -> float:
-        """How much longer the replayed step is than the recorded one; negative where shorter."""
+        """Relative error of the replayed step; negative if it is shorter than recorded."""
         return self.baseline_ns / self.measured_ns - 1
 
     @property
     def null_error_share(self) -> float:
-        """The same without any device."""
+        """The same with an infinitely fast device."""
         return self.null_model_ns / self.measured_ns - 1
 
     @property
     def doubt(self) -> str | None:
-        """Why the replay is not to be believed at all; None where it is."""
+        """Why the replay is not trusted at all; None if it is."""
         if self.steps < FEWEST_STEPS:
             steps = "1 complete step was" if self.steps == 1 else f"{self.steps} complete steps were"
-            return f"only {steps} recorded, and a replay takes {FEWEST_STEPS}"
+            return f"only {steps} recorded, and the simulation needs {FEWEST_STEPS}"
         if self.elsewhere_share > MOST_ERROR_SHARE:
             return (
-                f"in {self.elsewhere_share:.0%} of the step this process keeps another device busy too, "
-                "and what the host does and waits for is not known to be for this one"
+                f"this process also keeps another GPU busy during {self.elsewhere_share:.0%} of the step, "
+                "and the recording does not show which GPU the CPU works and waits for"
             )
         if abs(self.error_share) > MOST_ERROR_SHARE:
-            return f"the unchanged replay misses the recorded step by {self.error_share:+.1%}"
+            return f"the unchanged simulation differs from the recorded step by {self.error_share:+.1%}"
         if self.unexplained_share > MOST_UNEXPLAINED_SHARE:
-            return f"in {self.unexplained_share:.0%} of the step the host waits for something that cannot be told"
+            return (
+                f"for {self.unexplained_share:.0%} of the step the CPU waits for something the recording does not show"
+            )
         return self._loader_doubt
 
     @property
     def _loader_doubt(self) -> str | None:
-        """Why not to believe what stands for the loader's workers."""
+        """Why the model of the loader workers is not trusted; None if it is."""
         if abs(self.paced_error_share or 0.0) > MOST_ERROR_SHARE:
             missed = f"{self.paced_error_share:+.1%}"
-            return f"with batches at the mean pace of the loader's workers it misses the recorded step by {missed}"
+            return (
+                f"with batches at the workers' average pace, the simulation differs from the recorded step by {missed}"
+            )
         if abs(self.turn_error_share) > MOST_TURN_ERROR_SHARE:
             missed = f"{abs(self.turn_error_share):.0%}"
             return (
-                f"one pace does not stand for all batches of the loader's workers: at it a step comes out {missed} off"
+                f"the loader workers' batches vary too much for one pace: with it, a simulated step is off by {missed}"
             )
         if self.late_share > LEAST_WAIT_SHARE:
             return (
-                f"for {self.late_share:.0%} of the time the loop waits for batches, in some steps and not in others, "
-                "and how fast the loader's workers could be is not known"
+                f"the loop waits for batches in only some steps ({self.late_share:.0%} of the time), "
+                "and how fast the loader workers could be is unknown"
             )
         return None
 
     @property
     def device_doubt(self) -> str | None:
-        """Why the replay is not to be believed of changes to the device's work; None where it is."""
+        """Why the replay is not trusted for changes to device work; None if it is."""
         if self.doubt is None and abs(self.null_error_share) <= MOST_ERROR_SHARE:
             return (
-                f"the host alone explains the recorded step to within {abs(self.null_error_share):.1%}, "
-                "so the replay of the device is not put to the test"
+                f"CPU work alone explains the recorded step to within {abs(self.null_error_share):.1%}, "
+                "so GPU savings could not be validated on this recording"
             )
         return self.doubt
 
 
 def gate(graph: StepGraph, observation: Observation, steps: Sequence[Step]) -> Gate:
-    """Replay the steps as they are, and as they would be with a device that takes no time.
+    """Replay the steps unchanged, and with an infinitely fast device.
 
     Args:
-        graph: the tasks of the steps, each batch taking what it took.
-        observation: the recording that they are of.
+        graph: the tasks of the steps, with batch times as recorded.
+        observation: the recording.
         steps: the steps it was built from, at least one.
     """
     inner = _inner(steps)
@@ -143,16 +147,16 @@ def gate(graph: StepGraph, observation: Observation, steps: Sequence[Step]) -> G
 
 
 def held_to_workers(held: Gate, at_pace: StepGraph, steps: Sequence[Step], turn: int, late_share: float) -> Gate:
-    """The same where a loader has workers: the steps replayed at the mean pace of these, turn by turn.
+    """Add the check of a loader with workers: the steps replayed at their mean pace, turn by turn.
 
-    That each batch takes what it took could not miss any step, and their mean pace not the mean step.
+    Batch times as recorded fit every step, and their mean fits the mean step, so turns are compared.
 
     Args:
-        held: the replay held against the recording.
-        at_pace: the tasks with batches at their mean pace; as they were where the workers do not set it.
+        held: the gate of the unchanged replay.
+        at_pace: the tasks with batches at mean pace; unchanged if the workers do not limit the loop.
         steps: the steps that are replayed.
-        turn: how many of them belong together.
-        late_share: share of the recorded steps in which the loop waits for batches.
+        turn: steps per turn of the workers.
+        late_share: share of the recorded steps spent waiting for batches.
     """
     if at_pace.workers is None:
         return replace(held, late_share=late_share)
@@ -164,7 +168,7 @@ def held_to_workers(held: Gate, at_pace: StepGraph, steps: Sequence[Step], turn:
 
 
 def _inner(steps: Sequence[Step]) -> slice:
-    """The steps that are judged: one leads in, one follows."""
+    """Return the slice of compared steps, without the first and the last."""
     return slice(1, -1) if len(steps) >= FEWEST_STEPS else slice(None)
 
 
@@ -175,7 +179,7 @@ def _turns_ns(durations_ns: Sequence[int], turn: int) -> Int64:
 
 
 def _elsewhere_share(observation: Observation, steps: Sequence[Step]) -> float:
-    """Share of some steps in which devices other than the observed one are busy."""
+    """Return the share of some steps in which other devices are busy."""
     events = observation.trace.events
     rows = events.rows(*DEVICE_WORK)
     rows = rows[~np.isin(events.device[rows], [NONE, *np.unique(events.device[observation.launches.work_rows])])]
@@ -184,7 +188,7 @@ def _elsewhere_share(observation: Observation, steps: Sequence[Step]) -> float:
 
 
 def without_device(graph: StepGraph) -> StepGraph:
-    """The graph with a device that does everything at once."""
+    """Return the graph with an infinitely fast device."""
     return replace(
         graph,
         device=replace(graph.device, duration_ns=np.zeros_like(graph.device.duration_ns)),

@@ -1,4 +1,4 @@
-"""How fast a loader's workers make batches, where the training loop waits for them."""
+"""The pace of loader workers, if the training loop waits for them."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from traceadvisor.replay.step_graph import FEWEST_STEPS, Action, StepGraph, Work
 from traceadvisor.replay.what_if import Scenario
 
 LEAST_WAIT_SHARE = 0.05
-"""Share of the time that fetches take beyond a batch that is ready, from which the loop waits for the workers."""
+"""Share of time that fetches take beyond fetching a ready batch, from which the loop counts as waiting."""
 
 FEWEST_TURNS = 2
 
 
 def turn_of(workers: int | None, steps: Sequence[Step]) -> int:
-    """Steps within which each worker delivers once; 1 where that is not known, or the steps hold no two such turns.
+    """Return the steps within which each worker delivers once; 1 if unknown, or if there are not two such turns.
 
-    Workers that began together deliver together: one fetch waits for all of them, the next ones for none.
+    Workers that start together deliver together: one fetch waits for all of them, the next ones for none.
     """
     inner = max(len(steps) - 2, 1)
     return workers if workers and inner >= FEWEST_TURNS * workers else 1
 
 
 def late_share(loader: Loader, steps: Sequence[Step]) -> float:
-    """Share of the host's time in steps, the first and the last apart, that it waits for batches which are not ready.
+    """Return the share of inner steps' host time spent waiting for batches that are not ready.
 
-    The first may begin an epoch, with an empty queue.
+    The first step may begin an epoch, with an empty queue.
 
     Args:
         loader: the fetches of a recording.
@@ -46,19 +46,19 @@ def late_share(loader: Loader, steps: Sequence[Step]) -> float:
 
 
 def paced(graph: StepGraph, steps: Sequence[Step], turn: int = 1, undisturbed_share: float = 1.0) -> StepGraph:
-    """The graph in which batches come at the pace of the workers, where the recorded loop kept step with that.
+    """Return the graph with batches at the workers' pace, if the workers limited the recorded loop.
 
-    A recording shows nothing of the workers. Where the loop waits for them in most turns, they make a batch as often as
-    it takes one, and that is one constant: the host's mean step, which is shorter than the window of a device that lags
-    ever more, over the batches that it takes. What a fetch costs the training thread is what the quickest one took, and
-    no more than is assumed of a batch that is ready. Where the loop waits in few turns or in none, fetches stay as they
-    are: workers that were late once are faster than the loop at other times, and how fast is not known.
+    A recording does not show the workers. If the loop waits for them in most turns, they make batches as fast as the
+    loop takes them. That pace is one constant: the host's mean step over the batches it takes. (The host's step is
+    shorter than the window of a device that lags more and more.) A fetch costs the training thread as much as the
+    quickest recorded one, at most the assumed cost of a ready batch. If the loop waits in few turns or none, fetches
+    stay unchanged: late workers are faster than the loop at other times, and how fast is unknown.
 
     Args:
         graph: the tasks of steps whose loader has workers.
         steps: those steps.
-        turn: successive fetches that belong together.
-        undisturbed_share: how long they take undisturbed, over how long they took; the pace is taken to rise alike.
+        turn: successive fetches in one turn of the workers.
+        undisturbed_share: undisturbed over recorded step time; the pace is assumed to scale with it.
     """
     takes, spent_ns = fetches(graph.host)
     inner = range(1, len(steps) - 1) if len(steps) >= FEWEST_STEPS else range(len(steps))
@@ -70,7 +70,7 @@ def paced(graph: StepGraph, steps: Sequence[Step], turn: int = 1, undisturbed_sh
     pace_ns = round(spans_ns * undisturbed_share / taken)
     late_ns = _late_ns(spent_ns)
     turns_ns = late_ns[is_inner][: taken - taken % turn].reshape(-1, turn).sum(axis=1)
-    if np.mean(turns_ns >= LEAST_WAIT_SHARE * turn * spans_ns / taken) <= 0.5:  # most of them
+    if np.mean(turns_ns >= LEAST_WAIT_SHARE * turn * spans_ns / taken) <= 0.5:  # most turns
         return graph
     host = graph.host
     work_ns = np.where(is_loading(host), 0, host.work_ns)
@@ -81,7 +81,7 @@ def paced(graph: StepGraph, steps: Sequence[Step], turn: int = 1, undisturbed_sh
 
 
 def _late_ns(spent_ns: Int64) -> Int64:
-    """What fetches took beyond the quickest of them, and beyond what is assumed of a batch that is ready."""
+    """Return the time of fetches beyond the quickest one, or beyond the assumed cost of a ready batch."""
     quickest_ns = min(int(spent_ns.min(initial=FETCH_NS[Scenario.EXPECTED])), FETCH_NS[Scenario.EXPECTED])
     late_ns: Int64 = spent_ns - quickest_ns
     return late_ns

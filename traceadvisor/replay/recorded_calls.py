@@ -1,4 +1,4 @@
-"""The calls of a recording that launch device work or wait for it, with what each of them launches or waits for."""
+"""Recorded calls that launch device work or wait for it, their targets, and the recording's constants."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from traceadvisor.analysis.operators.runtime_calls import blocking_rows, profile
 from traceadvisor.model.arrays import Int64, Mask, numbers_in
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.trace import Trace
+from traceadvisor.replay.step_graph import Constants
 
 _STREAM_WAIT = re.compile(r"StreamWaitEvent")
 _WHOLE_DEVICE = re.compile(r"(?:Device|Ctx)Synchronize|^(?:cuda|hip)Free(?:Host)?$")
@@ -21,7 +22,7 @@ _FREE = re.compile(r"^(?:cuda|hip)Free(?:Host)?$")
 _EVENT = re.compile(r"EventSynchronize")
 
 _CLOCK_SLACK_NS = 5_000
-"""Host and device clocks agree this well: a wait is seen to end this much before what it waited for."""
+"""Disagreement of host and device clocks: a wait may seem to end this much before its target."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,20 +39,20 @@ class Work:
     """Number of the stream, from 0."""
 
     previous_end_ns: Int64
-    """When the stream was done with all that was launched before, unlaunched work included; -1 where there is none."""
+    """When the stream finished all earlier work, including work without a launch; -1 without any."""
 
     unlaunched_end_ns: Int64
-    """When work without a recorded launch ended: it was launched before the recording; shape ``(u,)``."""
+    """End of work without a recorded launch, which was launched before the recording; shape ``(u,)``."""
 
     unlaunched_stream: Int64
 
     @property
     def stream_count(self) -> int:
-        """Streams that were used."""
+        """Number of streams."""
         return max(int(self.stream.max(initial=0)), int(self.unlaunched_stream.max(initial=0))) + 1
 
     def in_flight(self) -> Int64:
-        """For each task, the launches that its stream held when its own was called; one of several tasks is one."""
+        """Return, for each task, the launches in its stream's queue at its own launch; each call counts once."""
         is_last = np.append(self.call_row[1:] != self.call_row[:-1], True)[: self.row.size]
         result = np.zeros(self.row.size, dtype=np.int64)
         for number in range(self.stream_count):
@@ -70,20 +71,20 @@ class Waits:
 
     row: Int64
     target: Int64
-    """Position in :class:`Work` of what the call waits for; NONE where that is not known, or nothing."""
+    """Position in :class:`Work` of what the call waits for; NONE if unknown or nothing."""
 
     is_all: Mask
     """Whether the call waits for the whole device."""
 
     own_ns: Int64
-    """The call's time after what it waited for had ended, or after its start where that is later."""
+    """The call's time after its target ended, or after its own start if later."""
 
     is_free: Mask
-    """Whether the call goes on to give memory back."""
+    """Whether the call then frees memory."""
 
 
 def recorded_work(events: EventTable, launches: Launches) -> Work:
-    """Device work in order of launch."""
+    """Return device work in order of launch."""
     streams, stream = np.unique(events.stream[launches.work_rows], return_inverse=True)
     start, end = events.start_ns[launches.work_rows], events.end_ns[launches.work_rows]
     previous = np.full(start.size, -1, dtype=np.int64)
@@ -110,7 +111,7 @@ def recorded_work(events: EventTable, launches: Launches) -> Work:
 
 
 def recorded_waits(trace: Trace, launches: Launches, work: Work) -> Waits:
-    """Calls that wait for the device without giving it anything."""
+    """Return calls that wait for the device without launching anything."""
     events = trace.events
     frees = rows_named(trace, Kind.RUNTIME, lambda name: _FREE.match(name) is not None)
     rows = np.union1d(np.union1d(blocking_rows(trace, launches), profiler_stop_rows(trace)), frees)
@@ -124,12 +125,12 @@ def recorded_waits(trace: Trace, launches: Launches, work: Work) -> Waits:
 
 
 def stream_dependencies(trace: Trace, work: Work) -> Int64:
-    """For each device task, the task of another stream that it waits for, as far as the recording tells; else NONE.
+    """Return the task of another stream that each device task waits for; NONE if none is known.
 
-    A recording does not say which stream a ``cudaStreamWaitEvent`` makes wait, and for which event. The next launch
-    after such a call is taken to wait for the last work that another stream was given before the call and that was done
-    when the launched work began. Copies to the device are passed over: a loop that copies ahead calls for the wait of
-    its kernels, then launches the next copy, which need not wait.
+    A recording does not show which stream a ``cudaStreamWaitEvent`` blocks, nor on which event. The next launch after
+    such a call is assumed to wait for the last work that another stream received before the call and that had ended
+    when the launched work began. Copies to the device are skipped: a loop that copies ahead requests the wait for its
+    kernels, then launches the next copy, which need not wait.
     """
     events = trace.events
     result = np.full(work.row.size, NONE, dtype=np.int64)
@@ -151,15 +152,15 @@ def stream_dependencies(trace: Trace, work: Work) -> Int64:
 
 
 def pageable_rows(trace: Trace, launches: Launches) -> Int64:
-    """Calls that give the device work and wait for it: pageable and blocking copies."""
+    """Return calls that launch work and wait for it: pageable and blocking copies."""
     calls = launches.call_rows[launches.call_rows != NONE]
     return np.intersect1d(blocking_rows(trace, launches), calls)
 
 
 def _targets(events: EventTable, work: Work, rows: Int64, any_stream: Mask) -> Int64:
-    """What calls wait for: the last work launched before each, on its thread's stream unless it may be any.
+    """Return what calls wait for: the last work launched before each, on its thread's stream unless any may count.
 
-    Work that ended after a call returned was not waited for.
+    Work that ended after a call returned cannot be its target.
     """
     launched = np.searchsorted(work.call_start_ns, events.start_ns[rows])
     latest_ns = events.end_ns[rows] + _CLOCK_SLACK_NS
@@ -172,7 +173,7 @@ def _targets(events: EventTable, work: Work, rows: Int64, any_stream: Mask) -> I
 
 
 def _stream_in_use(events: EventTable, work: Work, rows: Int64, launched: Int64) -> Int64:
-    """For each call, the stream that its thread launched to last; NONE where it launched nothing before."""
+    """Return the stream that each call's thread last launched to; NONE if it launched nothing before."""
     stream = np.full(rows.size, NONE, dtype=np.int64)
     launching = events.thread[work.call_row]
     for thread in numbers_in(events.thread[rows]):
@@ -183,7 +184,7 @@ def _stream_in_use(events: EventTable, work: Work, rows: Int64, launched: Int64)
 
 
 def _last_done(work: Work, stream: int, launched: Int64, instants_ns: Int64) -> Int64:
-    """The last of the first ``launched`` tasks on a stream that had ended by an instant; NONE where there is none."""
+    """Return the last of the first ``launched`` tasks on a stream that ended by an instant; NONE if there is none."""
     tasks = np.flatnonzero(work.stream == stream)
     ended = np.searchsorted(np.maximum.accumulate(work.end_ns[tasks]), instants_ns, side="right")
     position = np.minimum(ended, np.searchsorted(tasks, launched)) - 1
@@ -191,8 +192,53 @@ def _last_done(work: Work, stream: int, launched: Int64, instants_ns: Int64) -> 
 
 
 def _latest(work: Work, tasks: list[Int64]) -> Int64:
-    """For each place, that of several tasks which ended last; NONE where all are."""
+    """Return, element by element, the task that ended last; NONE if all are NONE."""
     by_stream = np.stack(tasks)
     ended = np.append(work.end_ns, np.iinfo(np.int64).min)[by_stream]
     result: Int64 = np.take_along_axis(by_stream, ended.argmax(axis=0)[None, :], axis=0)[0]
     return result
+
+
+QUEUE_DEPTH = 1022
+"""Launches in flight on a stream at which a CUDA launch call blocks.
+
+Every long launch call of a public V100 recording (torch, nanosecond time stamps) finds this many. Every stream has its
+own queue: https://forums.developer.nvidia.com/t/68937. Recordings of HIP show no such limit.
+"""
+
+USUAL_LATENCY_NS, USUAL_GAP_NS, USUAL_CALL_NS, USUAL_WAIT_NS = 2_000, 1_000, 5_000, 7_000
+"""Typical values in public recordings, for recordings without a case of their own."""
+
+_QUEUED_NS = 20_000
+"""A kernel was certainly queued if its launch call returned this long before the previous kernel ended."""
+
+_LONGEST_LATENCY_NS = 100_000
+"""Work that starts later than this after its launch waits for something; public recordings show up to 40 us."""
+
+
+def measure(trace: Trace, work: Work, after: Int64, waits: Waits) -> Constants:
+    """Return the recording's constants, as medians.
+
+    Args:
+        trace: the recording.
+        work: its device work.
+        after: the work of another stream that each waits for; such work shows neither latency nor gap.
+        waits: the calls that wait for it.
+    """
+    is_kernel = trace.events.kind[work.row] == Kind.KERNEL
+    latency_ns = work.start_ns - work.call_end_ns
+    dry = (after == NONE) & (work.previous_end_ns < work.call_start_ns) & (latency_ns < _LONGEST_LATENCY_NS)
+    queued = is_kernel & (after == NONE) & (work.previous_end_ns > work.call_end_ns + _QUEUED_NS)
+    is_hip = name_mask(trace.names, lambda name: name.startswith("hip"))[trace.events.name_id[work.call_row]]
+    is_free = work.in_flight() < QUEUE_DEPTH
+    return Constants(
+        launch_latency_ns=_median(latency_ns[dry & is_kernel], _median(latency_ns[dry], USUAL_LATENCY_NS)),
+        queued_gap_ns=_median((work.start_ns - work.previous_end_ns)[queued], USUAL_GAP_NS),
+        launch_call_ns=_median((work.call_end_ns - work.call_start_ns)[is_kernel & is_free], USUAL_CALL_NS),
+        wait_call_ns=_median(waits.own_ns[~waits.is_free], USUAL_WAIT_NS),
+        queue_depth=None if is_hip.any() else QUEUE_DEPTH,
+    )
+
+
+def _median(values: Int64, usual_ns: int) -> int:
+    return max(int(np.median(values)), 0) if values.size else usual_ns

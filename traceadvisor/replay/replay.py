@@ -1,4 +1,4 @@
-"""The replay of one recording: its graph, how far it can be trusted, and what edits of it would save."""
+"""The replay of one recording: its task graph, its gate, and the savings of edits."""
 
 from __future__ import annotations
 
@@ -19,53 +19,53 @@ from traceadvisor.replay.step_graph import StepGraph, chosen_steps
 from traceadvisor.replay.undisturbed import undisturbed
 from traceadvisor.replay.what_if import Edit, Scenario
 
-UNTESTED_DEVICE = "with the fix made the step waits for the device, and the replay of that is not put to the test"
-"""What makes the saving of an edit of the host's work less sure."""
+UNTESTED_DEVICE = "after this fix the step waits for the GPU, and GPU savings could not be validated on this recording"
+"""Caveat for savings of host work on a recording that does not validate the device model."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replay:
-    """What can be tried on a recording."""
+    """A recording's steps, ready to replay with edits."""
 
     graph: StepGraph
-    """The steps undisturbed by the profiler, where that gives what the run's times say: what edits start from."""
+    """The task graph that edits start from: without the profiler's overhead, if that matches the run's step times."""
 
     baseline_ns: float
-    """The replayed step with nothing changed."""
+    """The replayed step without any edit."""
 
     gate: Gate
-    """How the replay of the recorded steps came out."""
+    """How well the replay reproduces the recorded steps."""
 
     def doubt(self, edit: Edit) -> str | None:
-        """Why the replay is not to be believed of an edit; None where it is."""
+        """Return why the replay is not trusted for an edit; None if it is."""
         return self.gate.device_doubt if edit.changes_device else self.gate.doubt
 
     def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
-        """Share of the step that some edits save together; negative where they cost time."""
+        """Return the share of the step that some edits save together; negative if they cost time."""
         edited = reduce(lambda graph, edit: edit.applied(graph, scenario), edits, self.graph)
         return 1 - simulate(edited).interior_mean_ns() / max(self.baseline_ns, 1.0)
 
     def saving(self, edit: Edit, step_ns: float) -> Estimate:
-        """What an edit saves of a step of this length; nothing where it costs time."""
+        """Return what an edit saves of a step of this length; zero if it costs time."""
         shares = {scenario: self.saving_share((edit,), scenario) for scenario in Scenario}
         low, expected, high = sorted(max(share, 0.0) * step_ns for share in shares.values())
         is_untested = self._waits_for_untested_device(edit, 1 - shares[Scenario.EXPECTED])
         return Estimate(low, expected, high, Method.REPLAY, UNTESTED_DEVICE if is_untested else None)
 
     def _waits_for_untested_device(self, edit: Edit, left_share: float) -> bool:
-        """Whether what is left of the step with an edit of the host hangs on the device, which nothing tested."""
+        """Whether the edited step waits for the device although the device model was not validated."""
         if self.gate.device_doubt is None:
             return False
         alone = without_device(edit.applied(self.graph, Scenario.EXPECTED))
         return left_share - simulate(alone).interior_mean_ns() / max(self.baseline_ns, 1.0) > MOST_ERROR_SHARE
 
     def joint_step_ns(self, what_ifs: Iterable[WhatIf], step_ns: float) -> float | None:
-        """What is left of a step of this length with several fixes made; None where none of them can be replayed."""
+        """Return the length of a step with several fixes; None if none of them can be replayed."""
         edits = [one for one in what_ifs if isinstance(one, Edit) and not self.doubt(one)]
         return (1 - self.saving_share(edits, Scenario.EXPECTED)) * step_ns if edits else None
 
     def figures(self, joint_step_ns: float | None) -> ReplayFigures:
-        """What the report says of the replay."""
+        """Return the figures that the report shows about the replay."""
         return ReplayFigures(
             self.gate.judged_steps,
             self.gate.baseline_ns,
@@ -82,13 +82,13 @@ class Replay:
 def replay(
     observation: Observation, table: StepTable, timing: RunTiming, worker_count: int | None = None
 ) -> Replay | None:
-    """The replay of the steps nearest to the median; None where no step is kept.
+    """Return the replay of the steps nearest to the median; None if no step is kept.
 
     Args:
         observation: the recording.
         table: its steps.
-        timing: the steps of the run that it is part of.
-        worker_count: processes that make batches; None where that is not known.
+        timing: step times of the whole run.
+        worker_count: loader worker processes; None if unknown.
     """
     steps = chosen_steps(table)
     if not steps:

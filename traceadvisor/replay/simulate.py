@@ -1,4 +1,4 @@
-"""Runs a graph of tasks: what the host and the device would do, and how long the steps would take."""
+"""Run a task graph: what host and device do, and how long the steps take."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Replayed:
     """The steps of one run of a graph."""
 
     durations_ns: tuple[int, ...]
-    """Of each step's window: from the end of the one before, or the host's start, until host and device are done."""
+    """Window of each step: from the previous step's end, or the host's start, until host and device are done."""
 
     def interior_mean_ns(self) -> float:
-        """Mean over the steps other than the first and the last; over all where there are no others."""
+        """Return the mean over steps other than the first and last; over all if there are no others."""
         inner = self.durations_ns[1:-1] or self.durations_ns
         return sum(inner) / max(len(inner), 1)
 
 
-def simulate(graph: StepGraph) -> Replayed:  # one branch an action and no max(): calls would double its time
-    """Run all tasks, each as soon as what it depends on is done.
+def simulate(graph: StepGraph) -> Replayed:  # one branch per action and no max(): calls would double the run time
+    """Run all tasks, each as soon as its dependencies are done.
 
-    Host tasks are taken in recorded order, which every edge follows: a launch precedes its device tasks, a stream keeps
-    the order of launches, and a wait is for something launched before it. So one pass is enough.
+    Host tasks run in recorded order, which all dependencies follow: a launch precedes its device tasks, a stream keeps
+    the order of launches, and a wait is for earlier launches. So one pass is enough.
     """
     host, wait_call = graph.host, graph.constants.wait_call_ns
     device, batches = _Device(graph), _Batches(graph.workers)
@@ -59,16 +59,16 @@ def simulate(graph: StepGraph) -> Replayed:  # one branch an action and no max()
 
 
 class _Device:
-    """Streams that work off what is launched, each in order."""
+    """Streams that run launched tasks, each in order."""
 
     def __init__(self, graph: StepGraph) -> None:
         tasks, constants = graph.device, graph.constants
         self.ends = [0] * len(tasks)
-        """When each task is done; 0 before it was launched."""
+        """End of each task; 0 before its launch."""
 
         self.stream_ends = [-constants.queued_gap_ns] * graph.stream_count
         self.accepted = 0
-        """When the last launch was in its queue: later than it was tried where that was full."""
+        """When the last launch entered its queue; delayed if the queue was full."""
 
         self._durations, self._streams = tasks.duration_ns.tolist(), tasks.stream.tolist()
         self._afters = tasks.after.tolist()
@@ -77,7 +77,7 @@ class _Device:
         self._launch_ends: list[list[int]] = [[] for _ in range(graph.stream_count)]
 
     def launch(self, now: int, first: int, count: int) -> int:
-        """When the tasks of a launch that is tried now are done."""
+        """Launch tasks now and return when they are done."""
         ends, stream_ends, gap = self.ends, self.stream_ends, self._gap
         launches = self._launch_ends[self._streams[first]]
         oldest = len(launches) - self._depth
@@ -94,9 +94,9 @@ class _Device:
 
 
 class _Batches:
-    """When batches are ready that workers make ahead of the loop.
+    """Ready times of batches that workers make ahead of the loop.
 
-    Workers start one after the other, so that batches come evenly; none is begun before its place is free.
+    Workers start one after another, so batches arrive evenly; a batch starts when its queue slot is free.
     """
 
     def __init__(self, workers: Workers | None) -> None:
@@ -107,7 +107,7 @@ class _Batches:
         self._taken: list[int] = []
 
     def take(self, now: int) -> int:
-        """When the next batch is in hand that is asked for now."""
+        """Request the next batch now and return when it is available."""
         number = len(self._taken)
         load = self._load_ns[number]
         self._ready += load // self._count
@@ -118,7 +118,7 @@ class _Batches:
 
 
 def _windows(host_starts: list[int], host_ends: list[int], device_ends: list[int]) -> tuple[int, ...]:
-    """As recorded windows are cut: a step begins where the one before ended."""
+    """Cut windows like recorded ones: a step begins where the previous one ended."""
     durations, end = [], 0
     for host_start, host_end, device_end in zip(host_starts, host_ends, device_ends, strict=True):
         start = max(end, host_start)

@@ -1,4 +1,4 @@
-"""The recorded steps without what the profiler added to the host's work."""
+"""The recorded steps without the profiler's overhead on the host."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.operators.names import rows_with_prefix
-from traceadvisor.analysis.steps.lost_records import BACKWARD
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_with_prefix
 from traceadvisor.analysis.steps.run_timing import RunTiming
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import Kind
@@ -21,15 +20,15 @@ from traceadvisor.replay.simulate import simulate
 from traceadvisor.replay.step_graph import StepGraph
 
 RECORDED_ON_HOST = (Kind.OPERATOR, Kind.ANNOTATION, Kind.RUNTIME)
-"""What costs the host time to record."""
+"""Events that cost the host time to record."""
 
 
 def undisturbed(graph: StepGraph, observation: Observation, steps: Sequence[Step], timing: RunTiming) -> StepGraph:
-    """The graph with the host's work as it is while nothing is recorded; as it was where that cannot be told.
+    """Return the graph with host work as without the profiler; unchanged if that is unknown.
 
-    A run's step times tell how much longer recorded steps take, and how much of that in the loader. Where the replayed
-    step does not become shorter by what is taken off the host, the device hides some of what was added, and the
-    difference of the steps does not tell how much that was.
+    The run's step times show how much longer recorded steps take, and how much of that is in the loader. If the
+    replayed step does not shrink by the time removed from the host, the device hides some of the overhead, and the
+    difference between steps does not show its size.
 
     Args:
         graph: the tasks of the recorded steps.
@@ -51,12 +50,11 @@ def undisturbed(graph: StepGraph, observation: Observation, steps: Sequence[Step
 
 
 def _added(graph: StepGraph, observation: Observation, steps: Sequence[Step], timing: RunTiming) -> Int64:
-    """What the profiler added to each task; nothing where steps were no longer for being recorded.
+    """Return the profiler's overhead on each task; zero if recorded steps were not longer.
 
-    Where workers make the batches, the time in the loader is a wait, which may be shorter for what was added elsewhere.
-    With a device it is the cost of the events that were recorded, the same for each. Without one, operators compute on
-    the host, and what the profiler keeps of every event scatters memory: the tensors that each step makes anew,
-    activations and gradients, then lie in fresh pages, so that the forward and the backward pass take longer.
+    With loader workers, time in the loader is a wait, which may shrink because of overhead elsewhere. With a device,
+    every recorded event costs the same. Without a device, operators compute on the host, and the profiler's own records
+    scatter memory: new activations and gradients lie in fresh pages, so the forward and backward pass take longer.
     """
     excess_ns, excess_loading_ns = timing.excess_ns
     own_loader = observation.loader is not None and observation.loader.in_training_process
@@ -71,7 +69,7 @@ def _added(graph: StepGraph, observation: Observation, steps: Sequence[Step], ti
 
 
 def _events_before(graph: StepGraph, observation: Observation) -> Int64:
-    """How many recorded events each task's work holds, its call included; none where there is no such time."""
+    """Count the recorded events in each task's work and call; 0 for tasks without time."""
     events = observation.trace.events
     starts_ns = events.start_ns[events.rows(*RECORDED_ON_HOST)]
     since_ns = graph.recorded_ns - graph.host.recorded_work_ns
@@ -81,8 +79,8 @@ def _events_before(graph: StepGraph, observation: Observation) -> Int64:
 
 
 def _passes_ns(graph: StepGraph, observation: Observation, steps: Sequence[Step]) -> Int64:
-    """The work of tasks that begin before a step's backward pass ends; of all where a step has none."""
-    backward = observation.trace.events.spans(rows_with_prefix(observation.trace, Kind.OPERATOR, BACKWARD))
+    """Return the work of tasks that begin before a step's backward pass ends; of all tasks without one."""
+    backward = observation.trace.events.spans(rows_with_prefix(observation.trace, Kind.OPERATOR, BACKWARD_PREFIX))
     ends_ns = np.array([_last_end(backward, step) for step in steps], dtype=np.int64)
     begun_ns = graph.recorded_ns - graph.host.recorded_work_ns
     return np.where(begun_ns < ends_ns[graph.host.step], graph.host.work_ns, 0)
@@ -94,5 +92,5 @@ def _last_end(spans: SpanSet, step: Step) -> int:
 
 
 def _spread(excess_ns: float, weight: Int64) -> Int64:
-    """Some time over tasks, by their weights; none where there is less than none of it."""
+    """Spread time over tasks by weight; zero if the time is negative."""
     return scaled(weight, max(excess_ns, 0.0) / max(int(weight.sum()), 1))

@@ -58,14 +58,14 @@ def _run_in(work: DeviceWork) -> list[Precision | None]:
         ("gemm", None),
     ],
 )
-def test_the_name_of_a_kernel_tells_whether_float32_was_rounded(
+def test_kernel_names_show_whether_float32_was_rounded(
     kernel: str, precision: Precision | None, tmp_path: Path
 ) -> None:
     assert _run_in(_work(_product(kernel=kernel), tmp_path)) == [precision]
 
 
 @pytest.mark.parametrize(("allowed", "precision"), [(True, Precision.TF32), (False, Precision.FP32), (None, None)])
-def test_where_no_name_tells_the_settings_do(
+def test_settings_decide_when_no_kernel_name_does(
     allowed: bool | None,  # noqa: FBT001  # one of three settings
     precision: Precision | None,
     tmp_path: Path,
@@ -94,7 +94,7 @@ def test_a_device_that_is_not_described_may_round(tmp_path: Path) -> None:
     assert _run_in(_work(_product(device={}), tmp_path, RunSettings(matmul_tf32=True))) == [Precision.TF32]
 
 
-def test_of_a_named_device_its_maker_tells_the_capability(tmp_path: Path) -> None:
+def test_a_named_device_gets_its_published_capability(tmp_path: Path) -> None:
     assert _run_in(_work(_product(device={"name": "NVIDIA A100-SXM4-40GB"}), tmp_path)) == [None]
 
 
@@ -128,7 +128,7 @@ def test_kernels_of_unknown_origin_are_not_accounted_for(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("device", [{"name": "NVIDIA A1000"}, {}])
-def test_of_an_unknown_device_nothing_is_told(device: dict[str, object], tmp_path: Path) -> None:
+def test_an_unknown_device_has_no_figures(device: dict[str, object], tmp_path: Path) -> None:
     work = _work(_product("c10::BFloat16", device=device), tmp_path)
     assert (work.row, work.limits, work.rate) == (None, None, None)
     assert work.in_type(Precision.FP16, np.array([True])) is None
@@ -160,7 +160,7 @@ def test_a_call_of_unknown_shape_is_as_fast_as_before(tmp_path: Path) -> None:
     assert speedups.high.tolist() == [1]
 
 
-def test_convolutions_of_a_resnet_gain_in_16_bits_what_others_measured(shared_traces: Path) -> None:
+def test_16_bit_convolutions_of_a_resnet_gain_as_much_as_published(shared_traces: Path) -> None:
     """On a V100 others measured 342 ms for a step in float32 and 152 to 111 under autocast, two thirds convolutions."""
     work = Facts(read_trace(Origin(shared_traces / FOUR_WORKERS, "", "worker0", "")), 0, "recording").device_work
     speedups = work.in_type(Precision.FP16, np.ones(work.calls.kind.size, np.bool_))

@@ -149,7 +149,7 @@ def test_a_convolution_that_skips_most_of_its_input_need_not_read_it(tmp_path: P
     assert _recorded(lambda: model(batch), tmp_path).least_elements.tolist() == [2 * 4 + 2 * 3 + 3 * 4]
 
 
-def test_without_shapes_nothing_is_counted(tmp_path: Path) -> None:
+def test_without_shapes_no_work_is_counted(tmp_path: Path) -> None:
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         torch.randn(4, 5) @ torch.randn(5, 6)
     profiler.export_chrome_trace(str(tmp_path / "worker0.1.pt.trace.json"))
@@ -174,7 +174,7 @@ def test_without_shapes_nothing_is_counted(tmp_path: Path) -> None:
         ("aten::_flash_attention_forward", [[20, 4, 16], [20, 4, 16], [20, 4, 16]], []),
     ],
 )
-def test_work_that_the_recorded_inputs_do_not_tell_is_not_counted(
+def test_work_that_recorded_inputs_do_not_determine_is_not_counted(
     name: str, shapes: list[list[int]], values: list[str], tmp_path: Path
 ) -> None:
     trace = TraceBuilder().op(name, 0, 1, types=["float"] * 3, dims=shapes, values=values).trace(tmp_path)

@@ -42,7 +42,7 @@ def test_casts_under_autocast_are_no_part_of_the_product(tmp_path: Path) -> None
     assert work.device_ns.tolist() == [5_000]
 
 
-def test_the_type_is_that_of_what_is_multiplied(tmp_path: Path) -> None:
+def test_the_type_is_that_of_the_factors(tmp_path: Path) -> None:
     builder = TraceBuilder().op("aten::addmm", 0, 1, types=("float", "c10::BFloat16", "c10::BFloat16"))
     assert _work(builder.trace(tmp_path)).is_precision(Precision.BF16).tolist() == [True]
 
@@ -66,7 +66,7 @@ def _of_2021(builder: TraceBuilder, at: int, *gradients: str) -> TraceBuilder:
     return builder
 
 
-def test_without_recorded_settings_the_backward_call_tells_what_the_forward_call_made(tmp_path: Path) -> None:
+def test_the_backward_call_gives_the_output_size_when_settings_are_missing(tmp_path: Path) -> None:
     once = 2 * 2 * 9 * (4 * 27)
     work = _work(_of_2021(TraceBuilder(), 0, "input", "weight").trace(tmp_path))
     assert work.flops.tolist() == [once, 2 * once]
@@ -78,7 +78,7 @@ def test_gradients_that_were_not_made_are_not_counted(tmp_path: Path) -> None:
     assert _work(_of_2021(TraceBuilder(), 0, "weight").trace(tmp_path)).flops.tolist() == [once, once]
 
 
-def test_where_backward_calls_disagree_the_forward_call_is_not_counted(tmp_path: Path) -> None:
+def test_a_forward_call_with_contradicting_backward_calls_is_not_counted(tmp_path: Path) -> None:
     builder = _of_2021(TraceBuilder(), 0, "input", "weight")
     shapes = [[2, 3, 8, 8], [2, 4, 6, 6], [4, 3, 3, 3]]
     builder.op("aten::cudnn_convolution_backward", 50, 60, types=FLOATS, dims=shapes)

@@ -37,21 +37,20 @@ def test_all_ranks_once_each_are_no_note(tmp_path: Path) -> None:
     assert notes(load(tmp_path)) == {}
 
 
-def test_ranks_that_are_missing_are_told(tmp_path: Path) -> None:
+def test_missing_ranks_are_reported(tmp_path: Path) -> None:
     for rank in (0, 3):
         record(tmp_path / "run" / f"rank-{rank}.1.pt.trace.json", rank, world_size=4)
     assert notes(load(tmp_path)) == {
-        "ranks-missing": "Of the 4 ranks of run only ranks 0, 3 are among the recordings: "
-        "what the others do while they are waited for is not known."
+        "ranks-missing": "Only ranks 0, 3 of 4 were recorded in run: what the other ranks do meanwhile is unknown."
     }
 
 
-def test_that_ranks_are_missing_is_no_doubt_of_those_that_are_there(tmp_path: Path) -> None:
+def test_missing_ranks_do_not_lower_the_confidence_in_recorded_ones(tmp_path: Path) -> None:
     report = load(record(tmp_path / "rank-0.1.pt.trace.json", 0))
     assert [row.note.degrades for row in report.health_notes if row.note.code == "ranks-missing"] == [False]
 
 
-def test_the_same_rank_twice_is_told_and_only_the_first_is_compared(tmp_path: Path) -> None:
+def test_a_repeated_rank_is_reported_and_only_the_first_is_compared(tmp_path: Path) -> None:
     for name, rank in (("rank-0", 0), ("rank-1", 1), ("rank-1-copy", 1)):
         record(tmp_path / f"{name}.1.pt.trace.json", rank)
     report = load(tmp_path)
@@ -72,15 +71,15 @@ def test_a_rank_with_two_devices_is_there_once(tmp_path: Path) -> None:
     assert notes(load(tmp_path)) == {}
 
 
-def test_different_jobs_in_one_folder_are_told_and_not_compared(tmp_path: Path) -> None:
+def test_different_jobs_in_one_folder_are_reported_and_not_compared(tmp_path: Path) -> None:
     record(tmp_path / "run" / "a.1.pt.trace.json", 0, world_size=1)
     record(tmp_path / "run" / "b.1.pt.trace.json", 1, world_size=8)
     report = load(tmp_path)
-    assert "of run are of jobs of 1, 8 processes" in notes(report)["different-jobs"]
+    assert "of run come from jobs with 1, 8 processes" in notes(report)["different-jobs"]
     assert all(len(row.recording_ids) == 1 for row in report.outcomes)
 
 
-def test_runs_in_folders_of_their_own_are_told_apart(tmp_path: Path) -> None:
+def test_runs_in_separate_folders_are_separate(tmp_path: Path) -> None:
     for run, world_size in (("small", 1), ("large", 2)):
         for rank in range(world_size):
             record(tmp_path / run / f"rank-{rank}.1.pt.trace.json", rank, world_size)
@@ -89,9 +88,12 @@ def test_runs_in_folders_of_their_own_are_told_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("base_ns", "said"),
-    [(NOON_NS + 10 * 10**9, "do not overlap in time, by 10.0 s"), (None, "Of ranks 1 of run it is not known when")],
+    [
+        (NOON_NS + 10 * 10**9, "of run are 10.0 s apart and do not overlap"),
+        (None, "It is unknown when ranks 1 of run were recorded"),
+    ],
 )
-def test_ranks_whose_base_times_do_not_agree_are_told_to_be_out_of_line(
+def test_ranks_with_different_base_times_are_reported_as_not_aligned(
     base_ns: int | None, said: str, tmp_path: Path
 ) -> None:
     record(tmp_path / "run" / "rank-0.1.pt.trace.json", 0)
@@ -105,7 +107,7 @@ def test_base_times_that_differ_by_less_than_the_recording_are_aligned(tmp_path:
     assert notes(load(tmp_path)) == {}
 
 
-def test_recordings_that_do_not_say_of_which_rank_they_are_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_recordings_without_a_rank_get_no_note(tmp_path: Path) -> None:
     for name in ("a", "b"):
         TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 50).write(tmp_path / f"{name}.1.pt.trace.json")
     assert notes(load(tmp_path)) == {}

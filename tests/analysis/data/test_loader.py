@@ -33,7 +33,7 @@ def test_kinds_are_iterators_without_prefix(tmp_path: Path) -> None:
     assert not loader.in_training_process
 
 
-def test_one_process_is_told_even_where_the_name_is_cut_short(tmp_path: Path) -> None:
+def test_a_single_process_loader_is_recognised_by_a_truncated_name(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIt", 0, 10)
     loader = facts_of(builder, tmp_path).observation.loader
     assert loader is not None

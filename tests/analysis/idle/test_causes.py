@@ -53,7 +53,7 @@ def test_without_a_loader_data_wait_is_not_measured(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("generation", list(Generation))
-def test_a_loader_is_told_by_the_beginning_of_its_name(name: str, generation: Generation, tmp_path: Path) -> None:
+def test_a_loader_is_recognised_by_the_prefix_of_its_name(name: str, generation: Generation, tmp_path: Path) -> None:
     builder = TraceBuilder(generation).step(0, 0, 100).annotation(name, 0, 30).launch(30, 40, kernel=(40, 100))
     assert breakdown_us(builder, tmp_path) == {"data_wait": 30, "idle_launch": 10, "kernel": 60}
 
@@ -201,7 +201,7 @@ def test_a_blocking_call_that_was_over_when_the_device_ran_dry_explains_nothing(
     assert without_loader(builder, tmp_path) == {"idle_launch": 25, "kernel": 75}
 
 
-def test_a_wait_is_seen_even_where_the_window_cuts_the_gap(tmp_path: Path) -> None:
+def test_a_wait_counts_in_a_gap_that_the_window_cuts(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 41).launch(0, 5, kernel=(5, 40)).sync(6, 41)
     builder.step(1, 41, 100).op("aten::mm", 41, 60).launch(55, 60, kernel=(60, 100))
     assert without_loader(builder, tmp_path, step=1) == {"idle_sync": 19, "kernel": 40}
@@ -261,7 +261,7 @@ def test_only_the_thread_that_launches_next_is_looked_at(tmp_path: Path) -> None
     assert without_loader(builder, tmp_path) == {"idle_launch": 5 + 5, "idle_host": 15, "kernel": 75}
 
 
-def test_where_another_thread_launches_next_its_operators_count(tmp_path: Path) -> None:
+def test_operators_of_the_thread_that_launches_next_count(tmp_path: Path) -> None:
     builder = busy_until_40().op("MmBackward0", 45, 60, thread=AUTOGRAD)
     builder.launch(55, 60, kernel=(60, 100), thread=AUTOGRAD)
     assert without_loader(builder, tmp_path) == {"idle_launch": 5 + 15, "idle_host": 5, "kernel": 75}

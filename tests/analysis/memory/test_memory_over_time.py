@@ -24,7 +24,7 @@ def _memory(builder: TraceBuilder, folder: Path) -> MemoryOverTime | None:
     return recording_of(facts_of(builder, folder)).memory_over_time
 
 
-def test_what_is_held_is_told_over_all_recorded_steps(tmp_path: Path) -> None:
+def test_memory_is_shown_over_all_recorded_steps(tmp_path: Path) -> None:
     memory = _memory(_steps((10, 100), (120, 300), (190, 200)), tmp_path)
     assert memory is not None
     assert memory.time_ns.tolist() == [10_000, 120_000, 190_000]
@@ -32,7 +32,7 @@ def test_what_is_held_is_told_over_all_recorded_steps(tmp_path: Path) -> None:
     assert memory.reserved_bytes is None
 
 
-def test_what_torch_reserved_stands_beside_it_where_it_was_recorded(tmp_path: Path) -> None:
+def test_reserved_memory_is_included_if_recorded(tmp_path: Path) -> None:
     builder = _steps((10, 100), (120, 300))
     for event in builder.events:
         if event["name"] == "[memory]":
@@ -43,7 +43,7 @@ def test_what_torch_reserved_stands_beside_it_where_it_was_recorded(tmp_path: Pa
     assert memory.reserved_bytes.tolist() == [1024, 1024]
 
 
-def test_of_many_instants_few_are_kept_the_peak_among_them(tmp_path: Path) -> None:
+def test_many_instants_are_thinned_out_but_the_peak_stays(tmp_path: Path) -> None:
     levels = [(10 + 0.01 * place, 5000 if place == 4321 else 100 + place % 7) for place in range(9000)]
     memory = _memory(_steps(*levels), tmp_path)
     assert memory is not None
@@ -53,16 +53,14 @@ def test_of_many_instants_few_are_kept_the_peak_among_them(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("levels", [(), ((10, 100),), ((250, 100), (260, 200))])
-def test_without_two_instants_in_the_steps_there_is_nothing_to_tell(
-    levels: tuple[tuple[float, int], ...], tmp_path: Path
-) -> None:
+def test_fewer_than_two_instants_give_no_memory_line(levels: tuple[tuple[float, int], ...], tmp_path: Path) -> None:
     assert _memory(_steps(*levels), tmp_path) is None
 
 
-def test_another_devices_memory_is_not_told(tmp_path: Path) -> None:
+def test_memory_of_another_device_is_left_out(tmp_path: Path) -> None:
     assert _memory(_steps((10, 100), (120, 300), device=1), tmp_path) is None
 
 
-def test_without_a_device_there_is_none(tmp_path: Path) -> None:
+def test_without_a_device_there_is_no_memory_line(tmp_path: Path) -> None:
     facts = facts_of(_steps((10, 100), (120, 300)), tmp_path)
     assert memory_over_time(facts.trace, None, facts.steps.steps) is None

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from traceadvisor.analysis.memory.relief import memory_figures, memory_relief
+from traceadvisor.analysis.memory.step_memory import memory_figures, memory_relief
 from traceadvisor.model.step_memory import MemoryRelief, StepMemory
 
 PARTS = StepMemory(1, state_bytes=1000, activations_bytes=6000, rest_bytes=500)
@@ -10,7 +10,7 @@ def test_each_way_frees_half_of_the_activations() -> None:
     assert memory_relief(PARTS, None) == MemoryRelief(3000, 3000, 3000)
 
 
-def test_mixed_precision_that_is_in_use_frees_nothing_more() -> None:
+def test_mixed_precision_in_use_frees_no_more_memory() -> None:
     assert memory_relief(PARTS, "bfloat16").mixed_precision_bytes is None
 
 

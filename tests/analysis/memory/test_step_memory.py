@@ -48,7 +48,7 @@ def test_temporary_tensors_of_the_forward_pass_are_no_activations(tmp_path: Path
     assert _parts(builder, tmp_path) == (StepMemory(1, 1000, 4000, 4000),)
 
 
-def test_a_step_before_which_nothing_was_recorded_is_left_out(tmp_path: Path) -> None:
+def test_a_step_without_earlier_samples_is_left_out(tmp_path: Path) -> None:
     assert _parts(_steps((120, 3000), (195, 1000)), tmp_path) == ()
 
 

@@ -28,7 +28,7 @@ def test_launches_that_return_with_their_kernels_end_block(tmp_path: Path) -> No
     assert _launches(tmp_path, 30, 10) == 0.75
 
 
-def test_a_few_launches_tell_nothing(tmp_path: Path) -> None:
+def test_a_few_launches_give_no_share(tmp_path: Path) -> None:
     assert _launches(tmp_path, 19, 0) is None
 
 

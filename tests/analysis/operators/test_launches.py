@@ -27,7 +27,7 @@ def test_device_work_without_a_recorded_call_is_kept(tmp_path: Path) -> None:
     assert linked_us(trace, link_launches(trace.events)) == [(5, None), (30, 0)]
 
 
-def test_of_several_calls_with_one_id_the_first_counts(tmp_path: Path) -> None:
+def test_the_first_of_several_calls_with_one_id_counts(tmp_path: Path) -> None:
     trace = (
         TraceBuilder()
         .launch(10, 11, kernel=(30, 40), correlation=5)
@@ -48,7 +48,7 @@ def test_one_call_may_launch_many_kernels(tmp_path: Path) -> None:
     assert linked_us(trace, link_launches(trace.events)) == [(10, 0), (20, 0)]
 
 
-def test_of_operations_that_start_together_the_one_launched_first_comes_first(tmp_path: Path) -> None:
+def test_operations_that_start_together_are_sorted_by_launch(tmp_path: Path) -> None:
     trace = (
         TraceBuilder()
         .kernel(30, 30, stream=9)

@@ -29,7 +29,7 @@ AMBIGUOUS = ["datasets/coco.py", "queue.py", "profile.py", "logging/text.py", "w
         *("<stdin>", "...", "numpy/random/mtrand.pyx", "/scratch/torchinductor_ada/ab/cab.py"),
     ],
 )
-def test_a_librarys_file_is_told_by_its_path(file: str) -> None:
+def test_library_files_are_recognised_by_their_path(file: str) -> None:
     assert is_library(file)
 
 
@@ -60,13 +60,13 @@ def test_a_users_file_is_one_that_no_library_has(file: str) -> None:
     assert not is_library(file)
 
 
-def test_what_a_capture_saw_decides_where_names_could_be_either() -> None:
+def test_the_capture_decides_for_ambiguous_names() -> None:
     own = frozenset(file.split("/")[0] for file in AMBIGUOUS)
     assert not any(is_library(file, own) for file in AMBIGUOUS)
     assert all(is_library(file, frozenset({"train.py"})) for file in AMBIGUOUS)
 
 
-def test_whole_paths_are_told_by_where_they_lead_even_in_a_capture() -> None:
+def test_absolute_paths_are_judged_by_location_even_in_a_capture() -> None:
     own = frozenset({"train.py"})
     assert not is_library("/home/ada/mylib/layers.py", own)
     assert not is_library("../src/layers.py", own)

@@ -45,7 +45,7 @@ def test_only_the_stacks_of_2021_hold_the_line_of_the_call(
     assert location.is_call is is_call
 
 
-def test_where_the_innermost_operator_has_no_stack_the_one_around_it_is_asked(tmp_path: Path) -> None:
+def test_an_operator_without_a_stack_uses_the_one_around_it(tmp_path: Path) -> None:
     builder = (
         TraceBuilder(Generation.Y2021).op("aten::linear", 10, 50, stack=USER).op("aten::addmm", 15, 40).launch(20, 30)
     )
@@ -92,7 +92,7 @@ def test_a_users_file_is_named_though_a_library_is_called_so(generation: Generat
 
 
 @pytest.mark.parametrize("generation", list(Generation))
-def test_where_a_capture_tells_whose_code_it_is_names_do_not(generation: Generation, tmp_path: Path) -> None:
+def test_the_capture_overrules_names(generation: Generation, tmp_path: Path) -> None:
     stack = ["newlib/layers.py(3): forward", "queue.py(7): step", "train.py(9): main"]
     trace = TraceBuilder(generation).op("aten::linear", 10, 50, stack=stack).launch(20, 30).trace(tmp_path)
     captured = replace(trace, own_code=frozenset({"queue.py", "train.py"}))

@@ -62,7 +62,7 @@ def test_the_innermost_operator_around_an_instant_is_found(tmp_path: Path) -> No
     assert names == ["outer", "first", "outer", "second", "outer", None, None]
 
 
-def test_an_instant_on_a_thread_without_operators_is_in_none(tmp_path: Path) -> None:
+def test_an_instant_on_a_thread_without_operators_has_no_operator(tmp_path: Path) -> None:
     _, tree = tree_of(TraceBuilder().op("outer", 0, 50), tmp_path)
     assert tree.enclosing(np.array([7]), np.array([10])).tolist() == [NONE]
 
@@ -88,7 +88,7 @@ def nested(count: int) -> TraceBuilder:
     return builder
 
 
-def test_what_is_nested_too_deep_is_inside_the_innermost_that_is_not(tmp_path: Path) -> None:
+def test_operators_nested_too_deep_belong_to_the_deepest_allowed_one(tmp_path: Path) -> None:
     _, tree = tree_of(nested(DEEPEST + 2), tmp_path)
     assert tree.parent.tolist() == [NONE, *range(DEEPEST), DEEPEST - 1]
 

@@ -17,7 +17,7 @@ def marks_us(builder: TraceBuilder, folder: Path) -> Found:
 
 
 @pytest.mark.parametrize("generation", list(Generation))
-def test_marks_of_the_host_tell_steps_apart(generation: Generation, tmp_path: Path) -> None:
+def test_host_marks_separate_steps(generation: Generation, tmp_path: Path) -> None:
     builder = TraceBuilder(generation).step(7, 0, 100).step(8, 100, 180)
     assert marks_us(builder, tmp_path) == (StepSource.MARKS, [(7, 0, 100), (8, 100, 180)])
 
@@ -28,7 +28,7 @@ def test_the_mirror_images_of_marks_on_the_device_are_no_marks(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["ProfilerStep#seven", "ProfilerStep#", "ProfilerStep#-1", "ProfilerStep#" + "9" * 19])
-def test_a_name_that_merely_begins_like_a_mark_is_none(name: str, tmp_path: Path) -> None:
+def test_a_name_that_only_starts_like_a_mark_is_not_a_mark(name: str, tmp_path: Path) -> None:
     builder = TraceBuilder().step(7, 0, 100).annotation(name, 100, 200)
     assert marks_us(builder, tmp_path) == (StepSource.MARKS, [(7, 0, 100)])
 
@@ -43,7 +43,7 @@ def test_a_mark_that_outlives_the_recording_is_clipped_to_it(tmp_path: Path) -> 
     assert marks_us(builder, tmp_path) == (StepSource.MARKS, [(7, 0, 100), (8, 100, 150)])
 
 
-def test_a_mark_behind_the_recording_is_none(tmp_path: Path) -> None:
+def test_a_mark_after_the_recording_does_not_count(tmp_path: Path) -> None:
     builder = TraceBuilder().profiler_span(0, 100).step(7, 0, 100).step(8, 100, 200)
     assert marks_us(builder, tmp_path) == (StepSource.MARKS, [(7, 0, 100)])
 
@@ -53,7 +53,7 @@ def test_without_marks_n_optimizer_steps_make_n_minus_one_steps(tmp_path: Path) 
     assert marks_us(builder, tmp_path) == (StepSource.OPTIMIZER, [(1, 10, 60), (2, 60, 120)])
 
 
-def test_of_several_optimizers_the_most_frequent_counts(tmp_path: Path) -> None:
+def test_the_most_frequent_of_several_optimizers_counts(tmp_path: Path) -> None:
     builder = TraceBuilder().op("a", 0, 1).optimizer(40, 50, name="Adam.step")
     for end in (10, 20, 60):
         builder.optimizer(end - 5, end)

@@ -22,7 +22,7 @@ def test_a_copy_half_behind_a_kernel_is_half_exposed(tmp_path: Path) -> None:
     assert overlaps_us(builder, tmp_path) == {"kernel": (40, 40), "h2d_copy": (20, 10)}
 
 
-def test_each_kind_is_exposed_where_nothing_more_useful_runs(tmp_path: Path) -> None:
+def test_each_kind_is_exposed_while_nothing_more_useful_runs(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).launch(0, 1, kernel=(0, 30)).collective(1, 2, kernel=(20, 50))
     builder.copy(2, 3, on_device=(40, 60), stream=9).copy(3, 4, on_device=(55, 70), direction="d2h", stream=10)
     builder.copy(4, 5, on_device=(65, 80), direction="d2d", stream=11).memset(5, 6, on_device=(75, 90), stream=12)
@@ -36,7 +36,7 @@ def test_each_kind_is_exposed_where_nothing_more_useful_runs(tmp_path: Path) -> 
     }
 
 
-def test_loading_is_exposed_where_the_device_waits_for_it(tmp_path: Path) -> None:
+def test_loading_is_exposed_while_the_device_waits_for_it(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).launch(0, 1, kernel=(0, 60)).loader(40, 70)
     assert overlaps_us(builder, tmp_path)["data_loading"] == (30, 10)
 

@@ -44,12 +44,12 @@ def test_without_undisturbed_steps_no_disturbance_is_claimed() -> None:
 
 
 @pytest.mark.parametrize(("loader_ns", "codes"), [(50, []), (41, []), (39, ["loader-disturbed"])])
-def test_a_wait_that_recording_hides_is_said(loader_ns: int, codes: list[str]) -> None:
+def test_a_wait_that_recording_hides_is_reported(loader_ns: int, codes: list[str]) -> None:
     # Undisturbed steps of 100 are 50 in the loader.
     recorded = [TimedStep(3, 0, 100, loader_ns, 1, RECORDED)]
     assert [note.code for note in timing_notes(run_timing([*_steps(100, 100), *recorded], 1))] == codes
 
 
-def test_without_steps_nothing_is_known() -> None:
+def test_without_steps_all_medians_are_none() -> None:
     timing = run_timing([], 1)
     assert (timing.undisturbed_ns, timing.recorded_ns, timing.fetches_per_step) == (None, None, None)

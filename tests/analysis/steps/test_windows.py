@@ -21,7 +21,7 @@ def kept(builder: TraceBuilder, folder: Path) -> list[int]:
     return [step.index for step in facts_of(builder, folder).steps.kept]
 
 
-def test_a_window_is_the_mark_where_the_device_keeps_up(tmp_path: Path) -> None:
+def test_the_window_equals_the_mark_if_the_device_keeps_up(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).launch(10, 15, kernel=(20, 60))
     assert windows_us(facts_of(builder, tmp_path)) == [(0, 100)]
 
@@ -31,7 +31,7 @@ def test_a_window_ends_with_the_device_work_launched_in_the_step(tmp_path: Path)
     assert windows_us(facts_of(builder, tmp_path)) == [(0, 130)]
 
 
-def test_where_the_device_lags_a_window_begins_where_the_previous_ends(tmp_path: Path) -> None:
+def test_with_a_lagging_device_a_window_begins_where_the_previous_ends(tmp_path: Path) -> None:
     builder = (
         TraceBuilder().step(0, 0, 50).launch(0, 5, kernel=(5, 90)).step(1, 50, 100).launch(50, 55, kernel=(90, 180))
     )
@@ -90,7 +90,7 @@ def test_device_work_without_a_recorded_launch_is_carry_in(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("carried", "steps"), [((500, 520), [0, 1]), ((500, 521), [1])])
-def test_a_step_of_which_carry_in_takes_more_than_two_percent_is_left_out(
+def test_a_step_with_more_than_two_percent_carry_in_is_left_out(
     carried: tuple[int, int], steps: list[int], tmp_path: Path
 ) -> None:
     builder = TraceBuilder().launch(0, 5, kernel=carried, stream=8).step(0, 10, 1010).launch(10, 15, kernel=(15, 900))
@@ -103,24 +103,24 @@ def test_a_step_left_out_is_shown_with_the_reason(tmp_path: Path) -> None:
         TraceBuilder().launch(0, 5, kernel=(500, 600), stream=8).step(0, 10, 1010).launch(10, 15, kernel=(15, 900))
     )
     (step,) = facts_of(builder, tmp_path).steps.steps
-    assert step.left_out == "device work that no step launched takes 10% of it"
+    assert step.left_out == "GPU work that no step launched takes 10% of it"
 
 
 def _cut(builder: TraceBuilder, folder: Path, behind: str) -> Trace:
-    """The trace of a file that breaks off behind the last event of a name."""
+    """The trace of a file that is cut off after the last event of a name."""
     path = builder.write(folder / "worker0.1.pt.trace.json")
     text = path.read_text()
     path.write_text(text[: text.rindex(behind) + len(behind)])
     return read_trace(Origin(path, "", "", ""))
 
 
-def test_the_last_step_of_a_file_that_breaks_off_is_dropped(tmp_path: Path) -> None:
+def test_the_last_step_of_a_file_that_is_cut_off_is_dropped(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for number, start in enumerate((0, 100, 200)):
         builder.step(number, start, start + 100).launch(start, start + 5, kernel=(start + 5, start + 90))
     trace = _cut(builder.op("aten::mm", 290, 295), tmp_path, '"aten::mm"')
     table = step_windows(trace, link_launches(trace.events))
-    assert table.dropped == ((2, "the file breaks off"),)
+    assert table.dropped == ((2, "the file is cut off"),)
     assert [step.index for step in table.kept] == [0, 1]
 
 
@@ -134,16 +134,16 @@ def test_steps_whose_kernels_lie_behind_the_break_are_left_out(tmp_path: Path) -
     trace = _cut(builder.op("aten::mm", 390, 395), tmp_path, '"aten::mm"')
     table = step_windows(trace, link_launches(trace.events))
     assert [step.index for step in table.kept] == [0]
-    assert table.steps[1].left_out == "the file breaks off, and 100% of its kernel launches have no device record"
+    assert table.steps[1].left_out == "the file is cut off, and 100% of its kernel launches have no GPU record"
 
 
-def test_what_carry_in_cuts_off_the_head_counts_as_taken(tmp_path: Path) -> None:
+def test_time_that_carry_in_cuts_off_the_start_counts(tmp_path: Path) -> None:
     builder = TraceBuilder().launch(0, 5, kernel=(5, 110)).step(0, 10, 1010).launch(10, 15, kernel=(110, 1000))
     assert windows_us(facts_of(builder, tmp_path)) == [(110, 1010)]
     assert kept(builder, tmp_path) == []
 
 
-def test_where_the_device_lags_throughout_nothing_is_cut_off(tmp_path: Path) -> None:
+def test_a_device_that_lags_throughout_cuts_nothing_off(tmp_path: Path) -> None:
     builder = TraceBuilder().launch(0, 5, kernel=(5, 110)).step(0, 10, 1010).launch(10, 15, kernel=(110, 1110))
     assert windows_us(facts_of(builder, tmp_path)) == [(110, 1110)]
     assert kept(builder, tmp_path) == [0]
@@ -168,21 +168,21 @@ def test_a_last_step_in_which_nothing_was_launched_is_dropped(tmp_path: Path) ->
 
 def test_a_last_step_whose_kernels_were_not_recorded_is_dropped(tmp_path: Path) -> None:
     facts = facts_of(steps_of_ten_launches(TraceBuilder(), [0, 1, 3]), tmp_path)
-    reason = "30% of its kernel launches have no device record: the recording stopped there"
+    reason = "30% of its kernel launches have no GPU record: the recording stopped there"
     assert facts.steps.dropped == ((2, reason),)
 
 
-def test_a_last_step_that_lost_no_more_than_another_is_shown(tmp_path: Path) -> None:
+def test_a_last_step_that_lost_as_much_as_another_is_shown(tmp_path: Path) -> None:
     assert dropped(steps_of_ten_launches(TraceBuilder(), [0, 3, 3]), tmp_path) == []
 
 
 def test_a_step_that_lost_more_kernels_than_another_is_shown_but_left_out(tmp_path: Path) -> None:
     steps = facts_of(steps_of_ten_launches(TraceBuilder(), [4, 0, 0]), tmp_path).steps
     assert [step.index for step in steps.kept] == [1, 2]
-    assert steps.steps[0].left_out == "40% of its kernel launches have no device record"
+    assert steps.steps[0].left_out == "40% of its kernel launches have no GPU record"
 
 
-def test_where_all_steps_lose_kernels_alike_all_of_them_count(tmp_path: Path) -> None:
+def test_steps_that_lose_kernels_equally_all_count(tmp_path: Path) -> None:
     assert kept(steps_of_ten_launches(TraceBuilder(), [3, 3, 3]).step(3, 300, 400), tmp_path) == [0, 1, 2]
 
 
@@ -204,13 +204,11 @@ def backward_in(builder: TraceBuilder, *steps: int, count: int) -> TraceBuilder:
 def test_a_step_without_a_backward_pass_among_training_steps_is_shown_but_left_out(tmp_path: Path) -> None:
     steps = facts_of(backward_in(TraceBuilder(), 0, 1, 3, count=4), tmp_path).steps
     assert [step.index for step in steps.kept] == [0, 1, 3]
-    assert steps.steps[2].left_out == "nothing is trained in it: it holds no backward pass"
+    assert steps.steps[2].left_out == "it has no backward pass, so it is not a training step"
 
 
 @pytest.mark.parametrize("steps", [(), (0,), (0, 1)])
-def test_where_no_more_steps_have_a_backward_pass_than_have_none_all_count(
-    steps: tuple[int, ...], tmp_path: Path
-) -> None:
+def test_all_steps_count_unless_most_have_a_backward_pass(steps: tuple[int, ...], tmp_path: Path) -> None:
     assert kept(backward_in(TraceBuilder(), *steps, count=4), tmp_path) == [0, 1, 2, 3]
 
 
@@ -228,7 +226,7 @@ def test_the_only_step_is_never_dropped(lost: int, tmp_path: Path) -> None:
     assert dropped(steps_of_ten_launches(TraceBuilder(), [lost]), tmp_path) == []
 
 
-def test_where_no_step_launches_anything_none_is_dropped(tmp_path: Path) -> None:
+def test_no_step_is_dropped_if_none_launches_anything(tmp_path: Path) -> None:
     assert dropped(TraceBuilder().step(0, 0, 50).step(1, 50, 100).op("a", 0, 10), tmp_path) == []
 
 

@@ -61,7 +61,7 @@ from traceadvisor.parsing.columns.categories import is_known, kind_of
         ("quantum_op", "entangle", Kind.OTHER),
     ],
 )
-def test_an_event_is_what_its_category_and_name_say(category: str, name: str, kind: Kind) -> None:
+def test_category_and_name_decide_the_kind_of_an_event(category: str, name: str, kind: Kind) -> None:
     assert kind_of(category, name) is kind
 
 
@@ -81,11 +81,11 @@ def test_an_unknown_category_is_named_in_the_health_and_degrades_nothing(tmp_pat
     assert not note.degrades
 
 
-def test_events_without_a_category_are_told_like_those_of_an_unknown_one(tmp_path: Path) -> None:
+def test_events_without_a_category_are_reported_like_unknown_ones(tmp_path: Path) -> None:
     trace = (
         TraceBuilder().op("a", 0, 1).event(ph="X", name="AI_CORE", ts=1, dur=1, args={"Task Type": "X"}).trace(tmp_path)
     )
-    assert [note.message for note in trace.health.notes] == ["Events of unknown categories were ignored: none at all."]
+    assert [note.message for note in trace.health.notes] == ["Events of unknown categories were ignored: no category."]
 
 
 @pytest.mark.parametrize("category", ["async", "async_cpu_to_gpu", "ac2g", "fwdbwd", "async_npu"])

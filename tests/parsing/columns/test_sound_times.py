@@ -62,7 +62,7 @@ def test_kernels_without_times_are_left_out_and_the_others_keep_their_details(tm
     assert (trace.events.start_ns[row], trace.texts[trace.details.dtypes_id.values[0]]) == (60_000, "float")
 
 
-def test_of_two_clusters_the_one_with_more_events_is_the_recording(tmp_path: Path) -> None:
+def test_the_larger_of_two_clusters_is_the_recording(tmp_path: Path) -> None:
     builder = unmarked()
     for number in range(2):
         builder.event(**absolute(TODAY_US + YEAR_US + number))
@@ -113,7 +113,7 @@ def durations_us(trace: Trace) -> list[float]:
     return [int(duration) / 1000 for duration in trace.events.duration_ns[trace.events.stream >= 0]]
 
 
-def test_a_kernel_that_outlasts_a_later_one_of_its_stream_ends_where_the_next_begins(tmp_path: Path) -> None:
+def test_a_kernel_that_ends_after_a_later_one_is_cut_where_the_next_begins(tmp_path: Path) -> None:
     trace = kernels((10, 90, 7), (20, 30, 7), (40, 50, 7)).trace(tmp_path)
     assert durations_us(trace) == [10, 10, 10]
     assert trace.health.events_repaired == 1
@@ -150,7 +150,7 @@ def test_two_kernels_that_outlast_the_rest_are_both_cut(tmp_path: Path) -> None:
     ],
     ids=["other streams", "partly", "together", "of no length", "jitter", "lanes in turn"],
 )
-def test_what_may_have_been_is_left_as_it_is(spans: list[tuple[int, int, int]], tmp_path: Path) -> None:
+def test_plausible_times_are_not_changed(spans: list[tuple[int, int, int]], tmp_path: Path) -> None:
     trace = kernels(*spans).trace(tmp_path)
     assert sorted(durations_us(trace)) == sorted(float(end - start) for start, end, _ in spans)
     assert trace.health.status is HealthStatus.OK

@@ -84,7 +84,7 @@ def test_a_number_may_be_written_in_many_ways(text: bytes, instant_ns: int) -> N
         '"\u0661"'.encode(),
     ],
 )
-def test_what_is_no_time_is_told_apart_from_every_time(text: bytes) -> None:
+def test_an_invalid_time_differs_from_every_valid_one(text: bytes) -> None:
     assert nanoseconds([text]).tolist() == [INVALID_NS]
 
 

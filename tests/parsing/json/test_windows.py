@@ -16,7 +16,7 @@ from tests.pairwise import pairwise
 from tests.parsing.reading import expected, read
 from tests.shared import FORMATS, NO_WORKERS
 from traceadvisor.model.limits import Limits
-from traceadvisor.parsing.json.excess import Excess
+from traceadvisor.parsing.exceeded_limits import ExceededLimit
 
 WINDOWS = [64, 65, 100, 127, 128, 200, 256, 511, 512, 4096]
 
@@ -47,8 +47,8 @@ def test_every_framing_reads_the_same_through_any_window(
 @pytest.mark.parametrize("framing", [Framing.OBJECT, Framing.METADATA_LAST])
 @pytest.mark.parametrize("window_bytes", WINDOWS)
 def test_the_members_around_the_events_are_read_wherever_they_stand(framing: Framing, window_bytes: int) -> None:
-    members = read(builder().text(framing=framing), window_bytes).members
-    assert members.values["deviceProperties"][0]["name"] == "Tesla V100-DGXS-32GB"
+    members = read(builder().text(framing=framing), window_bytes).summary
+    assert members.members["deviceProperties"][0]["name"] == "Tesla V100-DGXS-32GB"
     assert members.has_events
     assert not members.truncated
 
@@ -69,7 +69,7 @@ def test_the_members_around_the_events_are_read_wherever_they_stand(framing: Fra
         "\u00e9\u2028 }, { \U0001f600",
     ],
 )
-def test_what_looks_like_a_boundary_inside_a_name_is_none(name: str, window_bytes: int) -> None:
+def test_a_boundary_inside_a_name_does_not_split_the_event(name: str, window_bytes: int) -> None:
     content = TraceBuilder().op("first", 0, 1).op(name, 1, 2).op("last", 2, 3).text()
     assert read(content, window_bytes).names == ["first", name, "last"]
 
@@ -86,7 +86,7 @@ def test_trace_events_inside_another_member_are_not_the_events(window_bytes: int
     content = TraceBuilder().member("nested", {"traceEvents": [{"name": "not this"}, {}]}).op("this", 0, 1).text()
     result = read(content, window_bytes)
     assert result.names == ["this"]
-    assert result.members.values["nested"] == {"traceEvents": [{"name": "not this"}, {}]}
+    assert result.summary.members["nested"] == {"traceEvents": [{"name": "not this"}, {}]}
 
 
 @pytest.mark.parametrize("window_bytes", WINDOWS)
@@ -96,9 +96,9 @@ def test_trace_events_that_are_no_list_are_a_member_like_any_other(window_bytes:
 
 
 @pytest.mark.parametrize("window_bytes", WINDOWS)
-def test_of_two_members_with_one_key_the_last_wins(window_bytes: int) -> None:
+def test_the_last_of_two_members_with_one_key_wins(window_bytes: int) -> None:
     content = b'{"schemaVersion": 1, "schemaVersion": 2, "traceEvents": [{"name": "a"}], "schemaVersion": 3}'
-    assert read(content, window_bytes).members.values == {"schemaVersion": 3}
+    assert read(content, window_bytes).summary.members == {"schemaVersion": 3}
 
 
 @pytest.mark.parametrize("window_bytes", WINDOWS)
@@ -106,10 +106,10 @@ def test_the_events_of_two_lists_of_them_are_read(window_bytes: int) -> None:
     content = b'{"traceEvents": [{"ph": "X", "name": "a"}], "b": 1, "traceEvents": [{"ph": "X", "name": "c"}], "d": 2}'
     result = read(content, window_bytes)
     assert result.names == ["a", "c"]
-    assert result.members.values == {"b": 1, "d": 2}
+    assert result.summary.members == {"b": 1, "d": 2}
 
 
-def test_of_two_members_of_an_event_with_one_key_the_last_wins() -> None:
+def test_the_last_of_two_event_members_with_one_key_wins() -> None:
     assert read(b'[{"ph": "X", "name": "a", "name": "b"}]').names == ["b"]
 
 
@@ -117,8 +117,8 @@ def test_of_two_members_of_an_event_with_one_key_the_last_wins() -> None:
 def test_no_events_are_no_damage(content: bytes) -> None:
     result = read(content)
     assert result.events == []
-    assert result.members.has_events
-    assert not result.members.truncated
+    assert result.summary.has_events
+    assert not result.summary.truncated
 
 
 @pytest.mark.parametrize("window_bytes", WINDOWS)
@@ -137,7 +137,7 @@ def test_an_array_that_was_never_closed_is_complete_but_for_its_end(window_bytes
     content = builder().text(framing=Framing.ARRAY)
     result = read(content[:-1], window_bytes)
     assert result.events == expected(content)
-    assert result.members.truncated
+    assert result.summary.truncated
 
 
 def test_an_event_larger_than_the_window_is_read() -> None:
@@ -149,7 +149,7 @@ def test_metadata_larger_than_the_window_are_read() -> None:
     content = TraceBuilder().member("INFO", ["log line, {}"] * 5_000).op("this", 0, 1).text()
     result = read(content)
     assert result.names == ["this"]
-    assert len(result.members.values["INFO"]) == 5_000
+    assert len(result.summary.members["INFO"]) == 5_000
 
 
 TEXTS = st.text('ab}],[{ :"\\,\n\u00e9', max_size=10)
@@ -193,9 +193,9 @@ def test_any_trace_reads_the_same_through_any_window(
     content = json.dumps(document, indent=indent, separators=separators, ensure_ascii=False).encode()
     result = read(content, window_bytes)
     assert result.events == expected(content)
-    assert result.members.values == {**members, "end": 1}
-    assert not result.members.truncated
-    assert result.members.dropped == 0
+    assert result.summary.members == {**members, "end": 1}
+    assert not result.summary.truncated
+    assert result.summary.dropped == 0
 
 
 def several_devices(device_count: int) -> TraceBuilder:
@@ -214,9 +214,9 @@ def test_a_list_of_devices_behind_the_events_is_no_part_of_them(
     content = several_devices(device_count).text(framing=Framing.METADATA_LAST, indent=indent)
     result = read(content, window_bytes)
     assert result.events == expected(content)
-    assert [device["id"] for device in result.members.values["deviceProperties"]] == list(range(device_count))
-    assert result.members.values["distributedInfo"]["world_size"] == 2
-    assert (result.members.dropped, result.members.repaired, result.members.truncated) == (0, 0, False)
+    assert [device["id"] for device in result.summary.members["deviceProperties"]] == list(range(device_count))
+    assert result.summary.members["distributedInfo"]["world_size"] == 2
+    assert (result.summary.dropped, result.summary.repaired, result.summary.truncated) == (0, 0, False)
 
 
 @pytest.mark.parametrize("window_bytes", [*WINDOWS, 1 << 20])
@@ -225,17 +225,17 @@ def test_two_lists_of_several_events_are_read_whole(window_bytes: int) -> None:
     content = b'{"traceEvents": [' + events + b'], "b": [{"id": 0}, {"id": 1}], "traceEvents": [' + events + b"]}"
     result = read(content, window_bytes)
     assert result.names == ["0", "1", "2", "3", "4"] * 2
-    assert result.members.dropped == 0
+    assert result.summary.dropped == 0
 
 
-def test_members_behind_the_events_beyond_the_limit_are_left_out_and_that_is_said() -> None:
+def test_members_after_the_events_beyond_the_limit_are_left_out_and_counted() -> None:
     devices = b", ".join(b'{"id": %d}' % number for number in range(2000))
     content = b'{"traceEvents": [{"ph": "X", "name": "a"}, {"ph": "X", "name": "b"}], "d": [' + devices + b"]}"
     result = read(content, limits=Limits(event_bytes=1000))
     assert result.names == ["a", "b"]
-    assert result.members.dropped == 0
-    assert result.members.truncated
-    assert result.members.excesses[Excess.EVENT] == 1
+    assert result.summary.dropped == 0
+    assert result.summary.truncated
+    assert result.summary.excesses[ExceededLimit.EVENT] == 1
 
 
 @pytest.mark.parametrize("recording", [NO_WORKERS, FORMATS[0], FORMATS[4]])
@@ -250,4 +250,4 @@ def test_a_recording_whose_metadata_stand_last_reads_the_same(
     usual = read(json.dumps({**document, "traceEvents": events}, indent=indent).encode(), 1 << 20)
     moved = read(json.dumps({"traceEvents": events, **document}, indent=indent).encode(), 1 << 20)
     assert moved == usual
-    assert len(moved.members.values["deviceProperties"]) == len(devices) + 1
+    assert len(moved.summary.members["deviceProperties"]) == len(devices) + 1

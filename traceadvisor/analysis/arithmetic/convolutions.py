@@ -1,4 +1,4 @@
-"""What a convolution has to do, forward and backward, from its shapes and settings.
+"""The work of convolutions, forward and backward, from shapes and settings.
 
 Every element of the output (of a transposed convolution: of the input) meets every weight that leads to its channels:
 ``2 x batch x positions x numbers in the weight`` operations. A weight of shape ``(out, in / groups, ...)`` holds only
@@ -19,8 +19,8 @@ from math import prod
 from traceadvisor.analysis.arithmetic.work import Formula, Kind, Work
 from traceadvisor.analysis.operators.inputs import Inputs, Shape
 
-Told = Callable[[Inputs], bool]
-"""Whether a call is of a transposed convolution, from its inputs."""
+TransposedTest = Callable[[Inputs], bool]
+"""Whether a call is a transposed convolution, from its inputs."""
 
 
 def _never(_: Inputs) -> bool:
@@ -31,24 +31,24 @@ def _always(_: Inputs) -> bool:
     return True
 
 
-def _said_at(position: int) -> Told:
+def _flag_at(position: int) -> TransposedTest:
     return lambda inputs: inputs.value(position) is True
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Where an operator has its settings; input and weight come first."""
+    """Positions of an operator's settings; input and weight come first."""
 
     stride: int
     padding: int
     dilation: int
-    is_transposed: Told
+    is_transposed: TransposedTest
 
     output_padding: int = 0
-    """Of transposed convolutions; elsewhere it is not looked at."""
+    """For transposed convolutions only."""
 
     def work(self, inputs: Inputs) -> Work | None:
-        """The work of one call; None where neither its settings nor its output's size are known."""
+        """Return the work of one call; None if neither its settings nor its output size is known."""
         x, weight = inputs.shape(0), inputs.shape(1)
         output = self._output(inputs) if _is_convolution(x, weight) else None
         if output is None or min(output) < 1:
@@ -61,7 +61,7 @@ class Forward:
         return Work(flops, flops, read + prod(weight) + written)
 
     def _output(self, inputs: Inputs) -> Shape | None:
-        """The output's sizes beyond batch and channels."""
+        """Return the output's sizes without batch and channels."""
         x = inputs.shape(0)[2:]
         lists = [inputs.integers(at, len(x)) for at in (self.stride, self.padding, self.dilation)]
         stride, padding, dilation = lists
@@ -78,15 +78,15 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """Where an operator has the output's gradient, the input and the mask of gradients that are wanted."""
+    """Positions of the output's gradient, the input and the mask of wanted gradients."""
 
     gradient: int
     x: int
     mask: int
-    is_transposed: Told
+    is_transposed: TransposedTest
 
     def work(self, inputs: Inputs) -> Work | None:
-        """The work of one call, the bias's gradient apart, which multiplies nothing."""
+        """Return the work of one call, without the bias gradient, which multiplies nothing."""
         gradient, x, weight = inputs.shape(self.gradient), inputs.shape(self.x), inputs.shape(2)
         wanted = _wanted(inputs, self.mask)
         if wanted is None or not _is_convolution(x, weight) or not _is_convolution(gradient, weight):
@@ -96,9 +96,9 @@ class Backward:
         return Work(flops, flops, prod(gradient) + (prod(x) + prod(weight)) * sum(wanted))
 
     def forward_output(self, inputs: Inputs) -> tuple[tuple[Shape, Shape], Shape] | None:
-        """Input and weight of the forward call, and its output's sizes beyond batch and channels.
+        """Return input and weight of the forward call, and its output's sizes without batch and channels.
 
-        Recordings of 2021 hold no settings; there the backward calls tell what the forward calls made.
+        Recordings of 2021 hold no settings; there, backward calls reveal the output sizes of forward calls.
         """
         gradient, x, weight = inputs.shape(self.gradient), inputs.shape(self.x), inputs.shape(2)
         if self.is_transposed(inputs) or not _is_convolution(x, weight) or not _is_convolution(gradient, weight):
@@ -107,7 +107,7 @@ class Backward:
 
 
 def _wanted(inputs: Inputs, position: int) -> tuple[bool, bool] | None:
-    """Whether the gradients by input and by weight were wanted; where not recorded, whether they were made."""
+    """Whether the gradients by input and by weight were wanted; if not recorded, whether they were computed."""
     mask = inputs.value(position)
     if isinstance(mask, list) and len(mask) > 1:
         return bool(mask[0]), bool(mask[1])
@@ -122,10 +122,10 @@ def _is_convolution(x: Shape, weight: Shape) -> bool:
 
 
 FORWARD = {
-    "aten::convolution": Forward(stride=3, padding=4, dilation=5, is_transposed=_said_at(6), output_padding=7),
-    "aten::_convolution": Forward(stride=3, padding=4, dilation=5, is_transposed=_said_at(6), output_padding=7),
+    "aten::convolution": Forward(stride=3, padding=4, dilation=5, is_transposed=_flag_at(6), output_padding=7),
+    "aten::_convolution": Forward(stride=3, padding=4, dilation=5, is_transposed=_flag_at(6), output_padding=7),
     "aten::convolution_overrideable": Forward(
-        stride=3, padding=4, dilation=5, is_transposed=_said_at(6), output_padding=7
+        stride=3, padding=4, dilation=5, is_transposed=_flag_at(6), output_padding=7
     ),
     "aten::cudnn_convolution": Forward(stride=3, padding=2, dilation=4, is_transposed=_never),
     "aten::cudnn_convolution_transpose": Forward(
@@ -140,8 +140,8 @@ FORWARD = {
     ),
 }
 BACKWARD = {
-    "aten::convolution_backward": Backward(gradient=0, x=1, mask=10, is_transposed=_said_at(7)),
-    "aten::convolution_backward_overrideable": Backward(gradient=0, x=1, mask=9, is_transposed=_said_at(6)),
+    "aten::convolution_backward": Backward(gradient=0, x=1, mask=10, is_transposed=_flag_at(7)),
+    "aten::convolution_backward_overrideable": Backward(gradient=0, x=1, mask=9, is_transposed=_flag_at(6)),
     "aten::cudnn_convolution_backward": Backward(gradient=1, x=0, mask=10, is_transposed=_never),
     "aten::cudnn_convolution_transpose_backward": Backward(gradient=1, x=0, mask=11, is_transposed=_always),
     "aten::miopen_convolution_backward": Backward(gradient=1, x=0, mask=9, is_transposed=_never),

@@ -1,11 +1,13 @@
-"""What a device did in the kept steps, against what it could do.
+"""What a device did in the kept steps, compared with its peak rates.
 
-Kernels that multiply no matrices: pointwise work, normalisation, reductions, copies made by kernels.
+Also finds the number type in which matrices were multiplied, and kernels that multiply none: pointwise work,
+normalisation, reductions, copies made by kernels.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.analysis.arithmetic.flops import FORMULAS
-from traceadvisor.analysis.arithmetic.matrix_work import PRECISIONS, MatrixWork, matrix_work
+from traceadvisor.analysis.arithmetic.matrix_work import KINDS, PRECISIONS, MatrixWork, matrix_work
 from traceadvisor.analysis.arithmetic.roofline import Limits, Speedups, in_type, limits
-from traceadvisor.analysis.arithmetic.run_precision import run_precision
+from traceadvisor.analysis.arithmetic.work import Kind as WorkKind
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.hardware.devices import DeviceRow, Precision, device_row
+from traceadvisor.hardware.tensor_cores import has_tf32
 from traceadvisor.model.arrays import Float64, Int64, Mask
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.run import RunSettings
@@ -27,39 +30,39 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Device, Trace
 
 LEAST_ACCOUNTED_SHARE = 0.9
-"""Share of kernel time whose operations must be known for a rate to be told; with less it may be higher than it
-looks."""
+"""Share of kernel time whose operations must be known before a rate is reported; below it the true rate may be
+higher."""
 
 
 @dataclass(frozen=True, slots=True)
 class AchievedRate:
-    """Operations of matrix products, convolutions and attention; those of everything else are too few to count.
+    """Rate of matrix products, convolutions and attention; other operations are too few to count.
 
-    They count as torch counts them, a causal mask not deducted.
+    Operations count as in torch: a causal mask is not deducted.
     """
 
     flops_per_s: float
-    """Over the kept windows, idle time included."""
+    """Over the kept windows, including idle time."""
 
     peak_share: float
-    """Of what the device could do in the types that the work was done in: model FLOPs utilisation, where nothing is
-    computed twice (https://arxiv.org/abs/2204.02311, appendix B)."""
+    """Share of the device's peak in the types used: model FLOPs utilisation, if nothing is
+    recomputed (https://arxiv.org/abs/2204.02311, appendix B)."""
 
     own_peak_share: float
-    """The same over the time in which those calls' own kernels ran."""
+    """The same over the run time of those calls' kernels only."""
 
     accounted_share: float
-    """Share of kernel time that is known to do just these operations, or none."""
+    """Share of kernel time that is known to do exactly these operations, or none."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether hardly any operation is missing from it."""
+        """Whether almost all operations are counted."""
         return self.accounted_share >= LEAST_ACCOUNTED_SHARE
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceWork:
-    """The calls that multiply matrices, and the rest, on one device."""
+    """Matrix multiplications and other work on one device."""
 
     trace: Trace
     launches: Launches
@@ -72,7 +75,7 @@ class DeviceWork:
 
     @cached_property
     def row(self) -> DeviceRow | None:
-        """What the device's maker publishes of it; None where that was not read."""
+        """The vendor's published figures of the device; None if not in the table."""
         return device_row(self.device) if self.device else None
 
     @cached_property
@@ -82,17 +85,17 @@ class DeviceWork:
 
     @cached_property
     def precision(self) -> NDArray[np.int8]:
-        """The number type in which each call multiplied: a position in ``PRECISIONS``, NONE where not known."""
+        """The number type in which each call multiplied: a position in ``PRECISIONS``, NONE if unknown."""
         return run_precision(self.trace, self.calls, self.device, self.settings)
 
     def is_run_in(self, precision: Precision) -> Mask:
-        """For each call, whether it multiplied in a type; not where that is not known."""
+        """For each call, whether it multiplied in a type; False if unknown."""
         run_in: Mask = self.precision == PRECISIONS.index(precision)
         return run_in
 
     @cached_property
     def limits(self) -> Limits | None:
-        """Each call's least time on this device; None where its rates are not known."""
+        """Each call's minimum time on this device; None if its rates are unknown."""
         return limits(self.calls, self.row, self.precision) if self.row else None
 
     @cached_property
@@ -112,20 +115,20 @@ class DeviceWork:
 
     @cached_property
     def plain_kernels(self) -> Int64:
-        """Rows of those that are known to multiply no matrices."""
+        """Rows of kernels that are known to multiply no matrices."""
         rows = plain_kernels(self.trace, self.launches, self.tree, self.calls.kernel_rows)
         return rows[self._starts_inside(rows)]
 
     @cached_property
     def peak_ns(self) -> Float64:
-        """The time of each call's operations at the peak rate; not a number where not known."""
+        """The time of each call's operations at the peak rate; NaN if unknown."""
         found = [self.row.flops_per_s(each) if self.row else None for each in PRECISIONS]
         rates: Float64 = np.array([rate or np.nan for rate in (*found, None)])[self.precision]
         return self.calls.flops / rates * 1e9
 
     @cached_property
     def rate(self) -> AchievedRate | None:
-        """What was achieved in the kept steps; None where it cannot be told of any call."""
+        """The rate achieved in the kept steps; None if unknown for every call."""
         known = self.is_kept & np.isfinite(self.peak_ns)
         if not known.any():
             return None
@@ -139,16 +142,16 @@ class DeviceWork:
         )
 
     def kernels_of(self, calls: Mask) -> Int64:
-        """Rows of the kernels of some calls, ascending, those of the kept steps."""
+        """Return the rows of some calls' kernels in the kept steps, ascending."""
         rows = self.calls.kernel_rows[calls[self.calls.kernel_call]]
         return np.sort(rows[self._starts_inside(rows)])
 
     def time_ns(self, rows: Int64) -> int:
-        """Summed durations."""
+        """Return the summed durations of some rows."""
         return int(self.trace.events.duration_ns[rows].sum())
 
     def in_type(self, target: Precision, calls: Mask) -> Speedups | None:
-        """What running some calls in another type would do to their kernels; None where no rate of it is known."""
+        """Return the speed-ups of running some calls in another type; None if its rate is unknown."""
         if self.row is None or self.row.flops_per_s(target) is None or self.row.bytes_per_s is None:
             return None
         return in_type(self.calls, self.row, self.precision, target, calls)
@@ -159,14 +162,14 @@ class DeviceWork:
 
 _MAY_MULTIPLY = re.compile(r"mm|mv|conv|att|rnn")
 _IS_PLAIN = re.compile(r"^(aten::|triton_(poi|red|per|for)_)")
-"""Operators of torch, and kernels that its compiler makes of pointwise work and reductions: their names are given in
-``torch/_inductor/codegen/triton.py``."""
+"""Torch operators, and kernels that its compiler generates for pointwise work and reductions (named in
+``torch/_inductor/codegen/triton.py``)."""
 
 
 def plain_kernels(trace: Trace, launches: Launches, tree: OperatorTree, multiplying: Int64) -> Int64:
-    """Rows, ascending, of kernels that are known to multiply nothing, for what launched them.
+    """Return rows, ascending, of kernels that multiply nothing, judging by the operator that launched them.
 
-    What a CUDA graph replays, and what operators of other libraries do, is not known.
+    Kernels of CUDA graphs and of other libraries' operators are unknown.
 
     Args:
         trace: the recording.
@@ -183,3 +186,55 @@ def plain_kernels(trace: Trace, launches: Launches, tree: OperatorTree, multiply
     within = tree.nearest(name_mask(trace.names, lambda name: name in FORMULAS)[named]) != NONE
     owner = tree.enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])
     return np.sort(rows[np.append(plain[named] | within, False)[owner]])  # a value, not a flag
+
+
+_IN_TF32 = re.compile(r"tf32|tensorop_s1688")
+_IN_FLOAT32 = re.compile(r"simt|ffma|sgemm|scudnn")
+"""Marks in kernel names of cuBLAS, cuDNN and CUTLASS; if a name has both, the former counts: CUTLASS calls its TF32
+products ``tensorop_s1688gemm``. https://docs.nvidia.com/cutlass, "Functionality"."""
+
+_FLOAT32, _TF32 = PRECISIONS.index(Precision.FP32), PRECISIONS.index(Precision.TF32)
+
+
+def run_precision(trace: Trace, work: MatrixWork, device: Device | None, settings: RunSettings) -> NDArray[np.int8]:
+    """Return each call's position in ``PRECISIONS``; NONE if unknown, for example float32 that may have been TF32.
+
+    The device decides first: AMD's and older ones have no TF32, whatever the settings (torch allows it for convolutions
+    by default). Next come marks in kernel names, then the settings.
+    """
+    precision = work.precision.copy()
+    is_float32 = precision == _FLOAT32
+    is_known = device is not None and (device.name is not None or device.compute_capability is not None)
+    if is_known and not has_tf32(device):
+        return precision
+    precision[is_float32] = _by_settings(settings)[work.kind[is_float32]]
+    named = _by_names(trace, work)
+    known = is_float32 & (named != NONE)
+    precision[known] = named[known]
+    return precision
+
+
+def _by_settings(settings: RunSettings) -> NDArray[np.int8]:
+    """Return the type that float32 is multiplied in, by kind of work."""
+    allowed = {
+        WorkKind.MATMUL: settings.matmul_tf32,
+        WorkKind.CONVOLUTION: settings.cudnn_tf32,
+        WorkKind.RECURRENT: settings.cudnn_tf32,
+        WorkKind.ATTENTION: None,
+    }
+    codes = {None: NONE, False: _FLOAT32, True: _TF32}
+    return np.array([codes[allowed[kind]] for kind in KINDS], np.int8)
+
+
+def _by_names(trace: Trace, work: MatrixWork) -> NDArray[np.int8]:
+    """Return the type that the names of a call's kernels show."""
+    names = trace.events.name_id[work.kernel_rows]
+    found = np.full(work.kind.size, NONE, np.int8)
+    for pattern, code in ((_IN_FLOAT32, _FLOAT32), (_IN_TF32, _TF32)):
+        says = name_mask(trace.names, _says(pattern))
+        found[work.kernel_call[says[names]]] = code
+    return found
+
+
+def _says(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+    return lambda name: pattern.search(name) is not None

@@ -1,21 +1,21 @@
-"""The operators that multiply matrices, and the formulas of what they have to do.
+"""The operators that multiply matrices, and the formulas for their work.
 
-Those that merely call them (``aten::linear``, ``aten::conv2d``, ``aten::scaled_dot_product_attention``) are not among
-them: under autocast they are given float32 and cast before the work is launched.
+Operators that only call them (``aten::linear``, ``aten::conv2d``, ``aten::scaled_dot_product_attention``) are excluded:
+under autocast they receive float32 and cast it before the work is launched.
 
-What a matrix product has to do, from the shapes of its factors.
+Matrix products, from the shapes of their factors:
 
 A product of ``(m, k)`` and ``(k, n)`` takes ``m n k`` multiplications and as many additions: ``2 m n k`` operations, as
 ``torch.utils.flop_counter`` counts them. It reads both factors and writes the product; what is added to the product is
 left out of both.
 
-What scaled dot-product attention has to do, from the shapes of query, key and value.
+Scaled dot-product attention, from the shapes of query, key and value:
 
 With ``s_q`` queries and ``s_k`` keys of ``d`` numbers each and values of ``e`` numbers, each head of each sample takes
 two products forward (scores, output: ``2 s_q s_k (d + e)`` operations) and five backward (the scores again, then the
 gradients of value, scores, query and key: ``2 s_q s_k (3 d + 2 e)``), as ``torch.utils.flop_counter`` counts them. A
-causal mask can spare up to half, and whether there was one is not always recorded: half of the operations is what no
-implementation can spare.
+causal mask can spare up to half, and whether there was one is not always recorded: so half of the operations is
+what no implementation can avoid.
 
 Query, key, value, output and their gradients are read or written once; the scores never leave the chip.
 """
@@ -65,15 +65,15 @@ MATMUL_FORMULAS = {
     "aten::baddbmm_": _formula(1),
     "aten::_addmm_activation": _formula(1),
 }
-"""By operator; in the second group a summand comes before the factors."""
+"""By operator; in the second group a summand precedes the factors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """Where an operator has its query, and in which order its dimensions are."""
+    """Position of an operator's query, and the order of its dimensions."""
 
     query: int
-    """Position; key and value follow."""
+    """Position of the query; key and value follow."""
 
     heads_first: bool
     """Whether shapes are (batch, heads, length, size) or (batch, length, heads, size)."""
@@ -81,7 +81,7 @@ class Attention:
     backward: bool
 
     def work(self, inputs: Inputs) -> Work | None:
-        """The work of one call; None for sequences of different lengths packed into one, whose lengths are values."""
+        """Return the work of one call; None for packed sequences, whose lengths are not recorded."""
         shapes = [inputs.shape(self.query + offset) for offset in range(3)]
         if any(len(shape) != 4 for shape in shapes):
             return None
@@ -116,7 +116,7 @@ ATTENTION = {
     "aten::_efficient_attention_backward": Attention(1, heads_first=False, backward=True),
     "flash_attn::_flash_attn_backward": Attention(1, heads_first=False, backward=True),
 }
-"""By operator: those that compute attention in one go. Attention put together from products is counted as products."""
+"""Fused attention, by operator. Attention composed of products counts as products."""
 
 ATTENTION_FORMULAS = {
     name: Formula(Kind.ATTENTION, operator.work, (operator.query, operator.query + 1, operator.query + 2))
@@ -125,7 +125,7 @@ ATTENTION_FORMULAS = {
 
 
 def _not_counted(_: Inputs) -> None:
-    """Work whose extent its inputs' shapes do not tell, or that is too rare to be worth a formula."""
+    """No formula: the shapes do not determine the work, or the operator is too rare."""
 
 
 FORMULAS: Mapping[str, Formula] = {

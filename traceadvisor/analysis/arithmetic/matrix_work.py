@@ -1,4 +1,4 @@
-"""How much each call of an operator that multiplies matrices has to do, in which number type, and how long it took."""
+"""Calls of operators that multiply matrices: their work, number type, kernels and time."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from numpy.typing import NDArray
 
 from traceadvisor.analysis.arithmetic.convolutions import BACKWARD
 from traceadvisor.analysis.arithmetic.flops import FORMULAS
-from traceadvisor.analysis.arithmetic.matrix_calls import MatrixCalls, matrix_calls
-from traceadvisor.analysis.arithmetic.work import Kind, Work
+from traceadvisor.analysis.arithmetic.work import Kind as WorkKind
+from traceadvisor.analysis.arithmetic.work import Work
 from traceadvisor.analysis.operators.inputs import Inputs, Shape, read_inputs
 from traceadvisor.analysis.operators.launches import Launches
+from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.hardware.devices import Precision
-from traceadvisor.model.arrays import Float64, Int32, Int64
-from traceadvisor.model.events import NONE
+from traceadvisor.model.arrays import Float64, Int32, Int64, Mask
+from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.trace import Trace
 
-KINDS, PRECISIONS = tuple(Kind), tuple(Precision)
+KINDS, PRECISIONS = tuple(WorkKind), tuple(Precision)
 
 _TYPES = {
     "double": Precision.FP64,
@@ -33,7 +34,7 @@ _TYPES = {
     "c10::Float8_e5m2fnuz": Precision.FP8,
     "signed char": Precision.INT8,
 }
-"""By the names that recordings give types."""
+"""By the type names in recordings."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,10 +48,10 @@ class MatrixWork:
     """Position in :data:`KINDS`."""
 
     precision: NDArray[np.int8]
-    """Position in :data:`PRECISIONS` of the type of what is multiplied, as it is stored; NONE where not known."""
+    """Position in :data:`PRECISIONS` of the stored type of the factors; NONE if unknown."""
 
     flops: Float64
-    """Not a number where not known; so are the next two."""
+    """NaN if unknown, like the next two."""
 
     least_flops: Float64
     least_elements: Float64
@@ -66,17 +67,17 @@ class MatrixWork:
     kernel_call: Int64
     """For each kernel, its call."""
 
-    def is_kind(self, *kinds: Kind) -> NDArray[np.bool_]:
-        """For each call, whether it is of one of the kinds."""
+    def is_kind(self, *kinds: WorkKind) -> NDArray[np.bool_]:
+        """For each call, whether it is one of the kinds."""
         return np.isin(self.kind, [KINDS.index(kind) for kind in kinds])
 
     def is_precision(self, *precisions: Precision) -> NDArray[np.bool_]:
-        """For each call, whether what it multiplies is stored in one of the types."""
+        """For each call, whether its factors are stored in one of the types."""
         return np.isin(self.precision, [PRECISIONS.index(precision) for precision in precisions])
 
 
 def matrix_work(trace: Trace, launches: Launches, tree: OperatorTree) -> MatrixWork:
-    """Every call with its work, as far as its inputs were recorded."""
+    """Return every call with its work, as far as its inputs were recorded."""
     calls = matrix_calls(trace, launches, tree)
     groups, group = np.unique(_keys(trace, tree, calls), axis=0, return_inverse=True)
     group = group.reshape(-1)  # some versions of numpy keep the axis
@@ -102,7 +103,7 @@ def matrix_work(trace: Trace, launches: Launches, tree: OperatorTree) -> MatrixW
 
 @dataclass(frozen=True, slots=True)
 class _Called:
-    """What distinguishes calls: those that are alike in it have the same work."""
+    """The properties that determine a call's work."""
 
     name: str
     inner_name: str
@@ -122,7 +123,7 @@ class _Called:
 
 
 def _keys(trace: Trace, tree: OperatorTree, calls: MatrixCalls) -> Int32:
-    """Name, innermost operator's name and the numbers of the texts, shape ``(n, 5)``."""
+    """Return name, innermost operator's name and text numbers of each call, shape ``(n, 5)``."""
     outer, inner = tree.rows[calls.outer], tree.rows[calls.inner]
     names, missing, details = trace.events.name_id, np.int32(NONE), trace.details
     return np.column_stack(
@@ -139,7 +140,7 @@ def _keys(trace: Trace, tree: OperatorTree, calls: MatrixCalls) -> Int32:
 def _inner_names(
     trace: Trace, tree: OperatorTree, calls: MatrixCalls, group: Int64, called: list[_Called]
 ) -> dict[int, frozenset[str]]:
-    """What backward convolutions without recorded settings called, by group of calls."""
+    """Return what backward convolutions without recorded settings called, by group of calls."""
     asked = np.array([each.name in BACKWARD and not each.concrete for each in called], np.bool_)[group]
     groups = dict(zip(calls.outer[asked].tolist(), group[asked].tolist(), strict=True))
     names: dict[int, set[str]] = {}
@@ -150,23 +151,23 @@ def _inner_names(
 
 
 def _with_outputs(inputs: list[Inputs], called: list[_Called]) -> list[Inputs]:
-    """Inputs with the sizes of outputs that backward calls tell, where they tell one."""
-    told: dict[tuple[Shape, Shape], set[Shape]] = {}
+    """Add output sizes to the inputs where backward calls reveal exactly one."""
+    outputs_by_input: dict[tuple[Shape, Shape], set[Shape]] = {}
     for forward, output in _forward_outputs(zip(inputs, called, strict=True)):
-        told.setdefault(forward, set()).add(output)
-    sure = {forward: next(iter(outputs)) for forward, outputs in told.items() if len(outputs) == 1}
+        outputs_by_input.setdefault(forward, set()).add(output)
+    sure = {forward: next(iter(outputs)) for forward, outputs in outputs_by_input.items() if len(outputs) == 1}
     return [replace(given, output=sure.get((given.shape(0), given.shape(1)))) for given in inputs]
 
 
 def _forward_outputs(calls: Iterable[tuple[Inputs, _Called]]) -> Iterator[tuple[tuple[Shape, Shape], Shape]]:
     for given, each in calls:
-        told = BACKWARD[each.name].forward_output(given) if each.name in BACKWARD else None
-        if told:
-            yield told
+        output = BACKWARD[each.name].forward_output(given) if each.name in BACKWARD else None
+        if output:
+            yield output
 
 
 def _precision(called: _Called) -> int:
-    """The one type of what is multiplied."""
+    """Return the type of the factors; NONE if they differ or it is unknown."""
     types = called.types.split(";")
     factors = FORMULAS[called.inner_name].factors
     found = {_TYPES.get(types[at]) if at < len(types) else None for at in factors}
@@ -176,3 +177,57 @@ def _precision(called: _Called) -> int:
 
 def _figures(works: list[Work | None], name: str) -> Float64:
     return np.array([getattr(work, name) if work else np.nan for work in works], np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatrixCalls:
+    """Calls, none inside another; arrays of shape ``(n,)`` and, for kernels, ``(m,)``."""
+
+    outer: Int64
+    """Position of the call in the operator tree, ascending; this operator has the settings."""
+
+    inner: Int64
+    """Position of the innermost operator of its kind within it, which receives the factors: under autocast the outer
+    one receives float32, casts it and calls itself again."""
+
+    kernel_rows: Int64
+    """Rows of the event table: kernels launched by the innermost operators, without casts."""
+
+    kernel_call: Int64
+    """For each kernel, its call: a position in the arrays above."""
+
+
+def matrix_calls(trace: Trace, launches: Launches, tree: OperatorTree) -> MatrixCalls:
+    """Find the calls and the kernels they launched."""
+    named = name_mask(trace.names, lambda name: name in FORMULAS)
+    chosen = named[trace.events.name_id[tree.rows]]
+    nearest = np.append(tree.nearest(chosen), NONE)
+    above = np.where(chosen, nearest[tree.parent], NONE)
+    holds_another = np.zeros(chosen.size, dtype=np.bool_)
+    holds_another[above[above != NONE]] = True
+    outer = _climbed(above)
+    rows, innermost = _kernels(trace, launches, tree, nearest, ~holds_another)
+    calls = np.flatnonzero(chosen & (above == NONE))
+    leaves = np.flatnonzero(chosen & ~holds_another)
+    _, first = np.unique(outer[leaves], return_index=True)
+    return MatrixCalls(calls, leaves[first], rows, np.searchsorted(calls, outer[innermost]))
+
+
+def _climbed(above: Int64) -> Int64:
+    """Return the outermost operator above each operator."""
+    outer = np.arange(above.size)
+    while (open_ := above[outer] != NONE).any():
+        outer[open_] = above[outer[open_]]
+    return outer
+
+
+def _kernels(
+    trace: Trace, launches: Launches, tree: OperatorTree, nearest: Int64, is_innermost: Mask
+) -> tuple[Int64, Int64]:
+    """Return kernels launched within innermost operators, and the position of each one's operator."""
+    events = trace.events
+    launched = (events.kind[launches.work_rows] == Kind.KERNEL) & (launches.call_rows != NONE)
+    rows, calls = launches.work_rows[launched], launches.call_rows[launched]
+    operator = nearest[tree.enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])]
+    counted = np.append(is_innermost, False)[operator] & (operator != NONE)  # a value, not a flag
+    return rows[counted], operator[counted]

@@ -1,9 +1,9 @@
-"""How fast the calls could be on their device: bounded by its arithmetic and by its memory.
+"""The roofline model: how fast calls could run, limited by the device's arithmetic and memory.
 
-The roofline model, https://doi.org/10.1145/1498765.1498785: a call takes at least its operations over the peak rate of
-its number type, and at least the bytes that it must move over the peak rate of memory. Fast algorithms for convolutions
-(Winograd's and others) spare multiplications, so that some float32 convolutions are faster than their limit; inputs
-that an earlier kernel left in the cache can make a small call faster than memory would allow.
+Source: https://doi.org/10.1145/1498765.1498785. A call takes at least its operations over the peak rate of its type,
+and at least its bytes over the peak memory bandwidth. Fast algorithms for convolutions (such as Winograd's) need fewer
+multiplications, so some float32 convolutions beat their limit. Inputs that an earlier kernel left in the cache can make
+a small call faster than memory would allow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from traceadvisor.model.events import NONE
 
 
 class Case(Enum):
-    """How close to its limit a call comes in another number type."""
+    """How close to its limit a call runs in another number type."""
 
     LOW = "low"
     EXPECTED = "expected"
@@ -47,7 +47,7 @@ torchvision_exp); with 0.25 and 0.5 the convolutions, two thirds of that model's
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Limits:
-    """The least time of each call, nanoseconds, shape ``(n,)``; not a number where not known."""
+    """The minimum time of each call, nanoseconds, shape ``(n,)``; NaN if unknown."""
 
     compute_ns: Float64
     memory_ns: Float64
@@ -59,13 +59,13 @@ class Limits:
 
     @property
     def is_memory_bound(self) -> Mask:
-        """Whether memory is what keeps a call from being faster."""
+        """Whether memory limits a call."""
         return self.memory_ns > self.compute_ns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Speedups:
-    """How many times as fast kernels would run, at least 1; arrays of shape ``(k,)``."""
+    """Speed-up factor of kernels, at least 1; arrays of shape ``(k,)``."""
 
     rows: Int64
     """Rows of the event table, ascending."""
@@ -76,7 +76,7 @@ class Speedups:
 
 
 def limits(work: MatrixWork, row: DeviceRow, precision: NDArray[np.int8]) -> Limits:
-    """The calls' limits on a device, each in the type at its position in ``PRECISIONS``."""
+    """Return the calls' limits on a device, each in the given type (positions in ``PRECISIONS``)."""
     rates = np.array([row.flops_per_s(each) or np.nan for each in PRECISIONS] + [np.nan])
     sizes = np.array([each.byte_count for each in PRECISIONS] + [np.nan])
     byte_count = work.least_elements * sizes[precision]
@@ -84,11 +84,10 @@ def limits(work: MatrixWork, row: DeviceRow, precision: NDArray[np.int8]) -> Lim
 
 
 def in_type(work: MatrixWork, row: DeviceRow, now: NDArray[np.int8], target: Precision, chosen: Mask) -> Speedups:
-    """What running some calls in another type does to their kernels.
+    """Return the speed-ups of running some calls in another type.
 
-    A call comes as close to its new limit as it comes to its present one, but not closer than calls of its kind do.
-    One whose present type is not known (only where the device has TF32) is taken to run in TF32; one whose limits are
-    not known stays as it is.
+    A call runs as close to its new limit as to its present one, but not closer than calls of its kind usually do. If
+    its present type is unknown (only on devices with TF32), TF32 is assumed. If its limits are unknown, it stays as is.
     """
     known = np.where(now == NONE, PRECISIONS.index(Precision.TF32), now).astype(np.int8)
     device_ns = np.maximum(work.device_ns, 1)
@@ -101,7 +100,7 @@ def in_type(work: MatrixWork, row: DeviceRow, now: NDArray[np.int8], target: Pre
 
     def speedups(case: Case) -> Float64:
         reach = np.array([REACH[kind][case] for kind in KINDS])[work.kind]
-        foreseen = np.fmax(1.0, device_ns / np.maximum(kept_ns, least_ns / reach))
-        return np.asarray(foreseen[calls], np.float64)
+        speedup = np.fmax(1.0, device_ns / np.maximum(kept_ns, least_ns / reach))
+        return np.asarray(speedup[calls], np.float64)
 
     return Speedups(work.kernel_rows[of_kernels][order], *(speedups(case) for case in Case))

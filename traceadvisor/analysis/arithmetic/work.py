@@ -1,4 +1,4 @@
-"""How much an operator has to do, whatever the device."""
+"""The work of an operator call, independent of the device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from traceadvisor.analysis.operators.inputs import Inputs
 
 
 class Kind(Enum):
-    """What tensor cores can be used for."""
+    """Kinds of work that tensor cores can do."""
 
     MATMUL = "matrix products"
     CONVOLUTION = "convolutions"
@@ -26,7 +26,7 @@ class Work:
     """Additions and multiplications as ``torch.utils.flop_counter`` counts them."""
 
     least_flops: int
-    """Those that no implementation can spare."""
+    """Operations that no implementation can avoid."""
 
     least_elements: int
     """Elements that any implementation must read from memory or write to it: each input and output once."""
@@ -37,11 +37,11 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """How an operator's work follows from its inputs."""
+    """How to compute an operator's work from its inputs."""
 
     kind: Kind
     work: Callable[[Inputs], Work | None]
-    """None where the shapes do not tell."""
+    """Returns None if the shapes do not determine the work."""
 
     factors: tuple[int, ...]
-    """Positions of the inputs that are multiplied: their type decides which units can do it."""
+    """Positions of the inputs that are multiplied: their type decides which units can be used."""

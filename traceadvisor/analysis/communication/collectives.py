@@ -1,4 +1,4 @@
-"""When a rank is inside collectives."""
+"""Collectives of a rank: their rows, message sizes and times."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ON_HOST = ("gloo:", "nccl:", "rccl:", "mpi:", "ucc:", "c10d:")
 
 
 def host_collective_rows(trace: Trace) -> Int64:
-    """Collectives as the host sees them: what runs on the device is enqueued by them, Gloo's are the work itself."""
+    """Return the rows of host-side collectives: they enqueue device work, or do the work themselves (Gloo)."""
     return rows_named(trace, Kind.ANNOTATION, lambda name: name.lower().startswith(_ON_HOST))
 
 
 def message_sizes(trace: Trace, launches: Launches, tree: OperatorTree) -> tuple[Int64, Int64]:
-    """Collectives on the device of which the message's size was recorded.
+    """Return device collectives with a recorded message size.
 
     Returns:
         Their rows of the event table and the bytes that this rank sent in each, both of shape ``(n,)``.
@@ -40,7 +40,7 @@ def message_sizes(trace: Trace, launches: Launches, tree: OperatorTree) -> tuple
 
 
 def collective_calls(observation: Observation, table: StepTable) -> CollectiveCalls:
-    """The collectives of the kept steps: those of the device, or the host's where there is no device activity."""
+    """Return the collectives of the kept steps: on the device, or on the host if there is no device activity."""
     trace, events = observation.trace, observation.trace.events
     if observation.has_device:
         work = observation.launches.work_rows

@@ -1,4 +1,4 @@
-"""Whether the recordings of a run are those of its ranks, once each, and of the same moment."""
+"""Check that a run has one recording per rank, all from the same moment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_NAMED = 8
 
 
 def rank_notes(recordings: Iterable[Recording]) -> Iterator[HealthNote]:
-    """What a reader must know before comparing recordings, or taking one for all."""
+    """Yield notes to read before comparing recordings or generalising from one of them."""
     files = sorted({one.path: one for one in recordings}.values(), key=lambda one: (one.run, one.cycle))
     for run, of_run in groupby(files, key=lambda one: one.run):
         members = list(of_run)
@@ -42,19 +42,18 @@ def _different_jobs(run: str, recordings: Sequence[Recording]) -> Iterator[Healt
     if len(sizes := _world_sizes(recordings)) > 1:
         yield HealthNote(
             "different-jobs",
-            f"The recordings{_of(run)} are of jobs of {_listed(sizes)} processes: they are not of one run. "
-            "Keep each run in a folder of its own.",
+            f"The recordings{_of(run)} come from jobs with {_listed(sizes)} processes, so they are not from one run. "
+            "Keep each run in its own folder.",
         )
 
 
 def _missing(run: str, recordings: Sequence[Recording]) -> Iterator[HealthNote]:
     sizes, ranks = _world_sizes(recordings), list(_by_rank(recordings))
     if len(sizes) == 1 and 0 < len(ranks) < sizes[0]:
-        there = f"rank {ranks[0]} is" if len(ranks) == 1 else f"ranks {_listed(ranks)} are"
+        few, were = (f"rank {ranks[0]}", "was") if len(ranks) == 1 else (f"ranks {_listed(ranks)}", "were")
         yield HealthNote(
             "ranks-missing",
-            f"Of the {sizes[0]} ranks{_of(run)} only {there} among the recordings: "
-            "what the others do while they are waited for is not known.",
+            f"Only {few} of {sizes[0]} {were} recorded{_in(run)}: what the other ranks do meanwhile is unknown.",
             degrades=False,
         )
 
@@ -65,7 +64,7 @@ def _repeated(by_rank: dict[int, list[Recording]]) -> Iterator[HealthNote]:
             names = _listed(one.path.name for one in recordings)
             yield HealthNote(
                 "rank-repeated",
-                f"Rank {rank} is among the recordings more than once ({names}): they are of different runs, or copies. "
+                f"Rank {rank} was recorded more than once ({names}): the files are copies or come from different runs. "
                 "Only the first is compared with other ranks.",
             )
 
@@ -79,16 +78,20 @@ def _not_aligned(run: str, by_rank: dict[int, list[Recording]]) -> Iterator[Heal
         unknown = _listed(rank for rank, span in firsts.items() if not span)
         yield HealthNote(
             "not-aligned",
-            f"Of ranks {unknown}{_of(run)} it is not known when they were recorded: their times cannot be aligned.",
+            f"It is unknown when ranks {unknown}{_of(run)} were recorded, so their times cannot be aligned.",
             degrades=False,
         )
     elif (apart_ns := max(start for start, _ in spans) - min(end for _, end in spans)) > 0:
         yield HealthNote(
             "not-aligned",
-            f"The recordings of ranks {_listed(firsts)}{_of(run)} do not overlap in time, by {apart_ns / 1e9:.1f} s: "
-            "they are of different moments, or their clocks do not agree.",
+            f"The recordings of ranks {_listed(firsts)}{_of(run)} are {apart_ns / 1e9:.1f} s apart and do not overlap: "
+            "they show different moments, or their clocks disagree.",
             degrades=False,
         )
+
+
+def _in(run: str) -> str:
+    return f" in {run}" if run else ""
 
 
 def _of(run: str) -> str:

@@ -1,4 +1,4 @@
-"""When the training thread is inside the data loader, and which kind of loader it is."""
+"""The data loader: when the training thread is inside it, and its kind."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ LOADER_PREFIXES = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loader:
-    """The data loader as the trace shows it."""
+    """The data loader as recorded."""
 
     spans: SpanSet
-    """The training thread is inside ``__next__``."""
+    """Time of the training thread inside ``__next__``."""
 
     rows: Int64
     """The loader's events on the training thread."""
 
     kinds: tuple[str, ...]
-    """Names of the iterators, without prefix; old generations cut them short."""
+    """Names of the iterators, without prefix; old generations truncate them."""
 
     @property
     def in_training_process(self) -> bool:
@@ -33,7 +33,7 @@ class Loader:
 
 
 def find_loader(trace: Trace, thread: int) -> Loader | None:
-    """The loader; None where the trace has no loader events at all, which is not the same as no wait."""
+    """Return the loader; None if the trace has no loader events, which does not mean no wait."""
     events = trace.events
     rows = rows_with_prefix(trace, Kind.ANNOTATION, *LOADER_PREFIXES)
     if not rows.size:

@@ -1,4 +1,4 @@
-"""The user's own functions that make batches inside the loader's ``__next__``, in the training process."""
+"""User functions that make batches inside the loader's ``__next__``, in the training process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOADER_FRAME = "torch/utils/data/"
 
 
 def loading_sites(observation: Observation, tree: OperatorTree, waiting: SpanSet) -> list[CallSite]:
-    """Functions of the user's called by the loader, with their part of some time in it, the costliest first.
+    """Return user functions called by the loader, with their time in it, costliest first.
 
     Args:
         observation: the recording.
@@ -34,7 +34,7 @@ def loading_sites(observation: Observation, tree: OperatorTree, waiting: SpanSet
 
 
 def _within(trace: Trace, loading: SpanSet) -> Trace:
-    """The recording with only those Python calls that lie inside the loader."""
+    """Return the recording with only the Python calls inside the loader."""
     calls = trace.python_calls
     inside_ns = loading.measure_until(calls.end_ns) - loading.measure_until(calls.start_ns)
     chosen = inside_ns == calls.end_ns - calls.start_ns
@@ -43,7 +43,7 @@ def _within(trace: Trace, loading: SpanSet) -> Trace:
 
 
 def _by_operators(observation: Observation, tree: OperatorTree, waiting: SpanSet) -> list[CallSite]:
-    """From the stacks of the operators inside the loader, as recordings of 2021 have them."""
+    """Use the stacks of operators inside the loader, as in recordings of 2021."""
     trace, events = observation.trace, observation.trace.events
     outermost = tree.rows[(tree.parent == NONE) & (tree.thread == observation.thread)]
     rows = outermost[observation.loading.contains(events.start_ns[outermost])]
@@ -59,6 +59,6 @@ def _by_operators(observation: Observation, tree: OperatorTree, waiting: SpanSet
 
 
 def _inside_loader(frames: list[str], own_code: frozenset[str] | None) -> Location | None:
-    """The user's innermost frame among those that the loader called; None where there is none."""
+    """Return the innermost user frame that the loader called; None if there is none."""
     called = next((at for at, frame in enumerate(frames) if _LOADER_FRAME in frame.replace("\\", "/")), 0)
     return user_frame(frames[:called], own_code)

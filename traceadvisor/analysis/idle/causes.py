@@ -1,4 +1,4 @@
-"""Why the device is idle, instant by instant."""
+"""Causes of device idle time, instant by instant."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceadvisor.analysis.communication.collectives import host_collective_rows
 from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.steps.marks import recording_extent
 from traceadvisor.model.arrays import Int32, Int64, Mask, distinct, numbers_in
 from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category
 from traceadvisor.model.events import NONE
@@ -15,34 +17,34 @@ from traceadvisor.model.spans import SpanSet
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gaps:
-    """Stretches in which the device runs nothing, cut where a zero-length operation starts; shape ``(n,)``."""
+    """Gaps in which the device runs nothing, split where a zero-length operation starts; shape ``(n,)``."""
 
     start_ns: Int64
-    """The instant the device ran dry."""
+    """When the device ran out of work."""
 
     end_ns: Int64
     call_end_ns: Int64
-    """When the launch call of the next operation returned; the gap's end where there is no such call."""
+    """When the launch call of the next operation returned; the gap's end without such a call."""
 
     thread: Int32
-    """The thread that launched the next operation, or the training thread in its place."""
+    """The thread that launched the next operation, or else the training thread."""
 
     queued: Mask
-    """The next operation had been launched before the device ran dry."""
+    """Whether the next operation was launched before the gap."""
 
     late: Mask
-    """The launch call returned within the gap; what follows until the operation starts is launch latency."""
+    """Whether the launch call returned within the gap; the rest of the gap is launch latency."""
 
     after_block: Mask
-    """When the device ran dry the host was blocked on it."""
+    """Whether the host was blocked on the device when the gap began."""
 
     def spans(self, chosen: Mask) -> SpanSet:
-        """The union of some gaps."""
+        """Return the union of some gaps."""
         return SpanSet.union_of(self.start_ns[chosen], self.end_ns[chosen])
 
 
 def find_gaps(observation: Observation, extent: tuple[int, int]) -> Gaps:
-    """The gaps of the device within an extent, each with the launch call of the operation that ends it."""
+    """Return the device's gaps within an extent, each with the launch call of the operation that ends it."""
     events, launches = observation.trace.events, observation.launches
     starts, ends = events.start_ns[launches.work_rows], events.end_ns[launches.work_rows]
     idle = SpanSet.union_of(starts, ends).gaps(*extent)
@@ -67,7 +69,7 @@ def find_gaps(observation: Observation, extent: tuple[int, int]) -> Gaps:
 
 
 def idle_partition(observation: Observation, extent: tuple[int, int]) -> dict[Category, SpanSet]:
-    """Data wait and the idle categories as disjoint sets that together fill the gaps within an extent."""
+    """Split the gaps within an extent into data wait and the idle categories, which are disjoint."""
     gaps = find_gaps(observation, extent)
     parts: dict[Category, list[SpanSet]] = {category: [] for category in IDLE_CATEGORIES}
     parts[Category.IDLE_DEVICE].append(gaps.spans(gaps.queued))
@@ -82,7 +84,7 @@ def idle_partition(observation: Observation, extent: tuple[int, int]) -> dict[Ca
 
 
 def _host_causes(gaps: Gaps, mine: Mask, observation: Observation, thread: int) -> dict[Category, SpanSet]:
-    """The instants before the launch call returned, by what the host does in each."""
+    """Split the time before the launch call returned by what the host does."""
     ends = np.where(gaps.late, gaps.call_end_ns, gaps.end_ns)
     rest = SpanSet.union_of(gaps.start_ns[mine], ends[mine]) - observation.loading
     profiler = rest & observation.profiler
@@ -101,7 +103,7 @@ def _host_causes(gaps: Gaps, mine: Mask, observation: Observation, thread: int) 
 
 
 def _latency(gaps: Gaps, mine: Mask, observation: Observation, thread: int) -> dict[Category, SpanSet]:
-    """The instants from the return of the launch call to the start of the operation: the call's last category."""
+    """Assign the time from the launch call's return to the operation's start to the call's last category."""
     last = gaps.call_end_ns - 1
     active = observation.active(thread).contains(last)
     rest = mine & gaps.late & ~observation.loading.contains(last)
@@ -117,3 +119,16 @@ def _latency(gaps: Gaps, mine: Mask, observation: Observation, thread: int) -> d
         result[category] = SpanSet.union_of(gaps.call_end_ns[chosen], gaps.end_ns[chosen])
         rest &= ~holds
     return result
+
+
+def plain_python(observation: Observation, least_ns: float) -> SpanSet:
+    """Return spans of at least ``least_ns`` in which the training threads run only plain Python, outside the loader.
+
+    Training threads are the training thread and those that launch work: while one waits for another, none counts as
+    idle. Collectives do not count either: waiting for other ranks is not this process's own work.
+    """
+    events, calls = observation.trace.events, observation.launches.call_rows
+    threads = {observation.thread, *np.unique(events.thread[calls[calls != NONE]]).tolist()}
+    busy = SpanSet.union_all(observation.active(thread) for thread in threads) | observation.loading
+    busy |= events.spans(host_collective_rows(observation.trace))
+    return busy.gaps(*recording_extent(observation.trace)).lasting(least_ns)

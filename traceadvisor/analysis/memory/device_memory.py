@@ -1,7 +1,4 @@
-"""How much of a device's memory a run holds, from the allocator's own events or from samples of the device.
-
-The largest batch that would fit into a device's memory, from what one batch takes.
-"""
+"""Device memory that a run holds, from allocator events or device samples, and the largest batch that fits."""
 
 from __future__ import annotations
 
@@ -18,37 +15,37 @@ from traceadvisor.model.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """Peaks over the kept steps or the undisturbed steps; None where not measured."""
+    """Peaks over the kept or the undisturbed steps; None if not measured."""
 
     capacity_bytes: int
     allocated_bytes: int | None
     """Peak in use by tensors, from the recording."""
 
     least_allocated_bytes: int | None
-    """Held at the emptiest instant: parameters, optimizer state and whatever else outlives a step."""
+    """Lowest level: parameters, optimizer state and whatever else outlives a step."""
 
     held_bytes: float
-    """Peak taken from the device: by everyone where it was sampled, else what torch reserved."""
+    """Peak taken from the device: by all processes if sampled, else reserved by torch."""
 
     reserved_bytes: int | None = None
-    """Peak that torch's allocator had taken, in use or not, from the recording."""
+    """Peak reserved by torch's allocator, in use or not, from the recording."""
 
     foreign_bytes: float | None = None
-    """Of what is held, the peak of other processes; None where nobody was told apart."""
+    """Peak held by other processes; None if unknown."""
 
     @property
     def share(self) -> float:
-        """Of the capacity, 0..1."""
+        """Held share of the capacity, 0..1."""
         return self.held_bytes / self.capacity_bytes
 
     @property
     def own_bytes(self) -> float:
-        """Held without what other processes are known to hold; the least that it can be, for peaks may fall apart."""
+        """Held without the known part of other processes; a lower limit, because the peaks may not coincide."""
         return max(self.held_bytes - (self.foreign_bytes or 0.0), 0.0)
 
 
 def device_memory(trace: Trace, device: int, windows: SpanSet, sampled: DeviceWindow | None) -> DeviceMemory | None:
-    """What is known of one device's memory; None where neither events nor samples tell, or the capacity is unknown."""
+    """Return one device's memory; None without events and samples, or if the capacity is unknown."""
     capacity = trace.device(device).memory_bytes
     memory = trace.memory
     inside = (memory.device == device) & windows.contains(memory.time_ns)
@@ -75,22 +72,22 @@ class LargestBatch:
     """A forecast for some share of the device's memory."""
 
     per_sample_bytes: float
-    """What a sample takes, where all grows with the batch that a step adds to what it begins with."""
+    """Bytes per sample, if everything that a step adds grows with the batch."""
 
     samples: int
-    """The batch that fits by that."""
+    """The batch that fits under that assumption."""
 
     samples_by_activations: int | None
-    """The batch that fits where activations alone grow with it, and gradients and workspaces do not; None where the
-    recording does not tell activations."""
+    """The batch that fits if only activations grow with it, not gradients and workspaces; None if activations are
+    unknown."""
 
 
 def largest_batch(memory: DeviceMemory, parts: StepMemory | None, batch: int, target_share: float) -> LargestBatch:
-    """What fits, linear in the batch. What is held beside tensors is taken to stay as it is.
+    """Return the batch that fits, linear in the batch size. Memory outside tensors is assumed to stay the same.
 
     Args:
-        memory: as held with the batch as it is.
-        parts: of the fullest step; where it is not known, what is held at the emptiest instant outlives a step.
+        memory: as held with the present batch.
+        parts: of the fullest step; if unknown, the lowest level is taken as what outlives a step.
         batch: samples in a batch.
         target_share: of the device's memory that may be held.
     """

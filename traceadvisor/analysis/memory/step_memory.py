@@ -1,7 +1,4 @@
-"""What the peak of device memory is made of in each step, by what the allocator holds when.
-
-Device memory over the recorded steps, in few enough instants to be drawn.
-"""
+"""Parts of each step's peak device memory, memory over time for a chart, and ways to reduce the peak."""
 
 from __future__ import annotations
 
@@ -10,42 +7,41 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceadvisor.analysis.operators.debugging import NODE_PREFIX
-from traceadvisor.analysis.operators.names import rows_with_prefix
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_with_prefix
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
-from traceadvisor.model.step_memory import MemoryOverTime, StepMemory
+from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, MemoryRelief, StepMemory
 from traceadvisor.model.steps import Step
 from traceadvisor.model.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Levels:
-    """What tensors of one device hold; arrays of shape ``(n,)``, by time."""
+    """Bytes held by tensors of one device; arrays of shape ``(n,)``, by time."""
 
     time_ns: Int64
     held_bytes: Int64
 
     def before(self, instant_ns: int) -> int | None:
-        """Held just before an instant; None where nothing was recorded by then."""
+        """Return the bytes held just before an instant; None if nothing was recorded by then."""
         position = int(np.searchsorted(self.time_ns, instant_ns, side="left")) - 1
         return int(self.held_bytes[position]) if position >= 0 else None
 
     def peak(self, start_ns: int, end_ns: int) -> int | None:
-        """The most held between two instants; None where nothing changed."""
+        """Return the most bytes held between two instants; None if nothing changed."""
         first, last = np.searchsorted(self.time_ns, [start_ns, end_ns], side="left")
         return int(self.held_bytes[first:last].max()) if last > first else None
 
 
 def step_memory(trace: Trace, device: int, steps: Sequence[Step]) -> tuple[StepMemory, ...]:
-    """The parts of each step's peak; steps of which the recording does not tell all of them are left out.
+    """Return the parts of each step's peak; steps with unknown parts are left out.
 
-    The allocator speaks when the host asks it, so that host marks tell what belongs to a step. The backward pass begins
-    with the first node that the autograd engine evaluates.
+    Allocator events are timed on the host, so host marks assign them to steps. The backward pass begins with the first
+    node that the autograd engine evaluates.
     """
     mine = trace.memory.device == device
     levels = _Levels(trace.memory.time_ns[mine], trace.memory.allocated_bytes[mine])
-    nodes_ns = trace.events.start_ns[rows_with_prefix(trace, Kind.OPERATOR, NODE_PREFIX)]
+    nodes_ns = trace.events.start_ns[rows_with_prefix(trace, Kind.OPERATOR, BACKWARD_PREFIX)]
     found = (_parts(trace, levels, step, nodes_ns) for step in steps)
     return tuple(parts for parts in found if parts is not None)
 
@@ -59,12 +55,12 @@ def _parts(trace: Trace, levels: _Levels, step: Step, nodes_ns: Int64) -> StepMe
     peak = levels.peak(step.host_start_ns, step.host_end_ns)
     if start is None or forward is None or peak is None:
         return None
-    state = min(start - sum(_let_go(trace, levels, step.host_start_ns, backward_ns)), forward)
+    state = min(start - sum(_freed_by_zero_grad(trace, levels, step.host_start_ns, backward_ns)), forward)
     return StepMemory(step.index, state, forward - state, max(peak - forward, 0))
 
 
-def _let_go(trace: Trace, levels: _Levels, start_ns: int, end_ns: int) -> Iterator[int]:
-    """What each ``zero_grad`` between two instants gave back: gradients that the forward pass no longer sees."""
+def _freed_by_zero_grad(trace: Trace, levels: _Levels, start_ns: int, end_ns: int) -> Iterator[int]:
+    """Yield the bytes that each ``zero_grad`` between two instants freed: gradients gone before the forward pass."""
     rows = rows_with_prefix(trace, Kind.ANNOTATION, "Optimizer.zero_grad#")
     starts, ends = trace.events.start_ns[rows], trace.events.end_ns[rows]
     within = (starts >= start_ns) & (ends <= end_ns)
@@ -74,18 +70,18 @@ def _let_go(trace: Trace, levels: _Levels, start_ns: int, end_ns: int) -> Iterat
 
 
 MOST_INSTANTS = 400
-"""Two for each slot of time: as many as a picture can show, and little beside the rest of a report."""
+"""Two per slot of time: as many as a chart can show, and few compared with the rest of a report."""
 
 
 def memory_over_time(trace: Trace, device: int | None, steps: Sequence[Step]) -> MemoryOverTime | None:
-    """What one device's allocator holds, from the first recorded step to the last; None where that was not recorded."""
+    """Return one device's allocator levels over the recorded steps; None if not recorded."""
     memory = trace.memory
     if device is None or not steps:
         return None
     start_ns, end_ns = steps[0].host_start_ns, max(step.host_end_ns for step in steps)
     mine = (memory.device == device) & (memory.time_ns >= start_ns) & (memory.time_ns < end_ns)
-    rows = _telling(np.flatnonzero(mine), memory.time_ns, memory.allocated_bytes)
-    if rows.size < 2:  # a line has two ends
+    rows = _extremes(np.flatnonzero(mine), memory.time_ns, memory.allocated_bytes)
+    if rows.size < 2:  # a line needs two points
         return None
     reserved = memory.reserved_bytes[rows]
     return MemoryOverTime(
@@ -93,8 +89,8 @@ def memory_over_time(trace: Trace, device: int | None, steps: Sequence[Step]) ->
     )
 
 
-def _telling(rows: Int64, time_ns: Int64, held_bytes: Int64) -> Int64:
-    """The rows with the least and the most of each slot of time, and the first and the last of all."""
+def _extremes(rows: Int64, time_ns: Int64, held_bytes: Int64) -> Int64:
+    """Return the rows with the lowest and highest level of each time slot, and the first and last of all."""
     if rows.size <= MOST_INSTANTS:
         return rows
     edges_ns = np.linspace(time_ns[rows[0]], time_ns[rows[-1]], MOST_INSTANTS // 2 + 1)[1:-1]
@@ -102,3 +98,41 @@ def _telling(rows: Int64, time_ns: Int64, held_bytes: Int64) -> Int64:
     ends = [int(rows[0]), int(rows[-1])]
     kept = [int(slot[pick(held_bytes[slot])]) for slot in slots for pick in (np.argmin, np.argmax)]
     return np.unique(np.array(ends + kept, dtype=np.int64))
+
+
+CHECKPOINTED_SHARE = 0.5
+"""Share of activations that checkpointing keeps. With n equal layers in segments of sqrt(n), the segments' inputs and
+one segment stay, 2 / sqrt(n): half with 16 layers, less with more. Chen et al., "Training Deep Nets with Sublinear
+Memory Cost", https://arxiv.org/abs/1604.06174"""
+
+RECOMPUTED_SHARE = 1 / 3
+"""Share of kernel time of one more forward pass: a backward pass has two products for each forward product.
+Kaplan et al., "Scaling Laws for Neural Language Models", https://arxiv.org/abs/2001.08361"""
+
+HALF_PRECISION_SHARE = 0.5
+"""Size of 16-bit activations relative to float32; activations that autocast keeps in float32 are neglected."""
+
+
+def memory_relief(parts: StepMemory, autocast_dtype: str | None) -> MemoryRelief:
+    """Return the memory that would be freed; gradients and workspaces are assumed to stay.
+
+    Args:
+        parts: of the fullest step.
+        autocast_dtype: the autocast type of the run; None without autocast, or if unknown.
+    """
+    activations = parts.activations_bytes
+    return MemoryRelief(
+        activations * (1 - CHECKPOINTED_SHARE),
+        None if autocast_dtype else activations * (1 - HALF_PRECISION_SHARE),
+        activations / 2,
+    )
+
+
+def fullest(steps: Sequence[StepMemory]) -> StepMemory:
+    """Return the step with the highest peak."""
+    return max(steps, key=lambda step: step.peak_bytes)
+
+
+def memory_figures(steps: Sequence[StepMemory], autocast_dtype: str | None) -> MemoryFigures | None:
+    """Return the steps, and what could be freed in the fullest one; None without steps."""
+    return MemoryFigures(tuple(steps), memory_relief(fullest(steps), autocast_dtype)) if steps else None

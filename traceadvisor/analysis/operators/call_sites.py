@@ -1,4 +1,4 @@
-"""Which of the user's functions a thread is in at some instants, and what these call there."""
+"""User functions in which a thread spends some spans, and what they call."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _ADDRESS = re.compile(r" object at 0x[0-9a-f]+")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallSite:
-    """A place in the user's code, and the time that a thread spends there."""
+    """A place in user code, and the time that a thread spends there."""
 
     locations: tuple[Location, ...]
-    """The function; or, where only operators tell of stacks, the lines of those before and after."""
+    """The function; or, if only operators have stacks, the lines of the operators before and after."""
 
     callee: str | None
-    """What the user's function calls, where that is known; None for its own lines."""
+    """What the user function calls, if known; None for its own lines."""
 
     spans: SpanSet
 
     @property
     def label(self) -> str:
-        """The place in words."""
+        """The place as a label."""
         if self.callee:
             return f"{self.callee}, called by {_named(self.locations[0])}"
         first, *others = self.locations
@@ -48,14 +48,14 @@ def _named(location: Location) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """A user's function by name, and what it calls; both numbers of names, NONE where there is none."""
+    """A user function and what it calls; both are name numbers, NONE without one."""
 
     function: int = NONE
     callee: int = NONE
 
 
 def call_sites(trace: Trace, tree: OperatorTree, thread: int, spans: SpanSet) -> list[CallSite]:
-    """Where a thread spends some spans, the costliest place first; what no stack explains is left out."""
+    """Return where a thread spends some spans, costliest first; time without a stack is left out."""
     if trace.python_calls.start_ns.size:
         sites = _from_python_calls(trace, thread, spans)
     else:
@@ -64,7 +64,7 @@ def call_sites(trace: Trace, tree: OperatorTree, thread: int, spans: SpanSet) ->
 
 
 def _from_python_calls(trace: Trace, thread: int, spans: SpanSet) -> list[CallSite]:
-    """By the innermost call of a function of the user's, and the call that it makes."""
+    """Use the innermost call of a user function, and the call that it makes."""
     segments: dict[tuple[Location, str | None], list[tuple[int, int]]] = {}
     locations: dict[int, Location | None] = {}
     for site, start, end in _segments(trace, thread, spans, locations):
@@ -82,9 +82,9 @@ def _from_python_calls(trace: Trace, thread: int, spans: SpanSet) -> list[CallSi
 def _segments(
     trace: Trace, thread: int, spans: SpanSet, locations: dict[int, Location | None]
 ) -> Iterator[tuple[_Site, int, int]]:
-    """The thread's time cut where a call begins or ends; only calls that meet the spans are looked at."""
+    """Split the thread's time where calls begin or end; only calls that overlap the spans count."""
     calls = trace.python_calls
-    chosen = np.flatnonzero((calls.thread == thread) & _meets(spans, calls.start_ns, calls.end_ns))
+    chosen = np.flatnonzero((calls.thread == thread) & _overlaps(spans, calls.start_ns, calls.end_ns))
     chosen = chosen[np.lexsort((-calls.end_ns[chosen], calls.start_ns[chosen]))]
     open_: list[tuple[int, _Site]] = []
     since = 0
@@ -117,14 +117,14 @@ def _of_user(name: str, own_code: frozenset[str] | None) -> Location | None:
     return Location(found.file, found.line, found.function, is_call=False) if found else None
 
 
-def _meets(spans: SpanSet, starts_ns: Int64, ends_ns: Int64) -> Mask:
-    """For each call, whether some of it lies in the spans."""
+def _overlaps(spans: SpanSet, starts_ns: Int64, ends_ns: Int64) -> Mask:
+    """Return whether each call overlaps the spans."""
     meets: Mask = spans.measure_until(ends_ns) > spans.measure_until(starts_ns)
     return meets
 
 
 def _from_neighbours(trace: Trace, tree: OperatorTree, thread: int, spans: SpanSet) -> list[CallSite]:
-    """By the lines of the operators before and after, where those have stacks."""
+    """Use the lines of the operators before and after, if they have stacks."""
     mine = np.flatnonzero(tree.thread == thread)
     starts = tree.start_ns[mine]
     pieces: dict[tuple[Location, ...], list[tuple[int, int]]] = {}

@@ -1,30 +1,29 @@
-"""Signs in a recording that something was left on for debugging."""
+"""Signs of debugging options that were left on."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from traceadvisor.analysis.operators.launches import Launches
-from traceadvisor.analysis.operators.names import name_mask
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
 FEWEST = 20
-"""Launches, or nodes of the backward pass, from which a share of them tells something."""
+"""Fewest launches, or backward nodes, for a meaningful share."""
 
-NODE_PREFIX = "autograd::engine::evaluate_function"
 ACCUMULATION = "AccumulateGrad"
 CHECK = "aten::isnan"
 CHECKS = (CHECK, "aten::_is_any_true", "aten::any", "aten::item")
-"""What autograd does to the result of each node when it looks for NaN (``torch/csrc/autograd/engine.cpp``)."""
+"""Operators that autograd's anomaly mode runs on each node's result (``torch/csrc/autograd/engine.cpp``)."""
 
 
 def blocking_launch_share(trace: Trace, launches: Launches, windows: SpanSet) -> float | None:
-    """Share of kernel launches that returned only after their kernel had ended; None where there are too few.
+    """Return the share of kernel launches that returned after their kernel ended; None if there are too few.
 
-    A launch that does not block returns some microseconds after it was called, mostly before its kernel begins.
+    A non-blocking launch returns within microseconds, usually before its kernel begins.
     """
     events = trace.events
     is_kernel = (events.kind[launches.work_rows] == Kind.KERNEL) & (launches.call_rows != NONE)
@@ -36,9 +35,9 @@ def blocking_launch_share(trace: Trace, launches: Launches, windows: SpanSet) ->
 
 
 def checked_node_share(trace: Trace, tree: OperatorTree) -> float | None:
-    """Share of the backward pass's nodes whose result was looked at for NaN; None where there are too few."""
+    """Return the share of backward nodes whose result was checked for NaN; None if there are too few."""
     names = trace.events.name_id[tree.rows]
-    is_node = name_mask(trace.names, lambda name: name.startswith(NODE_PREFIX) and ACCUMULATION not in name)[names]
+    is_node = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX) and ACCUMULATION not in name)[names]
     is_check = name_mask(trace.names, lambda name: name == CHECK)[names]
     if int(is_node.sum()) < FEWEST:
         return None
@@ -48,9 +47,9 @@ def checked_node_share(trace: Trace, tree: OperatorTree) -> float | None:
 
 
 def check_spans(trace: Trace, tree: OperatorTree) -> SpanSet:
-    """The time of those looks, on the host."""
+    """Return the host time of the NaN checks."""
     names = trace.events.name_id[tree.rows]
-    is_node = name_mask(trace.names, lambda name: name.startswith(NODE_PREFIX))[names]
+    is_node = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX))[names]
     is_check = name_mask(trace.names, lambda name: name in CHECKS)[names]
     directly = np.zeros(is_check.size, dtype=np.bool_)
     has_parent = tree.parent != NONE

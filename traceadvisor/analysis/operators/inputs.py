@@ -1,4 +1,4 @@
-"""What an operator was called with: shapes and types of its tensors, values of the rest."""
+"""Recorded inputs of an operator: shapes and types of tensors, values of other inputs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 Shape = tuple[int, ...]
 
 MOST = 1 << 40
-"""No tensor is longer in any dimension, no stride wider; what is was not recorded right."""
+"""Largest plausible size or stride; larger ones were recorded wrongly."""
 
 NO_SHAPE: Shape = ()
-"""Of an input that is no tensor, or a tensor without dimensions; the recording does not tell them apart."""
+"""Shape of an input that is not a tensor, or of a 0-d tensor; recordings do not distinguish them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +22,24 @@ class Inputs:
     shapes: tuple[Shape, ...]
     types: tuple[str, ...] = ()
     values: tuple[object, ...] = ()
-    """None for tensors and for what was not recorded."""
+    """None for tensors and for values not recorded."""
 
     inner: frozenset[str] = frozenset()
-    """Names of the operators that it called."""
+    """Names of the operators that it calls."""
 
     output: Shape | None = None
-    """The output's sizes beyond batch and channels, where another call tells them."""
+    """The output's sizes without batch and channels, if another call reveals them."""
 
     def shape(self, position: int) -> Shape:
-        """The shape of an input; empty where it has none."""
+        """Return the shape of an input; empty if it has none."""
         return self.shapes[position] if position < len(self.shapes) else NO_SHAPE
 
     def value(self, position: int) -> object:
-        """The value of an input; None where it was not recorded."""
+        """Return the value of an input; None if not recorded."""
         return self.values[position] if position < len(self.values) else None
 
     def integers(self, position: int, count: int) -> tuple[int, ...] | None:
-        """A list of so many integers; one alone stands for all. None where there is no such list."""
+        """Return a list of ``count`` integers; a single one is repeated. None if there is no such list."""
         value = self.value(position)
         if not isinstance(value, list) or not all(isinstance(each, int) and 0 <= each < MOST for each in value):
             return None
@@ -47,7 +47,7 @@ class Inputs:
 
 
 def read_inputs(dims: str, types: str, concrete: str, inner: frozenset[str] = frozenset()) -> Inputs:
-    """Inputs from the texts that a trace keeps; what is not understood counts as not recorded."""
+    """Read inputs from a trace's texts; malformed parts count as not recorded."""
     shapes, values = _decoded(dims), _decoded(concrete)
     return Inputs(
         tuple(_shape(each) for each in shapes),
@@ -66,14 +66,14 @@ def _decoded(text: str) -> list[object]:
 
 
 def _shape(recorded: object) -> Shape:
-    """A tensor's sizes; none for a list of tensors."""
+    """Return a tensor's sizes; empty for a list of tensors."""
     if not isinstance(recorded, list) or not all(isinstance(size, int) and 0 <= size < MOST for size in recorded):
         return NO_SHAPE
     return tuple(recorded)
 
 
 def _value(recorded: object) -> object:
-    """A value from its text: numbers, lists and ``True`` or ``False`` as Python writes them."""
+    """Return a value from its text: numbers, lists, ``True`` and ``False`` as Python writes them."""
     if not isinstance(recorded, str) or not recorded:
         return None
     try:

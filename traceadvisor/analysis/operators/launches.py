@@ -1,7 +1,4 @@
-"""Which runtime call launched which device work.
-
-Device work by the host ranges that it is launched in.
-"""
+"""Device work and the runtime calls that launched it."""
 
 from __future__ import annotations
 
@@ -19,22 +16,22 @@ class Launches:
     """Device work and the calls that launched it; both arrays of shape ``(n,)``."""
 
     work_rows: Int64
-    """Rows of the event table, in order of start; of those that start together the one launched first comes first."""
+    """Rows of the event table, by start; among equal starts by launch."""
 
     call_rows: Int64
-    """For each, the row of the runtime call; NONE where none was recorded."""
+    """The row of each operation's runtime call; NONE if not recorded."""
 
     def __post_init__(self) -> None:
         read_only(self.work_rows, self.call_rows)
 
     def of_device(self, events: EventTable, device: int | None) -> Launches:
-        """Those of one device; nothing where there is none: work whose device is no number is nobody's."""
+        """Return the launches of one device; empty without a device."""
         mine = events.device[self.work_rows] == device if device is not None else slice(0)
         return Launches(self.work_rows[mine], self.call_rows[mine])
 
 
 def link_launches(events: EventTable) -> Launches:
-    """Match device work with runtime calls by correlation id; of several calls with one id the first counts."""
+    """Match device work with runtime calls by correlation id; the first of several calls with one id counts."""
     work = events.rows(*DEVICE_WORK)
     calls = events.rows(Kind.RUNTIME)
     calls = calls[events.correlation[calls] != NONE]
@@ -51,10 +48,10 @@ def link_launches(events: EventTable) -> Launches:
 
 
 def work_within(events: EventTable, launches: Launches, ranges: Int64, windows: SpanSet) -> Launches:
-    """The work that runs in some windows and was launched on the thread of, and during, one of some ranges.
+    """Return the work that runs in some windows and was launched during one of some ranges, on its thread.
 
     Args:
-        events: the recording's.
+        events: of the recording.
         launches: of one device.
         ranges: rows of operators or annotations.
         windows: the steps that count.

@@ -1,4 +1,4 @@
-"""What calls into the CUDA or HIP runtime do, told by their names."""
+"""Select calls of the CUDA and HIP runtimes by what they do, judging by name."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _DEVICE_SYNCHRONISE = re.compile(_VENDOR + r"(?:Device|Ctx)Synchronize")
 
 
 def allocator_rows(trace: Trace) -> Int64:
-    """Calls that take memory from the driver or give it back."""
+    """Return calls that take memory from the driver or give it back."""
     return rows_named(trace, Kind.RUNTIME, lambda name: _ALLOCATE.match(name) is not None)
 
 
 def kernel_launch_rows(trace: Trace) -> Int64:
-    """Calls that launch a kernel."""
+    """Return calls that launch a kernel."""
     return rows_named(trace, Kind.RUNTIME, lambda name: _LAUNCH.search(name) is not None)
 
 
 def enqueue_rows(trace: Trace) -> Int64:
-    """Calls that give the device work of any kind."""
+    """Return calls that enqueue device work of any kind."""
     return rows_named(trace, Kind.RUNTIME, lambda name: _ENQUEUE.search(name) is not None)
 
 
 def profiler_stop_rows(trace: Trace) -> Int64:
-    """The profiler's own synchronise when it stops: the last call that concerns the device, if it is one.
+    """Return the profiler's own synchronisation when it stops: the last device-related call, if it is one.
 
-    Where the run synchronises the device as often as it marks steps, the last is taken to be the run's own too.
+    If the run synchronises as often as it marks steps, the last synchronisation counts as the run's own.
     """
     concerning = rows_named(
         trace, Kind.RUNTIME, lambda name: bool(_ENQUEUE.search(name) or _DEVICE_SYNCHRONISE.match(name))
@@ -54,9 +54,9 @@ def profiler_stop_rows(trace: Trace) -> Int64:
 
 
 def blocking_rows(trace: Trace, launches: Launches) -> Int64:
-    """Calls in which the host waits for the device: synchronisations, blocking copies, pageable copies.
+    """Return calls in which the host waits for the device: synchronisations, blocking and pageable copies.
 
-    The profiler's own synchronise at stop is not among them: it is no doing of the user's.
+    The profiler's own synchronisation at its stop is excluded.
     """
     by_name = rows_named(trace, Kind.RUNTIME, lambda name: bool(_SYNCHRONISE.match(name) or _BLOCKING_COPY.match(name)))
     pageable = name_mask(trace.names, lambda name: "Pageable" in name)[trace.events.name_id[launches.work_rows]]
@@ -66,6 +66,6 @@ def blocking_rows(trace: Trace, launches: Launches) -> Int64:
 
 
 def copy_call_rows(launches: Launches, kinds: np.typing.NDArray[np.int8], kind: Kind) -> Int64:
-    """Calls that launched a copy of one direction."""
+    """Return calls that launched a copy of one direction."""
     calls = launches.call_rows[kinds[launches.work_rows] == kind]
     return np.unique(calls[calls != NONE])

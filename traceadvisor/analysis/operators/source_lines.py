@@ -1,7 +1,4 @@
-"""The user's own line of code behind an event, from the recorded Python stacks of both generations.
-
-Whose code a file named in a recorded stack is: the user's, or a library's.
-"""
+"""The user's source line behind an event, from recorded Python stacks, and which files are library code."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ _FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$")
 
 
 def user_frame(frames: list[str], own_code: frozenset[str] | None = None) -> Location | None:
-    """The innermost frame that belongs to the user's code, never to torch or the standard library.
+    """Return the innermost frame of user code, never of torch or the standard library.
 
     Args:
         frames: ``file.py(line): function``, innermost first.
@@ -35,10 +32,10 @@ def user_frame(frames: list[str], own_code: frozenset[str] | None = None) -> Loc
 
 
 def location_of_call(trace: Trace, tree: OperatorTree, row: int) -> Location | None:
-    """The user's line behind an event; None where no stacks were recorded.
+    """Return the user's line behind an event; None without stacks.
 
-    Current recordings hold the Python calls themselves; those of 2021 hold a stack at each operator, so there the
-    innermost enclosing operator that has one is asked.
+    Current recordings hold the Python calls themselves. Recordings of 2021 hold a stack per operator; there the
+    innermost enclosing operator with a stack is used.
     """
     thread, instant = int(trace.events.thread[row]), int(trace.events.start_ns[row])
     return (
@@ -49,7 +46,7 @@ def location_of_call(trace: Trace, tree: OperatorTree, row: int) -> Location | N
 
 
 def first_location(trace: Trace, tree: OperatorTree, rows: Int64) -> Location | None:
-    """The user's line behind the first of some events that has one."""
+    """Return the user's line of the first event that has one."""
     found = (location_of_call(trace, tree, row) for row in rows.tolist())
     return next((location for location in found if location), None)
 
@@ -109,8 +106,8 @@ psutil pynvml cloudpickle dill multiprocess packaging filelock regex jinja2 pyda
 decorator google grpc IPython ipykernel traitlets tornado zmq debugpy pytest _pytest pluggy setuptools pkg_resources
 pip line_profiler memory_profiler traceadvisor
 """)
-"""Folders that are taken for libraries where only the end of a path is left: profilers cut the installation's path off
-the front, so ``torch/nn/modules/module.py`` is all that is told."""
+"""Folders that count as libraries if a path was shortened: profilers remove the installation's path, so only
+``torch/nn/modules/module.py`` is left."""
 
 _MODULES = frozenset({"six", "typing_extensions", "threadpoolctl", "pylab", "torch"})
 """Libraries of one file."""
@@ -118,7 +115,7 @@ _MODULES = frozenset({"six", "typing_extensions", "threadpoolctl", "pylab", "tor
 _DATASETS = re.compile(
     r"datasets/(arrow_\w+|dataset_dict|fingerprint|iterable_dataset|table)\.py|datasets/(features|formatting)/"
 )
-"""Of the library of that name: most folders called so are the user's."""
+"""Files of the library ``datasets``; most folders of that name are the user's."""
 
 _STANDARD_PACKAGES = _words("""
 asyncio collections concurrent ctypes curses dbm distutils email encodings html http importlib json logging
@@ -129,18 +126,17 @@ _UNUSED_STANDARD_MODULES = _words("""
 bdb cgi chunk cmd code codeop compileall configparser filecmp fileinput graphlib profile resource sched shelve
 symtable this trace turtle wave
 """)
-"""Those that torch does without: a file of that name in the working folder is the user's. One named like a module that
-torch needs would be imported in that module's place, and torch would not work."""
+"""Modules that torch does not import: a file of that name in the working folder is the user's. A file named like a
+module that torch needs would be imported instead of it, and torch would fail."""
 
 
 def is_library(file: str, own_code: frozenset[str] | None = None) -> bool:
-    """Whether a file is no part of the user's code.
+    """Whether a file is library code.
 
     Args:
-        file: as a stack names it: a path, without what comes before a folder of ``sys.path`` where the profiler cut
-            that off.
-        own_code: first parts of the paths of the user's own modules, as a capture recorded them; None without one, and
-            then names are all that decides.
+        file: a path from a stack; profilers may remove the folder of ``sys.path`` in front.
+        own_code: first path parts of the user's modules, as a capture recorded them; None without a capture, then only
+            names decide.
     """
     if _NO_FILE.match(file) or _INSTALLED.search(file):
         return True

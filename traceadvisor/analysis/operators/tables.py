@@ -1,7 +1,4 @@
-"""Operators by name: what they cost the host and the device.
-
-Kernels by name: how often they run and how long they take.
-"""
+"""Tables of operators and kernels by name, and the utilisation figures of a device."""
 
 from __future__ import annotations
 
@@ -11,15 +8,16 @@ from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.model.arrays import Float64, Int64
 from traceadvisor.model.events import NONE, Kind
-from traceadvisor.model.report import KernelRow, OperatorRow
+from traceadvisor.model.report import DeviceFigures, KernelRow, OperatorRow
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepTable
 from traceadvisor.model.trace import Trace
 
 
 def operator_table(trace: Trace, launches: Launches, tree: OperatorTree, table: StepTable) -> tuple[OperatorRow, ...]:
-    """One row an operator name over those that start in the kept steps' host marks.
+    """Return one row per operator name, over operators that start in the kept steps' host marks.
 
-    Device time is that of the work launched from the operator itself; the largest cost, host or device, comes first.
+    Device time is that of work the operator itself launched; rows are sorted by the larger of host and device time.
     """
     chosen, steps = table.kept_marks.contains(tree.start_ns), len(table.kept)
     if not chosen.any() or not steps:
@@ -41,7 +39,7 @@ def operator_table(trace: Trace, launches: Launches, tree: OperatorTree, table: 
 
 
 def _device_time_ns(trace: Trace, launches: Launches, tree: OperatorTree) -> np.typing.NDArray[np.float64]:
-    """Summed durations of the device work that each operator launched itself."""
+    """Return the summed durations of the device work that each operator launched itself."""
     events = trace.events
     launched = launches.call_rows != NONE
     calls, work = launches.call_rows[launched], launches.work_rows[launched]
@@ -52,7 +50,7 @@ def _device_time_ns(trace: Trace, launches: Launches, tree: OperatorTree) -> np.
 
 
 def kernel_table(trace: Trace, launches: Launches, table: StepTable) -> tuple[KernelRow, ...]:
-    """One row a kernel name over those that start in the kept windows, longest total first."""
+    """Return one row per kernel name, over kernels that start in the kept windows, longest total first."""
     events, steps = trace.events, len(table.kept)
     kinds = events.kind[launches.work_rows]
     rows = launches.work_rows[(kinds == Kind.KERNEL) | (kinds == Kind.COLLECTIVE)]
@@ -78,9 +76,50 @@ def kernel_table(trace: Trace, launches: Launches, table: StepTable) -> tuple[Ke
 
 
 def _weighted_mean(values: Float64, weights: Float64, group: Int64) -> list[float | None]:
-    """Mean by group over the known values; None where a group has none."""
+    """Return the mean of the known values by group; None for a group without any."""
     known = np.isfinite(values)
     count = int(group.max()) + 1
     weight = np.bincount(group[known], weights=weights[known], minlength=count)
     total = np.bincount(group[known], weights=(values * weights)[known], minlength=count)
     return [float(total[at] / weight[at]) if weight[at] else None for at in range(count)]
+
+
+def device_figures(trace: Trace, launches: Launches, windows: SpanSet) -> DeviceFigures:
+    """Return busy share, SM efficiency and achieved occupancy of one device over some windows.
+
+    These are the definitions of the TensorBoard profiler plugin. The busy share is the union of all kernels and
+    collectives. SM efficiency is the mean over time of the blocks
+    per SM of the kernels that run, summed over streams and capped at 1, idle time counting as 0. Achieved occupancy is
+    the mean of the profiler's estimates, weighted by kernel duration.
+    """
+    events = trace.events
+    kinds = events.kind[launches.work_rows]
+    kernels = launches.work_rows[(kinds == Kind.KERNEL) | (kinds == Kind.COLLECTIVE)]
+    if not windows or not launches.work_rows.size:
+        return DeviceFigures(None, None, None)
+    starts, ends = events.start_ns[kernels], events.end_ns[kernels]
+    busy_ns = (SpanSet.union_of(starts, ends) & windows).total_ns
+    blocks = trace.details.blocks_per_sm.at(kernels, np.float64("nan"))
+    occupancy = trace.details.occupancy_percent.at(kernels, np.float64("nan"))
+    inside_ns = (windows.measure_until(ends) - windows.measure_until(starts)).astype(np.float64)
+    known = np.isfinite(occupancy) & (occupancy >= 0) & (inside_ns > 0)
+    return DeviceFigures(
+        busy_share=busy_ns / windows.total_ns,
+        sm_efficiency_share=_sm_efficiency(starts, ends, blocks, windows),
+        achieved_occupancy_share=float(np.average(occupancy[known], weights=inside_ns[known])) / 100
+        if known.any()
+        else None,
+    )
+
+
+def _sm_efficiency(
+    starts: np.typing.NDArray[np.int64], ends: np.typing.NDArray[np.int64], blocks: Float64, windows: SpanSet
+) -> float | None:
+    known = blocks > 0
+    if not known.any():
+        return None
+    instants = np.concatenate((starts[known], ends[known]))
+    order = np.argsort(instants, kind="stable")
+    level = np.concatenate((blocks[known], -blocks[known]))[order].cumsum()
+    lengths = np.diff(windows.measure_until(instants[order]))
+    return float((np.minimum(level[:-1], 1.0) * lengths).sum()) / windows.total_ns

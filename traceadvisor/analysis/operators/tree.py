@@ -1,4 +1,4 @@
-"""Which operator runs inside which: the tree of calls on each host thread."""
+"""The tree of operator calls on each host thread."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from traceadvisor.model.arrays import Int32, Int64, Mask, numbers_in, read_only
 from traceadvisor.model.events import NONE, EventTable, Kind
 
 DEEPEST = 128
-"""Operators within one another; what is nested deeper counts as directly inside the innermost of these.
+"""Deepest level of nesting; deeper operators count as directly inside the last level.
 
-Those of the public recordings are six deep at most. Whoever climbs the tree takes time for each level.
+Public recordings are at most six deep. Climbing the tree takes time for each level.
 """
 
 _MOST_PASSES = 64
-"""Over all operators at once: what takes more is one of these chains, and is faster one by one."""
+"""Passes over all operators at once; longer chains are processed one operator at a time, which is faster."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class OperatorTree:
         read_only(self.rows, self.parent, self.thread, self.start_ns, self.end_ns)
 
     def enclosing(self, threads: Int64, instants_ns: Int64) -> Int64:
-        """Position of the innermost operator around each instant on its thread; NONE where there is none."""
+        """Return the position of the innermost operator around each instant on its thread; NONE if there is none."""
         if not self.rows.size:
             return np.full(instants_ns.shape, NONE, dtype=np.int64)
         result = np.full(instants_ns.shape, NONE, dtype=np.int64)
@@ -50,7 +50,7 @@ class OperatorTree:
         return result
 
     def nearest(self, chosen: Mask) -> Int64:
-        """For each operator, the nearest one among itself and its ancestors that is chosen; NONE where none is."""
+        """Return, for each operator, the nearest chosen one among itself and its ancestors; NONE if there is none."""
         top = self.rows.size
         above = np.append(np.where(chosen, np.arange(top), np.where(self.parent == NONE, top, self.parent)), top)
         while not np.array_equal(twice := above[above], above):  # each time twice as far
@@ -58,7 +58,7 @@ class OperatorTree:
         return np.where(above == top, NONE, above)[:top]
 
     def self_time_ns(self) -> Int64:
-        """Time in each operator itself, its children's apart."""
+        """Return the time in each operator itself, without its children."""
         own = self.end_ns - self.start_ns
         inner = np.zeros_like(own)
         has_parent = self.parent != NONE
@@ -67,7 +67,7 @@ class OperatorTree:
         return outer
 
     def _climb_to(self, position: Int64, instants_ns: Int64) -> Int64:
-        """From the operator that started last to the first enclosing one that had not ended."""
+        """Climb from the operator that started last to the first enclosing one that had not ended."""
         while True:
             ended = (position != NONE) & (self.end_ns[position] <= instants_ns)
             if not ended.any():
@@ -84,20 +84,20 @@ def operator_tree(events: EventTable) -> OperatorTree:
 
 
 def _parents(starts: Int64, ends: Int64, threads: Int32) -> Int64:
-    """The nearest operator before each one that does not end before it and is not over as it starts."""
+    """Return the nearest earlier operator that encloses each one."""
     above = np.arange(starts.size) - 1
     above[np.flatnonzero(threads[1:] != threads[:-1]) + 1] = NONE
     passed = np.arange(starts.size)
     for _ in range(_MOST_PASSES):
         passed = passed[(above[passed] != NONE) & (ends[above[passed]] < ends[passed])]
-        above[passed] = above[above[passed]]  # what the one before has passed, this one has too: mostly twice as far
+        above[passed] = above[above[passed]]  # skips what the previous operator skipped, usually doubling the distance
     parents = np.where((above != NONE) & (ends[above] > starts), above, NONE)
     is_sound = not passed.size and _deepest(parents) < DEEPEST
     return parents if is_sound else _capped_parents(starts, ends, threads)
 
 
 def _deepest(parents: Int64) -> int:
-    """How many operators are above any one, up to the most that may be."""
+    """Return the deepest nesting, up to the limit."""
     depth = 0
     above = parents[parents != NONE]
     while above.size and depth < DEEPEST:
@@ -108,7 +108,7 @@ def _deepest(parents: Int64) -> int:
 
 
 def _capped_parents(starts: Int64, ends: Int64, threads: Int32) -> Int64:
-    """The same, one by one, and none deeper than may be."""
+    """Return the same one by one, limited in depth."""
     parents = np.full(starts.size, NONE, dtype=np.int64)
     stack: list[tuple[int, int]] = []
     thread = NONE

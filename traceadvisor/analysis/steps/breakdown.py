@@ -1,7 +1,4 @@
-"""The breakdown: each instant of a recording in exactly one category, and each step's share of it.
-
-How much of each kind of work is hidden behind more useful work.
-"""
+"""The breakdown: each instant of a recording in one category, per step, and how much work is exposed."""
 
 from __future__ import annotations
 
@@ -12,8 +9,7 @@ import numpy as np
 from traceadvisor.analysis.communication.collectives import host_collective_rows
 from traceadvisor.analysis.idle.causes import idle_partition
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.operators.names import name_mask, rows_named
-from traceadvisor.analysis.steps.lost_records import BACKWARD
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask, rows_named
 from traceadvisor.analysis.steps.marks import recording_extent
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import DEVICE_CATEGORIES, Category, StepBreakdown
@@ -23,7 +19,7 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepTable
 
 Partition = Mapping[Category, SpanSet]
-"""Disjoint sets that together fill an extent."""
+"""Disjoint sets that fill an extent."""
 
 _DEVICE_PRECEDENCE = (
     (Category.KERNEL, (Kind.KERNEL,)),
@@ -34,13 +30,13 @@ _DEVICE_PRECEDENCE = (
 
 
 def partition_recording(observation: Observation) -> Partition:
-    """Each instant of the recording in its category: the device's, or the host's where there is no device activity."""
+    """Assign each instant of the recording to a category: of the device, or of the host without device activity."""
     extent = recording_extent(observation.trace)
     return _device_partition(observation, extent) if observation.has_device else _host_partition(observation, extent)
 
 
 def break_down(step: Step, partition: Partition, *, has_loader: bool) -> StepBreakdown:
-    """One step's time per category; data wait is None where no loader was recorded."""
+    """Return one step's time per category; data wait is None if no loader was recorded."""
     parts: dict[Category, int | None] = {
         category: spans.clip(step.start_ns, step.end_ns).total_ns for category, spans in partition.items()
     }
@@ -50,7 +46,7 @@ def break_down(step: Step, partition: Partition, *, has_loader: bool) -> StepBre
 
 
 def _device_partition(observation: Observation, extent: tuple[int, int]) -> Partition:
-    """By what the device does, and by the cause where it is idle."""
+    """Partition by what the device does, and by cause if it is idle."""
     events, launches = observation.trace.events, observation.launches
     kinds = events.kind[launches.work_rows]
     result: dict[Category, SpanSet] = {}
@@ -64,10 +60,10 @@ def _device_partition(observation: Observation, extent: tuple[int, int]) -> Part
 
 
 def _host_partition(observation: Observation, extent: tuple[int, int]) -> Partition:
-    """By what the host does."""
+    """Partition by what the host does."""
     trace, events = observation.trace, observation.trace.events
     operators = events.rows(Kind.OPERATOR)
-    backward = name_mask(trace.names, lambda name: name.startswith(BACKWARD))
+    backward = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX))
     precedence: dict[Category, SpanSet | Int64] = {
         Category.DATA_WAIT: observation.loading,
         Category.OPTIMIZER: rows_named(trace, Kind.ANNOTATION, lambda name: name.startswith("Optimizer.step#")),
@@ -95,11 +91,11 @@ _BY_PRECEDENCE = (
 
 
 def overlaps(observation: Observation, partition: Partition, table: StepTable) -> Mapping[Work, Overlap | None]:
-    """Total and exposed time of each kind of work, mean nanoseconds per kept step.
+    """Return total and exposed time of each kind of work, mean nanoseconds per kept step.
 
     Returns:
-        None for device work where there is no device activity, for data loading where no loader was recorded, and for
-        everything where no step was kept.
+        None for device work without device activity, for data loading without a loader, and for everything without
+        kept steps.
     """
     result: dict[Work, Overlap | None] = dict.fromkeys(Work)
     steps, windows = len(table.kept), table.kept_windows

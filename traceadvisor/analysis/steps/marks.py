@@ -1,25 +1,27 @@
-"""What the host recorded of where one training step ends and the next begins."""
+"""Step marks on the host: where one training step ends and the next begins."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
-from traceadvisor.model.events import Kind
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named, rows_with_prefix
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.trace import Trace
 
 _MARK = re.compile(r"^ProfilerStep#(\d{1,18})$")
-"""A number that 64 bits hold."""
+"""The number fits 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One step as the host saw it."""
+    """One step on the host."""
 
     index: int
     start_ns: int
@@ -32,7 +34,7 @@ class Mark:
 
 
 def find_marks(trace: Trace) -> tuple[StepSource, tuple[Mark, ...]]:
-    """Step marks; without any, the stretches between optimizer steps; without those, the whole recording."""
+    """Return the step marks; else the spans between optimizer steps; else the whole recording."""
     marks = _profiler_marks(trace)
     if marks:
         return StepSource.MARKS, marks
@@ -43,7 +45,7 @@ def find_marks(trace: Trace) -> tuple[StepSource, tuple[Mark, ...]]:
 
 
 def _profiler_marks(trace: Trace) -> tuple[Mark, ...]:
-    """``ProfilerStep#N`` of the host, clipped to the profiler's own span; the GPU's mirror images do not count."""
+    """Return ``ProfilerStep#N`` marks of the host, clipped to the profiler's span; GPU copies of marks do not count."""
     events = trace.events
     rows = rows_named(trace, Kind.ANNOTATION, lambda name: _MARK.match(name) is not None)
     rows = rows[events.thread[rows] == events.thread[rows[:1]]] if rows.size else rows
@@ -59,7 +61,7 @@ def _profiler_marks(trace: Trace) -> tuple[Mark, ...]:
 
 
 def _optimizer_marks(trace: Trace) -> tuple[Mark, ...]:
-    """From the end of one optimizer step to the end of the next; of several optimizers the most frequent counts."""
+    """Return marks from one optimizer step's end to the next; the most frequent of several optimizers counts."""
     events = trace.events
     rows = rows_with_prefix(trace, Kind.ANNOTATION, "Optimizer.step#")
     if rows.size < 2:
@@ -70,7 +72,7 @@ def _optimizer_marks(trace: Trace) -> tuple[Mark, ...]:
 
 
 def recording_extent(trace: Trace) -> tuple[int, int]:
-    """From the first to the last instant of the recording, as far as it is known what was recorded."""
+    """Return the first and the last instant of known events."""
     if trace.is_empty:
         return 0, 0
     events, calls = trace.events, trace.python_calls
@@ -79,3 +81,23 @@ def recording_extent(trace: Trace) -> tuple[int, int]:
     start = min(np.min(events.start_ns, where=known, initial=latest), np.min(calls.start_ns, initial=latest))
     end = max(np.max(events.end_ns, where=known, initial=0), np.max(calls.end_ns, initial=0))
     return int(start), int(end)
+
+
+def position_at(spans: Sequence[tuple[int, int]], instants_ns: Int64) -> Int64:
+    """Return the position of the span that holds each instant, the later of overlapping ones; NONE outside all."""
+    if not spans:
+        return np.full(instants_ns.shape, NONE, dtype=np.int64)
+    starts, ends = np.array(spans, dtype=np.int64).T
+    position = np.searchsorted(starts, instants_ns, side="right") - 1
+    return np.where((position >= 0) & (instants_ns < ends[position]), position, NONE)
+
+
+def steps_of_another_kind(trace: Trace, marks: tuple[Mark, ...]) -> list[int]:
+    """Return positions of steps without a backward pass if most steps have one, for example validation.
+
+    If most steps have none, it may be hidden (a CUDA graph has no operators), and no step is singled out.
+    """
+    rows = rows_with_prefix(trace, Kind.OPERATOR, BACKWARD_PREFIX)
+    holders = position_at([mark.span for mark in marks], trace.events.start_ns[rows])
+    without = np.bincount(holders[holders != NONE], minlength=len(marks)) == 0
+    return np.flatnonzero(without).tolist() if 2 * without.sum() < len(marks) else []

@@ -1,4 +1,4 @@
-"""How long the steps of a whole run take, and whether recording them disturbed them."""
+"""Step times of a whole run, and whether profiling changed them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from statistics import fmean, median
 from traceadvisor.model.run import StepState, TimedStep
 
 DISTURBED_SHARE = 0.10
-"""Difference between recorded and undisturbed steps above which the recording no longer shows the run."""
+"""Difference between recorded and undisturbed steps above which the recording no longer represents the run."""
 
 NOT_COUNTED = {
-    StepState.SETTLING: "it was recorded too soon after the profiler had stalled the loop",
-    StepState.STALLED: "the profiler started or exported within it",
+    StepState.SETTLING: "it came too soon after the profiler stalled the loop",
+    StepState.STALLED: "the profiler started or exported during it",
     StepState.OTHER: "it is not a training step",
 }
-"""Why a recorded step is left out of means."""
+"""Why a recorded step is left out of averages."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunTiming:
-    """Medians over the steps of a run; None where there are no such steps."""
+    """Medians over the steps of a run; None without such steps."""
 
     undisturbed_ns: float | None
-    """Of the steps that no profiler touched, the first one apart."""
+    """Step time without profiling; the first step does not count."""
 
     undisturbed_loader_ns: float | None
-    """Time in the training loader, of the same steps."""
+    """Time in the training data loader in the same steps."""
 
     recorded_ns: float | None
     recorded_loader_ns: float | None
@@ -35,16 +35,16 @@ class RunTiming:
 
     @property
     def disturbance_share(self) -> float | None:
-        """How much longer recorded steps take than undisturbed ones; negative where they are shorter."""
+        """By how much recorded steps are longer than undisturbed ones, as a share; negative if shorter."""
         if not self.undisturbed_ns or self.recorded_ns is None:
             return None
         return self.recorded_ns / self.undisturbed_ns - 1
 
     @property
     def excess_ns(self) -> tuple[float, float]:
-        """How much longer recorded steps take than undisturbed ones, and how much of that is in the loader.
+        """Extra time of recorded steps over undisturbed ones, and the part of it in the loader.
 
-        Nothing where either is not known; negative where recorded ones are shorter.
+        Zero if either is unknown; negative if recorded steps are shorter.
         """
         if not self.undisturbed_ns or not self.recorded_ns:
             return 0.0, 0.0
@@ -53,14 +53,14 @@ class RunTiming:
 
     @property
     def undisturbed_share(self) -> float:
-        """How long undisturbed steps take, over how long recorded ones do; 1 where they are no longer, or not known."""
+        """Undisturbed step time over recorded step time; at most 1, and 1 if unknown."""
         if not self.undisturbed_ns or not self.recorded_ns:
             return 1.0
         return min(self.undisturbed_ns / self.recorded_ns, 1.0)
 
     @property
     def loader_shares(self) -> tuple[float, float] | None:
-        """Share of the step in the loader, of undisturbed and of recorded steps; None where either is not known."""
+        """Share of the step in the loader, for undisturbed and recorded steps; None if either is unknown."""
         if not self.undisturbed_ns or not self.recorded_ns:
             return None
         undisturbed_ns, recorded_ns = self.undisturbed_loader_ns or 0.0, self.recorded_loader_ns or 0.0
@@ -68,12 +68,12 @@ class RunTiming:
 
 
 def run_timing(steps: Sequence[TimedStep], burst: int) -> RunTiming:
-    """The medians of a run; the first step, which starts everything up, counts nowhere.
+    """Return the medians of a run, without the first step, which includes start-up.
 
     Args:
         steps: every step of the run.
-        burst: how many batches the loader delivers together, at least 1: one from each worker. A single step then
-            waits for all of them or for none, so the medians are taken over means of so many successive steps.
+        burst: batches that the loader delivers together, at least 1: one from each worker. A single step then waits
+            for all of them or for none, so medians are taken over means of that many successive steps.
     """
     later = [step for step in steps if step.index > 0]
     plain = [step for step in later if step.state is StepState.PLAIN]
@@ -88,7 +88,7 @@ def run_timing(steps: Sequence[TimedStep], burst: int) -> RunTiming:
 
 
 def _median(values: Sequence[int], burst: int) -> float | None:
-    """Median of the means of ``burst`` successive values; their mean where there are no more than that."""
+    """Return the median of means of ``burst`` successive values; their mean if there are no more than that."""
     if not values:
         return None
     starts = range(max(len(values) - burst + 1, 1))

@@ -1,4 +1,4 @@
-"""The representative step drawn out along time."""
+"""The timeline of the representative step."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _STREAM_KINDS = (
 
 
 def representative_step(table: StepTable) -> Step | None:
-    """The kept step whose duration is the median, or next to it."""
+    """Return the kept step with the median duration."""
     kept = sorted(table.kept or table.steps, key=lambda step: step.duration_ns)
     return kept[(len(kept) - 1) // 2] if kept else None
 
 
 def step_timeline(observation: Observation, partition: Partition, step: Step) -> Timeline:
-    """What threads and streams did during one step."""
+    """Return what threads and streams did during one step."""
     window = (step.start_ns, step.end_ns)
     return Timeline(
         step.index,
@@ -48,7 +48,7 @@ def step_timeline(observation: Observation, partition: Partition, step: Step) ->
 
 
 def _host_lanes(observation: Observation, window: tuple[int, int]) -> tuple[Lane, ...]:
-    """The training thread first, then the threads busiest in operators and runtime calls."""
+    """Return the training thread, then the threads with most time in operators and runtime calls."""
     trace, events = observation.trace, observation.trace.events
     inside = (events.start_ns < window[1]) & (events.end_ns > window[0])
     on_host = np.flatnonzero(inside & events.is_kind(Kind.OPERATOR, Kind.RUNTIME))

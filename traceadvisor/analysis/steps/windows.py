@@ -1,27 +1,29 @@
-"""From the host's marks to windows that hold the host's step and the device work it launched."""
+"""Step windows: each holds a step's CPU mark and the GPU work it launched.
+
+Also counts kernel launches without a GPU record, per step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from traceadvisor.analysis.operators.launches import Launches
-from traceadvisor.analysis.operators.runtime_calls import enqueue_rows
-from traceadvisor.analysis.steps.lost_records import lost_records, position_at, steps_of_another_kind
-from traceadvisor.analysis.steps.marks import Mark, find_marks
-from traceadvisor.model.arrays import Int64
-from traceadvisor.model.events import NONE
+from traceadvisor.analysis.operators.runtime_calls import enqueue_rows, kernel_launch_rows
+from traceadvisor.analysis.steps.marks import Mark, find_marks, position_at, steps_of_another_kind
+from traceadvisor.model.arrays import Float64, Int64
+from traceadvisor.model.events import DEVICE_WORK, NONE
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepSource, StepTable
 from traceadvisor.model.trace import Trace
 
 CARRY_IN_SHARE = 0.02
-"""Share of a step above which work from before the recording distorts it."""
+"""Share of a step above which GPU work from before the recording distorts it."""
 
 LOST_RECORDS_SHARE = 0.02
-"""How far a step's share of launches without a device record may exceed the least of any step's."""
+"""How far a step's share of launches without a GPU record may exceed the lowest share of any step."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,18 +33,18 @@ class _Work:
     start_ns: Int64
     end_ns: Int64
     step: Int64
-    """Position among the marks; NONE where launched outside all of them."""
+    """Position among the marks; NONE if launched outside all of them."""
 
     is_carry_in: np.typing.NDArray[np.bool_]
 
 
 def step_windows(trace: Trace, launches: Launches, not_counted: Mapping[int, str] | None = None) -> StepTable:
-    """The steps of a recording on one device, or on none where ``launches`` is empty.
+    """Return the steps of a recording on one device; on the host only if ``launches`` is empty.
 
     Args:
         trace: the recording.
         launches: the device work.
-        not_counted: steps by index that are known not to show the run, each with the reason.
+        not_counted: steps by index that do not represent the run, each with the reason.
     """
     source, marks = find_marks(trace)
     if not marks:
@@ -61,7 +63,7 @@ def step_windows(trace: Trace, launches: Launches, not_counted: Mapping[int, str
 
 
 def _assign(trace: Trace, launches: Launches, marks: tuple[Mark, ...], *, can_carry_in: bool) -> _Work:
-    """Carry-in cannot be told where there are no steps, or where no launch was recorded at all."""
+    """Assign device work to marks. Without steps or recorded launches, carry-in cannot be identified."""
     events = trace.events
     can_carry_in = can_carry_in and bool((launches.call_rows != NONE).any())
     launched_ns = np.where(launches.call_rows == NONE, -1, events.start_ns[launches.call_rows])
@@ -84,13 +86,13 @@ def _window(mark: Mark, work: _Work, position: int, previous_end_ns: int | None)
     share = _carry_in_share(step, work, is_first=position == 0)
     if share <= CARRY_IN_SHARE:
         return step
-    return replace(step, left_out=f"device work that no step launched takes {share:.0%} of it")
+    return replace(step, left_out=f"GPU work that no step launched takes {share:.0%} of it")
 
 
 def _carry_in_share(step: Step, work: _Work, *, is_first: bool) -> float:
-    """Share of a step lost to carry-in: what runs inside the window, and what the late start cut off the first one.
+    """Return the share of a step lost to carry-in, including what its late start cut off the first step.
 
-    Where the device lags throughout, the late start is given back at the end and nothing is cut.
+    If the device lags throughout, the step also ends later and nothing is cut off.
     """
     carried = SpanSet.union_of(work.start_ns[work.is_carry_in], work.end_ns[work.is_carry_in])
     inside = carried.clip(step.start_ns, step.end_ns).total_ns
@@ -100,22 +102,24 @@ def _carry_in_share(step: Step, work: _Work, *, is_first: bool) -> float:
 
 
 def _reasons(trace: Trace, marks: tuple[Mark, ...], not_counted: Mapping[int, str]) -> dict[int, str]:
-    """Why steps do not count, by their position: known beforehand, of another kind, or short of device records."""
-    reasons = dict.fromkeys(steps_of_another_kind(trace, marks), "nothing is trained in it: it holds no backward pass")
+    """Return why steps are left out, by position: known beforehand, no training step, or missing GPU records."""
+    reasons = dict.fromkeys(
+        steps_of_another_kind(trace, marks), "it has no backward pass, so it is not a training step"
+    )
     reasons |= {at: not_counted[mark.index] for at, mark in enumerate(marks) if mark.index in not_counted}
     lost = lost_records(trace, [mark.span for mark in marks])
-    cause = "the file breaks off, and " if trace.is_truncated else ""
+    cause = "the file is cut off, and " if trace.is_truncated else ""
     for at in np.flatnonzero(lost.shares > lost.least_share + LOST_RECORDS_SHARE).tolist():
-        reasons[at] = f"{cause}{lost.shares[at]:.0%} of its kernel launches have no device record"
+        reasons[at] = f"{cause}{lost.shares[at]:.0%} of its kernel launches have no GPU record"
     return reasons
 
 
 def _incomplete_last(trace: Trace, marks: tuple[Mark, ...]) -> str | None:
-    """Why the last step is incomplete; None where it is not, or is the only one. The devices are taken together."""
+    """Return why the last step is incomplete; None if it is complete or the only step. Counts all devices together."""
     if len(marks) < 2:
         return None
     if trace.is_truncated:
-        return "the file breaks off"
+        return "the file is cut off"
     events, spans = trace.events, [mark.span for mark in marks]
     given = position_at(spans, events.start_ns[enqueue_rows(trace)])
     counts = np.bincount(given[given != NONE], minlength=len(marks))
@@ -123,5 +127,44 @@ def _incomplete_last(trace: Trace, marks: tuple[Mark, ...]) -> str | None:
         return "nothing was launched in it: the recording stopped there"
     shares = lost_records(trace, spans).shares
     if shares[-1] > shares[:-1].max() + LOST_RECORDS_SHARE:
-        return f"{shares[-1]:.0%} of its kernel launches have no device record: the recording stopped there"
+        return f"{shares[-1]:.0%} of its kernel launches have no GPU record: the recording stopped there"
     return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LostRecords:
+    """Kernel launches per span of host time, over all devices; arrays of shape ``(n,)``."""
+
+    launched: Int64
+    missing: Int64
+    """Launches without a device record."""
+
+    @property
+    def shares(self) -> Float64:
+        """Missing share of the launches of each span; 0 without launches."""
+        return self.missing / np.maximum(self.launched, 1)
+
+    @property
+    def least_share(self) -> float:
+        """Lowest share among spans with launches; 0 without launches."""
+        return float(np.min(self.shares, where=self.launched > 0, initial=1.0)) if self.launched.any() else 0.0
+
+    @property
+    def share(self) -> float:
+        """Missing share of all launches."""
+        return float(self.missing.sum() / max(self.launched.sum(), 1))
+
+
+def lost_records(trace: Trace, spans: Sequence[tuple[int, int]]) -> LostRecords:
+    """Count launches by the span in which they begin; spans are sorted by time.
+
+    If no device work was recorded at all, no launch counts as missing.
+    """
+    events = trace.events
+    calls, work = kernel_launch_rows(trace), events.rows(*DEVICE_WORK)
+    stretch = position_at(spans, events.start_ns[calls])
+    lost = ~np.isin(events.correlation[calls], events.correlation[work]) & bool(work.size)
+    return LostRecords(
+        np.bincount(stretch[stretch != NONE], minlength=len(spans)),
+        np.bincount(stretch[(stretch != NONE) & lost], minlength=len(spans)),
+    )

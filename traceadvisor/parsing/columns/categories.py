@@ -1,4 +1,4 @@
-"""What an event is, from its category and name, over every generation and vendor."""
+"""The kind of an event by its category and name, for every profiler generation and vendor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from traceadvisor.model.events import Kind
 
 ANNOTATION_PREFIXES = ("ProfilerStep#", "enumerate(", "Optimizer.")
-"""Names that are ranges even where an old generation files them under operators."""
+"""Names of ranges, which old generations file under operators."""
 
 _BY_CATEGORY = {
     "operator": Kind.OPERATOR,
@@ -26,7 +26,7 @@ _BY_CATEGORY = {
 _OF_A_VENDOR = re.compile(
     r"(?:cuda|gpu|hip|xpu|mtia|npu|mlu|gcu|musa|privateuse1)_(kernel|memcpy|memset|runtime|driver|user_annotation)"
 )
-"""What each backend has under a name of its own (``ActivityType.cpp`` of kineto and of its forks)."""
+"""Categories with a backend's name in them (``ActivityType.cpp`` of kineto and of its forks)."""
 
 _BY_WHAT = {
     "kernel": Kind.KERNEL,
@@ -52,13 +52,13 @@ _HARMLESS = frozenset(
         "mtia_insight",
     }
 )
-"""Categories that are known and not needed."""
+"""Known categories that are not needed."""
 
 _COLLECTIVE = re.compile(r"nccl|rccl|msccl|oneccl", re.IGNORECASE)
 
 
 def kind_of(category: str, name: str) -> Kind:
-    """The kind of an event; OTHER for what no question needs."""
+    """Return the kind of an event; OTHER if no analysis needs it."""
     kind = _of_category(category.lower())
     if kind is Kind.OPERATOR and name.startswith(ANNOTATION_PREFIXES):
         return Kind.ANNOTATION
@@ -72,7 +72,7 @@ def kind_of(category: str, name: str) -> Kind:
 
 
 def is_known(category: str) -> bool:
-    """Whether the category is one that some generation is known to write."""
+    """Whether some generation is known to write the category."""
     return _of_category(category.lower()) is not Kind.OTHER or category.lower() in _HARMLESS
 
 
@@ -83,7 +83,7 @@ def _of_category(category: str) -> Kind:
 
 
 def _copy_kind(name: str) -> Kind:
-    """The direction of a copy: CUDA writes ``Memcpy HtoD``, older ROCm ``CopyHostToDevice``."""
+    """Return the direction of a copy: CUDA writes ``Memcpy HtoD``, older ROCm ``CopyHostToDevice``."""
     if "HtoD" in name or "HostToDevice" in name:
         return Kind.COPY_H2D
     if "DtoH" in name or "DeviceToHost" in name:

@@ -1,6 +1,6 @@
-"""What no breakdown needs and rules do, into columns: sizes, stacks, types and shapes, what the allocator holds.
+"""Columns that rules need and a breakdown does not: sizes, stacks, types, shapes and allocator samples.
 
-How large a collective's message is, from what the profiler writes of it.
+Also computes message sizes of collectives.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from numpy.typing import NDArray
 from traceadvisor.model.arrays import Int32, Int64, Mask
 from traceadvisor.model.events import NONE, Kind, Sparse
 from traceadvisor.model.trace import AllocatorSamples, Details
+from traceadvisor.parsing.columns.growing import Column, Parts, int64
 from traceadvisor.parsing.columns.interning import Shortener, Signatures, Texts, TypeLists
-from traceadvisor.parsing.columns.parts import Column, Parts, int64
 from traceadvisor.parsing.columns.timestamps import nanoseconds
 from traceadvisor.parsing.json.events import MISSING, EventArgs, InstantEvent
 
 MOST_RATIO = 1e9
-"""No ratio of a kernel is larger; what is, or is no number, counts as not recorded."""
+"""Largest plausible ratio of a kernel; larger values and NaN count as not recorded."""
 
 HOST_DEVICE_TYPE = 0
-"""Torch numbers its kinds of device; the host is the first."""
+"""Torch's number for the CPU as a device type."""
 
 _SIZED = np.isin(np.arange(len(Kind)), (Kind.COPY_H2D, Kind.COPY_D2H, Kind.COPY_OTHER, Kind.MEMSET))
-"""By kind."""
+"""Whether a kind has a size, by kind."""
 
 
 class DetailColumns:
-    """Takes the arguments of the main table's events, window by window."""
+    """Collects the arguments of the main table's events, window by window."""
 
     def __init__(self, shortened: Shortener) -> None:
         self.texts = Texts(shortened)
@@ -43,7 +43,7 @@ class DetailColumns:
         self._memory = Parts()
         self._row_count = 0
         self.has_types = False
-        """Whether the types of operators' inputs were recorded."""
+        """Whether input types of operators were recorded."""
 
     def add(
         self,
@@ -53,7 +53,7 @@ class DetailColumns:
         signatures: Signatures,
         signature: Int32,
     ) -> None:
-        """Take the events of a window, in the order of the main table."""
+        """Add the events of a window, in the order of the main table."""
         on_host = ~on_device
         self._add_ratios(*_chosen(args, on_device))
         self._add_texts(*_chosen(args, on_host))
@@ -88,7 +88,7 @@ class DetailColumns:
             self._add("byte_count", rows, int64(values), np.ones(rows.size, np.bool_))
 
     def _add_shapes(self, args: list[EventArgs], rows: Int64) -> None:
-        """Types, shapes and values, of the operators that somebody asks for them."""
+        """Add types, shapes and values of operators that rules look at."""
         if not args:
             return
         types = [bytes(arg.input_types) for arg in args]
@@ -109,7 +109,7 @@ class DetailColumns:
             self._parts.add(name, values[present])
 
     def add_memory(self, instants: Sequence[InstantEvent]) -> None:
-        """What the caching allocator of a device holds at an instant."""
+        """Add samples of the devices' caching allocators."""
         events = [
             event for event in instants if event.args.allocated_bytes >= 0 and event.args.device_type > HOST_DEVICE_TYPE
         ]
@@ -119,23 +119,23 @@ class DetailColumns:
             self._memory.add("allocated_bytes", int64([event.args.allocated_bytes for event in events]))
             self._memory.add("reserved_bytes", int64([event.args.reserved_bytes for event in events]))
 
-    # -- results, each to be asked for once -----------------------------------------------------------------------
+    # -- results, each may be read once -----------------------------------------------------------------------
 
     def memory(self, zero_ns: int) -> AllocatorSamples:
-        """What the devices' caching allocators held, counted from the absolute time ``zero_ns``."""
+        """Return the allocator samples, with times relative to the absolute time ``zero_ns``."""
         time_ns = self._memory.whole("time_ns", np.int64) - zero_ns
         order = np.argsort(time_ns, kind="stable")
         others = ("device", "allocated_bytes", "reserved_bytes")
         return AllocatorSamples(time_ns[order], *(self._memory.whole(name, np.int64)[order] for name in others))
 
     def byte_counts(self, row_count: int) -> Int64:
-        """Of each row of the main table, in the order in which they were added; shape ``(row_count,)``."""
+        """Return the byte count of each main-table row, in the order of addition; shape ``(row_count,)``."""
         counts = np.full(row_count, NONE, np.int64)
         counts[self._parts.whole("byte_count rows", np.int64)] = self._parts.whole("byte_count", np.int64)
         return counts
 
     def details(self, order: Int64) -> Details:
-        """The other columns, for the main table in another order."""
+        """Return the other columns, reordered like the main table."""
         position = np.empty(order.size, np.int64)
         position[order] = np.arange(order.size)
 
@@ -155,7 +155,7 @@ class DetailColumns:
 
 
 def _chosen(args: list[EventArgs], wanted: Mask) -> tuple[list[EventArgs], Int64]:
-    """Some events, and which rows they are."""
+    """Return some events and their row numbers."""
     return list(compress(args, wanted.tobytes())), np.flatnonzero(wanted)
 
 
@@ -173,11 +173,11 @@ _ELEMENT_BYTES = {
     "complexfloat": 8,
     "complexdouble": 16,
 }
-"""By torch's names of element types (``c10::ScalarType``), in lower case; its 8-bit floats are told by their prefix."""
+"""By torch's names of element types (``c10::ScalarType``), in lower case; 8-bit floats are recognised by prefix."""
 
 
 def message_bytes(elements: int, element_type: str) -> int:
-    """Bytes that a rank sends; NONE where the number of elements or their type is not known."""
+    """Return the bytes a rank sends; NONE if the element count or type is unknown."""
     name = element_type.lower()
     size = 1 if name.startswith("float8_") else _ELEMENT_BYTES.get(name)
     return elements * size if size and 0 <= elements < 1 << 56 else NONE

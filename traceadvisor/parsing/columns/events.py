@@ -1,4 +1,4 @@
-"""Events, window by window, into the columns of a trace."""
+"""Collect events, window by window, into the columns of a trace."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import AllocatorSamples, Details, PythonCalls, Thread
 from traceadvisor.parsing.columns.details import DetailColumns
+from traceadvisor.parsing.columns.growing import Parts, keys
 from traceadvisor.parsing.columns.interning import Places, Shortener, Signatures
-from traceadvisor.parsing.columns.parts import Parts, keys
 from traceadvisor.parsing.columns.timestamps import nanoseconds
 from traceadvisor.parsing.json.events import Event, InstantEvent, KeyArgs, MetadataEvent, TimedEvent
 
 MOST_NS = 1 << 61
-"""No time or duration is larger (the year 2043 since 1970), so no end and no difference leaves 64 bits."""
+"""Largest time or duration (the year 2043), so that ends and differences fit 64 bits."""
 
 _ON_DEVICE = np.arange(len(Kind)) >= Kind.KERNEL
 _ON_DEVICE[Kind.PYTHON] = False
-"""By kind."""
+"""Whether a kind runs on the device, by kind."""
 
 
 class Columns:
-    """Takes lists of events and gives the tables of a :class:`~traceadvisor.model.trace.Trace`."""
+    """Collects events into the tables of a :class:`~traceadvisor.model.trace.Trace`."""
 
     def __init__(self, longest_text: int = LIMITS.text_length, *, details: bool = True) -> None:
         self._shortened = Shortener(longest_text)
@@ -40,13 +40,13 @@ class Columns:
         self._main = Parts()
         self._python = Parts()
         self.details = DetailColumns(self._shortened)
-        """What only some events have; nothing where details are not wanted."""
+        """Columns of only some events; empty if details are not wanted."""
 
         self.dropped = 0
         """Timed events without a usable time."""
 
     def add(self, events: Sequence[Event]) -> None:
-        """Take a window of events; their raw members are not kept."""
+        """Add a window of events; their raw members are not kept."""
         classes = set(map(type, events))
         if InstantEvent in classes and self._wants_details:
             self.details.add_memory([event for event in events if event.__class__ is InstantEvent])
@@ -74,7 +74,7 @@ class Columns:
         self._add_args([event.args for event in timed], kind, signature)
 
     def _add_args(self, args: list[Any], kind: NDArray[np.int8], signature: Int32) -> None:
-        """The rest of the main table, and what only some events have."""
+        """Add the rest of the main table, and the details."""
         on_device = _ON_DEVICE[kind]
         place = np.full(kind.size, NONE, np.int32)
         place[on_device] = [self._places[arg.device, arg.stream] for arg in compress(args, on_device.tobytes())]
@@ -92,12 +92,12 @@ class Columns:
     # -- results ------------------------------------------------------------------------------------------------
 
     def memory(self, zero_ns: int) -> AllocatorSamples:
-        """What the devices' caching allocators held, counted from the absolute time ``zero_ns``."""
+        """Return the allocator samples, with times relative to the absolute time ``zero_ns``."""
         return self.details.memory(zero_ns)
 
     @property
     def cut_texts(self) -> int:
-        """How often a text was longer than is kept."""
+        """Number of texts that were shortened."""
         return self._shortened.count
 
     @property
@@ -117,7 +117,7 @@ class Columns:
 
     @property
     def threads(self) -> tuple[Thread, ...]:
-        """Each distinct thread once, with its name where the trace gives one."""
+        """Each distinct thread once, with its name if recorded."""
         return tuple(Thread(*key, self._thread_names.get(key)) for key in self._signatures.threads)
 
     @property
@@ -126,9 +126,9 @@ class Columns:
         return frozenset(self._signatures.unknown_categories)
 
     def tables(self) -> tuple[EventTable, Details, PythonCalls, int]:
-        """The tables, sorted by start, and the absolute nanoseconds that their zero stands for.
+        """Return the tables, sorted by start, and the absolute time in nanoseconds of their zero.
 
-        To be asked for once: the pieces are given up, column by column, so that hardly more than the tables is held.
+        Call once: columns are released one by one, so that peak memory is little more than the tables.
         """
         start_ns, python_start_ns = self._main.whole("start_ns", np.int64), self._python.whole("start_ns", np.int64)
         zero = min((int(column.min()) for column in (start_ns, python_start_ns) if column.size), default=0)
@@ -161,8 +161,8 @@ class Columns:
 
 
 def _by_start(start_ns: Int64, duration_ns: Int64) -> tuple[Int64, Int64, Int64]:
-    """The order by start, the longest first among those that start together; starts and durations in that order."""
-    order = np.argsort(start_ns, kind="stable")  # fast, for a trace is a handful of sorted runs; ties are few
+    """Return the order by start, longest first among equal starts, and starts and durations in that order."""
+    order = np.argsort(start_ns, kind="stable")  # fast, because a trace is a few sorted runs; ties are rare
     in_order = start_ns[order]
     follows = np.zeros(order.size + 1, np.bool_)
     follows[1:-1] = in_order[1:] == in_order[:-1]
@@ -173,19 +173,19 @@ def _by_start(start_ns: Int64, duration_ns: Int64) -> tuple[Int64, Int64, Int64]
 
 
 def _at(values: array[int], place: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The value of each place; NONE where there is no place."""
+    """Return the value of each place; NONE without a place."""
     return np.append(np.array(values, np.int32), np.int32(NONE))[place]
 
 
 def _rounded_nanoseconds(microseconds: list[float]) -> Int64:
-    """Durations as whole nanoseconds, half of one rounded up; NONE for what is none, the most for what overflowed."""
+    """Return durations in nanoseconds, rounded half up; NONE if invalid; clamped on overflow."""
     with np.errstate(over="ignore"):
-        values = np.frombuffer(array("d", microseconds)) * 1000 + (0.5 + 1e-6)  # less than that is what a double lost
+        values = np.frombuffer(array("d", microseconds)) * 1000 + (0.5 + 1e-6)  # a double loses less than that
     return np.where(values >= 0, np.minimum(values, MOST_NS), NONE).astype(np.int64)
 
 
 def _external_ids(args: list[KeyArgs]) -> Int64:
-    """Under either name."""
+    """Return the external ids, under either of their names."""
     ids = keys([arg.external_id for arg in args])
     unknown = ids == NONE
     if unknown.any():

@@ -1,4 +1,4 @@
-"""Numbers for what many events share, so that a column holds a number where the trace repeats a text."""
+"""Number values that many events share, so that columns hold numbers instead of repeated texts."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from traceadvisor.parsing.json.events import Key, TimedEvent
 T = TypeVar("T", bound=Hashable)
 
 FIRST_DEVICE = 0
-"""Where device work goes that does not say which device it ran on."""
+"""Device of work that was recorded without one."""
 
 _WITH_SHAPES = re.compile(r"::.*(?:mm|mv|conv|att|rnn|batch_norm)")
-"""Names of operators that may multiply matrices, convolve, attend or normalise; too many of them do no harm."""
+"""Operators that may multiply matrices, convolve, attend or normalise; extra matches do no harm."""
 
 _FIRST_OF_FAR_DEVICES = 1 << 30
-"""A device id that is farther from 0 is no ordinal, and may need more bits than a column has."""
+"""A larger device id is not an ordinal and may not fit a column."""
 
 
 class Shortener:
-    """Cuts texts that are too long to be kept, and counts them."""
+    """Shortens texts that are too long, and counts them."""
 
     def __init__(self, longest: int) -> None:
         self.longest = longest
         self.count = 0
 
     def __call__(self, text: T) -> T:
-        """The text, or its beginning; what is no text as it is."""
+        """Return the text, shortened if needed; other values unchanged."""
         if not isinstance(text, str) or len(text) <= self.longest:
             return text
         self.count += 1
@@ -51,7 +51,7 @@ class Interner(dict[T, int], Generic[T]):
 
 
 class Texts(Interner[str]):
-    """Numbers each distinct text, the long ones by their beginning."""
+    """Numbers each distinct text; long texts count by their beginning."""
 
     def __init__(self, shortened: Shortener) -> None:
         self.shortened = shortened
@@ -62,9 +62,9 @@ class Texts(Interner[str]):
 
 
 class Signatures(dict[tuple[str, str, Key, Key], int]):
-    """Numbers each distinct (category, name, process, thread) and keeps what it stands for, by number.
+    """Numbers each distinct (category, name, process, thread) and stores its properties by number.
 
-    A process or thread is the same whether its id is written as a number or as text.
+    A process or thread is the same whether its id is a number or text.
     """
 
     def __init__(self, shortened: Shortener) -> None:
@@ -74,13 +74,13 @@ class Signatures(dict[tuple[str, str, Key, Key], int]):
         self.unknown_categories: set[str] = set()
         self.name_ids, self.thread_ids, self.kinds = array("i"), array("i"), array("b")
         self.has_shapes = array("b")
-        """Whether the shapes that go with the name are wanted."""
+        """Whether input shapes are kept for the name."""
         self.has_message = array("b")
-        """Whether it is an operator that gives the size of a collective's message."""
+        """Whether it is the operator that records a collective's message size."""
 
     def of(self, events: Sequence[TimedEvent[Any]]) -> Int32:
-        """The number of each event's signature."""
-        keys = zip(  # of lists: much faster than asking each event for a tuple
+        """Return the number of each event's signature."""
+        keys = zip(  # over lists: much faster than one tuple per event
             [event.cat for event in events],
             [event.name for event in events],
             [event.pid for event in events],
@@ -111,10 +111,10 @@ class Signatures(dict[tuple[str, str, Key, Key], int]):
 
 
 class Places(dict[tuple[int, int | str], int]):
-    """Numbers each distinct (device, stream) and keeps what it stands for, by number.
+    """Numbers each distinct (device, stream) and stores both by number.
 
-    A stream is the same whether its id is written as a number or as text. A device id that is no ordinal is
-    replaced by a number of its own.
+    A stream is the same whether its id is a number or text. A device id that is not an ordinal gets a new
+    number.
     """
 
     def __init__(self, shortened: Shortener) -> None:
@@ -138,7 +138,7 @@ class Places(dict[tuple[int, int | str], int]):
 
 
 class TypeLists(dict[bytes, int]):
-    """Numbers each distinct JSON list of types with the number of its text, the types joined by ``;``."""
+    """Numbers each distinct JSON list of types by its text, the types joined with ``;``."""
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
@@ -151,7 +151,7 @@ class TypeLists(dict[bytes, int]):
 
 
 def _joined(raw: bytes) -> str:
-    """A list of types as one text; whatever else stands in its place as it is."""
+    """Join a list of types into one text; other values unchanged."""
     text = raw.decode("utf-8", "replace")
     try:
         decoded = msgspec.json.decode(text)

@@ -1,4 +1,4 @@
-"""Times that cannot be: events years away from all others, and device work that outlasts what follows it."""
+"""Correct impossible times: events years away from all others, and overlapping operations on one stream."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from traceadvisor.model.trace import AllocatorSamples, Details, PythonCalls
 Table = TypeVar("Table", EventTable, PythonCalls, AllocatorSamples)
 
 LONGEST_PAUSE_NS = 3_600 * 10**9
-"""No recording pauses for an hour; what is further from the rest has a clock of its own (``ts: 0``, kineto#109)."""
+"""No recording pauses for an hour; events further away come from another clock (``ts: 0``, kineto#109)."""
 
 JITTER_NS = 1_000
-"""Older profilers round to microseconds."""
+"""Older profilers round times to microseconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """What a trace file holds, in columns."""
+    """The columns of one trace file."""
 
     events: EventTable
     details: Details
     python_calls: PythonCalls
     memory: AllocatorSamples
     zero_ns: int
-    """The absolute time that all others count from."""
+    """The absolute time that all other times count from."""
 
     @property
     def row_count(self) -> int:
-        """Events in all."""
+        """Number of events."""
         return len(self.events) + self.python_calls.start_ns.size
 
 
 @dataclass(frozen=True, slots=True)
 class Corrections:
-    """What was done to the times."""
+    """How many times were corrected, by kind."""
 
     strays: int = 0
     """Events left out."""
@@ -53,7 +53,7 @@ class Corrections:
     """Device operations that outlasted what followed them."""
 
     def added_to(self, health: Health) -> Health:
-        """The health of the file with these counted among what was dropped and repaired."""
+        """Return the health with these corrections added to its counts and notes."""
         return replace(
             health,
             events_dropped=health.events_dropped + self.strays,
@@ -64,23 +64,23 @@ class Corrections:
     def _notes(self) -> Iterator[HealthNote]:
         if self.strays:
             yield HealthNote(
-                "stray-events", f"{self.strays} events lie more than an hour away from all others and were left out."
+                "stray-events", f"{self.strays} events were more than an hour away from all others and were left out."
             )
         if self.endless:
             yield HealthNote(
                 "endless-events",
-                f"{self.endless} events last for more than an hour beyond the recording's end and were cut there.",
+                f"{self.endless} events lasted more than an hour beyond the end of the recording and were cut there.",
             )
         if self.overruns:
             yield HealthNote(
                 "overruns",
-                f"{self.overruns} device operations were recorded with ends behind those of operations that followed "
-                "them on their stream, which runs one at a time. They were cut where the next one began.",
+                f"{self.overruns} GPU operations were recorded as ending after later operations on their stream. "
+                "A stream runs one operation at a time, so they were cut where the next one began.",
             )
 
 
 def with_sound_times(tables: Tables) -> tuple[Tables, Corrections]:
-    """The tables without what cannot be. Nothing is copied where nothing is wrong."""
+    """Return the tables with impossible times corrected; nothing is copied if all are sound."""
     read = tables.row_count
     if not read:
         return tables, Corrections()
@@ -95,7 +95,7 @@ def with_sound_times(tables: Tables) -> tuple[Tables, Corrections]:
 
 
 def _without_strays(tables: Tables) -> Tables:
-    """Only the events of the longest run without a pause, counted from the first of them."""
+    """Keep the largest group of events without a long pause, timed from its first event."""
     starts = [column for column in (tables.events.start_ns, tables.python_calls.start_ns) if column.size]
     first, last = min(int(column[0]) for column in starts), max(int(column[-1]) for column in starts)
     if last - first > LONGEST_PAUSE_NS:
@@ -105,7 +105,7 @@ def _without_strays(tables: Tables) -> Tables:
 
 
 def _largest_cluster(starts_ns: Int64) -> tuple[int, int]:
-    """First and last of the most starts with no long pause between them."""
+    """Return the first and last start of the largest group without a long pause."""
     begins = np.concatenate(([0], np.flatnonzero(np.diff(starts_ns) > LONGEST_PAUSE_NS) + 1))
     sizes = np.diff(np.append(begins, starts_ns.size))
     begin, size = int(begins[sizes.argmax()]), int(sizes.max())
@@ -131,13 +131,13 @@ def _near(times_ns: Int64, first_ns: int, last_ns: int) -> Mask:
 
 
 def _rows(table: Table, kept: Mask, **less: int) -> Table:
-    """Some rows of a table, with so much taken from some columns."""
+    """Return some rows of a table, with offsets subtracted from the named columns."""
     columns = {field.name: getattr(table, field.name)[kept] - less.get(field.name, 0) for field in fields(table)}
     return replace(table, **columns)
 
 
 def _details(details: Details, rows: Int64) -> Details:
-    """The details of some rows of the event table, by their new numbers."""
+    """Return the details of some rows of the event table, renumbered."""
 
     def of(sparse: Sparse[Any]) -> Sparse[Any]:
         kept = np.isin(sparse.rows, rows)
@@ -150,10 +150,10 @@ def _details(details: Details, rows: Int64) -> Details:
 
 
 def _without_overruns(events: EventTable) -> tuple[EventTable, int]:
-    """The events with device work cut where what outlasted it began, and how many were cut.
+    """Cut GPU operations that end after later ones on their stream; return the events and the number cut.
 
-    A stream runs one operation at a time: one that has not ended when a later one has is wrong (TraceLens#669), and is
-    cut where trace viewers cut it. Operations of one graph launch share its correlation id and may run side by side.
+    A stream runs one operation at a time: one that has not ended when a later one has is wrong (TraceLens#669). It is
+    cut where trace viewers cut it. Operations of one graph launch share its correlation id and may run in parallel.
     """
     rows = events.rows(*DEVICE_WORK)
     rows = rows[(events.stream[rows] != NONE) & (events.duration_ns[rows] > 0)]
@@ -175,14 +175,14 @@ def _without_overruns(events: EventTable) -> tuple[EventTable, int]:
 
 
 def _lanes(events: EventTable, rows: Int64) -> Int64:
-    """A number for each device and stream; 16 bits wide where these do, which numpy sorts in no time."""
+    """Number each device and stream; in 16 bits if possible, which numpy sorts fastest."""
     lanes = events.device[rows].astype(np.int64) * (1 + int(events.stream.max(initial=0))) + events.stream[rows]
     lanes -= lanes.min(initial=0)
     return lanes.astype(np.int16) if lanes.max(initial=0) <= np.iinfo(np.int16).max else lanes
 
 
 def _overruns(lanes: Int64, starts_ns: Int64, ends_ns: Int64) -> tuple[Mask, Int64]:
-    """Of operations by lane and start: whether each ends after one that begins later, and its time until the next."""
+    """Return whether each operation ends after a later one on its lane, and the time until the next."""
     size = lanes.size
     new_lane = np.append(True, lanes[1:] != lanes[:-1])  # a value, not a flag
     lane = np.cumsum(new_lane) - 1
@@ -200,7 +200,7 @@ def _overruns(lanes: Int64, starts_ns: Int64, ends_ns: Int64) -> tuple[Mask, Int
 
 
 def _without_endless(tables: Tables) -> tuple[Tables, int]:
-    """The tables with events that last for hours beyond the last start cut where the others end."""
+    """Cut events that last hours beyond the last start; return the tables and the number cut."""
     events, calls = tables.events, tables.python_calls
     last = max(int(column[-1]) for column in (events.start_ns, calls.start_ns) if column.size)
     latest = last + LONGEST_PAUSE_NS

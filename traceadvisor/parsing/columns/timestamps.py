@@ -1,4 +1,4 @@
-"""Microseconds as text to nanoseconds as integers, exactly.
+"""Convert microseconds as text to integer nanoseconds, exactly.
 
 A double cannot hold today's absolute time stamps to the nanosecond (the error reaches 125 ns), so the digits
 themselves are read, for a whole window of events at once.
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from traceadvisor.model.arrays import Int64
 
 INVALID_NS = np.iinfo(np.int64).min
-"""What stands for a text that is no usable number."""
+"""Marks a text that is not a usable number."""
 
 _COMMA, _DOT, _ZERO = ord(","), ord("."), ord("0")
 _MOST_DIGITS = 16
-"""Whole digits, as today's absolute times have them; what overflows 64 bits of nanoseconds turns negative."""
+"""Digits before the dot in today's absolute times; values beyond 64 bits of nanoseconds turn negative."""
 
 _DECIMALS = 3
-"""Behind the dot, as every profiler since 2023 writes them."""
+"""Digits after the dot, as every profiler since 2023 writes them."""
 
 _PLAIN = np.zeros(256, dtype=np.bool_)
 _PLAIN[[*b"0123456789.,"]] = True
@@ -32,9 +32,9 @@ Bytes = NDArray[np.uint8]
 
 
 def nanoseconds(texts: Sequence[bytes | msgspec.Raw]) -> Int64:
-    """Nanoseconds of each text, a JSON number in microseconds; INVALID_NS where it is none.
+    """Return the nanoseconds of each text, a JSON number in microseconds; INVALID_NS if it is not one.
 
-    A fourth decimal and those after it are rounded half up.
+    Further decimals are rounded half up.
     """
     if not texts:
         return np.empty(0, dtype=np.int64)
@@ -47,7 +47,7 @@ def nanoseconds(texts: Sequence[bytes | msgspec.Raw]) -> Int64:
 
 
 def _of_one_shape(joined: Bytes, count: int) -> Int64 | None:
-    """The fastest way: texts of one width, of digits alone or with three decimals; None where some are not."""
+    """Fastest: texts of one width, digits only or with three decimals; None if any text differs."""
     width, rest = divmod(joined.size, count)
     if rest or not 1 < width <= _MOST_DIGITS + 2 + _DECIMALS:
         return None
@@ -59,7 +59,7 @@ def _of_one_shape(joined: Bytes, count: int) -> Int64 | None:
         whole -= 1 + _DECIMALS
         if not (table[:, whole] == _DOT).all():
             return None
-    digits = np.delete(table, [whole, width - 1], axis=1) - _ZERO  # whatever is below a digit wraps around to above 9
+    digits = np.delete(table, [whole, width - 1], axis=1) - _ZERO  # characters below digits wrap around to above 9
     if digits.max() > 9 or whole > _MOST_DIGITS:
         return None
     places = 10 ** np.arange(whole + _DECIMALS - 1, -1, -1, dtype=np.int64)
@@ -67,7 +67,7 @@ def _of_one_shape(joined: Bytes, count: int) -> Int64 | None:
 
 
 def _from_digits(joined: Bytes, count: int) -> Int64 | None:
-    """The fast way: plain digits with at most one dot each; None where some text is not of that form."""
+    """Fast: plain digits with at most one dot each; None if any text differs."""
     if not _PLAIN[joined].all():
         return None
     ends = np.flatnonzero(joined == _COMMA)
@@ -97,7 +97,7 @@ def _from_digits(joined: Bytes, count: int) -> Int64 | None:
 
 
 def _from_text(text: bytes) -> int:
-    """The slow way: signs, exponents, quotes; INVALID_NS for anything that is no number of 64 bits."""
+    """Slow: signs, exponents, quotes; INVALID_NS if it is not a 64-bit number."""
     try:
         value = Decimal(text.decode("ascii").strip('" ')) * 1000
         if abs(value) >= np.iinfo(np.int64).max - 1:

@@ -1,17 +1,16 @@
-"""Bytes of events to typed events: fast where they fit, member by member where they do not, mended where broken."""
+"""Decode bytes into typed events: fast if all types fit, else member by member, repaired if malformed."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from contextlib import suppress
 
 import msgspec
 
 from traceadvisor.model.limits import Limits
-from traceadvisor.parsing.json.boundaries import count_events
-from traceadvisor.parsing.json.decoder_errors import MALFORMED
-from traceadvisor.parsing.json.events import BRIEF_EVENT, DETAILED_EVENT, Event, Lenient, LooseEvent
-from traceadvisor.parsing.json.excess import Excess
+from traceadvisor.parsing.exceeded_limits import ExceededLimit
+from traceadvisor.parsing.json.events import BRIEF_EVENT, DETAILED_EVENT, MALFORMED, Event, Lenient, LooseEvent
 from traceadvisor.parsing.json.repair import Repair
 
 _DETAILED: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[DETAILED_EVENT])
@@ -19,32 +18,34 @@ _BRIEF: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[BRIEF_EVEN
 _UNTYPED = msgspec.json.Decoder(list[LooseEvent])
 _RAW = msgspec.json.Decoder(list[msgspec.Raw])
 
+_PHASE = re.compile(rb"\"ph\"\s*:")
+
 
 class EventDecoder:
-    """Decodes events and counts what was not as it should be."""
+    """Decodes events and counts those that were repaired or dropped."""
 
-    def __init__(self, limits: Limits, excesses: Counter[Excess], *, details: bool = True) -> None:
+    def __init__(self, limits: Limits, excesses: Counter[ExceededLimit], *, details: bool = True) -> None:
         self._typed = _DETAILED if details else _BRIEF
         self._lenient = Lenient()
-        self._repair = Repair(limits, excesses)
-        self._mended = 0
+        self._repairs = Repair(limits, excesses)
+        self._repaired = 0
         self.dropped = 0
-        """Events that were beyond repair."""
+        """Events that could not be repaired."""
 
     @property
     def repaired(self) -> int:
-        """Events that were mended, and members of events that were set aside."""
-        return self._mended + self._lenient.repaired
+        """Repaired events, and event members that were ignored."""
+        return self._repaired + self._lenient.repaired
 
     def events(self, array: memoryview | bytes) -> list[Event]:
-        """The events of a JSON array; raises one of MALFORMED where it is none."""
+        """Return the events of a JSON array; raise one of MALFORMED if it is not one."""
         try:
             return self._typed.decode(array)
         except (msgspec.ValidationError, UnicodeDecodeError):
             return self._untyped(array)
 
     def _untyped(self, array: memoryview | bytes) -> list[Event]:
-        """The events, whatever their members are; those that hold what no decoder takes are mended one by one."""
+        """Return the events whatever their member types; events that do not decode are repaired one by one."""
         try:
             events = [self._lenient.event(loose) for loose in _UNTYPED.decode(array)]
         except (msgspec.ValidationError, UnicodeDecodeError):
@@ -58,14 +59,19 @@ class EventDecoder:
         try:
             return self.events(b"[" + raw + b"]")
         except MALFORMED:
-            return self.mended(raw)
+            return self.repair(raw)
 
-    def mended(self, raw: bytes) -> list[Event]:
-        """A malformed event, where it can be repaired; none where it cannot."""
-        for attempt in self._repair.attempts(raw):
+    def repair(self, raw: bytes) -> list[Event]:
+        """Return a malformed event repaired, or nothing if it cannot be."""
+        for attempt in self._repairs.attempts(raw):
             with suppress(*MALFORMED):
                 if events := self.events(b"[" + attempt + b"]"):
-                    self._mended += 1
+                    self._repaired += 1
                     return events
-        self.dropped += count_events(raw)
+        self.dropped += _count_events(raw)
         return []
+
+
+def _count_events(text: bytes) -> int:
+    """Count the events in malformed text by their phases; at least one."""
+    return max(1, sum(1 for _ in _PHASE.finditer(text)))

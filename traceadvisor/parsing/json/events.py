@@ -1,7 +1,7 @@
-"""The JSON of one event, typed: only what is needed is decoded, everything else is skipped by the decoder.
+"""Types of one event's JSON: only the needed members are decoded, the decoder skips the rest.
 
-What an event is made into depends on its phase (``ph``): a complete event with a duration, an instant, metadata, or
-something that no question needs.
+The phase (``ph``) selects the type: a complete event with a duration, an instant, metadata, or an event that is not
+needed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import msgspec
 
 from traceadvisor.model.events import NONE
 
+MALFORMED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+"""What decoding raises. No code reads the messages: they change between versions."""
+
 MISSING = msgspec.Raw(b"")
 """A member that the event lacks."""
 
@@ -22,7 +25,7 @@ NAN = float("nan")
 
 
 class KeyArgs(msgspec.Struct, frozen=True, gc=False):
-    """The members of a timed event's ``args`` by which it belongs to others. Ids are opaque keys."""
+    """The members of ``args`` that link a timed event to others. Ids are opaque keys."""
 
     correlation: int = NONE
     external_id: int = msgspec.field(default=NONE, name="External id")
@@ -32,7 +35,7 @@ class KeyArgs(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventArgs(KeyArgs, frozen=True, gc=False):
-    """All members of ``args`` that some question needs."""
+    """All members of ``args`` that some analysis needs."""
 
     byte_count: int | float | str = msgspec.field(default=NONE, name="bytes")
     blocks_per_sm: float = msgspec.field(default=NAN, name="blocks per SM")
@@ -43,11 +46,11 @@ class EventArgs(KeyArgs, frozen=True, gc=False):
     input_dims: msgspec.Raw = msgspec.field(default=MISSING, name="Input Dims")
     message_elements: int = msgspec.field(default=NONE, name="In msg nelems")
     message_type: str = msgspec.field(default="", name="dtype")
-    """Of the elements, in collectives."""
+    """Element type of a collective's message."""
 
 
 class InstantArgs(msgspec.Struct, frozen=True, gc=False):
-    """What the caching allocator holds, in memory events; those of 2021 have no totals."""
+    """What the caching allocator holds, in memory events; events of 2021 have no totals."""
 
     device_type: int = msgspec.field(default=NONE, name="Device Type")
     device_id: int = msgspec.field(default=NONE, name="Device Id")
@@ -56,14 +59,14 @@ class InstantArgs(msgspec.Struct, frozen=True, gc=False):
 
 
 class MetadataArgs(msgspec.Struct, frozen=True, gc=False):
-    """What a metadata event says."""
+    """The arguments of a metadata event."""
 
     name: str | None = None
-    """Of a thread."""
+    """The thread's name."""
 
 
 Key = int | str | float | None
-"""A process or a thread: numbers and texts, whatever the vendor thinks fit."""
+"""A process or thread id; vendors use numbers and texts."""
 
 
 Args = TypeVar("Args", bound=KeyArgs)
@@ -77,10 +80,10 @@ class TimedEvent(msgspec.Struct, Generic[Args], gc=False, tag_field="ph", tag="X
     pid: Key = None
     tid: Key = None
     ts: msgspec.Raw = MISSING
-    """Microseconds; as text, since a double does not hold those since 1970 to the nanosecond."""
+    """Microseconds as text: a double cannot hold times since 1970 to the nanosecond."""
 
     dur: float = 0.0
-    """Microseconds; a double holds a hundred days of them to the nanosecond."""
+    """Microseconds; a double holds a hundred days to the nanosecond."""
 
     args: Args = EventArgs()  # type: ignore[assignment]  # it has all members of any
 
@@ -93,7 +96,7 @@ class InstantEvent(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
 
 
 class MetadataEvent(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
-    """What a process or a thread is called."""
+    """The name of a process or thread."""
 
     name: str = ""
     pid: Key = None
@@ -105,19 +108,19 @@ _OTHER_PHASES = "BEIbneSTpFsftCPNODVvRc(),"
 _OTHER_EVENTS = tuple(
     msgspec.defstruct(f"Phase{ord(phase)}", [], tag_field="ph", tag=phase, gc=False) for phase in _OTHER_PHASES
 )
-"""Flows, counters and the like: nothing of them is needed."""
+"""Flows, counters and similar events, which are not needed."""
 
 Event = TimedEvent[KeyArgs] | InstantEvent | MetadataEvent
 DETAILED_EVENT: Any = reduce(or_, _OTHER_EVENTS, TimedEvent[EventArgs] | InstantEvent | MetadataEvent)
-"""What the decoder makes of a member of ``traceEvents``, chosen by its phase."""
+"""The type of an element of ``traceEvents``, selected by its phase."""
 
 _NO_INSTANT = msgspec.defstruct("PhaseInstant", [], tag_field="ph", tag="i", gc=False)
 BRIEF_EVENT: Any = reduce(or_, _OTHER_EVENTS, TimedEvent[KeyArgs] | _NO_INSTANT | MetadataEvent)
-"""The same where details are not asked for."""
+"""The same without details."""
 
 
 class LooseEvent(msgspec.Struct, gc=False):
-    """The same without types; times stay text, for a float would not hold them."""
+    """The same without types; times stay text because a float would round them."""
 
     ph: Any = ""
     cat: Any = ""
@@ -134,10 +137,10 @@ class Lenient:
 
     def __init__(self) -> None:
         self.repaired = 0
-        """Members set aside because nothing could be made of them."""
+        """Members that were ignored because they could not be converted."""
 
     def event(self, loose: LooseEvent) -> Event | None:
-        """An event with every member that fits; None for a phase that no question needs."""
+        """Return an event with every member that fits; None for phases that are not needed."""
         match loose.ph:
             case "X":
                 return TimedEvent(
@@ -165,7 +168,7 @@ class Lenient:
         return EventArgs(**kept)
 
     def _fitting(self, raw: object, kind: type[msgspec.Struct]) -> dict[str, Any]:
-        """The members that are, or can be read as, what they should be."""
+        """Return the members that have, or convert to, the expected type."""
         kept: dict[str, Any] = {}
         if not isinstance(raw, Mapping):
             return kept
@@ -181,7 +184,7 @@ class Lenient:
 
 @cache
 def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Of a type, worked out once: that takes longer than reading an event."""
+    """Return a type's fields, cached: computing them takes longer than reading an event."""
     return msgspec.structs.fields(kind)
 
 
@@ -194,7 +197,7 @@ def _text(value: object) -> str:
 
 
 def _microseconds(raw: bytes) -> float:
-    """A duration, be it written as text; no number where it cannot be read as one."""
+    """Return a duration, also from text; NaN if it is not a number."""
     try:
         return float(raw.decode("ascii").strip('" ')) if raw else 0.0
     except ValueError:

@@ -1,6 +1,6 @@
-"""An event that is no JSON, made into JSON where its faults are known ones; only the bad bytes are touched.
+"""Repair events with known faults; only the bad bytes change.
 
-Quotes within texts that a profiler did not escape, told from those that end a text by what follows them.
+What follows a quote tells whether it ends a text or should have been escaped by the profiler.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from traceadvisor.model.limits import Limits
-from traceadvisor.parsing.json.excess import Excess
-from traceadvisor.parsing.json.nesting import flattened
+from traceadvisor.parsing.exceeded_limits import ExceededLimit
+from traceadvisor.parsing.json.structure import flattened
 
 _CONTROL = re.compile(r"[\x00-\x1f]")
 
@@ -30,23 +30,23 @@ _NOT_FINITE = re.compile(
 
 
 class Repair:
-    """Mends events within limits."""
+    """Repairs events within limits."""
 
-    def __init__(self, limits: Limits, excesses: Counter[Excess]) -> None:
+    def __init__(self, limits: Limits, excesses: Counter[ExceededLimit]) -> None:
         self._deepest = limits.nesting_depth
         self._excesses = excesses
         self._too_long = re.compile(_NO_NUMBER.format(rf"-?\d{{{limits.integer_digits + 1},}}"))
 
     def attempts(self, raw: bytes) -> Iterator[bytes]:
-        """What the event may have been meant to be, the likeliest first.
+        """Yield candidates for the intended event, the likeliest first.
 
-        Raw control characters, single backslashes in paths of Windows (pytorch#98432), lone surrogates, bytes that are
-        no UTF-8 and ``nan`` or ``inf`` for a number (kineto#105) are mended in each; unescaped quotes (pytorch#146900)
-        leave more than one possibility.
+        Every candidate has control characters, single backslashes in Windows paths (pytorch#98432), lone surrogates,
+        invalid UTF-8 and ``nan`` or ``inf`` as a number (kineto#105) repaired. Unescaped quotes (pytorch#146900) leave
+        more than one candidate.
         """
         shallow, deep = flattened(raw, self._deepest)
         text, long = self._too_long.subn(r"\g<space>null", _CONTROL.sub(" ", shallow.decode("utf-8", "replace")))
-        self._excesses.update({Excess.DEPTH: deep, Excess.DIGITS: long})
+        self._excesses.update({ExceededLimit.DEPTH: deep, ExceededLimit.DIGITS: long})
         text = _NOT_FINITE.sub(r"\g<space>null", text)
         for way in (str, with_quotes_escaped, with_name_in_one_piece):
             yield _ESCAPE.sub(_escape, way(text)).encode("utf-8")
@@ -65,7 +65,7 @@ _BEHIND_KEY = re.compile(r"\s*:")
 _BEHIND_MEMBER = re.compile(rf"\s*(?:,\s*{_KEY}|\}}|\Z)", re.DOTALL)
 _BEHIND_ELEMENT = re.compile(r"\s*(?:,\s*[\"\[{\d\-ntfNI]|\])")
 _OTHER_FAULT = re.compile(rf"\s*{_KEY}|\s*,\s*\w+\s*:\s*[\"\d{{\[]", re.DOTALL)
-"""A comma that is missing, a key without quotes."""
+"""A missing comma, or a key without quotes."""
 
 _MEMBERS = r"ph|cat|name|pid|tid|ts|dur|id|s|bp|args"
 _NAME = re.compile(r"\"name\"\s*:\s*\"")
@@ -104,9 +104,9 @@ def with_quotes_escaped(text: str) -> str:
 
 
 def with_name_in_one_piece(text: str) -> str:
-    """The event with every quote escaped that stands before the member behind its name.
+    """Return the event with every quote in its name escaped, up to the next member.
 
-    For names that look like JSON themselves, as torch.compile gives its frames: ``{"device": "cpu", ...}(12): run``.
+    For names that look like JSON, as torch.compile names its frames: ``{"device": "cpu", ...}(12): run``.
     """
     begin = _NAME.search(text)
     end = _BEHIND_NAME.search(text, begin.end()) if begin else None
@@ -117,7 +117,7 @@ def with_name_in_one_piece(text: str) -> str:
 
 
 def _what_follows(around: list[str], last: str) -> re.Pattern[str]:
-    """What must stand behind the end of a text that begins here."""
+    """Return what must follow the end of a text that begins here."""
     if around != ["{"]:
         return _BEHIND_ELEMENT
     return _BEHIND_MEMBER if last == ":" else _BEHIND_KEY

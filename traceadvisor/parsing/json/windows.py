@@ -1,41 +1,61 @@
-"""A trace file as a stream of decoded windows of events, with whatever stands around them.
+"""Read a trace file as a stream of windows of decoded events, and the metadata around them.
 
-The file is never held whole. From a known event start, a prefix that ends at a ``}`` followed by ``,`` and ``{`` ends
-with a complete event if and only if ``[`` + prefix + ``]`` decodes; so boundaries are guessed from the right, decoded,
-and moved left when the guess was inside a string or a nested list. Where that fails for another reason, the decoder
-tells the offset of the fault: behind the last event, or within one. What stands before it is decoded at once, and the
-one event that holds it is repaired or left out, and counted.
+The file is never held whole. A prefix that starts with an event and ends before a ``}, {`` ends with a complete event
+if and only if ``[`` + prefix + ``]`` decodes. So the reader takes the last ``}, {`` of a window for the end of an event
+and decodes everything before it at once. Where that fails, an event is malformed, or the guess lies inside a string or
+a nested list. Then the reader decodes one event after another up to the malformed one, which it repairs or leaves out.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import islice
-
-import msgspec
+from typing import Any
 
 from traceadvisor.model.limits import LIMITS, Limits
+from traceadvisor.parsing.exceeded_limits import ExceededLimit
 from traceadvisor.parsing.input_bytes import ByteStream
-from traceadvisor.parsing.json.boundaries import NextEvent, end_before_member, last_boundary
 from traceadvisor.parsing.json.decoder import EventDecoder
-from traceadvisor.parsing.json.decoder_errors import LITERAL_BYTES, MALFORMED, fault_offset, goes_on, is_trailing
-from traceadvisor.parsing.json.events import Event
-from traceadvisor.parsing.json.excess import Excess
-from traceadvisor.parsing.json.members import Members
-from traceadvisor.parsing.json.text import JsonText, Unfinished, skip_space
+from traceadvisor.parsing.json.events import MALFORMED, Event
+from traceadvisor.parsing.json.structure import NextEvent, ends_before_member, last_boundary
+from traceadvisor.parsing.json.values import Malformed, Unfinished, ValueReader, skip_space
 
 WINDOW_BYTES = 1 << 20
 
 _LAST_EVENT_END = re.compile(r"\}\s*(\])")
 _LONGEST_BOUNDARY_BYTES = 1 << 10
 _MOST_ENDS = 100
-"""Brackets that are tried for the end of the events, where the last event is malformed."""
+"""Brackets that are tried as the end of the events if the last event is malformed."""
+
+
+@dataclass(slots=True)
+class ReadSummary:
+    """The metadata around a file's events, and how reading went."""
+
+    members: dict[str, Any] = field(default_factory=dict)
+    """Members of the top-level object other than ``traceEvents``."""
+
+    has_events: bool = False
+    is_json: bool = True
+    """Whether the file begins as JSON does."""
+
+    truncated: bool = False
+    dropped: int = 0
+    """Events that did not decode."""
+
+    repaired: int = 0
+    """Repaired events, and event members that were ignored."""
+
+    excesses: Counter[ExceededLimit] = field(default_factory=Counter)
+    """How much was left out, by exceeded limit."""
 
 
 class WindowReader:
-    """Reads one file; :meth:`windows` yields lists of events, :attr:`members` holds the rest once it is exhausted."""
+    """Reads one file: :meth:`windows` yields lists of events; after that :attr:`summary` is complete."""
 
     def __init__(
         self, stream: ByteStream, *, window_bytes: int = WINDOW_BYTES, limits: Limits = LIMITS, details: bool = True
@@ -44,21 +64,21 @@ class WindowReader:
         self._buffer = bytearray(window_bytes)
         self._start = self._end = 0
         self._at_end = self._is_bare_array = self._in_object = self._events_ended = False
-        self.members = Members()
-        self._decoder = EventDecoder(limits, self.members.excesses, details=details)
-        self._json = JsonText(limits, self.members.excesses)
+        self.summary = ReadSummary()
+        self._decoder = EventDecoder(limits, self.summary.excesses, details=details)
+        self._json = ValueReader(limits, self.summary.excesses)
         self._next_event = NextEvent()
 
     def windows(self) -> Iterator[list[Event]]:
-        """The events, a window at a time. The raw members of an event are valid until the next window is asked for."""
+        """Yield the events of one window at a time. An event's raw members are valid until the next window."""
         if not self._read_head():
             return
-        self.members.has_events = True
+        self.summary.has_events = True
         while not self._at_end:
             if events := self._decode_window():
                 yield events
             elif self._is_giant() and self._events_ended:
-                self.members.excesses[Excess.EVENT] += 1
+                self.summary.excesses[ExceededLimit.EVENT] += 1
                 break
             elif self._is_giant():
                 yield self._first_event()
@@ -66,13 +86,13 @@ class WindowReader:
         while events := self._decode_window():
             yield events
         yield self._read_tail()
-        self.members.dropped += self._decoder.dropped
-        self.members.repaired += self._decoder.repaired
+        self.summary.dropped += self._decoder.dropped
+        self.summary.repaired += self._decoder.repaired
 
     # -- buffer -------------------------------------------------------------------------------------------------
 
     def _refill(self) -> None:
-        """Move what is left to the front, behind one spare byte, and read on; a full buffer grows."""
+        """Move unread bytes to the front, after one spare byte, and fill the buffer; a full buffer grows."""
         rest = self._buffer[self._start : self._end]
         if len(rest) + 1 >= len(self._buffer) // 2:
             self._buffer = bytearray(2 * len(self._buffer))
@@ -84,27 +104,27 @@ class WindowReader:
         self._end += count
 
     def _is_giant(self) -> bool:
-        """Whether more is at hand than an event may be large."""
+        """Whether the buffer holds more than the largest allowed event."""
         return self._end - self._start > self._limits.event_bytes
 
     def _text(self) -> str:
-        """The bytes at hand, one character a byte: structure is ASCII, so offsets stay true."""
+        """Return the buffered bytes as Latin-1 text: one character per byte, so offsets stay valid."""
         return self._buffer[self._start : self._end].decode("latin-1")
 
     # -- before the events --------------------------------------------------------------------------------------
 
     def _read_head(self) -> bool:
-        """Go to the first event, keeping the members before it; False where there are no events."""
+        """Go to the first event, keeping the members before it; False if there are no events."""
         while True:
             self._refill()
             try:
                 return self._scan_head()
             except Unfinished:
                 if self._is_giant():
-                    self.members.excesses[Excess.EVENT] += 1
+                    self.summary.excesses[ExceededLimit.EVENT] += 1
                 elif not self._at_end:
                     continue
-                self.members.truncated = True
+                self.summary.truncated = True
                 return False
 
     def _scan_head(self) -> bool:
@@ -114,14 +134,14 @@ class WindowReader:
             if at >= len(text):
                 raise Unfinished
             self._is_bare_array = text[at] == "["
-            self.members.is_json = text[at] in "[{"
+            self.summary.is_json = text[at] in "[{"
             self._in_object = text[at] == "{"
             text = text[at + 1 :]
             self._start += at + 1
         return self._scan_members(text, 0) if self._in_object else self._is_bare_array
 
     def _scan_members(self, text: str, at: int) -> bool:
-        """Read members until ``traceEvents``; True when the first event is next, False at the object's end."""
+        """Read members up to ``traceEvents``; True if the first event is next, False at the object's end."""
         begin = self._start
         while True:
             at = skip_space(text, at)
@@ -140,89 +160,103 @@ class WindowReader:
             if key == "traceEvents" and text.startswith("[", at):
                 self._start = begin + at + 1
                 return True
-            at = self._json.keep_member(self.members.values, key, text, at)
+            at = self._json.keep_member(self.summary.members, key, text, at)
             self._start = begin + at
 
     # -- the events ---------------------------------------------------------------------------------------------
 
     def _decode_window(self) -> list[Event]:
-        """Decode up to the last boundary that holds, and stand behind it; empty where none does."""
+        """Decode the complete events of the window; empty if there are none."""
         events: list[Event] = []
         last = last_boundary(self._buffer, self._start, self._end)
-        while not self._events_ended:
+        base, text = self._start, ""
+        while last is not None and last >= self._start and not self._events_ended:
+            begun = self._start
             try:
-                return events + self._decode_to_boundary(last if last is None or last >= self._start else None)
-            except MALFORMED as error:
-                fault = fault_offset(error, self._buffer, self._start, self._end, self._limits)
-                found = self._decode_to_end(fault) if is_trailing(error) else None
-                if found is None and (found := self._decode_around(fault)) is None:
-                    break
-                events += found
+                return events + self._decode_until(last)
+            except MALFORMED:
+                text = text or self._text()
+                events += self._decode_one_by_one(text, base)
+            if self._start == begun:
+                break
         return events
 
-    def _decode_to_boundary(self, comma: int | None) -> list[Event]:
-        """The events up to a boundary, or one left of it where an event ends; none where no such is found.
+    def _decode_until(self, comma: int) -> list[Event]:
+        """Return the events before a comma; raise one of MALFORMED if they are malformed or the last continues."""
+        self._buffer[self._start - 1 : self._start] = b"["
+        self._buffer[comma : comma + 1] = b"]"
+        try:
+            events = self._decoder.events(memoryview(self._buffer)[self._start - 1 : comma + 1])
+        finally:
+            self._buffer[comma : comma + 1] = b","
+        self._start = comma + 1
+        return events
 
-        In a long list of objects there are boundaries without number, so the search goes left in ever larger steps.
+    def _decode_one_by_one(self, text: str, base: int) -> list[Event]:
+        """Return the buffered events up to the first malformed one, which is included if it can be repaired.
+
+        Args:
+            text: the bytes of the buffer from ``base`` on, as :meth:`_text` gives them.
+            base: an offset in the buffer.
         """
-        step = 1
-        while comma is not None:
-            try:
-                return self._decode_until(comma)
-            except Unfinished:
-                comma = last_boundary(self._buffer, self._start, comma - step)
-                step *= 2
-        return []
+        self._next_event.learn(self._buffer, self._start)
+        events: list[Event] = []
+        at, is_sound = self._start - base, True
+        with suppress(Unfinished):
+            while is_sound and (at := skip_space(text, at)) < len(text):
+                if text[at] == "]" and not self._is_bare_array and ends_before_member(self._buffer, base + at):
+                    self._events_ended = True
+                    break
+                end = at if text[at] == "," else self._end_of_event(text, at, base)
+                comma = skip_space(text, end)
+                if comma >= len(text):
+                    break
+                found, is_sound = self._decode_event(text[at:end])
+                events += found
+                at = comma + (text[comma] == ",")
+                self._start = base + at
+        return events
 
-    def _decode_to_end(self, trailing: int) -> list[Event] | None:
-        """All that is left, where a fault is that members of the file's object follow; None where no such do."""
-        end = end_before_member(self._buffer, self._start, trailing)
-        if end is None or self._is_bare_array:
-            return None
-        self._events_ended = True
-        with suppress(*MALFORMED):  # of a last event that needs mending, which the tail does
-            events = self._decoder.events(b"[" + self._buffer[self._start : end + 1])
-            self._start = end
-            return events
-        return []
+    def _end_of_event(self, text: str, at: int, base: int) -> int:
+        """Return the offset after the event at an offset; for a malformed event, the boundary after it.
 
-    def _decode_around(self, fault: int) -> list[Event] | None:
-        """Decode what stands before a fault, and mend or leave out the event that holds it.
-
-        Returns:
-            The events; None where none stands before, and the one at fault does not end within the bytes at hand.
+        Raises:
+            Malformed: the buffer holds no boundary after it.
+            Unfinished: the event continues beyond the buffer.
         """
-        begun = self._start
-        events = self._decode_before_fault(fault)
-        from_fault = max(fault - LITERAL_BYTES, self._start)
-        self._next_event.learn(self._buffer, begun)
-        if (end := self._next_event.boundary(self._buffer, from_fault, self._end)) is not None:
-            events += self._decoder.mended(bytes(self._buffer[self._start : end]))
-            self._start = end + 1
-        return events if self._start > begun else None
+        try:
+            return self._json.end_of(text, at)
+        except Malformed as fault:
+            boundary = self._next_event.boundary_after_fault(self._buffer, base + at, base + fault.at, self._end)
+            if boundary is None:
+                raise
+            return boundary - base
 
-    def _decode_before_fault(self, fault: int) -> list[Event]:
-        for until in (fault, fault - LITERAL_BYTES):
-            with suppress(*MALFORMED):
-                return self._decode_to_boundary(last_boundary(self._buffer, self._start, until))
-        return []
+    def _decode_event(self, text: str) -> tuple[list[Event], bool]:
+        """Return the event in a text, none if it cannot be repaired, and whether it was sound."""
+        raw = text.encode("latin-1")
+        with suppress(*MALFORMED):
+            return self._decoder.events(b"[" + raw + b"]"), True
+        return self._decoder.repair(raw), False
 
     def _first_event(self) -> list[Event]:
-        """The event that is next, where its end is at hand; where it is not, the event is left out."""
+        """Return the next event if the buffer holds its end; otherwise skip it."""
         text = self._text()
+        at = skip_space(text, 0)
         try:
-            events, end = self._decode_event(text, skip_space(text, 0))
+            end = self._end_of_last(text, at, self._start)
         except Unfinished:
-            self.members.dropped += 1
-            self.members.excesses[Excess.EVENT] += 1
+            self.summary.dropped += 1
+            self.summary.excesses[ExceededLimit.EVENT] += 1
             self._go_to_next_event()
             return []
+        events, _ = self._decode_event(text[at:end])
         end = skip_space(text, end)
         self._start += end + text.startswith(",", end)
         return events
 
     def _go_to_next_event(self) -> None:
-        """However far that is."""
+        """Skip to the next event, reading on as needed."""
         while True:
             if (comma := self._next_event.boundary(self._buffer, self._start, self._end)) is not None or self._at_end:
                 self._start = self._end if comma is None else comma + 1
@@ -230,67 +264,38 @@ class WindowReader:
             self._start = max(self._start, self._end - _LONGEST_BOUNDARY_BYTES)
             self._refill()
 
-    def _decode_until(self, comma: int) -> list[Event]:
-        """The events before ``comma``; raises Unfinished where the last of them goes on behind it."""
-        self._buffer[self._start - 1 : self._start] = b"["
-        self._buffer[comma : comma + 1] = b"]"
-        try:
-            events = self._decoder.events(memoryview(self._buffer)[self._start - 1 : comma + 1])
-        except MALFORMED as error:
-            self._buffer[comma : comma + 1] = b","
-            if goes_on(error):
-                raise Unfinished from error
-            raise
-        self._start = comma + 1
-        return events
-
     # -- after the events ---------------------------------------------------------------------------------------
 
     def _read_tail(self) -> list[Event]:
-        """The last events, one by one, then the members behind them, and should there be more events, those."""
+        """Return the last events, then read the members after them, and any further list of events."""
         events: list[Event] = []
         more = True
         while more:
-            text, at, more = self._text(), 0, False
+            text, at, more, base = self._text(), 0, False, self._start
             with suppress(Unfinished):
                 while not text.startswith("]", at := skip_space(text, at)):
                     if text.startswith(",", at):
                         at += 1
                         continue
-                    found, at = self._decode_event(text, at)
-                    events += found
+                    end = self._end_of_last(text, at, base)
+                    events += self._decode_event(text[at:end])[0]
+                    at = end
                 more = not self._is_bare_array and self._scan_members(text, at + 1)
                 continue
-            self.members.truncated = True
+            self.summary.truncated = True
         return events
 
-    def _decode_event(self, text: str, at: int) -> tuple[list[Event], int]:
-        """The event at an offset, none where it is beyond repair, and the offset behind it.
+    def _end_of_last(self, text: str, at: int, base: int) -> int:
+        """Return the offset after the event at an offset, which may be the last one.
 
         Raises:
-            Unfinished: the file breaks off in it.
+            Unfinished: the file is cut off in it.
         """
         try:
-            end = self._json.end_of(text, at)
-        except Unfinished:
-            end = self._end_of_malformed(text, at)
-        raw = text[at:end].encode("latin-1")
-        with suppress(*MALFORMED):
-            return self._decoder.events(b"[" + raw + b"]"), end
-        return self._decoder.mended(raw), end
-
-    def _end_of_malformed(self, text: str, at: int) -> int:
-        """Where the next event or the end of the events follows."""
-        raw = text[at:].encode("latin-1")
-        try:
-            msgspec.json.decode(raw)
-        except MALFORMED as error:
-            if goes_on(error):
-                raise Unfinished from error
-        if (comma := self._next_event.boundary(raw, 0, len(raw))) is not None:
-            return at + comma
-        for match in islice(_LAST_EVENT_END.finditer(text, at), _MOST_ENDS):
-            rest = text[match.end() :].strip()
-            if self._json.ends_object(rest) if rest else self._is_bare_array:
-                return match.start(1)
-        raise Unfinished
+            return self._end_of_event(text, at, base)
+        except Malformed:
+            for match in islice(_LAST_EVENT_END.finditer(text, at), _MOST_ENDS):
+                rest = text[match.end() :].strip()
+                if self._json.ends_object(rest) if rest else self._is_bare_array:
+                    return match.start(1)
+            raise

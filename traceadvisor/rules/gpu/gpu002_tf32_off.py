@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from traceadvisor.analysis.arithmetic.run_precision import has_tf32
 from traceadvisor.analysis.arithmetic.work import Kind
 from traceadvisor.hardware.devices import Precision
+from traceadvisor.hardware.tensor_cores import has_tf32
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.spans import SpanSet

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from statistics import median
 
+from traceadvisor.analysis.idle.causes import plain_python
 from traceadvisor.analysis.operators.call_sites import CallSite, call_sites
-from traceadvisor.analysis.operators.plain_python import plain_python
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import WithoutHostWork

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from traceadvisor.analysis.idle.causes import plain_python
 from traceadvisor.analysis.operators.call_sites import call_sites
-from traceadvisor.analysis.operators.plain_python import plain_python
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import StepRow
 from traceadvisor.model.spans import SpanSet

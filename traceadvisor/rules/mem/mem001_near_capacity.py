@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from traceadvisor.analysis.memory.device_memory import DeviceMemory
-from traceadvisor.analysis.memory.relief import RECOMPUTED_SHARE, memory_relief
+from traceadvisor.analysis.memory.step_memory import RECOMPUTED_SHARE, memory_relief
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 

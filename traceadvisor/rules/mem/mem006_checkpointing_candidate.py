@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from traceadvisor.analysis.memory.relief import RECOMPUTED_SHARE, memory_relief
+from traceadvisor.analysis.memory.step_memory import RECOMPUTED_SHARE, memory_relief
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 

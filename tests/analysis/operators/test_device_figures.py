@@ -6,7 +6,7 @@ import pytest
 
 from tests.analysis.analysing import facts_of
 from tests.build import TraceBuilder
-from traceadvisor.analysis.arithmetic.device_figures import device_figures
+from traceadvisor.analysis.operators.tables import device_figures
 from traceadvisor.model.report import DeviceFigures
 
 
@@ -41,7 +41,7 @@ def test_more_blocks_than_fit_count_as_one(tmp_path: Path) -> None:
     assert figures_of(builder, tmp_path).sm_efficiency_share == pytest.approx(0.5)
 
 
-def test_what_the_profiler_did_not_estimate_is_not_measured(tmp_path: Path) -> None:
+def test_occupancy_without_an_estimate_is_not_measured(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).launch(0, 1, kernel=(0, 50))
     assert figures_of(builder, tmp_path) == DeviceFigures(0.5, None, None)
 

@@ -1,7 +1,4 @@
-"""Columns that grow a window at a time.
-
-Integers from anywhere into columns of 64 bits.
-"""
+"""Columns that grow window by window, and conversion of arbitrary integers to 64 bits."""
 
 from __future__ import annotations
 
@@ -21,14 +18,14 @@ Column = NDArray[Any]
 
 
 class Parts:
-    """Columns by name. Where one is full its place is doubled: memory that nothing was written to yet costs nothing."""
+    """Columns by name. A full column doubles its capacity; memory that was never written to costs nothing."""
 
     def __init__(self) -> None:
         self._columns: dict[str, Column] = {}
         self._sizes: dict[str, int] = {}
 
     def add(self, name: str, piece: Column) -> None:
-        """Put a piece behind a column's others; all of a column are of one type."""
+        """Append a piece to a column; all pieces of a column have one type."""
         begin = self._sizes.get(name, 0)
         self._sizes[name] = end = begin + piece.size
         column = self._columns.get(name)
@@ -40,18 +37,18 @@ class Parts:
         column[begin:end] = piece
 
     def add_all(self, **pieces: Column) -> None:
-        """Put a piece behind each of some columns."""
+        """Append one piece to each of several columns."""
         for name, piece in pieces.items():
             self.add(name, piece)
 
     def whole(self, name: str, dtype: type[np.generic]) -> Column:
-        """The column, which is given up; an empty one where nothing was put in."""
+        """Return and release a column; empty if nothing was added."""
         column = self._columns.pop(name, np.empty(0, dtype))
         return column[: self._sizes.pop(name, 0)].astype(dtype, copy=False)
 
 
 def keys(values: list[int]) -> Int64:
-    """Ids as a column: those of 64 bits stay distinct, the largest stands for none; longer ones match nothing."""
+    """Convert ids: 64-bit ids stay distinct, the largest means none, longer ones become NONE."""
     try:
         return np.frombuffer(array("q", values), np.int64)
     except OverflowError:
@@ -59,7 +56,7 @@ def keys(values: list[int]) -> Int64:
 
 
 def int64(values: list[Any]) -> Int64:
-    """Integers as a column; text is read as a number, what is none or needs more than 64 bits matches nothing."""
+    """Convert integers, also from text; NONE if invalid or beyond 64 bits."""
     try:
         return np.frombuffer(array("q", values), np.int64)
     except (OverflowError, TypeError):

@@ -14,7 +14,7 @@ from traceadvisor.api import write
 from traceadvisor.cli import main
 from traceadvisor.model.health import HealthStatus
 from traceadvisor.model.report import Report
-from traceadvisor.parsing.secret_members import secret_members, secret_notes
+from traceadvisor.parsing.metadata import secret_members, secret_notes
 from traceadvisor.text.secrets import beginning
 
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"  # noqa: S105  # looks like one
@@ -43,23 +43,23 @@ def secrets(report: Report) -> list[str]:
         ({"pg_config": [{"pg_name": "0", "ranks": list(range(1000))}]}, []),
     ],
 )
-def test_a_place_that_holds_a_secret_is_told_by_what_it_is_called(members: dict[str, Any], places: list[str]) -> None:
+def test_a_secret_is_reported_by_the_name_of_its_member(members: dict[str, Any], places: list[str]) -> None:
     assert secret_members(members) == places
 
 
-def test_of_a_long_name_the_beginning_is_told() -> None:
+def test_a_long_name_is_shortened_to_its_beginning() -> None:
     (note,) = secret_notes(Path("trace.json"), {"x" * 3_000_000: TOKEN})
     assert "in " + "x" * 80 + ". " in note.message
     assert set(map(len, secret_members({"x" * 3_000_000: {f"{n}_token": TOKEN for n in range(1000)}}))) <= {88, 89, 90}
 
 
-def test_the_file_is_named_and_the_report_does_not_show_what_is_in_it(tmp_path: Path) -> None:
+def test_the_warning_names_the_file_and_the_report_hides_the_secret(tmp_path: Path) -> None:
     report = load(recording(tmp_path, env={"GITHUB_TOKEN": TOKEN, "DB_PASSWORD": "correct-horse", "PATH": "/bin"}))
     (message,) = secrets(report)
-    assert message.startswith("worker0.1.pt.trace.json holds what looks like secrets, in env.")
+    assert message.startswith("worker0.1.pt.trace.json seems to contain secrets, in env.")
     assert "env.GITHUB_TOKEN" in message
     for path in write(report, tmp_path / "out", ["html", "md", "json"]).values():
-        assert "looks like secrets" in path.read_text()
+        assert "seems to contain secrets" in path.read_text()
         assert TOKEN not in path.read_text()
         assert "correct-horse" not in path.read_text()
 
@@ -70,7 +70,7 @@ def test_members_that_are_not_known_are_not_shown_at_all(tmp_path: Path) -> None
         assert not any(word in path.read_text() for word in ("somewhere", "mojif", "resnet", "LD_LIBRARY_PATH"))
 
 
-def test_secrets_say_nothing_of_the_figures(tmp_path: Path) -> None:
+def test_secrets_do_not_degrade_the_figures(tmp_path: Path) -> None:
     report = load(recording(tmp_path, token=TOKEN))
     assert secrets(report)
     assert report.health.status is HealthStatus.OK
@@ -79,7 +79,7 @@ def test_secrets_say_nothing_of_the_figures(tmp_path: Path) -> None:
 def test_the_terminal_warns(tmp_path: Path) -> None:
     path = recording(tmp_path, token=TOKEN)
     result = CliRunner().invoke(main, ["report", str(path), "-o", str(tmp_path / "out")])
-    assert "Note: worker0.1.pt.trace.json holds what looks like secrets, in token." in result.stdout
+    assert "Note: worker0.1.pt.trace.json seems to contain secrets, in token." in result.stdout
     assert TOKEN not in result.output
 
 
