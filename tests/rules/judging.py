@@ -45,3 +45,10 @@ def evidence(found: Finding, label: str) -> float | int | str:
     values = [row.value for row in found.evidence if row.label.startswith(label)]
     assert len(values) == 1, found.evidence
     return values[0]
+
+
+def is_found(rule: Rule, builder: TraceBuilder, folder: Path) -> bool:
+    """Whether the rule finds something; fails where it could not look."""
+    outcome = run_rule(rule, facts_of(builder, folder))
+    assert isinstance(outcome, Found | Clear), outcome
+    return isinstance(outcome, Found)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.build import TraceBuilder
 from tests.rules.captured import LOOP, Captured, workers
 from tests.rules.judging import evidence, skipped
@@ -63,3 +65,25 @@ def test_workers_that_mostly_sleep_are_not_called_too_many(tmp_path: Path) -> No
     # They may wait for a network, and each of them is needed for that.
     captured = Captured(_step(0), tmp_path).loader(workers=8).sampled(busy_workers=workers(0.02, 0.02))
     assert captured.clear(WorkerCount()).remark == "8 workers hide the loading"
+
+
+@pytest.mark.parametrize(("wait_us", "found"), [(49, False), (50, True)])
+def test_a_wait_counts_from_five_percent_of_the_step(wait_us: int, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().step(0, 0, 1000).loader(0, wait_us).op("aten::mm", wait_us, 1000)
+    captured = Captured(builder, tmp_path).loader(workers=1).sampled(busy_workers=workers(0.5))
+    assert captured.is_found(WorkerCount()) is found
+
+
+@pytest.mark.parametrize(("busy", "found"), [(0.79, False), (0.8, True)])
+def test_workers_tell_how_long_loading_takes_from_four_fifths_of_a_core_on(
+    busy: float, tmp_path: Path, *, found: bool
+) -> None:
+    captured = Captured(_step(0), tmp_path).loader(workers=8).sampled(busy_workers=workers(busy))
+    assert captured.is_found(WorkerCount()) is found
+
+
+@pytest.mark.parametrize(("count", "found"), [(4, False), (5, True)])
+def test_more_than_twice_the_workers_needed_are_too_many(count: int, tmp_path: Path, *, found: bool) -> None:
+    # Nine tenths of a core's work: one worker, and one to spare.
+    captured = Captured(_step(0), tmp_path).loader(workers=count).sampled(busy_workers=workers(0.9))
+    assert captured.is_found(WorkerCount()) is found

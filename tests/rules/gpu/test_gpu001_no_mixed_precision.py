@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.gpu.gpu001_no_mixed_precision import NoMixedPrecision
 
 V100 = {"name": "Tesla V100-SXM2-32GB", "computeMajor": 7, "computeMinor": 0}
@@ -112,3 +112,10 @@ def test_what_already_runs_as_tf32_gains_less(tmp_path: Path) -> None:
 
     assert saving("ampere_sgemm_128x64_tn") == pytest.approx(800e3 * (1 - 1 / 16), rel=0.01)
     assert saving("sm80_xmma_gemm_f32f32_tf32f32_f32") == pytest.approx(800e3 * (1 - 1 / 2), rel=0.01)
+
+
+@pytest.mark.parametrize(("kernel_us", "found"), [(49.9, False), (50, True)])
+def test_float32_counts_from_five_percent_of_the_step(kernel_us: float, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().device(0, **V100).step(0, 0, 1000).op("aten::mm", 0, 10, types=("float", "float"))
+    builder.launch(2, 5, kernel=(10, 10 + kernel_us))
+    assert is_found(NoMixedPrecision(), builder, tmp_path) is found

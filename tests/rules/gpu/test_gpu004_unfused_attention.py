@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import AUTOGRAD, Generation, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.gpu.gpu004_unfused_attention import UnfusedAttention
 
 STACK = ("torch/nn/functional.py(40): softmax", "net.py(27): forward", "train.py(80): main")
@@ -60,3 +60,11 @@ def test_anything_else_is_clear(names: tuple[str, ...], tmp_path: Path) -> None:
 def test_without_launch_records_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 6).kernel(10, 60)
     assert "No launch calls" in skipped(UnfusedAttention(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("step_us", "found"), [(1001, False), (1000, True)])
+def test_attention_counts_from_five_percent_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
+    # Five kernels of 10 us.
+    builder = _run(*FORWARD)
+    builder.events[0]["dur"] = step_us
+    assert is_found(UnfusedAttention(), builder, tmp_path) is found

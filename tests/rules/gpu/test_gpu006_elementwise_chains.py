@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, facts_of, finding, skipped
+from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
 from tests.rules.products import A100
 from traceadvisor.judging.engine import judge
 from traceadvisor.rules.gpu.gpu006_elementwise_chains import ElementwiseChains
@@ -71,3 +71,8 @@ def test_it_stands_in_place_of_the_finding_that_memory_limits_the_same_kernels(t
 def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
     assert "No kernels were recorded" in skipped(ElementwiseChains(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("last_us", "found"), [(3, False), (4, True)])
+def test_runs_count_from_a_tenth_of_the_step(last_us: int, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(ElementwiseChains(), _step(3, 3, last_us), tmp_path) is found

@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.model.findings import Finding
 from traceadvisor.replay.fixes.copies import PinnedCopies
 from traceadvisor.rules.h2d.h2d001_pageable_copy import PageableCopy
@@ -75,3 +75,10 @@ def _fix(found: Finding) -> PinnedCopies:
     (fix,) = found.what_ifs
     assert isinstance(fix, PinnedCopies)
     return fix
+
+
+@pytest.mark.parametrize(("exposed_us", "found"), [(49, False), (50, True)])
+def test_copies_count_from_half_a_percent_of_the_step(exposed_us: int, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().step(0, 0, 10_000).copy(0, 2, on_device=(5, 5 + exposed_us))
+    builder.op("aten::mm", 2, 5).launch(3, 4, kernel=(5 + exposed_us, 10_000))
+    assert is_found(PageableCopy(), builder, tmp_path) is found
