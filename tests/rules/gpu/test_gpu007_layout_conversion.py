@@ -48,7 +48,9 @@ def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
 def test_conversions_count_from_five_percent_of_kernel_time(
     convolution_us: float, tmp_path: Path, *, found: bool
 ) -> None:
-    builder = TraceBuilder().step(0, 0, 500).op("aten::cudnn_convolution", 0, 9).launch(1, 2, kernel=(10, 30), name=CUDNN)
+    builder = (
+        TraceBuilder().step(0, 0, 500).op("aten::cudnn_convolution", 0, 9).launch(1, 2, kernel=(10, 30), name=CUDNN)
+    )
     builder.launch(3, 4, kernel=(30, 30 + convolution_us), name="conv")
     assert is_found(LayoutConversion(), builder, tmp_path) is found
 

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.gpu.gpu009_low_occupancy import LowOccupancy
-import pytest
 
 GB = 10**9
 
@@ -62,7 +63,9 @@ def test_blocks_are_few_below_half_of_the_multiprocessors(blocks: float, tmp_pat
 
 def test_blocks_must_be_known_of_half_of_the_kernel_time(tmp_path: Path) -> None:
     def step(until: float) -> TraceBuilder:
-        builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 9).launch(1, 2, kernel=(10, until), blocks_per_sm=0.25)
+        builder = (
+            TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 9).launch(1, 2, kernel=(10, until), blocks_per_sm=0.25)
+        )
         return builder.launch(3, 4, kernel=(until, 100))
 
     assert is_found(LowOccupancy(), step(55), tmp_path)

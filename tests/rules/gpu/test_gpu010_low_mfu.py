@@ -87,7 +87,5 @@ def test_a_device_is_busy_from_four_fifths_of_the_step_on(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("plain_us", "found"), [(1501, False), (1500, True)])
-def test_arithmetic_is_short_up_to_half_of_kernel_time_in_memory(
-    plain_us: int, tmp_path: Path, *, found: bool
-) -> None:
+def test_arithmetic_is_short_up_to_half_of_kernel_time_in_memory(plain_us: int, tmp_path: Path, *, found: bool) -> None:
     assert is_found(LowMfu(), multiplying(1500, plain_us=plain_us, step_us=3100), tmp_path) is found
