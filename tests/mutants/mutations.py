@@ -19,7 +19,7 @@ class Kind(Enum):
     """What is changed."""
 
     THRESHOLD = "threshold"
-    """A number that is a class's field or a named constant of the module: times and divided by 1.5, counts also by one."""
+    """A number that is a class's field or a module's constant: times and divided by 1.5, counts also by one."""
 
     NUMBER = "number"
     COMPARISON = "comparison"
@@ -54,15 +54,17 @@ class Mutant:
 
     def diff(self, original: bytes) -> str:
         """The lines that change, without context."""
-        texts = (text.decode().splitlines() for text in (original, self.source(original)))
-        return "\n".join(line for line in list(unified_diff(*texts, lineterm="", n=0))[2:] if line[0] != "@")
+        before, after = (text.decode().splitlines() for text in (original, self.source(original)))
+        lines = list(unified_diff(before, after, lineterm="", n=0))
+        return "\n".join(line for line in lines[2:] if not line.startswith("@"))
 
 
 Change = tuple[Kind, str]
 
 _COMPARISONS: Mapping[type[ast.cmpop], tuple[str, ...]] = MappingProxyType({
     ast.Lt: ("<=", ">="), ast.LtE: ("<", ">"), ast.Gt: (">=", "<="), ast.GtE: (">", "<"),
-    ast.Eq: ("!=",), ast.NotEq: ("==",), ast.Is: ("is not",), ast.IsNot: ("is",), ast.In: ("not in",), ast.NotIn: ("in",),
+    ast.Eq: ("!=",), ast.NotEq: ("==",), ast.Is: ("is not",), ast.IsNot: ("is",),
+    ast.In: ("not in",), ast.NotIn: ("in",),
 })  # fmt: skip
 _ARITHMETIC: Mapping[type[ast.operator], str] = MappingProxyType(
     {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "//"}
@@ -106,7 +108,7 @@ class _Finder:
                 pass
 
     def _thresholds(self, node: ast.expr) -> None:
-        """The numbers of a field or a constant; what is computed by a lambda is looked at as a function's body."""
+        """The numbers of a field or a constant; lambdas and calls are looked at as in a function's body."""
         number = _number(node)
         match node:
             case _ if number is not None:
@@ -115,8 +117,8 @@ class _Finder:
             case ast.Dict(values=members) | ast.Tuple(elts=members) | ast.Set(elts=members):
                 for member in members:
                     self._thresholds(member)
-            case ast.Lambda(body=body):
-                self._expression(body)
+            case ast.Lambda(body=ast.expr() as computed) | (ast.Call() as computed):
+                self._expression(computed)
             case _:
                 pass
 
@@ -151,7 +153,7 @@ _COMPOUND = (ast.Compare, ast.BoolOp, ast.BinOp, ast.UnaryOp)
 
 
 def _inside(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """The nodes of a body without annotations, docstrings, assertions (for mypy) and f-strings (they have no position)."""
+    """The nodes of a body: no annotations, docstrings, assertions (they are mypy's), f-strings (without a position)."""
     for node in nodes:
         match node:
             case ast.JoinedStr() | ast.Expr(value=ast.Constant()) | ast.Assert():
@@ -171,45 +173,67 @@ def changes(node: ast.expr) -> Iterator[Change]:
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             for other in _COMPARISONS[type(op)]:
                 yield Kind.COMPARISON, f"{ast.unparse(left)} {other} {ast.unparse(right)}"
+        case ast.BoolOp() | ast.UnaryOp() | ast.IfExp():
+            yield from _boolean(node)
+        case ast.Constant():
+            yield from _constant(node.value)
+        case ast.BinOp(left=left, op=op, right=right):
+            yield from _arithmetic(ast.unparse(left), op, ast.unparse(right), is_text=_text(left) or _text(right))
+        case ast.Subscript(value=value, slice=ast.Compare() | ast.UnaryOp(op=ast.Invert()) | ast.BinOp()):
+            yield Kind.FILTER, ast.unparse(value)
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in _OPPOSITES:
+            function = ast.unparse(node.func)
+            opposite = function.removesuffix(name) + _OPPOSITES[name]
+            yield Kind.FUNCTION, opposite + ast.unparse(node).removeprefix(function)
+        case ast.ListComp(generators=parts) | ast.SetComp(generators=parts) | ast.GeneratorExp(generators=parts):
+            yield from _without_conditions(node, parts)
+        case ast.DictComp(generators=parts):
+            yield from _without_conditions(node, parts)
+        case _:
+            pass
+
+
+def _boolean(node: ast.BoolOp | ast.UnaryOp | ast.IfExp) -> Iterator[Change]:
+    match node:
         case ast.BoolOp(op=op, values=values):
             joined = " or " if isinstance(op, ast.And) else " and "
             yield Kind.BOOLEAN, joined.join(f"({ast.unparse(value)})" for value in values)
         case ast.UnaryOp(op=ast.Not() | ast.Invert(), operand=operand):
             yield Kind.BOOLEAN, ast.unparse(operand)
-        case ast.Constant(value=bool(value)):
-            yield Kind.BOOLEAN, repr(not value)
-        case ast.Constant(value=int(number) | float(number)):
-            yield Kind.NUMBER, repr(number + 1 if isinstance(number, int) else number * 1.5 or 0.5)
-        case ast.BinOp(left=left, op=ast.BitAnd() | ast.BitOr(), right=right):
-            yield Kind.FILTER, ast.unparse(left)
-            yield Kind.FILTER, ast.unparse(right)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC and not (_text(left) or _text(right)):
-            yield Kind.ARITHMETIC, f"({ast.unparse(left)}) {_ARITHMETIC[type(op)]} ({ast.unparse(right)})"
         case ast.IfExp(test=test, body=body, orelse=orelse):
             yield Kind.BOOLEAN, f"({ast.unparse(orelse)} if {ast.unparse(test)} else {ast.unparse(body)})"
-        case ast.Subscript(
-            value=value, slice=ast.Compare() | ast.UnaryOp(op=ast.Invert()) | ast.BinOp(op=ast.BitAnd())
-        ):
-            yield Kind.FILTER, ast.unparse(value)
-        case ast.Call(func=ast.Name(id=name) as func) | ast.Call(func=ast.Attribute(attr=name) as func):
-            if name in _OPPOSITES:
-                opposite = ast.unparse(func).removesuffix(name) + _OPPOSITES[name]
-                yield Kind.FUNCTION, opposite + ast.unparse(node).removeprefix(ast.unparse(func))
-        case ast.ListComp(generators=parts) | ast.SetComp(generators=parts) | ast.GeneratorExp(generators=parts):
-            if any(part.ifs for part in parts):
-                yield Kind.FILTER, _without_conditions(node)
-        case ast.DictComp(generators=parts) if any(part.ifs for part in parts):
-            yield Kind.FILTER, _without_conditions(node)
         case _:
             pass
 
 
-def _without_conditions(comprehension: ast.expr) -> str:
-    copy = ast.parse(ast.unparse(comprehension), mode="eval").body
-    assert isinstance(copy, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp)
-    for part in copy.generators:
-        part.ifs = []
-    return ast.unparse(copy)
+def _arithmetic(left: str, op: ast.operator, right: str, *, is_text: bool) -> Iterator[Change]:
+    if isinstance(op, ast.BitAnd | ast.BitOr):
+        yield Kind.FILTER, left
+        yield Kind.FILTER, right
+    elif type(op) in _ARITHMETIC and not is_text:
+        yield Kind.ARITHMETIC, f"({left}) {_ARITHMETIC[type(op)]} ({right})"
+
+
+def _constant(value: object) -> Iterator[Change]:
+    match value:
+        case bool():
+            yield Kind.BOOLEAN, repr(not value)
+        case int():
+            yield Kind.NUMBER, repr(value + 1)
+        case float():
+            yield Kind.NUMBER, repr(value * 1.5 or 0.5)
+        case _:
+            pass
+
+
+def _without_conditions(comprehension: ast.expr, parts: Sequence[ast.comprehension]) -> Iterator[Change]:
+    conditions = [part.ifs for part in parts]
+    if any(conditions):
+        for part in parts:
+            part.ifs = []
+        yield Kind.FILTER, ast.unparse(comprehension)
+        for part, ifs in zip(parts, conditions, strict=True):
+            part.ifs = ifs
 
 
 def _text(node: ast.expr) -> bool:
@@ -226,8 +250,8 @@ def _number(node: ast.expr) -> float | None:
         case ast.Constant(value=int(number) | float(number)):
             return number
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            number = _number(operand)
-            return None if number is None else -number
+            positive = _number(operand)
+            return None if positive is None else -positive
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _FOLDED:
             first, second = _number(left), _number(right)
             return None if first is None or second is None else _FOLDED[type(op)](first, second)

@@ -30,6 +30,9 @@ _REWRITTEN = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
 SHORTEST_LIMIT_S, LIMIT_FACTOR = 20.0, 10.0
 """A mutant may take so much longer than its tests take without it: other work goes first on a busy machine."""
 
+LONGEST_INTACT_S = 600.0
+"""What a test module may take without a fault."""
+
 _NOT_IMPORTED = 99
 
 
@@ -59,24 +62,31 @@ class Ran:
     output: str
 
 
-class _Planted(SourceLoader, MetaPathFinder):
-    """Gives one module another source than its file has."""
+class _Planted(SourceLoader):
+    """Gives a module another source than its file has."""
 
-    def __init__(self, name: str, path: str, source: bytes) -> None:
-        self._name, self._path, self._source = name, path, source
-        self.was_imported = False
-
-    def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> ModuleSpec | None:
-        if fullname != self._name:
-            return None
-        self.was_imported = True
-        return spec_from_loader(fullname, self, origin=self._path)
+    def __init__(self, path: str, source: bytes) -> None:
+        self._path, self._source = path, source
 
     def get_filename(self, fullname: str) -> str:
         return self._path
 
     def get_data(self, path: str) -> bytes:
         return self._source
+
+
+class _Finder(MetaPathFinder):
+    """Finds one module, before any other finder does."""
+
+    def __init__(self, name: str, loader: _Planted) -> None:
+        self._name, self._loader = name, loader
+        self.was_asked = False
+
+    def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        self.was_asked = True
+        return spec_from_loader(fullname, self._loader)
 
 
 def run_tests(module: Path, source: bytes, tests: Sequence[Path], *, folder: Path, limit_s: float) -> Ran:
@@ -112,9 +122,9 @@ def _run(module: Path, source: bytes, tests: Sequence[Path], folder: Path, outpu
     for stream in (1, 2):
         os.dup2(descriptor, stream)
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
-    planted = _Planted(dotted(module), str(module.absolute()), source)
-    sys.meta_path.insert(0, planted)
+    finder = _Finder(dotted(module), _Planted(str(module.absolute()), source))
+    sys.meta_path.insert(0, finder)
     options = [*_OPTIONS, "-W", _REWRITTEN, f"--basetemp={folder / 'pytest'}"]
     code = pytest.main([*options, *(str(test) for test in tests)])
     sys.stdout.flush()
-    os._exit(_NOT_IMPORTED if code == pytest.ExitCode.OK and not planted.was_imported else code)
+    os._exit(_NOT_IMPORTED if code == pytest.ExitCode.OK and not finder.was_asked else code)

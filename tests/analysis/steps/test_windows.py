@@ -242,3 +242,31 @@ def test_without_step_marks_there_is_one_window_over_everything(tmp_path: Path) 
     builder = TraceBuilder().op("a", 10, 20).launch(12, 15, kernel=(20, 90)).kernel(30, 40, stream=8)
     assert windows_us(facts_of(builder, tmp_path)) == [(0, 80)]
     assert kept(builder, tmp_path) == [0]
+
+
+def _losing(*lost: int) -> TraceBuilder:
+    """Steps of a hundred launches each, so many of them without a device record."""
+    builder = TraceBuilder()
+    for number, missing in enumerate(lost):
+        start = 1000 * number
+        builder.step(number, start, start + 1000)
+        for place in range(100):
+            at = start + 10 * place
+            builder.launch(at, at + 1, kernel=(at + 2, at + 9) if place >= missing else None)
+    return builder
+
+
+@pytest.mark.parametrize(("lost", "steps"), [(2, [0, 1, 2]), (3, [0, 2])])
+def test_a_step_that_lost_more_than_two_percent_of_its_records_is_left_out(
+    lost: int, steps: list[int], tmp_path: Path
+) -> None:
+    assert kept(_losing(0, lost, 0), tmp_path) == steps
+
+
+def test_losses_that_all_steps_share_leave_none_out(tmp_path: Path) -> None:
+    assert kept(_losing(5, 7, 5), tmp_path) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("lost", "steps"), [(2, []), (3, [2])])
+def test_a_last_step_that_lost_more_than_two_percent_is_incomplete(lost: int, steps: list[int], tmp_path: Path) -> None:
+    assert dropped(_losing(0, 0, lost), tmp_path) == steps

@@ -6,6 +6,7 @@ import pytest
 
 from tests.build import AUTOGRAD, Generation, TraceBuilder
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from traceadvisor.replay.fixes.kernels import FasterKernels
 from traceadvisor.rules.gpu.gpu004_unfused_attention import UnfusedAttention
 
 STACK = ("torch/nn/functional.py(40): softmax", "net.py(27): forward", "train.py(80): main")
@@ -68,3 +69,11 @@ def test_attention_counts_from_five_percent_of_the_step(step_us: int, tmp_path: 
     builder = _run(*FORWARD)
     builder.events[0]["dur"] = step_us
     assert is_found(UnfusedAttention(), builder, tmp_path) is found
+
+
+def test_a_fused_kernel_is_twice_as_fast_and_7_6_times_at_the_most(tmp_path: Path) -> None:
+    found = finding(UnfusedAttention(), _run(*FORWARD), tmp_path)
+    (fix,) = found.what_ifs
+    assert isinstance(fix, FasterKernels)
+    assert (set(fix.low), set(fix.expected), set(fix.high)) == ({1.0}, {2.0}, {7.6})
+    assert found.saving.high_ns == pytest.approx(50_000 * (1 - 1 / 7.6))
