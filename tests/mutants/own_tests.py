@@ -20,7 +20,7 @@ class OwnTests:
         """The test modules of a module, all given relative to the root.
 
         A rule's are in ``tests/rules/<group>/test_<name>.py``. Those of another module are the tests of its package
-        that import it, by themselves or through what helps them, that bear its name, or that share its subfolder.
+        that import it, by themselves or through what helps them, that bear its name, or that share its folder.
         Where there are none, the own tests of the modules in its package that import it are taken, else all tests of
         its package.
         """
@@ -36,9 +36,7 @@ class OwnTests:
             own = [
                 test
                 for test in self._test_modules(package)
-                if test.name == named
-                or (test.parent == beside and len(inside.parts) > 2)
-                or dotted(module) in self._reached(test, package)
+                if test.name == named or test.parent == beside or dotted(module) in self._reached(test, package)
             ]
         return tuple(own) or self._of_importers(module, package, seen | {module}) or tuple(self._test_modules(package))
 

@@ -148,16 +148,17 @@ def test_a_rules_own_tests_bear_its_name_and_a_helpers_are_those_of_the_rules_th
 
 def test_a_modules_own_tests_import_it_or_lie_beside_it_helpers_looked_through(tmp_path: Path) -> None:
     files = {
-        "traceadvisor/replay/pace.py": "",
+        "traceadvisor/replay/loader/pace.py": "",
         "traceadvisor/replay/fixes/waits.py": "",
-        "tests/replay/built.py": "from traceadvisor.replay import pace",
+        "tests/replay/built.py": "from traceadvisor.replay.loader import pace",
         "tests/replay/test_built.py": "from tests.replay.built import graph",
-        "tests/replay/test_else.py": "",
         "tests/replay/fixes/test_other.py": "",
-        "tests/rules/test_rule.py": "from traceadvisor.replay import pace",
+        "tests/replay/loader/test_else.py": "",
+        "tests/rules/test_rule.py": "from traceadvisor.replay.loader import pace",
     }
     own = _write(tmp_path, files)
-    assert own.of(Path("traceadvisor/replay/pace.py")) == (Path("tests/replay/test_built.py"),)
+    tests = (Path("tests/replay/loader/test_else.py"), Path("tests/replay/test_built.py"))
+    assert own.of(Path("traceadvisor/replay/loader/pace.py")) == tests
     assert own.of(Path("traceadvisor/replay/fixes/waits.py")) == (Path("tests/replay/fixes/test_other.py"),)
 
 

@@ -270,3 +270,26 @@ def test_losses_that_all_steps_share_leave_none_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("lost", "steps"), [(2, []), (3, [2])])
 def test_a_last_step_that_lost_more_than_two_percent_is_incomplete(lost: int, steps: list[int], tmp_path: Path) -> None:
     assert dropped(_losing(0, 0, lost), tmp_path) == steps
+
+
+@pytest.mark.parametrize(("without", "steps"), [(2, [2, 3, 4]), (3, [0, 1, 2, 3, 4])])
+def test_steps_without_a_backward_pass_are_left_out_where_most_have_one(
+    without: int, steps: list[int], tmp_path: Path
+) -> None:
+    builder = TraceBuilder()
+    for number in range(5):
+        at = 100 * number
+        builder.step(number, at, at + 100).op("aten::mm", at, at + 20)
+        if number >= without:
+            builder.op("autograd::engine::evaluate_function: MmBackward0", at + 20, at + 40, thread=AUTOGRAD)
+    assert kept(builder, tmp_path) == steps
+
+
+def test_where_half_of_the_steps_have_no_backward_pass_none_is_left_out(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        at = 100 * number
+        builder.step(number, at, at + 100).op("aten::mm", at, at + 20)
+        if number >= 2:
+            builder.op("autograd::engine::evaluate_function: MmBackward0", at + 20, at + 40, thread=AUTOGRAD)
+    assert kept(builder, tmp_path) == [0, 1, 2, 3]
