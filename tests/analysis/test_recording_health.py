@@ -112,7 +112,7 @@ def test_kernels_are_missing_beyond_two_percent_of_all_launches(lost: int, codes
     # Each of four steps loses as many of its hundred launches, so that none of them stands out.
     builder = TraceBuilder()
     for step in range(4):
-        builder.step(step, 1000 * step, 1000 * step + 1000).op("aten::mm", 1000 * step, 1000 * step + 990)
+        builder.step(step, 1000 * step, 1000 * step + 1000).loader(1000 * step, 1000 * step + 1)
         for number in range(100):
             at = 1000 * step + 10 * number
             builder.launch(at, at + 1, kernel=None if number < lost else (at + 1, at + 9))
