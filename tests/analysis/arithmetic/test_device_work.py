@@ -219,3 +219,9 @@ def test_each_kind_of_call_reaches_its_own_share_of_the_limit(
     work = _at_its_limit(kind, row)
     speedups = in_type(work, row, work.precision, Precision.BF16, np.array([True]))
     assert [speedups.low[0], speedups.expected[0], speedups.high[0]] == pytest.approx([16 * share for share in reach])
+
+
+def test_copies_are_no_kernels_that_are_known_to_multiply_nothing(tmp_path: Path) -> None:
+    builder = _product("c10::BFloat16").op("aten::copy_", 10, 20).copy(11, 12, on_device=(1000, 1100), direction="d2d")
+    work = _work(builder.op("aten::relu", 20, 30).launch(21, 22, kernel=(1100, 1150)), tmp_path)
+    assert work.trace.events.start_ns[work.plain_kernels].tolist() == [1_100_000]
