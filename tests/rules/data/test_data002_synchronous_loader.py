@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
+from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
 
@@ -63,3 +64,10 @@ def test_three_lines_that_load_are_named_at_most(tmp_path: Path) -> None:
         builder.python(f"data.py({line}): load", 100 * line, 100 * line + 90)
     found = finding(SynchronousLoader(), builder, tmp_path)
     assert len([row for row in found.evidence if "data.py" in row.label]) == 3
+
+
+@pytest.mark.parametrize(("cores", "proposed"), [(3, 2), (8, 4)])
+def test_no_more_workers_are_proposed_than_cores_are_free(cores: int, proposed: int, tmp_path: Path) -> None:
+    change = Captured(_step(75, SINGLE), tmp_path).cores(cores).finding(SynchronousLoader()).fix.change
+    assert change is not None
+    assert f"num_workers={proposed}," in change

@@ -87,3 +87,21 @@ def test_more_than_twice_the_workers_needed_are_too_many(count: int, tmp_path: P
     # Nine tenths of a core's work: one worker, and one to spare.
     captured = Captured(_step(0), tmp_path).loader(workers=count).sampled(busy_workers=workers(0.9))
     assert captured.is_found(WorkerCount()) is found
+
+
+def test_at_a_wait_of_five_percent_the_pace_of_the_workers_tells_what_loading_takes(tmp_path: Path) -> None:
+    # One worker delivers a batch each 1,000 us, and the rest of the step takes 950: two, and one to spare.
+    builder = TraceBuilder().step(0, 0, 1000).loader(0, 50).op("aten::mm", 50, 1000)
+    captured = Captured(builder, tmp_path).loader(workers=1).sampled(busy_workers=workers(0.5))
+    assert evidence(captured.finding(WorkerCount()), "workers needed") == 3
+
+
+def test_cores_that_workers_keep_busy_tell_how_many_are_needed(tmp_path: Path) -> None:
+    captured = Captured(_step(0), tmp_path).loader(workers=8).sampled(busy_workers=workers(0.9, 0.9))
+    assert evidence(captured.finding(WorkerCount()), "workers needed") == 3
+
+
+def test_free_cores_are_told_where_they_are_known(tmp_path: Path) -> None:
+    captured = Captured(_step(50), tmp_path).loader(workers=2).with_settings(cpu_count=None)
+    assert "cores free for workers" not in [row.label for row in captured.finding(WorkerCount()).evidence]
+    assert evidence(captured.cores(4).finding(WorkerCount()), "cores free for workers") == 3

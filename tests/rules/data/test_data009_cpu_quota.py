@@ -74,3 +74,14 @@ def test_it_takes_five_percent_of_waiting_or_a_tenth_of_the_periods(
 @pytest.mark.parametrize(("workers", "found"), [(3, False), (4, True)])
 def test_as_many_processes_as_cores_are_no_more_than_granted(workers: int, tmp_path: Path, *, found: bool) -> None:
     assert _captured(tmp_path, workers=workers).is_found(CpuQuota()) is found
+
+
+@pytest.mark.parametrize(("threads", "wanted"), [(3, None), (2, 4), (None, 2)])
+def test_the_threads_of_all_ranks_of_a_host_want_a_core_each(
+    threads: int | None, wanted: int | None, tmp_path: Path
+) -> None:
+    captured = _captured(tmp_path, workers=0, throttled=0.4).with_settings(ranks_on_host=2, torch_threads=threads)
+    if wanted is None:
+        assert captured.is_found(CpuQuota())
+    else:
+        assert captured.clear(CpuQuota()).value == wanted

@@ -34,3 +34,8 @@ def test_without_a_device_gloo_is_what_there_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("until", "found"), [(61.9, False), (62, True)])
 def test_such_collectives_count_from_two_percent_of_the_step(until: float, tmp_path: Path, *, found: bool) -> None:
     assert is_found(GlooOnGpu(), _step(until), tmp_path) is found
+
+
+def test_collectives_outside_the_steps_are_no_part_of_them(tmp_path: Path) -> None:
+    builder = _step(90).annotation("gloo:all_reduce", 150, 190, thread=WORKER)
+    assert evidence(finding(GlooOnGpu(), builder, tmp_path), "in such collectives altogether") == 40_000

@@ -7,6 +7,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from traceadvisor.model.findings import Clear
 from traceadvisor.rules.gpu.gpu001_no_mixed_precision import NoMixedPrecision
 
 V100 = {"name": "Tesla V100-SXM2-32GB", "computeMajor": 7, "computeMinor": 0}
@@ -119,3 +120,17 @@ def test_float32_counts_from_five_percent_of_the_step(kernel_us: float, tmp_path
     builder = TraceBuilder().device(0, **V100).step(0, 0, 1000).op("aten::mm", 0, 10, types=("float", "float"))
     builder.launch(2, 5, kernel=(10, 10 + kernel_us))
     assert is_found(NoMixedPrecision(), builder, tmp_path) is found
+
+
+def test_little_float32_is_clear_with_what_its_fix_would_do_or_why_that_is_not_known(tmp_path: Path) -> None:
+    def little(*shapes: list[int]) -> Clear:
+        builder = TraceBuilder().device(0, **V100).step(0, 0, 1000)
+        builder.op("aten::mm", 0, 10, types=("float", "float"), dims=shapes).launch(2, 5, kernel=(10, 50))
+        return clear(NoMixedPrecision(), builder, tmp_path)
+
+    known, unknown = little([64, 64], [64, 64]), little()
+    assert (known.what_if is not None, known.not_replayed) == (True, None)
+    assert (unknown.what_if, unknown.not_replayed) == (
+        None,
+        "no shapes and rates tell how much faster its calls would be",
+    )

@@ -80,3 +80,13 @@ def test_float32_counts_from_five_percent_of_the_step(kernel_us: float, tmp_path
 def test_what_is_not_known_counts_from_five_percent_of_the_step(tmp_path: Path) -> None:
     assert "Neither kernels nor settings" in skipped(Tf32Off(), _short_product(50, "gemm"), tmp_path)
     assert clear(Tf32Off(), _short_product(49.9, "gemm"), tmp_path).value == 0
+
+
+def test_products_and_convolutions_are_told_apart(tmp_path: Path) -> None:
+    builder = _product("ampere_sgemm_128x64_tn").step(1, 100, 200)
+    builder.op("aten::convolution", 100, 110, types=("float", "float"))
+    builder.launch(102, 105, kernel=(110, 135), name="ampere_scudnn_128x64_relu")
+    found = finding(Tf32Off(), builder, tmp_path)
+    assert evidence(found, "in matrix products") == pytest.approx(50 / 75)
+    assert found.fix.change is not None
+    assert found.fix.change.count(";") == 1

@@ -77,3 +77,9 @@ def test_a_fused_kernel_is_twice_as_fast_and_7_6_times_at_the_most(tmp_path: Pat
     assert isinstance(fix, FasterKernels)
     assert (set(fix.low), set(fix.expected), set(fix.high)) == ({1.0}, {2.0}, {7.6})
     assert found.saving.high_ns == pytest.approx(50_000 * (1 - 1 / 7.6))
+
+
+def test_kernels_that_other_threads_launch_meanwhile_are_no_part_of_it(tmp_path: Path) -> None:
+    builder = _run(*FORWARD).launch(8, 9, kernel=(80, 100), name="copy", thread=AUTOGRAD)
+    found = finding(UnfusedAttention(), builder, tmp_path)
+    assert (found.claims.total_ns, evidence(found, "kernels in them")) == (50_000, 5)

@@ -109,3 +109,16 @@ def test_a_kernel_is_short_below_ten_microseconds(kernel_us: float, tmp_path: Pa
         builder.op("aten::add_", start, start + 9)
         builder.launch(start + 2, start + 5, kernel=(start + 6, start + 6 + kernel_us), name="add")
     assert is_found(UnfusedOptimizer(), builder, tmp_path) is found
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    builder = _step()
+    for event in list(builder.events):
+        event = {**event, "ts": event["ts"] + 1000, "args": dict(event["args"])}
+        if "correlation" in event["args"]:
+            event["args"]["correlation"] += 1000
+        builder.event(**{**event, "name": event["name"].replace("Step#0", "Step#1")})
+    found = finding(UnfusedOptimizer(), builder, tmp_path)
+    assert evidence(found, "kernels of the optimizer") == 60
+    assert evidence(found, "their time") == 180_000
+    assert evidence(found, "the host's time in the optimizer") == 600_000

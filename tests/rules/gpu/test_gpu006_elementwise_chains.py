@@ -8,6 +8,7 @@ from tests.build import TraceBuilder
 from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
 from tests.rules.products import A100
 from traceadvisor.judging.engine import judge
+from traceadvisor.replay.fixes.kernels import FasterKernels
 from traceadvisor.rules.gpu.gpu006_elementwise_chains import ElementwiseChains
 from traceadvisor.rules.gpu.gpu011_memory_bound import MemoryBound
 
@@ -76,3 +77,11 @@ def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("last_us", "found"), [(3, False), (4, True)])
 def test_runs_count_from_a_tenth_of_the_step(last_us: int, tmp_path: Path, *, found: bool) -> None:
     assert is_found(ElementwiseChains(), _step(3, 3, last_us), tmp_path) is found
+
+
+def test_fused_runs_take_as_long_as_their_longest_kernel_at_the_best(tmp_path: Path) -> None:
+    # 20 of 40 us: twice as fast; half of the rest goes as a rule: 30 of 40.
+    (fix,) = finding(ElementwiseChains(), _step(10, 10, 20), tmp_path).what_ifs
+    assert isinstance(fix, FasterKernels)
+    assert (set(fix.low), set(fix.high)) == ({1.0}, {2.0})
+    assert fix.expected == pytest.approx([4 / 3] * 3)

@@ -70,3 +70,7 @@ def test_blocks_must_be_known_of_half_of_the_kernel_time(tmp_path: Path) -> None
 
     assert is_found(LowOccupancy(), step(55), tmp_path)
     assert "does not tell the blocks" in skipped(LowOccupancy(), step(54.9), tmp_path)
+
+
+def test_their_share_of_kernel_time_is_told(tmp_path: Path) -> None:
+    assert evidence(finding(LowOccupancy(), _step(), tmp_path), "share of kernel time") == pytest.approx(40 / 90)
