@@ -197,7 +197,8 @@ def test_tests_are_run_with_the_fault_in_memory(
     folder = tmp_path / "out"
     folder.mkdir()
     module = Path("traceadvisor/twice.py")
-    ran = run_tests(module, source.encode(), [Path("tests/test_twice.py")], folder=folder, limit_s=5)
+    limit_s = 1 if outcome is Outcome.TIMEOUT else 60
+    ran = run_tests(module, source.encode(), [Path("tests/test_twice.py")], folder=folder, limit_s=limit_s)
     assert ran.outcome is outcome, ran.output
     assert ran.outcome.is_killed is (outcome in (Outcome.KILLED, Outcome.TIMEOUT))
     assert module.read_text(encoding="utf-8") == TWICE

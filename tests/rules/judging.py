@@ -52,3 +52,14 @@ def is_found(rule: Rule, builder: TraceBuilder, folder: Path) -> bool:
     outcome = run_rule(rule, facts_of(builder, folder))
     assert isinstance(outcome, Found | Clear), outcome
     return isinstance(outcome, Found)
+
+
+def twice(builder: TraceBuilder, later_us: int) -> TraceBuilder:
+    """The first step once more, so much later, with correlation ids of its own."""
+    for first in list(builder.events):
+        again = {**first, "ts": first["ts"] + later_us, "args": dict(first["args"])}
+        again["name"] = first["name"].replace("ProfilerStep#0", "ProfilerStep#1")
+        if "correlation" in first["args"]:
+            again["args"]["correlation"] += 1_000_000
+        builder.event(**again)
+    return builder

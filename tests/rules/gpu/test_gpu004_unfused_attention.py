@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import AUTOGRAD, Generation, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.replay.fixes.kernels import FasterKernels
 from traceadvisor.rules.gpu.gpu004_unfused_attention import UnfusedAttention
 
@@ -83,3 +83,8 @@ def test_kernels_that_other_threads_launch_meanwhile_are_no_part_of_it(tmp_path:
     builder = _run(*FORWARD).launch(8, 9, kernel=(80, 100), name="copy", thread=AUTOGRAD)
     found = finding(UnfusedAttention(), builder, tmp_path)
     assert (found.claims.total_ns, evidence(found, "kernels in them")) == (50_000, 5)
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    found = finding(UnfusedAttention(), twice(_run(*FORWARD), 200), tmp_path)
+    assert (evidence(found, "such blocks"), evidence(found, "kernels in them")) == (1, 5)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import Generation, TraceBuilder
 from tests.rules.captured import Captured
-from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.rules.gpu.gpu005_unfused_optimizer import UnfusedOptimizer
 
 STACK = ("torch/optim/optimizer.py(280): wrapper", "train.py(31): train", "train.py(80): main")
@@ -112,12 +112,7 @@ def test_a_kernel_is_short_below_ten_microseconds(kernel_us: float, tmp_path: Pa
 
 
 def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
-    builder = _step()
-    for event in list(builder.events):
-        event = {**event, "ts": event["ts"] + 1000, "args": dict(event["args"])}
-        if "correlation" in event["args"]:
-            event["args"]["correlation"] += 1000
-        builder.event(**{**event, "name": event["name"].replace("Step#0", "Step#1")})
+    builder = twice(_step(), 1000)
     found = finding(UnfusedOptimizer(), builder, tmp_path)
     assert evidence(found, "kernels of the optimizer") == 60
     assert evidence(found, "their time") == 180_000

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
+from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped, twice
 from tests.rules.products import A100
 from traceadvisor.judging.engine import judge
 from traceadvisor.replay.fixes.kernels import FasterKernels
@@ -85,3 +85,9 @@ def test_fused_runs_take_as_long_as_their_longest_kernel_at_the_best(tmp_path: P
     assert isinstance(fix, FasterKernels)
     assert (set(fix.low), set(fix.high)) == ({1.0}, {2.0})
     assert fix.expected == pytest.approx([4 / 3] * 3)
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    found = finding(ElementwiseChains(), twice(_step(10, 10, 20), 100), tmp_path)
+    assert (evidence(found, "runs"), evidence(found, "kernels in them")) == (1, 3)
+    assert evidence(found, "beyond the longest") == 20_000

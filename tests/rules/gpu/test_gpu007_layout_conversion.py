@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.rules.gpu.gpu007_layout_conversion import LayoutConversion
 
 CUDNN = "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true>(cudnn::ops::nchw2nhwc_params_t)"
@@ -58,3 +58,7 @@ def test_conversions_count_from_five_percent_of_kernel_time(
 @pytest.mark.parametrize(("step_us", "found"), [(2001, False), (2000, True)])
 def test_conversions_count_from_one_percent_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
     assert is_found(LayoutConversion(), _step(CUDNN, end=step_us), tmp_path) is found
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    assert evidence(finding(LayoutConversion(), twice(_step(CUDNN), 100), tmp_path), "conversions") == 1

@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
-from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.rules.gpu.gpu009_low_occupancy import LowOccupancy
 
 GB = 10**9
@@ -74,3 +74,9 @@ def test_blocks_must_be_known_of_half_of_the_kernel_time(tmp_path: Path) -> None
 
 def test_their_share_of_kernel_time_is_told(tmp_path: Path) -> None:
     assert evidence(finding(LowOccupancy(), _step(), tmp_path), "share of kernel time") == pytest.approx(40 / 90)
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    found = finding(LowOccupancy(), twice(_step(), 100), tmp_path)
+    assert evidence(found, "such kernels") == 1
+    assert found.saving.high_ns == 30_000

@@ -90,3 +90,8 @@ def test_kernels_move_much_from_five_microseconds_on(kernel_us: float, tmp_path:
         builder.op("aten::relu", 10 + number, 11 + number)
         builder.launch(10 + number, 10.5 + number, kernel=(at, at + kernel_us))
     assert is_found(MemoryBound(), builder, tmp_path) is found
+
+
+def test_products_do_not_make_a_device_that_waits_one_that_memory_limits(tmp_path: Path) -> None:
+    # Pointwise work takes 1,500 us of 5,200, as do products.
+    assert not is_found(MemoryBound(), multiplying(1500, plain_us=1500, step_us=5200), tmp_path)

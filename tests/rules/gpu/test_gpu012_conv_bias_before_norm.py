@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import AUTOGRAD, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.rules.gpu.gpu012_conv_bias_before_norm import ConvBiasBeforeNorm
 
 IMAGES, WEIGHT, BIAS = [8, 3, 32, 32], [16, 3, 3, 3], [16]
@@ -95,3 +95,9 @@ def test_five_lines_are_named_at_most(tmp_path: Path) -> None:
         builder.op("aten::batch_norm", at + 14, at + 19, dims=[[8, 16, 30, 30]])
     found = finding(ConvBiasBeforeNorm(), builder, tmp_path)
     assert [each.line for each in found.locations] == [0, 1, 2, 3, 4]
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    found = finding(ConvBiasBeforeNorm(), twice(_step(), 100), tmp_path)
+    assert evidence(found, "convolutions with a bias") == 1
+    assert evidence(found, "kernels for these biases") == 2

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import AUTOGRAD, Generation, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.rules.gpu.gpu014_zero_grad_memset import ZeroGradMemset
 
 STACK = ("torch/optim/optimizer.py(190): zero_grad", "train.py(27): train", "train.py(80): main")
@@ -61,3 +61,7 @@ def test_fills_count_from_one_percent_of_the_step(step_us: int, tmp_path: Path, 
     builder = _step()
     builder.events[0]["dur"] = step_us
     assert is_found(ZeroGradMemset(), builder, tmp_path) is found
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    assert evidence(finding(ZeroGradMemset(), twice(_step(), 100), tmp_path), "fills and additions") == 9_000

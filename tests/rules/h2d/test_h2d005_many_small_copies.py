@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import Generation, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.replay.fixes.spared_work import SparedWork
 from traceadvisor.rules.h2d.h2d005_many_small_copies import ManySmallCopies
 
@@ -75,3 +75,18 @@ def test_copies_outside_the_steps_do_not_count(tmp_path: Path) -> None:
     builder = _step()
     builder.events[0]["ts"], builder.events[0]["dur"] = 50, 150
     assert clear(ManySmallCopies(), builder, tmp_path).value == 5
+
+
+def test_figures_are_of_one_step_and_one_copy_of_each_stays(tmp_path: Path) -> None:
+    found = finding(ManySmallCopies(), twice(_step(), 200), tmp_path)
+    assert (evidence(found, "small copies"), evidence(found, "median size")) == (10, 1024)
+    (fix,) = found.what_ifs
+    assert isinstance(fix, SparedWork)
+    assert fix.rows.size == 18
+
+
+def test_copies_of_unknown_size_are_not_small(tmp_path: Path) -> None:
+    builder = _step()
+    for event in builder.events:
+        event["args"].pop("bytes", None)
+    assert clear(ManySmallCopies(), builder, tmp_path).value == 0
