@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.__main__ import BEGIN, END, chosen, main, table
-from tests.mutants.mutations import Kind, Mutant, mutants_of
+from tests.mutants.mutations import Kind, mutants_of
 from tests.mutants.own_tests import OwnTests
 from tests.mutants.running import Outcome, run_tests
 
@@ -120,11 +120,11 @@ def test_a_fault_is_planted_behind_letters_of_several_bytes_and_shown_as_a_diffe
     assert mutant.diff(source.encode()) == "-    return 'µ', a < 1\n+    return 'µ', (a <= 1)"
 
 
-def test_every_mutant_of_the_packages_is_python_and_differs(tmp_path: Path) -> None:
-    for path in sorted(Path("traceadvisor/rules/h2d").glob("*.py")):
-        original = path.read_bytes()
-        for mutant in mutants_of(path, original.decode()):
-            assert ast.dump(ast.parse(mutant.source(original))) != ast.dump(ast.parse(original)), mutant
+def test_every_mutant_of_a_rule_is_python_and_differs() -> None:
+    path = next(Path("traceadvisor/rules/h2d").glob("h2d005_*.py"))
+    original = path.read_bytes()
+    for mutant in mutants_of(path, original.decode()):
+        assert ast.dump(ast.parse(mutant.source(original))) != ast.dump(ast.parse(original)), mutant
 
 
 def _write(root: Path, files: dict[str, str]) -> OwnTests:
@@ -168,40 +168,49 @@ def test_without_any_such_test_all_of_the_package_are_taken(tmp_path: Path) -> N
     assert own.of(Path("traceadvisor/analysis/marks.py")) == (Path("tests/analysis/steps/test_windows.py"),)
 
 
-OF_TWICE = "from traceadvisor.twice import twice\ndef test(): assert twice(3) == 6"
+MODULE_OF_TREE = Path("traceadvisor/rules/twice.py")
 TWICE = "def twice(a):\n    return 2 * a\n"
+OF_TWICE = "from traceadvisor.rules.twice import twice\ndef test(): assert twice(3) == 6"
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree of one module and its test as working directory, from which is imported."""
+    files = {
+        "traceadvisor/__init__.py": "",
+        "traceadvisor/rules/__init__.py": "",
+        str(MODULE_OF_TREE): TWICE,
+        "tests/rules/test_twice.py": OF_TWICE,
+    }
+    _write(tmp_path / "tree", files)
+    monkeypatch.chdir(tmp_path / "tree")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "tree"), *sys.path])
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("traceadvisor", "tests")]:
+        monkeypatch.delitem(sys.modules, name)
+    return tmp_path / "tree"
 
 
 @pytest.mark.parametrize(
     ("source", "test", "outcome"),
     [
         (TWICE, OF_TWICE, Outcome.SURVIVED),
-        (
-            TWICE.replace("2", "3"),
-            "from traceadvisor.twice import twice\ndef test(): assert twice(3) == 6",
-            Outcome.KILLED,
-        ),
-        ("while True: pass", "import traceadvisor.twice\ndef test(): pass", Outcome.TIMEOUT),
-        ("no python", "import traceadvisor.twice\ndef test(): pass", Outcome.KILLED),
+        (TWICE.replace("2", "3"), OF_TWICE, Outcome.KILLED),
+        ("while True: pass", OF_TWICE, Outcome.TIMEOUT),
+        ("no python", OF_TWICE, Outcome.KILLED),
         (TWICE, "def test(): pass", Outcome.NOT_IMPORTED),
     ],
+    ids=["noticed by none", "noticed", "does not end", "no python", "not imported"],
 )
 def test_tests_are_run_with_the_fault_in_memory(
-    source: str, test: str, outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: str, test: str, outcome: Outcome, tree: Path, tmp_path: Path
 ) -> None:
-    _write(tmp_path, {"traceadvisor/__init__.py": "", "traceadvisor/twice.py": TWICE, "tests/test_twice.py": test})
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("traceadvisor", "tests")]:
-        monkeypatch.delitem(sys.modules, name)
-    folder = tmp_path / "out"
-    folder.mkdir()
-    module = Path("traceadvisor/twice.py")
+    (tree / "tests/rules/test_twice.py").write_text(test, encoding="utf-8")
     limit_s = 1 if outcome is Outcome.TIMEOUT else 60
-    ran = run_tests(module, source.encode(), [Path("tests/test_twice.py")], folder=folder, limit_s=limit_s)
+    tests = [Path("tests/rules/test_twice.py")]
+    ran = run_tests(MODULE_OF_TREE, source.encode(), tests, folder=tmp_path, limit_s=limit_s)
     assert ran.outcome is outcome, ran.output
     assert ran.outcome.is_killed is (outcome in (Outcome.KILLED, Outcome.TIMEOUT))
-    assert module.read_text(encoding="utf-8") == TWICE
+    assert (tree / MODULE_OF_TREE).read_text(encoding="utf-8") == TWICE
 
 
 def test_all_thresholds_are_chosen_and_the_same_sample_for_the_same_seed(tmp_path: Path) -> None:
@@ -227,16 +236,25 @@ def test_the_table_counts_what_does_not_end_as_killed_and_what_is_not_imported_a
     ]
 
 
+def _command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["mutants", *arguments])
+    return main()
+
+
 def test_the_command_lists_survivors_and_writes_the_score(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document, module = tmp_path / "score.md", "traceadvisor/rules/h2d/h2d001_pageable_copy.py"
+    document = tmp_path / "score.md"
     document.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
-    surviving = [Mutant(Path(module), 0, 0, "", Kind.NUMBER, 1)]
-    monkeypatch.setattr("tests.mutants.__main__.chosen", lambda *_args, **_options: surviving)
-    monkeypatch.setattr(sys, "argv", ["mutants", "--into", str(document), module])
-    assert main() == 0
-    assert f"{module}:1: number survived" in capsys.readouterr().out
+    (tree / MODULE_OF_TREE).write_text("LEAST = 0.5\n" + TWICE, encoding="utf-8")
+    assert _command(monkeypatch, "--into", str(document), str(MODULE_OF_TREE)) == 0
+    assert capsys.readouterr().out.startswith(f"{MODULE_OF_TREE}:1: threshold survived\n-LEAST = 0.5\n+LEAST = 0.33")
     written = document.read_text(encoding="utf-8")
-    assert written.startswith(f"before\n{BEGIN}\n\nSeed 1, 1 mutants")
-    assert written.endswith(f"| all | 1 | 0 | 1 | 0.0 |\n\n{END}\nafter\n")
+    assert written.startswith(f"before\n{BEGIN}\n\nSeed 1, 4 mutants")
+    assert written.endswith(f"| all | 4 | 2 | 2 | 50.0 |\n\n{END}\nafter\n")
+
+
+def test_tests_that_fail_without_a_fault_are_refused(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree / "tests/rules/test_twice.py").write_text(OF_TWICE.replace("6", "7"), encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"tests/rules/test_twice.py fails without a fault"):
+        _command(monkeypatch, str(MODULE_OF_TREE))

@@ -112,3 +112,8 @@ def test_five_lines_are_named_at_most(tmp_path: Path) -> None:
             builder.op("aten::mm", at + 44, at + 55).launch(at + 45, at + 52, kernel=(at + 52, at + 100))
     found = finding(HostSync(), builder, tmp_path)
     assert [each.line for each in found.locations] == [0, 1, 2, 3, 4]
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    # The call that copies to pageable memory waits, and the synchronise after it.
+    assert evidence(finding(HostSync(), _steps(Generation.CURRENT), tmp_path), "waits") == 2

@@ -6,6 +6,7 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from traceadvisor.replay.fixes.launches import AmortisedLaunches
 from traceadvisor.rules.idle.idle002_launch_bound import LaunchBound
 
 
@@ -113,3 +114,15 @@ def test_a_kernel_of_ten_microseconds_outlasts_its_launch(tmp_path: Path) -> Non
         builder.step(number, at, at + 100).op("aten::add", at, at + 60)
         builder.launch(at + 10, at + 40, kernel=(at + 40, at + 49)).launch(at + 50, at + 60, kernel=(at + 60, at + 70))
     assert evidence(finding(LaunchBound(), builder, tmp_path), "kernels shorter than 10 µs") == 0.5
+
+
+def test_only_operators_are_taken_to_be_compiled(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number, at in enumerate((0, 500, 1000)):
+        builder.step(number, at, at + 500).op("aten::mm", at, at + 50).op("worker", at, at + 200, thread=9)
+        builder.launch(at + 10, at + 40, kernel=(at + 50, at + 500))
+    found = finding(LaunchBound(), builder, tmp_path)
+    (fix,) = found.what_ifs
+    assert isinstance(fix, AmortisedLaunches)
+    assert fix.operators.total_ns == 3 * 50_000
+    assert evidence(found, "median kernel") == 450_000

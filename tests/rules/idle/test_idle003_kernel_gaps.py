@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.rules.idle.idle003_kernel_gaps import KernelGaps
 
 
@@ -62,3 +62,8 @@ def test_gaps_count_from_five_percent_of_the_step(kernel_us: float, tmp_path: Pa
 @pytest.mark.parametrize(("gap_us", "found"), [(20, False), (19.9, True)])
 def test_a_gap_is_short_below_20_microseconds(gap_us: float, tmp_path: Path, *, found: bool) -> None:
     assert is_found(KernelGaps(), _queued(gap_us=gap_us), tmp_path) is found
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    found = finding(KernelGaps(), twice(_queued(gap_us=2), 110), tmp_path)
+    assert (evidence(found, "such gaps"), evidence(found, "kernels")) == (9, 10)

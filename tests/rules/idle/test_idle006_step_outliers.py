@@ -212,3 +212,12 @@ def test_intervals_are_regular_up_to_a_tenth_of_their_median(last: int, every: i
 
 def test_two_intervals_do_not_tell_how_often() -> None:
     assert Outliers((0, 20, 40), 100, 1.0, 2.0, 0.1).every is None
+
+
+def test_what_odd_steps_contain_is_told_of_one_of_them(tmp_path: Path) -> None:
+    lengths = [100.0] * 12
+    lengths[3] = lengths[7] = 600.0
+    found = finding(StepOutliers(), _steps(*lengths), tmp_path)
+    assert evidence(found, "save, only in these steps") == 500_000
+    assert evidence(found, "plain Python in write_checkpoint (train.py:12)") == 500_000
+    assert evidence(found, "far longer steps") == 0.2
