@@ -97,3 +97,9 @@ def test_six_streams_are_drawn_at_most_the_busiest_first(streams: int, lanes: in
         builder.launch(number, number + 0.5, kernel=(10, 10 + 10 * number), stream=number)
     titles = [lane.title for lane in _timeline(builder, tmp_path).streams]
     assert titles == [f"stream {number}" for number in range(streams, 0, -1)][:lanes]
+
+
+def test_a_stream_that_is_idle_in_the_step_is_not_drawn(tmp_path: Path) -> None:
+    builder = _two_steps().launch(10, 11, kernel=(12, 30), stream=11)
+    assert [lane.title for lane in _timeline(builder, tmp_path, 1).streams] == ["stream 7", "stream 9"]
+    assert "stream 11" in [lane.title for lane in _timeline(builder, tmp_path, 0).streams]

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.analysis.analysing import facts_of, windows_us
 from tests.build import AUTOGRAD, TraceBuilder
 from traceadvisor.analysis.operators.launches import link_launches
+from traceadvisor.analysis.steps.lost_records import LostRecords
 from traceadvisor.analysis.steps.windows import step_windows
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.trace import Origin, Trace
@@ -293,3 +295,12 @@ def test_where_half_of_the_steps_have_no_backward_pass_none_is_left_out(tmp_path
         if number >= 2:
             builder.op("autograd::engine::evaluate_function: MmBackward0", at + 20, at + 40, thread=AUTOGRAD)
     assert kept(builder, tmp_path) == [0, 1, 2, 3]
+
+
+def test_lost_records_are_counted_over_all_stretches_and_in_each() -> None:
+    lost = LostRecords(np.array([100, 0, 300]), np.array([2, 0, 12]))
+    assert lost.shares.tolist() == [0.02, 0, 0.04]
+    assert (lost.least_share, lost.share) == (0.02, 0.035)
+    nothing = LostRecords(np.array([0]), np.array([0]))
+    assert (nothing.least_share, nothing.share) == (0, 0)
+    assert LostRecords(np.array([1]), np.array([1])).share == 1
