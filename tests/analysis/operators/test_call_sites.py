@@ -74,3 +74,9 @@ def test_without_python_calls_the_lines_before_and_after_stand_for_it(tmp_path: 
         "between train.py:12 and train.py:20": [(10, 60)],
         "at train.py:20": [(70, 100)],
     }
+
+
+def test_what_a_library_does_after_a_function_has_returned_is_not_that_functions(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).python("train.py(12): log", 0, 40)
+    builder.python("torch/storage.py(7): write", 40, 100)
+    assert _spent(_sites(builder, tmp_path, (0, 100))) == {"in log (train.py:12)": [(0, 40)]}
