@@ -113,3 +113,15 @@ def test_a_profiler_that_stopped_early_is_reported_with_the_remedy(log: str, lin
 @pytest.mark.parametrize("log", [[SUMMARY.format(0)], "a text", [1, None], {"a": LOG}])
 def test_an_unrelated_log_line_gives_no_note(log: object, tmp_path: Path) -> None:
     assert notes(facts_of(steps([0, 0, 0, 0]).member("INFO", log), tmp_path)) == {}
+
+
+@pytest.mark.parametrize(("lost", "codes"), [(2, []), (3, ["kernels-missing"])])
+def test_kernels_are_missing_beyond_two_percent_of_all_launches(lost: int, codes: list[str], tmp_path: Path) -> None:
+    # Each of four steps loses as many of its hundred launches, so that none of them stands out.
+    builder = TraceBuilder()
+    for step in range(4):
+        builder.step(step, 1000 * step, 1000 * step + 1000).loader(1000 * step, 1000 * step + 1)
+        for number in range(100):
+            at = 1000 * step + 10 * number
+            builder.launch(at, at + 1, kernel=None if number < lost else (at + 1, at + 9))
+    assert list(notes(facts_of(builder, tmp_path))) == codes

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,33 @@ def test_steps_that_lay_apart_follow_one_another_in_the_replay(tmp_path: Path) -
     replay = _replay(facts_of(builder, tmp_path))
     assert replay.graph.step_count == 8
     assert replay.gate.baseline_ns == 100_000
+
+
+SOUND = Gate(4, 100.0, 100.0, 50.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("kept", "doubted"),
+    [
+        (replace(SOUND, baseline_ns=101.9), replace(SOUND, baseline_ns=102.1)),
+        (replace(SOUND, baseline_ns=98.1), replace(SOUND, baseline_ns=97.9)),
+        (replace(SOUND, unexplained_share=0.1), replace(SOUND, unexplained_share=0.101)),
+        (replace(SOUND, elsewhere_share=0.02), replace(SOUND, elsewhere_share=0.021)),
+        (replace(SOUND, paced_ns=101.9), replace(SOUND, paced_ns=102.1)),
+        (Gate(4, 100.0, 100.0, 50.0, 0.0, 0.0, None, -0.1), Gate(4, 100.0, 100.0, 50.0, 0.0, 0.0, None, -0.101)),
+        (
+            Gate(4, 100.0, 100.0, 50.0, 0.0, 0.0, None, 0.0, 0.05),
+            Gate(4, 100.0, 100.0, 50.0, 0.0, 0.0, None, 0.0, 0.051),
+        ),
+        (replace(SOUND, steps=3), replace(SOUND, steps=2)),
+    ],
+    ids=["too long", "too short", "unexplained", "elsewhere", "mean pace", "one turn", "late batches", "steps"],
+)
+def test_a_replay_is_doubted_beyond_each_limit_and_not_within(kept: Gate, doubted: Gate) -> None:
+    assert kept.doubt is None
+    assert doubted.doubt is not None
+
+
+@pytest.mark.parametrize(("null_model_ns", "is_doubted"), [(98.1, True), (97.9, False)])
+def test_the_host_alone_explains_a_step_within_two_percent(null_model_ns: float, *, is_doubted: bool) -> None:
+    assert (replace(SOUND, null_model_ns=null_model_ns).device_doubt is not None) is is_doubted

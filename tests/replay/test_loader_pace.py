@@ -12,6 +12,8 @@ from tests.analysis.analysing import facts_of
 from tests.build import TraceBuilder
 from tests.replay.programs import Shape, program
 from tests.replay.replaying import Replayed, replayed
+from traceadvisor.model.steps import Step
+from traceadvisor.replay.loader_pace import turn_of
 from traceadvisor.replay.replay import Replay, replay
 
 NOT_KNOWN = "and how fast the loader workers could be is unknown"
@@ -94,3 +96,15 @@ def test_at_their_mean_pace_batches_have_to_give_the_mean_step(tmp_path: Path) -
         gate.doubt
         == "with batches at the workers' average pace, the simulation differs from the recorded step by +9.5%"
     )
+
+
+@pytest.mark.parametrize(("late_ms", "is_pace"), [(4.9, False), (5.2, True)])
+def test_waits_set_the_pace_from_a_twentieth_of_the_step_on(late_ms: float, tmp_path: Path, *, is_pace: bool) -> None:
+    # Beyond 0.7 ms, which taking a batch that is ready may cost, of steps of 100 ms.
+    gate = _replay(tmp_path, [late_ms + 0.7] * 6, [99.3 - late_ms] * 6).gate
+    assert (gate.paced_ns is not None) is is_pace
+
+
+@pytest.mark.parametrize(("steps", "turn"), [(5, 1), (6, 2)])
+def test_two_turns_beside_the_first_and_the_last_step_tell_of_workers(steps: int, turn: int) -> None:
+    assert turn_of(2, [Step(number, 0, 1, 0, 1) for number in range(steps)]) == turn

@@ -211,3 +211,9 @@ class Captured:
         outcome = self.outcome(rule)
         assert isinstance(outcome, Clear), outcome
         return outcome
+
+    def is_found(self, rule: Rule) -> bool:
+        """Whether the rule finds something; fails where it could not look."""
+        outcome = self.outcome(rule)
+        assert isinstance(outcome, Found | Clear), outcome
+        return isinstance(outcome, Found)

@@ -45,3 +45,21 @@ def evidence(found: Finding, label: str) -> float | int | str:
     values = [row.value for row in found.evidence if row.label.startswith(label)]
     assert len(values) == 1, found.evidence
     return values[0]
+
+
+def is_found(rule: Rule, builder: TraceBuilder, folder: Path) -> bool:
+    """Whether the rule finds something; fails where it could not look."""
+    outcome = run_rule(rule, facts_of(builder, folder))
+    assert isinstance(outcome, Found | Clear), outcome
+    return isinstance(outcome, Found)
+
+
+def twice(builder: TraceBuilder, later_us: int) -> TraceBuilder:
+    """The first step once more, so much later, with correlation ids of its own."""
+    for first in list(builder.events):
+        again = {**first, "ts": first["ts"] + later_us, "args": dict(first["args"])}
+        again["name"] = first["name"].replace("ProfilerStep#0", "ProfilerStep#1")
+        if "correlation" in first["args"]:
+            again["args"]["correlation"] += 1_000_000
+        builder.event(**again)
+    return builder

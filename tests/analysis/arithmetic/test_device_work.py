@@ -16,9 +16,11 @@ from tests.build import TraceBuilder
 from tests.rules.judging import facts_of
 from tests.shared import FOUR_WORKERS
 from traceadvisor.analysis.arithmetic.device_work import DeviceWork
-from traceadvisor.analysis.arithmetic.matrix_work import PRECISIONS
+from traceadvisor.analysis.arithmetic.matrix_work import KINDS, PRECISIONS, MatrixWork
+from traceadvisor.analysis.arithmetic.roofline import in_type
+from traceadvisor.analysis.arithmetic.work import Kind
 from traceadvisor.facts import Facts
-from traceadvisor.hardware.devices import Precision
+from traceadvisor.hardware.devices import DeviceRow, Precision
 from traceadvisor.model.events import NONE
 from traceadvisor.model.run import RunSettings
 from traceadvisor.model.trace import Origin
@@ -168,3 +170,58 @@ def test_16_bit_convolutions_of_a_resnet_gain_as_much_as_published(shared_traces
     durations = work.trace.events.duration_ns[speedups.rows]
     together = [durations.sum() / (durations / each).sum() for each in (speedups.low, speedups.high)]
     assert together == pytest.approx([2.4, 4.7], abs=0.1)
+
+
+@pytest.mark.parametrize(("unknown_us", "is_whole"), [(55.5, True), (55.6, False)])
+def test_a_rate_is_whole_where_nine_tenths_of_kernel_time_are_accounted_for(
+    unknown_us: float, tmp_path: Path, *, is_whole: bool
+) -> None:
+    builder = _product("c10::BFloat16").op("mylib::fused", 10, 20).launch(11, 12, kernel=(1000, 1000 + unknown_us))
+    rate = _work(builder, tmp_path).rate
+    assert rate is not None
+    assert rate.is_whole is is_whole
+
+
+def _at_its_limit(kind: Kind, row: DeviceRow) -> MatrixWork:
+    """One call in float32 that takes 100 us, as long as the device's arithmetic takes at the least."""
+    flops_per_s = row.flops_per_s(Precision.FP32)
+    assert flops_per_s is not None
+    flops, one = np.array([flops_per_s * 100e-6]), np.array([0])
+    return MatrixWork(
+        rows=one,
+        kind=np.array([KINDS.index(kind)], np.int8),
+        precision=np.array([PRECISIONS.index(Precision.FP32)], np.int8),
+        flops=flops,
+        least_flops=flops,
+        least_elements=np.array([1.0]),
+        sizes=np.zeros((1, 3), np.int64),
+        device_ns=np.array([100_000]),
+        kernel_rows=one,
+        kernel_call=one,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "reach"),
+    [
+        (Kind.MATMUL, (0.4, 0.6, 0.8)),
+        (Kind.CONVOLUTION, (0.25, 0.35, 0.5)),
+        (Kind.ATTENTION, (0.25, 0.4, 0.7)),
+        (Kind.RECURRENT, (0.25, 0.35, 0.5)),
+    ],
+)
+def test_each_kind_of_call_reaches_its_own_share_of_the_limit(
+    kind: Kind, reach: tuple[float, ...], tmp_path: Path
+) -> None:
+    # In 16 bits an A100 is 16 times as fast as in float32.
+    row = _work(_product(), tmp_path).row
+    assert row is not None
+    work = _at_its_limit(kind, row)
+    speedups = in_type(work, row, work.precision, Precision.BF16, np.array([True]))
+    assert [speedups.low[0], speedups.expected[0], speedups.high[0]] == pytest.approx([16 * share for share in reach])
+
+
+def test_copies_are_no_kernels_that_are_known_to_multiply_nothing(tmp_path: Path) -> None:
+    builder = _product("c10::BFloat16").op("aten::copy_", 10, 20).copy(11, 12, on_device=(1000, 1100), direction="d2d")
+    work = _work(builder.op("aten::relu", 20, 30).launch(21, 22, kernel=(1100, 1150)), tmp_path)
+    assert work.trace.events.start_ns[work.plain_kernels].tolist() == [1_100_000]

@@ -180,3 +180,39 @@ def test_work_that_recorded_inputs_do_not_determine_is_not_counted(
     trace = TraceBuilder().op(name, 0, 1, types=["float"] * 3, dims=shapes, values=values).trace(tmp_path)
     work = matrix_work(trace, link_launches(trace.events), operator_tree(trace.events))
     assert np.isnan(work.flops).tolist() == [True]
+
+
+def test_products_of_a_batch_take_the_operations_and_elements_of_each(tmp_path: Path) -> None:
+    left, right = torch.randn(6, 3, 5), torch.randn(6, 5, 7)
+    work = _recorded(lambda: left @ right, tmp_path)
+    assert work.flops.tolist() == work.least_flops.tolist() == [6 * 2 * 3 * 5 * 7]
+    assert work.least_elements.tolist() == [6 * (3 * 5 + 5 * 7 + 3 * 7)]
+
+
+def test_a_transposed_convolution_writes_an_output_larger_than_its_input(tmp_path: Path) -> None:
+    batch = torch.randn(1, 2, 5, 5)
+    model = nn.ConvTranspose2d(2, 3, 3, stride=2, padding=1, output_padding=1, dilation=2, bias=False)
+    (channels, height, width) = model(batch).shape[1:]
+    assert (height, width) == (12, 12)  # (5 - 1) x 2 - 2 x 1 + 2 x (3 - 1) + 1 + 1
+    work = _recorded(lambda: model(batch), tmp_path)
+    assert work.least_elements.tolist() == [2 * 25 + 2 * 3 * 9 + channels * height * width]
+
+
+@pytest.mark.parametrize(
+    "shapes", [[[2, 3, 8], [4, 3, 3, 3]], [[2, 3], [4, 3]], [[0, 3, 8, 8], [4, 3, 3, 3]], [[2, 3, 8, 8], [4, 0, 3, 3]]]
+)
+def test_what_is_no_convolution_by_its_shapes_is_not_counted(shapes: list[list[int]], tmp_path: Path) -> None:
+    values = ["", "", "", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1"]
+    builder = TraceBuilder().op("aten::convolution", 0, 1, types=["float"] * 3, dims=shapes, values=values)
+    trace = builder.trace(tmp_path)
+    work = matrix_work(trace, link_launches(trace.events), operator_tree(trace.events))
+    assert np.isnan(work.flops).tolist() == [True]
+
+
+def test_a_mask_of_a_single_gradient_tells_nothing_of_both(tmp_path: Path) -> None:
+    shapes = [[2, 4, 6, 6], [2, 3, 8, 8], [4, 3, 3, 3]]
+    values = ["", "", "", "", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1", "[True]"]
+    builder = TraceBuilder().op("aten::convolution_backward", 0, 1, types=["float"] * 3, dims=shapes, values=values)
+    trace = builder.trace(tmp_path)
+    work = matrix_work(trace, link_launches(trace.events), operator_tree(trace.events))
+    assert np.isnan(work.flops).tolist() == [True]

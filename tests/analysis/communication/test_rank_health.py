@@ -111,3 +111,12 @@ def test_recordings_without_a_rank_get_no_note(tmp_path: Path) -> None:
     for name in ("a", "b"):
         TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 50).write(tmp_path / f"{name}.1.pt.trace.json")
     assert notes(load(tmp_path)) == {}
+
+
+@pytest.mark.parametrize(
+    ("count", "listed"), [(8, "ranks 0, 1, 2, 3, 4, 5, 6, 7 are"), (9, "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 1 more are")]
+)
+def test_eight_ranks_are_named_at_most(count: int, listed: str, tmp_path: Path) -> None:
+    for rank in range(count):
+        record(tmp_path / f"rank-{rank}.1.pt.trace.json", rank, world_size=16)
+    assert listed in notes(load(tmp_path))["ranks-missing"]

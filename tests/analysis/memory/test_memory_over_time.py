@@ -64,3 +64,11 @@ def test_memory_of_another_device_is_left_out(tmp_path: Path) -> None:
 def test_without_a_device_there_is_no_memory_line(tmp_path: Path) -> None:
     facts = facts_of(_steps((10, 100), (120, 300)), tmp_path)
     assert memory_over_time(facts.trace, None, facts.steps.steps) is None
+
+
+@pytest.mark.parametrize(("instants", "kept"), [(400, 400), (401, 201)])
+def test_instants_are_left_out_from_four_hundred_and_one_on(instants: int, kept: int, tmp_path: Path) -> None:
+    # All hold the same, so that one of each of 200 slots is kept, and the last.
+    memory = _memory(_steps(*((10 + 0.1 * place, 100) for place in range(instants))), tmp_path)
+    assert memory is not None
+    assert memory.time_ns.size == kept

@@ -131,3 +131,14 @@ def test_a_deep_chain_with_much_behind_it_takes_no_more_time() -> None:
     parents_found = _parents(starts, ends, np.zeros(count, np.int32))
     assert time.process_time() - begin < 5
     assert parents_found.tolist() == _capped_parents(starts, ends, np.zeros(count, np.int32)).tolist()
+
+
+def test_an_operator_s_own_time_is_without_that_of_its_children(tmp_path: Path) -> None:
+    builder = TraceBuilder().op("outer", 100, 200).op("first", 110, 130).op("inner", 115, 120).op("second", 150, 190)
+    _, tree = tree_of(builder, tmp_path)
+    assert tree.self_time_ns().tolist() == [40_000, 15_000, 5_000, 40_000]
+
+
+def test_the_129th_operator_within_others_is_the_last_to_lie_inside_the_one_before(tmp_path: Path) -> None:
+    _, tree = tree_of(nested(131), tmp_path)
+    assert tree.parent.tolist()[127:] == [126, 127, 127, 127]

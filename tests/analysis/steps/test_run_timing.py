@@ -53,3 +53,25 @@ def test_a_wait_that_recording_hides_is_reported(loader_ns: int, codes: list[str
 def test_without_steps_all_medians_are_none() -> None:
     timing = run_timing([], 1)
     assert (timing.undisturbed_ns, timing.recorded_ns, timing.fetches_per_step) == (None, None, None)
+
+
+@pytest.mark.parametrize(("recorded", "share"), [(200, 0.5), (100, 1.0), (80, 1.0)])
+def test_undisturbed_steps_take_their_share_of_recorded_ones_and_no_more(recorded: int, share: float) -> None:
+    timing = run_timing([*_steps(100, 100), *_steps(recorded, recorded, state=RECORDED, first=3)], 1)
+    assert timing.undisturbed_share == share
+    assert run_timing(_steps(100), 1).undisturbed_share == 1
+
+
+@pytest.mark.parametrize(("recorded", "codes"), [(109, []), (111, ["disturbed"]), (91, []), (89, ["disturbed"])])
+def test_steps_are_disturbed_beyond_a_tenth(recorded: int, codes: list[str]) -> None:
+    timing = run_timing([*_steps(100, 100), *_steps(recorded, recorded, state=RECORDED, first=3)], 1)
+    assert [note.code for note in timing_notes(timing) if "loader" not in note.code] == codes
+
+
+def test_excess_and_shares_of_the_loader_are_of_recorded_and_undisturbed_steps() -> None:
+    recorded = [TimedStep(3, 0, 160, 40, 1, RECORDED)]
+    timing = run_timing([*_steps(100, 100), *recorded], 1)
+    assert timing.excess_ns == (60, -10)
+    assert timing.loader_shares == (0.5, 0.25)
+    assert run_timing(_steps(100), 1).excess_ns == (0, 0)
+    assert run_timing(_steps(100), 1).loader_shares is None

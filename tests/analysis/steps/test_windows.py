@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.analysis.analysing import facts_of, windows_us
 from tests.build import AUTOGRAD, TraceBuilder
 from traceadvisor.analysis.operators.launches import link_launches
-from traceadvisor.analysis.steps.windows import step_windows
+from traceadvisor.analysis.steps.windows import LostRecords, step_windows
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.trace_file import read_trace
@@ -240,3 +241,63 @@ def test_without_step_marks_there_is_one_window_over_everything(tmp_path: Path) 
     builder = TraceBuilder().op("a", 10, 20).launch(12, 15, kernel=(20, 90)).kernel(30, 40, stream=8)
     assert windows_us(facts_of(builder, tmp_path)) == [(0, 80)]
     assert kept(builder, tmp_path) == [0]
+
+
+def _losing(*lost: int) -> TraceBuilder:
+    """Steps of a hundred launches each, so many of them without a device record."""
+    builder = TraceBuilder()
+    for number, missing in enumerate(lost):
+        start = 1000 * number
+        builder.step(number, start, start + 1000)
+        for place in range(100):
+            at = start + 10 * place
+            builder.launch(at, at + 1, kernel=(at + 2, at + 9) if place >= missing else None)
+    return builder
+
+
+@pytest.mark.parametrize(("lost", "steps"), [(2, [0, 1, 2]), (3, [0, 2])])
+def test_a_step_that_lost_more_than_two_percent_of_its_records_is_left_out(
+    lost: int, steps: list[int], tmp_path: Path
+) -> None:
+    assert kept(_losing(0, lost, 0), tmp_path) == steps
+
+
+def test_losses_that_all_steps_share_leave_none_out(tmp_path: Path) -> None:
+    assert kept(_losing(5, 7, 5), tmp_path) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("lost", "steps"), [(2, []), (3, [2])])
+def test_a_last_step_that_lost_more_than_two_percent_is_incomplete(lost: int, steps: list[int], tmp_path: Path) -> None:
+    assert dropped(_losing(0, 0, lost), tmp_path) == steps
+
+
+@pytest.mark.parametrize(("without", "steps"), [(2, [2, 3, 4]), (3, [0, 1, 2, 3, 4])])
+def test_steps_without_a_backward_pass_are_left_out_where_most_have_one(
+    without: int, steps: list[int], tmp_path: Path
+) -> None:
+    builder = TraceBuilder()
+    for number in range(5):
+        at = 100 * number
+        builder.step(number, at, at + 100).op("aten::mm", at, at + 20)
+        if number >= without:
+            builder.op("autograd::engine::evaluate_function: MmBackward0", at + 20, at + 40, thread=AUTOGRAD)
+    assert kept(builder, tmp_path) == steps
+
+
+def test_where_half_of_the_steps_have_no_backward_pass_none_is_left_out(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        at = 100 * number
+        builder.step(number, at, at + 100).op("aten::mm", at, at + 20)
+        if number >= 2:
+            builder.op("autograd::engine::evaluate_function: MmBackward0", at + 20, at + 40, thread=AUTOGRAD)
+    assert kept(builder, tmp_path) == [0, 1, 2, 3]
+
+
+def test_lost_records_are_counted_over_all_stretches_and_in_each() -> None:
+    lost = LostRecords(np.array([100, 0, 300]), np.array([2, 0, 12]))
+    assert lost.shares.tolist() == [0.02, 0, 0.04]
+    assert (lost.least_share, lost.share) == (0.02, 0.035)
+    nothing = LostRecords(np.array([0]), np.array([0]))
+    assert (nothing.least_share, nothing.share) == (0, 0)
+    assert LostRecords(np.array([1]), np.array([1])).share == 1

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.model.findings import Method, Unit
 from traceadvisor.rules.data.data001_dataloader_wait import DataLoaderWait
 
@@ -73,3 +73,9 @@ def test_the_line_of_the_loop_is_named_where_stacks_were_recorded(tmp_path: Path
     builder = _steps(30).python("train.py(12): main", 0, 300)
     (location,) = finding(DataLoaderWait(), builder, tmp_path).locations
     assert (location.file, location.line, location.function) == ("train.py", 12, "main")
+
+
+@pytest.mark.parametrize(("wait_us", "found"), [(49, False), (50, True)])
+def test_a_wait_counts_from_five_percent_of_the_step(wait_us: int, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().step(0, 0, 1000).loader(0, wait_us).op("aten::mm", wait_us, 1000)
+    assert is_found(DataLoaderWait(), builder, tmp_path) is found

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.build import TraceBuilder
 from tests.rules.captured import LOOP, Captured, workers
 from tests.rules.judging import evidence, skipped
@@ -63,3 +65,43 @@ def test_workers_that_mostly_sleep_are_not_called_too_many(tmp_path: Path) -> No
     # They may wait for a network, and each of them is needed for that.
     captured = Captured(_step(0), tmp_path).loader(workers=8).sampled(busy_workers=workers(0.02, 0.02))
     assert captured.clear(WorkerCount()).remark == "8 workers hide the loading"
+
+
+@pytest.mark.parametrize(("wait_us", "found"), [(49, False), (50, True)])
+def test_a_wait_counts_from_five_percent_of_the_step(wait_us: int, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().step(0, 0, 1000).loader(0, wait_us).op("aten::mm", wait_us, 1000)
+    captured = Captured(builder, tmp_path).loader(workers=1).sampled(busy_workers=workers(0.5))
+    assert captured.is_found(WorkerCount()) is found
+
+
+@pytest.mark.parametrize(("busy", "found"), [(0.79, False), (0.8, True)])
+def test_workers_tell_how_long_loading_takes_from_four_fifths_of_a_core_on(
+    busy: float, tmp_path: Path, *, found: bool
+) -> None:
+    captured = Captured(_step(0), tmp_path).loader(workers=8).sampled(busy_workers=workers(busy))
+    assert captured.is_found(WorkerCount()) is found
+
+
+@pytest.mark.parametrize(("count", "found"), [(4, False), (5, True)])
+def test_more_than_twice_the_workers_needed_are_too_many(count: int, tmp_path: Path, *, found: bool) -> None:
+    # Nine tenths of a core's work: one worker, and one to spare.
+    captured = Captured(_step(0), tmp_path).loader(workers=count).sampled(busy_workers=workers(0.9))
+    assert captured.is_found(WorkerCount()) is found
+
+
+def test_at_a_wait_of_five_percent_the_pace_of_the_workers_tells_what_loading_takes(tmp_path: Path) -> None:
+    # One worker delivers a batch each 1,000 us, and the rest of the step takes 950: two, and one to spare.
+    builder = TraceBuilder().step(0, 0, 1000).loader(0, 50).op("aten::mm", 50, 1000)
+    captured = Captured(builder, tmp_path).loader(workers=1).sampled(busy_workers=workers(0.5))
+    assert evidence(captured.finding(WorkerCount()), "workers needed") == 3
+
+
+def test_cores_that_workers_keep_busy_tell_how_many_are_needed(tmp_path: Path) -> None:
+    captured = Captured(_step(0), tmp_path).loader(workers=8).sampled(busy_workers=workers(0.9, 0.9))
+    assert evidence(captured.finding(WorkerCount()), "workers needed") == 3
+
+
+def test_free_cores_are_told_where_they_are_known(tmp_path: Path) -> None:
+    captured = Captured(_step(50), tmp_path).loader(workers=2).with_settings(cpu_count=None)
+    assert "cores free for workers" not in [row.label for row in captured.finding(WorkerCount()).evidence]
+    assert evidence(captured.cores(4).finding(WorkerCount()), "cores free for workers") == 3

@@ -46,3 +46,20 @@ def test_loading_in_the_training_process_is_another_rules(tmp_path: Path) -> Non
 def test_a_host_kept_busy_by_others_is_not_blamed_on_loading(tmp_path: Path) -> None:
     captured = Captured(_waiting(), tmp_path).sampled(cpu=0.99, busy_workers=workers(0.05, 0.05))
     assert captured.clear(CpuBoundPreprocessing()).remark == "the loader's workers hardly compute"
+
+
+@pytest.mark.parametrize(
+    ("wait_us", "cpu", "cores", "found"),
+    [
+        (50, 0.9, 0.8, True),
+        (49, 0.9, 0.8, False),
+        (50, 0.89, 0.8, False),
+        (50, 0.9, 0.79, False),
+    ],
+)
+def test_it_takes_five_percent_of_waiting_ninety_of_cpu_time_and_four_fifths_of_a_core_for_loading(
+    wait_us: int, cpu: float, cores: float, tmp_path: Path, *, found: bool
+) -> None:
+    builder = TraceBuilder().step(0, 0, 1000).loader(0, wait_us).op("aten::mm", wait_us, 1000)
+    captured = Captured(builder, tmp_path).sampled(cpu=cpu, busy_workers=workers(cores))
+    assert captured.is_found(CpuBoundPreprocessing()) is found

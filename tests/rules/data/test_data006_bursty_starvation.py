@@ -73,3 +73,42 @@ def test_a_loader_without_workers_has_no_queue(tmp_path: Path) -> None:
 
 def test_without_settings_the_rule_cannot_look(tmp_path: Path) -> None:
     assert "traceadvisor capture" in skipped(BurstyStarvation(), _step(), tmp_path)
+
+
+@pytest.mark.parametrize(("turns", "found"), [(162, False), (161, True)])
+def test_long_waits_count_from_three_percent_of_the_training_time(turns: int, tmp_path: Path, *, found: bool) -> None:
+    # One wait of 1,000 us among turns of two steps of 100 us: 500 / (100 + 500 / turns) / turns.
+    captured = _captured(tmp_path, *[0.0] * (turns - 1), 1000.0)
+    assert captured.is_found(BurstyStarvation()) is found
+
+
+@pytest.mark.parametrize(("wait_us", "found"), [(99, False), (100, True)])
+def test_a_wait_is_long_from_half_of_the_rest_of_the_step_on(wait_us: float, tmp_path: Path, *, found: bool) -> None:
+    # Half of it is the mean of the turn's two steps.
+    captured = _captured(tmp_path, *[0.0] * 9, wait_us)
+    assert captured.is_found(BurstyStarvation()) is found
+
+
+@pytest.mark.parametrize(("quiet", "found"), [(6, False), (7, True)])
+def test_up_to_three_tenths_of_the_turns_wait_now_and_then(quiet: int, tmp_path: Path, *, found: bool) -> None:
+    captured = _captured(tmp_path, *[0.0] * quiet * 2, *[400.0] * 6)
+    assert captured.is_found(BurstyStarvation()) is found
+
+
+@pytest.mark.parametrize(("short_us", "found"), [(51, False), (50, True)])
+def test_four_fifths_of_the_waiting_is_in_long_waits(short_us: float, tmp_path: Path, *, found: bool) -> None:
+    # Two waits of 400 us against four of 50.
+    captured = _captured(tmp_path, *[0.0] * 14, *[400.0] * 2, *[short_us] * 4)
+    assert captured.is_found(BurstyStarvation()) is found
+
+
+@pytest.mark.parametrize(("turns", "is_looked_at"), [(9, False), (10, True)])
+def test_turns_are_looked_at_from_ten_on(turns: int, tmp_path: Path, *, is_looked_at: bool) -> None:
+    outcome = _captured(tmp_path, *[0.0] * turns).outcome(BurstyStarvation())
+    assert isinstance(outcome, Skipped) is not is_looked_at
+
+
+def test_without_a_setting_two_batches_a_worker_are_prefetched(tmp_path: Path) -> None:
+    captured = _captured(tmp_path, *PAUSES).with_loader(prefetch_factor=None)
+    change = captured.finding(BurstyStarvation()).fix.change
+    assert change == "DataLoader(..., prefetch_factor=2) -> DataLoader(..., prefetch_factor=4)"

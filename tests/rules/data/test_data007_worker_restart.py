@@ -53,3 +53,10 @@ def test_a_loader_without_workers_starts_none(tmp_path: Path) -> None:
 
 def test_without_settings_the_rule_cannot_look(tmp_path: Path) -> None:
     assert "traceadvisor capture" in skipped(WorkerRestart(), _step(), tmp_path)
+
+
+@pytest.mark.parametrize(("begun_us", "found"), [(10, False), (10.2, True)])
+def test_starts_count_from_one_percent_of_the_training_time(begun_us: float, tmp_path: Path, *, found: bool) -> None:
+    # Of ten steps of 100 us and a start of 10.1 us 1% is 10.1 us.
+    captured = _captured(tmp_path).with_steps([0.0] * 30, begun={0: begun_us, 10: begun_us, 20: begun_us})
+    assert captured.is_found(WorkerRestart()) is found

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import Generation, TraceBuilder
-from tests.rules.judging import clear, evidence, facts_of, finding, skipped
+from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
 from traceadvisor.judging.engine import judge
 from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
 from traceadvisor.rules.data.data008_collate_in_main import CollateInMain
@@ -92,3 +92,19 @@ def test_where_workers_would_take_it_all_it_is_one_row_with_that_advice(tmp_path
 
 def test_without_stacks_the_rule_cannot_look(tmp_path: Path) -> None:
     assert "with_stack=True" in skipped(CollateInMain(), _steps(), tmp_path)
+
+
+@pytest.mark.parametrize(("decode_us", "found"), [(7.9, False), (8, True)])
+def test_functions_count_from_five_percent_of_the_step(decode_us: float, tmp_path: Path, *, found: bool) -> None:
+    # With 2 us of collating 10 us of 200.
+    assert is_found(CollateInMain(), _with_calls(_steps(), decode_us=decode_us, collate_us=2), tmp_path) is found
+
+
+def test_five_functions_are_named_at_most(tmp_path: Path) -> None:
+    builder = _steps()
+    for at in (0, 200, 400):
+        builder.python(NEXT, at, at + 100)
+        for line in range(6):
+            builder.python(f"data.py({line}): load", at + 16 * line, at + 16 * line + 15 - line)
+    found = finding(CollateInMain(), builder, tmp_path)
+    assert [each.line for each in found.locations] == [0, 1, 2, 3, 4]

@@ -12,7 +12,7 @@ from traceadvisor.rules.data.data009_cpu_quota import CpuQuota
 
 
 def _captured(
-    folder: Path, *, wait_us: int = 50, workers: int = 8, granted: float | None = 4, throttled: float | None = None
+    folder: Path, *, wait_us: float = 50, workers: int = 8, granted: float | None = 4, throttled: float | None = None
 ) -> Captured:
     """A step of 100 us on a machine of 64 cores of which some are granted."""
     builder = TraceBuilder().step(0, 0, 100).loader(0, wait_us).op("aten::mm", wait_us, 100)
@@ -62,3 +62,26 @@ def test_without_a_quota_there_is_nothing_to_compare(granted: float | None, tmp_
 def test_without_settings_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).loader(0, 50).op("aten::mm", 50, 100)
     assert "traceadvisor capture" in skipped(CpuQuota(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("wait_us", "throttled", "found"), [(4.9, 0.09, False), (5, None, True), (0, 0.1, True)])
+def test_it_takes_five_percent_of_waiting_or_a_tenth_of_the_periods(
+    wait_us: float, throttled: float | None, tmp_path: Path, *, found: bool
+) -> None:
+    assert _captured(tmp_path, wait_us=wait_us, throttled=throttled).is_found(CpuQuota()) is found
+
+
+@pytest.mark.parametrize(("workers", "found"), [(3, False), (4, True)])
+def test_as_many_processes_as_cores_are_no_more_than_granted(workers: int, tmp_path: Path, *, found: bool) -> None:
+    assert _captured(tmp_path, workers=workers).is_found(CpuQuota()) is found
+
+
+@pytest.mark.parametrize(("threads", "wanted"), [(3, None), (2, 4), (None, 2)])
+def test_the_threads_of_all_ranks_of_a_host_want_a_core_each(
+    threads: int | None, wanted: int | None, tmp_path: Path
+) -> None:
+    captured = _captured(tmp_path, workers=0, throttled=0.4).with_settings(ranks_on_host=2, torch_threads=threads)
+    if wanted is None:
+        assert captured.is_found(CpuQuota())
+    else:
+        assert captured.clear(CpuQuota()).value == wanted

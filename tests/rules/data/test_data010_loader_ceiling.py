@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.build import TraceBuilder
 from tests.rules.captured import LOOP, Captured
 from tests.rules.judging import evidence, skipped
@@ -51,3 +53,9 @@ def test_it_is_a_verdict_on_the_whole_and_no_finding(tmp_path: Path) -> None:
 def test_without_settings_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).loader(0, 2).op("aten::mm", 2, 100)
     assert "traceadvisor capture" in skipped(LoaderCeiling(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("wait_us", "is_told"), [(33, False), (34, True)])
+def test_workers_set_the_pace_from_a_quarter_of_the_step_on(wait_us: float, tmp_path: Path, *, is_told: bool) -> None:
+    outcome = _run(tmp_path, wait_us=wait_us, workers=2).outcome(LoaderCeiling())
+    assert isinstance(outcome, Skipped) is not is_told

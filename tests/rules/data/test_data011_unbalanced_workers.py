@@ -12,11 +12,11 @@ from traceadvisor.model.findings import Skipped
 from traceadvisor.rules.data.data011_unbalanced_workers import WORKER, UnbalancedWorkers
 
 
-def _waiting(wait_us: int = 50) -> TraceBuilder:
+def _waiting(wait_us: float = 50) -> TraceBuilder:
     return TraceBuilder().step(0, 0, 100).loader(0, wait_us).op("aten::mm", wait_us, 100)
 
 
-def _captured(folder: Path, *cores: float, wait_us: int = 50) -> Captured:
+def _captured(folder: Path, *cores: float, wait_us: float = 50) -> Captured:
     return Captured(_waiting(wait_us), folder).sampled(busy_workers=workers(*cores))
 
 
@@ -69,3 +69,13 @@ def test_a_single_worker_has_no_one_to_share_with(tmp_path: Path) -> None:
 
 def test_without_samples_of_the_host_the_rule_cannot_look(tmp_path: Path) -> None:
     assert "The host was not sampled" in skipped(UnbalancedWorkers(), _waiting(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("wait_us", "busiest", "other", "found"),
+    [(5, 0.5, 0.2, True), (4.9, 0.5, 0.2, False), (5, 0.49, 0.1, False), (5, 0.5, 0.21, False)],
+)
+def test_it_takes_five_percent_of_waiting_half_a_core_and_two_and_a_half_times_the_others(
+    wait_us: float, busiest: float, other: float, tmp_path: Path, *, found: bool
+) -> None:
+    assert _captured(tmp_path, busiest, other, wait_us=wait_us).is_found(UnbalancedWorkers()) is found

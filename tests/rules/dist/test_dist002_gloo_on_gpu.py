@@ -2,14 +2,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.dist.dist002_gloo_on_gpu import GlooOnGpu
 
 WORKER = 7
 
 
-def _step(exchange_until: int) -> TraceBuilder:
+def _step(exchange_until: float) -> TraceBuilder:
     """One step of 100 us, 60 of them busy; a thread of Gloo's exchanges gradients from 50 on."""
     builder = TraceBuilder().step(0, 0, 100).distributed(0, 2, backend="gloo").launch(0, 1, kernel=(0, 60))
     return builder.annotation("gloo:all_reduce", 50, exchange_until, thread=WORKER)
@@ -28,3 +30,13 @@ def test_an_exchange_on_the_host_beside_kernels_is_clear(tmp_path: Path) -> None
 def test_without_a_device_gloo_is_what_there_is(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 50).annotation("gloo:all_reduce", 50, 90, thread=WORKER)
     assert "No kernels" in skipped(GlooOnGpu(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("until", "found"), [(61.9, False), (62, True)])
+def test_such_collectives_count_from_two_percent_of_the_step(until: float, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(GlooOnGpu(), _step(until), tmp_path) is found
+
+
+def test_collectives_outside_the_steps_are_no_part_of_them(tmp_path: Path) -> None:
+    builder = _step(90).annotation("gloo:all_reduce", 150, 190, thread=WORKER)
+    assert evidence(finding(GlooOnGpu(), builder, tmp_path), "in such collectives altogether") == 40_000

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.dist.dist003_exposed_communication import ExposedCommunication
 
 
-def _step(compute_until: int, *, exchange: tuple[int, int]) -> TraceBuilder:
+def _step(compute_until: float, *, exchange: tuple[float, float]) -> TraceBuilder:
     """A step whose window ends at 101 us: a kernel from 1 on, an all-reduce beside or behind it."""
     builder = TraceBuilder().step(0, 0, 100).distributed(0, 2)
     return builder.launch(0, 1, kernel=(1, compute_until)).collective(2, 3, kernel=exchange)
@@ -30,3 +30,8 @@ def test_an_exchange_beside_computation_is_clear(tmp_path: Path) -> None:
 def test_a_process_that_exchanges_nothing_has_nothing_to_hide(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).launch(0, 1, kernel=(1, 90))
     assert "No collectives" in skipped(ExposedCommunication(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("compute_until", "found"), [(91, False), (90.9, True)])
+def test_an_exchange_counts_from_a_tenth_of_the_step(compute_until: float, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(ExposedCommunication(), _step(compute_until, exchange=(41, 101)), tmp_path) is found

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.dist.dist004_poor_overlap import PoorOverlap
 
 
-def _step(compute_until: int, *, exchange: tuple[int, int]) -> TraceBuilder:
+def _step(compute_until: float, *, exchange: tuple[float, float]) -> TraceBuilder:
     """A step whose window ends at 101 us: a kernel from 1 on, an all-reduce beside or behind it."""
     builder = TraceBuilder().step(0, 0, 100).distributed(0, 2)
     return builder.launch(0, 1, kernel=(1, compute_until)).collective(2, 3, kernel=exchange)
@@ -34,3 +34,16 @@ def test_a_short_exchange_behind_the_computation_is_clear(tmp_path: Path) -> Non
 def test_a_process_that_exchanges_nothing_has_nothing_to_overlap(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).launch(0, 1, kernel=(1, 90))
     assert "No collectives" in skipped(PoorOverlap(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("compute_until", "found"), [(71, False), (70.9, True)])
+def test_overlap_is_poor_below_seven_tenths(compute_until: float, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(PoorOverlap(), _step(compute_until, exchange=(1, 101)), tmp_path) is found
+
+
+@pytest.mark.parametrize(("compute_until", "found"), [(96, False), (95.9, True)])
+def test_exposed_communication_counts_from_five_percent_of_the_step(
+    compute_until: float, tmp_path: Path, *, found: bool
+) -> None:
+    # 5 of 101 us, and 5.1.
+    assert is_found(PoorOverlap(), _step(compute_until, exchange=(compute_until, 101)), tmp_path) is found

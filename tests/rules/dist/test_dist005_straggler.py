@@ -65,3 +65,27 @@ def test_ranks_that_take_turns_are_clear(tmp_path: Path) -> None:
 
 def test_one_rank_alone_cannot_be_compared(tmp_path: Path) -> None:
     assert "several ranks" in skipped(Straggler(), _rank(0, [50] * 4), tmp_path)
+
+
+@pytest.mark.parametrize(("arrival", "found"), [(54, False), (56, True)])
+def test_waiting_counts_from_five_percent_of_the_step(arrival: int, tmp_path: Path, *, found: bool) -> None:
+    outcome = _row(_report(tmp_path, _rank(0, [50] * 4), _rank(1, [arrival] * 4))).outcome
+    assert isinstance(outcome, Found) is found
+
+
+def test_three_of_five_times_the_latest_is_late(tmp_path: Path) -> None:
+    outcome = _row(_report(tmp_path, _rank(0, [50, 50, 50, 80, 80]), _rank(1, [80, 80, 80, 50, 50]))).outcome
+    assert isinstance(outcome, Found)
+
+
+def test_three_causes_are_told_at_most(tmp_path: Path) -> None:
+    late = TraceBuilder().distributed(1, 2).base_time(1_700_000_000_000_000_000)
+    for step in range(4):
+        at = 100 * step
+        late.step(step, at, at + 99).loader(at, at + 12).copy(at + 12, at + 13, on_device=(at + 14, at + 24))
+        late.copy(at + 14, at + 15, on_device=(at + 24, at + 34), direction="d2d")
+        late.launch(at + 16, at + 17, kernel=(at + 34, at + 95))
+        late.collective(at + 18, at + 19, kernel=(at + 95, at + 100))
+    outcome = _row(_report(tmp_path, _rank(0, [50] * 4), late)).outcome
+    assert isinstance(outcome, Found)
+    assert len([one for one in outcome.finding.evidence if one.label.endswith(": longer there by")]) == 3

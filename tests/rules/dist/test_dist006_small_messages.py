@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.dist.dist006_small_messages import SmallMessages
 
 
@@ -33,3 +35,15 @@ def test_a_type_that_nobody_knows_has_no_size(tmp_path: Path) -> None:
 
 def test_sizes_that_were_not_recorded_are_not_guessed(tmp_path: Path) -> None:
     assert "No sizes" in skipped(SmallMessages(), _step(None), tmp_path)
+
+
+@pytest.mark.parametrize(("elements", "found"), [(1 << 18, False), ((1 << 18) - 1, True)])
+def test_a_message_is_small_below_one_mebibyte(elements: int, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(SmallMessages(), _step((elements, "Float")), tmp_path) is found
+
+
+@pytest.mark.parametrize(("until", "found"), [(64.9, False), (65, True)])
+def test_small_messages_count_from_five_percent_of_the_step(until: float, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().step(0, 0, 100).distributed(0, 2).launch(0, 1, kernel=(0, 60))
+    builder.collective(10, 11, kernel=(60, until), message=(256, "Float"))
+    assert is_found(SmallMessages(), builder, tmp_path) is found

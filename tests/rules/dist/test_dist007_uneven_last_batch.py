@@ -133,3 +133,7 @@ def test_what_each_of_two_ranks_tells_alone_is_not_told_beside_their_comparison(
 def test_without_a_capture_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 100)
     assert "traceadvisor capture" in skipped(UnevenLastBatch(), builder, tmp_path)
+
+
+def test_the_shortest_last_batch_of_any_rank_counts(tmp_path: Path) -> None:
+    assert _figures(_finding(tmp_path, *_loaders(66, 65)))["samples in the shortest last batch"] == 1

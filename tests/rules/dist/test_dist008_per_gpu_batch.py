@@ -58,3 +58,9 @@ def test_without_a_batch_size_the_rule_cannot_look(tmp_path: Path) -> None:
 
 def test_without_settings_the_rule_cannot_look(tmp_path: Path) -> None:
     assert "traceadvisor capture" in skipped(PerGpuBatch(), _step(), tmp_path)
+
+
+@pytest.mark.parametrize(("kernel_us", "found"), [((9, 90), False), ((10, 90), True)])
+def test_idle_time_counts_from_a_fifth_of_the_step(kernel_us: tuple[int, int], tmp_path: Path, *, found: bool) -> None:
+    captured = Captured(_step(kernel_us), tmp_path).with_loader(batch_size=4).with_run(world_size=8)
+    assert captured.is_found(PerGpuBatch()) is found

@@ -6,7 +6,8 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from traceadvisor.model.findings import Clear
 from traceadvisor.rules.gpu.gpu001_no_mixed_precision import NoMixedPrecision
 
 V100 = {"name": "Tesla V100-SXM2-32GB", "computeMajor": 7, "computeMinor": 0}
@@ -112,3 +113,22 @@ def test_what_already_runs_as_tf32_gains_less(tmp_path: Path) -> None:
 
     assert saving("ampere_sgemm_128x64_tn") == pytest.approx(800e3 * (1 - 1 / 16), rel=0.01)
     assert saving("sm80_xmma_gemm_f32f32_tf32f32_f32") == pytest.approx(800e3 * (1 - 1 / 2), rel=0.01)
+
+
+@pytest.mark.parametrize(("kernel_us", "found"), [(49.9, False), (50, True)])
+def test_float32_counts_from_five_percent_of_the_step(kernel_us: float, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().device(0, **V100).step(0, 0, 1000).op("aten::mm", 0, 10, types=("float", "float"))
+    builder.launch(2, 5, kernel=(10, 10 + kernel_us))
+    assert is_found(NoMixedPrecision(), builder, tmp_path) is found
+
+
+def test_little_float32_is_clear_with_what_its_fix_would_do_or_why_that_is_not_known(tmp_path: Path) -> None:
+    def little(*shapes: list[int]) -> Clear:
+        builder = TraceBuilder().device(0, **V100).step(0, 0, 1000)
+        builder.op("aten::mm", 0, 10, types=("float", "float"), dims=shapes).launch(2, 5, kernel=(10, 50))
+        return clear(NoMixedPrecision(), builder, tmp_path)
+
+    known, unknown = little([64, 64], [64, 64]), little()
+    reason = "no shapes and rates tell how much faster its calls would be"
+    assert known.not_replayed != reason
+    assert (unknown.saving_share, unknown.not_replayed) == (None, reason)

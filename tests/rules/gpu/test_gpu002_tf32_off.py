@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.model.findings import Skipped
 from traceadvisor.rules.gpu.gpu002_tf32_off import Tf32Off
 
@@ -64,3 +64,29 @@ def test_with_shapes_the_saving_is_no_more_than_the_tensor_cores_can_give(tmp_pa
     builder.op("aten::mm", 0, 10, types=("float", "float"), dims=shapes).launch(2, 5, kernel=(10, 130), name="sgemm")
     saving = finding(Tf32Off(), builder, tmp_path).saving
     assert saving.high_ns == pytest.approx(120e3 - 2 * 1024**3 / 156e3 / 0.8, rel=0.01)
+
+
+def _short_product(kernel_us: float, kernel: str) -> TraceBuilder:
+    """A step of 1 ms."""
+    builder = TraceBuilder().device(0, **A100).step(0, 0, 1000).op("aten::mm", 0, 10, types=("float", "float"))
+    return builder.launch(2, 5, kernel=(10, 10 + kernel_us), name=kernel)
+
+
+@pytest.mark.parametrize(("kernel_us", "found"), [(49.9, False), (50, True)])
+def test_float32_counts_from_five_percent_of_the_step(kernel_us: float, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(Tf32Off(), _short_product(kernel_us, "ampere_sgemm_128x64_tn"), tmp_path) is found
+
+
+def test_what_is_not_known_counts_from_five_percent_of_the_step(tmp_path: Path) -> None:
+    assert "Neither kernels nor settings" in skipped(Tf32Off(), _short_product(50, "gemm"), tmp_path)
+    assert clear(Tf32Off(), _short_product(49.9, "gemm"), tmp_path).value == 0
+
+
+def test_products_and_convolutions_are_told_apart(tmp_path: Path) -> None:
+    builder = _product("ampere_sgemm_128x64_tn").step(1, 100, 200)
+    builder.op("aten::convolution", 100, 110, types=("float", "float"))
+    builder.launch(102, 105, kernel=(110, 135), name="ampere_scudnn_128x64_relu")
+    found = finding(Tf32Off(), builder, tmp_path)
+    assert evidence(found, "in matrix products") == pytest.approx(50 / 75)
+    assert found.fix.change is not None
+    assert found.fix.change.count(";") == 1

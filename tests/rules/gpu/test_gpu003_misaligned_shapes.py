@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.gpu.gpu003_misaligned_shapes import MisalignedShapes
 
 A100 = {"name": "NVIDIA A100-SXM4-40GB", "computeMajor": 8, "computeMinor": 0}
@@ -58,3 +58,11 @@ def test_no_more_can_be_saved_than_the_device_allows(tmp_path: Path) -> None:
 
 def test_without_shapes_the_rule_cannot_look(tmp_path: Path) -> None:
     assert "record_shapes=True" in skipped(MisalignedShapes(), _product(), tmp_path)
+
+
+@pytest.mark.parametrize(("kernel_us", "found"), [(29.9, False), (30, True)])
+def test_odd_sizes_count_from_three_percent_of_the_step(kernel_us: float, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().device(0, **A100).step(0, 0, 1000)
+    builder.op("aten::mm", 0, 10, types=("c10::Half",) * 2, dims=[[512, 64], [64, 50_257]])
+    builder.launch(2, 5, kernel=(10, 10 + kernel_us))
+    assert is_found(MisalignedShapes(), builder, tmp_path) is found

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.build import AUTOGRAD, Generation, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
+from traceadvisor.replay.fixes.kernels import FasterKernels
 from traceadvisor.rules.gpu.gpu004_unfused_attention import UnfusedAttention
 
 STACK = ("torch/nn/functional.py(40): softmax", "net.py(27): forward", "train.py(80): main")
@@ -60,3 +61,30 @@ def test_anything_else_is_clear(names: tuple[str, ...], tmp_path: Path) -> None:
 def test_without_launch_records_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 6).kernel(10, 60)
     assert "No launch calls" in skipped(UnfusedAttention(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("step_us", "found"), [(1001, False), (1000, True)])
+def test_attention_counts_from_five_percent_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
+    # Five kernels of 10 us.
+    builder = _run(*FORWARD)
+    builder.events[0]["dur"] = step_us
+    assert is_found(UnfusedAttention(), builder, tmp_path) is found
+
+
+def test_a_fused_kernel_is_twice_as_fast_and_7_6_times_at_the_most(tmp_path: Path) -> None:
+    found = finding(UnfusedAttention(), _run(*FORWARD), tmp_path)
+    fix = found.fix.what_if
+    assert isinstance(fix, FasterKernels)
+    assert (set(fix.low), set(fix.expected), set(fix.high)) == ({1.0}, {2.0}, {7.6})
+    assert found.saving.high_ns == pytest.approx(50_000 * (1 - 1 / 7.6))
+
+
+def test_kernels_that_other_threads_launch_meanwhile_are_no_part_of_it(tmp_path: Path) -> None:
+    builder = _run(*FORWARD).launch(8, 9, kernel=(80, 100), name="copy", thread=AUTOGRAD)
+    found = finding(UnfusedAttention(), builder, tmp_path)
+    assert (found.claims.total_ns, evidence(found, "kernels in them")) == (50_000, 5)
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    found = finding(UnfusedAttention(), twice(_run(*FORWARD), 200), tmp_path)
+    assert (evidence(found, "such blocks"), evidence(found, "kernels in them")) == (1, 5)

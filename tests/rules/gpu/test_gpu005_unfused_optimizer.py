@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import Generation, TraceBuilder
 from tests.rules.captured import Captured
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.rules.gpu.gpu005_unfused_optimizer import UnfusedOptimizer
 
 STACK = ("torch/optim/optimizer.py(280): wrapper", "train.py(31): train", "train.py(80): main")
@@ -87,3 +87,33 @@ def test_where_the_best_setting_is_on_already_it_is_clear(name: str, captured: d
 def test_where_a_better_setting_is_left_it_is_proposed(captured: str, flags: dict[str, bool], tmp_path: Path) -> None:
     run = Captured(_step(name="AdamW"), tmp_path).with_settings(optimizer=captured, **flags)
     assert run.finding(UnfusedOptimizer()).fix.change == "AdamW(..., fused=True)"
+
+
+@pytest.mark.parametrize(("step_us", "found"), [(30_001, False), (30_000, True)])
+def test_the_optimizer_counts_from_two_percent_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
+    # It takes the host 600 us.
+    builder = _step()
+    builder.events[0]["dur"] = step_us
+    assert is_found(UnfusedOptimizer(), builder, tmp_path) is found
+
+
+@pytest.mark.parametrize(("count", "found"), [(49, False), (50, True)])
+def test_kernels_are_many_from_fifty_a_step(count: int, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(UnfusedOptimizer(), _step(count), tmp_path) is found
+
+
+@pytest.mark.parametrize(("kernel_us", "found"), [(10, False), (9.9, True)])
+def test_a_kernel_is_short_below_ten_microseconds(kernel_us: float, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().step(0, 0, 1200).optimizer(0, 1200)
+    for start in range(0, 1200, 20):
+        builder.op("aten::add_", start, start + 9)
+        builder.launch(start + 2, start + 5, kernel=(start + 6, start + 6 + kernel_us), name="add")
+    assert is_found(UnfusedOptimizer(), builder, tmp_path) is found
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    builder = twice(_step(), 1000)
+    found = finding(UnfusedOptimizer(), builder, tmp_path)
+    assert evidence(found, "kernels of the optimizer") == 60
+    assert evidence(found, "their time") == 180_000
+    assert evidence(found, "the host's time in the optimizer") == 600_000

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, facts_of, finding, skipped
+from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped, twice
 from tests.rules.products import A100
 from traceadvisor.judging.engine import judge
+from traceadvisor.replay.fixes.kernels import FasterKernels
 from traceadvisor.rules.gpu.gpu006_elementwise_chains import ElementwiseChains
 from traceadvisor.rules.gpu.gpu011_memory_bound import MemoryBound
 
@@ -71,3 +72,22 @@ def test_it_stands_in_place_of_the_finding_that_memory_limits_the_same_kernels(t
 def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
     assert "No kernels were recorded" in skipped(ElementwiseChains(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("last_us", "found"), [(3, False), (4, True)])
+def test_runs_count_from_a_tenth_of_the_step(last_us: int, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(ElementwiseChains(), _step(3, 3, last_us), tmp_path) is found
+
+
+def test_fused_runs_take_as_long_as_their_longest_kernel_at_the_best(tmp_path: Path) -> None:
+    # 20 of 40 us: twice as fast; half of the rest goes as a rule: 30 of 40.
+    fix = finding(ElementwiseChains(), _step(10, 10, 20), tmp_path).fix.what_if
+    assert isinstance(fix, FasterKernels)
+    assert (set(fix.low), set(fix.high)) == ({1.0}, {2.0})
+    assert fix.expected == pytest.approx([4 / 3] * 3)
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    found = finding(ElementwiseChains(), twice(_step(10, 10, 20), 100), tmp_path)
+    assert (evidence(found, "runs"), evidence(found, "kernels in them")) == (1, 3)
+    assert evidence(found, "beyond the longest") == 20_000

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.rules.gpu.gpu007_layout_conversion import LayoutConversion
 
 CUDNN = "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true>(cudnn::ops::nchw2nhwc_params_t)"
@@ -42,3 +42,23 @@ def test_kernels_that_work_in_a_layout_convert_nothing(name: str, tmp_path: Path
 def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
     assert "No kernels were recorded" in skipped(LayoutConversion(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("convolution_us", "found"), [(380.1, False), (380, True)])
+def test_conversions_count_from_five_percent_of_kernel_time(
+    convolution_us: float, tmp_path: Path, *, found: bool
+) -> None:
+    builder = (
+        TraceBuilder().step(0, 0, 500).op("aten::cudnn_convolution", 0, 9).launch(1, 2, kernel=(10, 30), name=CUDNN)
+    )
+    builder.launch(3, 4, kernel=(30, 30 + convolution_us), name="conv")
+    assert is_found(LayoutConversion(), builder, tmp_path) is found
+
+
+@pytest.mark.parametrize(("step_us", "found"), [(2001, False), (2000, True)])
+def test_conversions_count_from_one_percent_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(LayoutConversion(), _step(CUDNN, end=step_us), tmp_path) is found
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    assert evidence(finding(LayoutConversion(), twice(_step(CUDNN), 100), tmp_path), "conversions") == 1

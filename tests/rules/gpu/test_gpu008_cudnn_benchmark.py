@@ -64,3 +64,12 @@ def test_one_step_does_not_tell(tmp_path: Path) -> None:
 
 def test_without_settings_the_rule_cannot_look(tmp_path: Path) -> None:
     assert "traceadvisor capture" in skipped(CudnnBenchmark(), _steps(32, 32), tmp_path)
+
+
+@pytest.mark.parametrize(("gap_us", "found"), [(2301, False), (2300, True)])
+def test_convolutions_count_from_two_percent_of_the_step(gap_us: int, tmp_path: Path, *, found: bool) -> None:
+    # Half of each kernel of 100 us can be spared; the second step lasts so much longer: 2 x 50 of 200 + 200 + gap.
+    builder = _steps(4, 4)
+    next(event for event in builder.events if event["name"] == "ProfilerStep#1")["dur"] = 200 + 2 * gap_us
+    captured = Captured(builder, tmp_path).with_settings(cudnn_benchmark=False)
+    assert captured.is_found(CudnnBenchmark()) is found

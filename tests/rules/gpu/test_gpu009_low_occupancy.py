@@ -2,15 +2,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.rules.gpu.gpu009_low_occupancy import LowOccupancy
 
 GB = 10**9
 
 
-def _step(blocks: float | None = 0.25, until: int = 50) -> TraceBuilder:
+def _step(blocks: float | None = 0.25, until: float = 50) -> TraceBuilder:
     """A kernel from 10 on with few blocks, then one with many, to the end."""
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 9)
     builder.launch(1, 2, kernel=(10, until), blocks_per_sm=blocks)
@@ -47,3 +49,34 @@ def test_the_batch_that_would_fit_is_foreseen_where_memory_is_known(tmp_path: Pa
     found = Captured(builder, tmp_path).loader(batch=32).device(memory=3 * GB).finding(LowOccupancy())
     assert evidence(found, "largest batch foreseen") == 240
     assert not [row for row in finding(LowOccupancy(), _step(), tmp_path).evidence if "batch" in row.label]
+
+
+@pytest.mark.parametrize(("until", "found"), [(19.9, False), (20, True)])
+def test_such_kernels_count_from_a_tenth_of_the_step(until: float, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(LowOccupancy(), _step(until=until), tmp_path) is found
+
+
+@pytest.mark.parametrize(("blocks", "found"), [(0.5, False), (0.49, True)])
+def test_blocks_are_few_below_half_of_the_multiprocessors(blocks: float, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(LowOccupancy(), _step(blocks), tmp_path) is found
+
+
+def test_blocks_must_be_known_of_half_of_the_kernel_time(tmp_path: Path) -> None:
+    def step(until: float) -> TraceBuilder:
+        builder = (
+            TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 9).launch(1, 2, kernel=(10, until), blocks_per_sm=0.25)
+        )
+        return builder.launch(3, 4, kernel=(until, 100))
+
+    assert is_found(LowOccupancy(), step(55), tmp_path)
+    assert "does not tell the blocks" in skipped(LowOccupancy(), step(54.9), tmp_path)
+
+
+def test_their_share_of_kernel_time_is_told(tmp_path: Path) -> None:
+    assert evidence(finding(LowOccupancy(), _step(), tmp_path), "share of kernel time") == pytest.approx(40 / 90)
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    found = finding(LowOccupancy(), twice(_step(), 100), tmp_path)
+    assert evidence(found, "such kernels") == 1
+    assert found.saving.high_ns == 30_000

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, facts_of, finding, skipped
+from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
 from tests.rules.products import A100, LEAST_US, multiplying
 from traceadvisor.judging.engine import recording_of
 from traceadvisor.rules.gpu.gpu010_low_mfu import LowMfu
@@ -73,3 +73,19 @@ def test_a_rate_of_which_much_is_missing_is_no_figure(tmp_path: Path) -> None:
     builder = multiplying(2000, plain_us=900, plain="mylib::fused", step_us=3000)
     figures = recording_of(facts_of(builder, tmp_path)).figures
     assert (figures.flops_per_s, figures.peak_rate_share) == (None, None)
+
+
+@pytest.mark.parametrize(("step_us", "found"), [(2202, False), (2203, True)])
+def test_a_rate_is_low_below_a_fifth_of_the_peak(step_us: int, tmp_path: Path, *, found: bool) -> None:
+    # Five times the least time of 440.5 us.
+    assert is_found(LowMfu(), multiplying(2100, step_us=step_us), tmp_path) is found
+
+
+def test_a_device_is_busy_from_four_fifths_of_the_step_on(tmp_path: Path) -> None:
+    assert is_found(LowMfu(), multiplying(2400, step_us=3000), tmp_path)
+    assert "Kernels take 80% of the step" in skipped(LowMfu(), multiplying(2399, step_us=3000), tmp_path)
+
+
+@pytest.mark.parametrize(("plain_us", "found"), [(1501, False), (1500, True)])
+def test_arithmetic_is_short_up_to_half_of_kernel_time_in_memory(plain_us: int, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(LowMfu(), multiplying(1500, plain_us=plain_us, step_us=3100), tmp_path) is found

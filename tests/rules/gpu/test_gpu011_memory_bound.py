@@ -7,7 +7,7 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.captured import DEVICE, Captured
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from tests.rules.products import A100, multiplying
 from traceadvisor.model.findings import Finding
 from traceadvisor.rules.gpu.gpu011_memory_bound import MemoryBound
@@ -70,3 +70,28 @@ def test_a_device_whose_rates_are_not_known_cannot_be_judged(tmp_path: Path) -> 
     shapes = [[1, 4096], [4096, 4096]]
     builder.op("aten::mm", 0, 10, types=("c10::Half",) * 2, dims=shapes).launch(2, 5, kernel=(10, 90))
     assert "rates" in skipped(MemoryBound(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("plain_us", "found"), [(899, False), (900, True)])
+def test_memory_limits_the_device_from_half_of_kernel_time_on(plain_us: int, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(MemoryBound(), multiplying(900, plain_us=plain_us), tmp_path) is found
+
+
+@pytest.mark.parametrize(("step_us", "found"), [(5001, False), (5000, True)])
+def test_a_device_is_busy_from_three_tenths_of_the_step_on(step_us: int, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(MemoryBound(), multiplying(500, plain_us=1500, step_us=step_us), tmp_path) is found
+
+
+@pytest.mark.parametrize(("kernel_us", "found"), [(4.9, False), (5, True)])
+def test_kernels_move_much_from_five_microseconds_on(kernel_us: float, tmp_path: Path, *, found: bool) -> None:
+    builder = multiplying(100, step_us=600)
+    for number in range(80):
+        at = 110 + 5 * number
+        builder.op("aten::relu", 10 + number, 11 + number)
+        builder.launch(10 + number, 10.5 + number, kernel=(at, at + kernel_us))
+    assert is_found(MemoryBound(), builder, tmp_path) is found
+
+
+def test_products_do_not_make_a_device_that_waits_one_that_memory_limits(tmp_path: Path) -> None:
+    # Pointwise work takes 1,500 us of 5,200, as do products.
+    assert not is_found(MemoryBound(), multiplying(1500, plain_us=1500, step_us=5200), tmp_path)

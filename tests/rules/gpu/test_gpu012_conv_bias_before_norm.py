@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import AUTOGRAD, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.rules.gpu.gpu012_conv_bias_before_norm import ConvBiasBeforeNorm
 
 IMAGES, WEIGHT, BIAS = [8, 3, 32, 32], [16, 3, 3, 3], [16]
@@ -75,3 +75,29 @@ def test_a_gradient_that_may_be_of_another_convolution_does_not_count(tmp_path: 
 def test_without_shapes_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::convolution", 0, 5).launch(1, 2, kernel=(4, 90))
     assert "record_shapes=True" in skipped(ConvBiasBeforeNorm(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("step_us", "found"), [(1801, False), (1800, True)])
+def test_biases_count_from_half_a_percent_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
+    # The bias takes 5 us, its gradient 4.
+    builder = _step()
+    builder.events[0]["dur"] = step_us
+    assert is_found(ConvBiasBeforeNorm(), builder, tmp_path) is found
+
+
+def test_five_lines_are_named_at_most(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 600)
+    for line, at in enumerate(range(0, 600, 100)):
+        builder.op("aten::conv2d", at, at + 10, dims=[IMAGES, WEIGHT, BIAS], stack=(f"net.py({line}): forward",))
+        builder.op("aten::convolution", at + 1, at + 9, dims=[IMAGES, WEIGHT, BIAS])
+        builder.launch(at + 2, at + 3, kernel=(at + 10, at + 30))
+        builder.op("aten::add_", at + 4, at + 6).launch(at + 4, at + 5, kernel=(at + 30, at + 35), name="add")
+        builder.op("aten::batch_norm", at + 14, at + 19, dims=[[8, 16, 30, 30]])
+    found = finding(ConvBiasBeforeNorm(), builder, tmp_path)
+    assert [each.line for each in found.locations] == [0, 1, 2, 3, 4]
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    found = finding(ConvBiasBeforeNorm(), twice(_step(), 100), tmp_path)
+    assert evidence(found, "convolutions with a bias") == 1
+    assert evidence(found, "kernels for these biases") == 2

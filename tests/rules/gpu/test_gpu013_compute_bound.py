@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.judging import clear, evidence, facts_of, finding, skipped
+from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
 from tests.rules.products import LEAST_US, multiplying
 from traceadvisor.judging.engine import judge
 from traceadvisor.rules.gpu.gpu013_compute_bound import ComputeBound
@@ -45,3 +45,21 @@ def test_it_is_a_verdict_on_the_whole_and_no_finding(tmp_path: Path) -> None:
 
 def test_of_an_unknown_device_nothing_is_claimed(tmp_path: Path) -> None:
     assert "peak rates" in skipped(ComputeBound(), multiplying(2900, device={}), tmp_path)
+
+
+@pytest.mark.parametrize(("step_us", "found"), [(1259, False), (1258, True)])
+def test_a_rate_is_good_from_35_percent_of_the_peak_on(step_us: int, tmp_path: Path, *, found: bool) -> None:
+    # 440.5 us of 1,258.6.
+    assert is_found(ComputeBound(), multiplying(1240, step_us=step_us), tmp_path) is found
+
+
+@pytest.mark.parametrize(("plain_us", "found"), [(99, False), (100, True)])
+def test_a_device_is_busy_from_nine_tenths_of_the_step_on(plain_us: int, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(ComputeBound(), multiplying(800, plain_us=plain_us, step_us=1000), tmp_path) is found
+
+
+@pytest.mark.parametrize(("float32_us", "found"), [(100.1, False), (100, True)])
+def test_nine_tenths_of_matrix_work_are_on_tensor_cores(float32_us: float, tmp_path: Path, *, found: bool) -> None:
+    builder = multiplying(900, step_us=1010.1).op("aten::mm", 5, 9, types=("float",) * 2, dims=[[64, 64], [64, 64]])
+    builder.launch(6, 7, kernel=(910, 910 + float32_us), name="ampere_sgemm_128x64_tn")
+    assert is_found(ComputeBound(), builder, tmp_path) is found

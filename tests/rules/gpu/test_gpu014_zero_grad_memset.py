@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import AUTOGRAD, Generation, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.rules.gpu.gpu014_zero_grad_memset import ZeroGradMemset
 
 STACK = ("torch/optim/optimizer.py(190): zero_grad", "train.py(27): train", "train.py(80): main")
@@ -53,3 +53,15 @@ def test_gradients_that_are_let_go_are_clear(tmp_path: Path) -> None:
 def test_without_zero_grad_there_is_nothing_to_look_at(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 12, 20).launch(13, 15, kernel=(16, 66))
     assert "No Optimizer.zero_grad" in skipped(ZeroGradMemset(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("step_us", "found"), [(1401, False), (1400, True)])
+def test_fills_count_from_one_percent_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
+    # 10 us in zero_grad, 4 of addition.
+    builder = _step()
+    builder.events[0]["dur"] = step_us
+    assert is_found(ZeroGradMemset(), builder, tmp_path) is found
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    assert evidence(finding(ZeroGradMemset(), twice(_step(), 100), tmp_path), "fills and additions") == 9_000

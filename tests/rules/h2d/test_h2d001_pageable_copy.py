@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.model.findings import Finding
 from traceadvisor.replay.fixes.copies import PinnedCopies
 from traceadvisor.rules.h2d.h2d001_pageable_copy import PageableCopy
@@ -75,3 +75,16 @@ def _fix(found: Finding) -> PinnedCopies:
     fix = found.fix.what_if
     assert isinstance(fix, PinnedCopies)
     return fix
+
+
+@pytest.mark.parametrize(("exposed_us", "found"), [(49, False), (50, True)])
+def test_copies_count_from_half_a_percent_of_the_step(exposed_us: int, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().step(0, 0, 10_000).copy(0, 2, on_device=(5, 5 + exposed_us))
+    builder.op("aten::mm", 2, 5).launch(3, 4, kernel=(5 + exposed_us, 10_000))
+    assert is_found(PageableCopy(), builder, tmp_path) is found
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    found = finding(PageableCopy(), twice(_step((5, 15)), 100), tmp_path)
+    assert (evidence(found, "copies from pageable memory"), evidence(found, "moved")) == (1, 60_000)
+    assert evidence(found, "rate") == pytest.approx(6e9)

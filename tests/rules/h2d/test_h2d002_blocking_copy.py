@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import Generation, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.h2d.h2d002_blocking_copy import BlockingCopy
 
 STACK = ("torch/_tensor.py(40): to", "train.py(27): train", "train.py(80): main")
@@ -51,3 +51,19 @@ def test_waits_elsewhere_are_another_rules(tmp_path: Path) -> None:
 def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
     assert "No kernels were recorded" in skipped(BlockingCopy(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("kernel_start", "found"), [(109, False), (110, True)])
+def test_waits_count_from_one_percent_of_the_step(kernel_start: int, tmp_path: Path, *, found: bool) -> None:
+    # The copy and the idle time after it last from 10 to the kernel's start.
+    builder = TraceBuilder().step(0, 0, 10_000).op("aten::copy_", 0, 33)
+    builder.copy(2, 6, on_device=(10, 30), pinned=True).sync(6, 32)
+    builder.op("aten::mm", 33, 39).launch(34, 38, kernel=(kernel_start, 10_000))
+    assert is_found(BlockingCopy(), builder, tmp_path) is found
+
+
+def test_copies_outside_the_steps_do_not_count(tmp_path: Path) -> None:
+    builder = _step(waits=False).op("aten::copy_", 200, 233).copy(202, 206, on_device=(210, 230), pinned=True)
+    builder.sync(206, 232).step(1, 300, 400).op("aten::mm", 300, 305).launch(301, 302, kernel=(303, 400))
+    builder.events[:] = [event for event in builder.events if event["name"] != "ProfilerStep#0"]
+    assert clear(BlockingCopy(), builder, tmp_path).value == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import Generation, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.rules.h2d.h2d003_exposed_copy import ExposedCopy
 
 STACK = ("torch/_tensor.py(40): to", "train.py(27): train", "train.py(80): main")
@@ -51,3 +51,16 @@ def test_the_line_is_the_users_never_torchs(generation: Generation, tmp_path: Pa
 def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
     assert "No kernels were recorded" in skipped(ExposedCopy(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("exposed_us", "found"), [(499, False), (500, True)])
+def test_copies_count_from_five_percent_of_the_step(exposed_us: int, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().step(0, 0, 10_000).copy(0, 2, on_device=(5, 5 + exposed_us), pinned=True)
+    builder.op("aten::mm", 2, 5).launch(3, 4, kernel=(5 + exposed_us, 10_000))
+    assert is_found(ExposedCopy(), builder, tmp_path) is found
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    found = finding(ExposedCopy(), twice(_step(), 100), tmp_path)
+    assert (evidence(found, "copies to the device"), evidence(found, "moved")) == (1, 4096)
+    assert evidence(found, "their whole time") == 30_000

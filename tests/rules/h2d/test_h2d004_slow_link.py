@@ -63,3 +63,27 @@ def test_the_link_that_a_device_is_made_for_stands_in_for_one_that_was_not_sampl
 
 def test_without_any_link_known_the_rule_cannot_look(tmp_path: Path) -> None:
     assert "link's generation and width are not known" in skipped(SlowLink(), _copies(2 << 20), tmp_path)
+
+
+@pytest.mark.parametrize(("step_us", "found"), [(100_010, False), (100_000, True)])
+def test_slow_copies_count_from_one_percent_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().step(0, 0, step_us).copy(0, 5, on_device=(10, 1010), pinned=True, byte_count=2 << 20)
+    builder.op("aten::mm", 20, 30).launch(20, 25, kernel=(1010, step_us))
+    assert _captured(builder, tmp_path).is_found(SlowLink()) is found
+
+
+@pytest.mark.parametrize(("rate_share", "found"), [(0.51, False), (0.49, True)])
+def test_a_rate_below_half_of_the_links_is_slow(rate_share: float, tmp_path: Path, *, found: bool) -> None:
+    builder = _copies(int(rate_share * GEN3_X16 / 1000))
+    assert _captured(builder, tmp_path).is_found(SlowLink()) is found
+
+
+def test_a_copy_is_large_from_one_mebibyte(tmp_path: Path) -> None:
+    assert _captured(_copies(1 << 20), tmp_path).is_found(SlowLink())
+    assert isinstance(_captured(_copies((1 << 20) - 1), tmp_path).outcome(SlowLink()), Skipped)
+
+
+def test_large_copies_before_the_first_step_say_nothing_of_its_copies(tmp_path: Path) -> None:
+    builder = TraceBuilder().copy(0, 5, on_device=(10, 1010), pinned=True, byte_count=2 << 20)
+    builder.step(0, 2000, 3000).op("aten::mm", 2000, 2010).launch(2001, 2005, kernel=(2010, 3000))
+    assert isinstance(_captured(builder, tmp_path).outcome(SlowLink()), Skipped)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import Generation, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.replay.fixes.spared_work import SparedWork
 from traceadvisor.rules.h2d.h2d005_many_small_copies import ManySmallCopies
 
@@ -57,3 +57,36 @@ def test_the_line_is_the_users_never_torchs(generation: Generation, tmp_path: Pa
 def test_without_launch_records_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 6).kernel(10, 60)
     assert "No launch calls" in skipped(ManySmallCopies(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("step_us", "found"), [(8001, False), (8000, True)])
+def test_copies_count_from_one_percent_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
+    # Ten operators, each with 8 us in which the device waits or copies.
+    assert is_found(ManySmallCopies(), _step(end=step_us), tmp_path) is found
+
+
+@pytest.mark.parametrize(("byte_count", "found"), [(65_537, False), (65_536, True)])
+def test_a_copy_is_small_up_to_64_kibibytes(byte_count: int, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(ManySmallCopies(), _step(byte_count=byte_count), tmp_path) is found
+
+
+def test_copies_outside_the_steps_do_not_count(tmp_path: Path) -> None:
+    # Of ten small copies the first five run before the step begins.
+    builder = _step()
+    builder.events[0]["ts"], builder.events[0]["dur"] = 50, 150
+    assert clear(ManySmallCopies(), builder, tmp_path).value == 5
+
+
+def test_figures_are_of_one_step_and_one_copy_of_each_stays(tmp_path: Path) -> None:
+    found = finding(ManySmallCopies(), twice(_step(), 200), tmp_path)
+    assert (evidence(found, "small copies"), evidence(found, "median size")) == (10, 1024)
+    fix = found.fix.what_if
+    assert isinstance(fix, SparedWork)
+    assert fix.rows.size == 18
+
+
+def test_copies_of_unknown_size_are_not_small(tmp_path: Path) -> None:
+    builder = _step()
+    for event in builder.events:
+        event["args"].pop("bytes", None)
+    assert clear(ManySmallCopies(), builder, tmp_path).value == 0

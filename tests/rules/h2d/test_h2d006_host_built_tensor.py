@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import Generation, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.h2d.h2d006_host_built_tensor import HostBuiltTensor
 
 STACK = ("torch/functional.py(40): ones", "train.py(27): train", "train.py(80): main")
@@ -86,3 +86,33 @@ def test_one_step_tells_nothing(tmp_path: Path) -> None:
 def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 9).op("aten::zeros", 0, 5)
     assert "No kernels were recorded" in skipped(HostBuiltTensor(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("step_us", "found"), [(3001, False), (3000, True)])
+def test_making_tensors_counts_from_one_percent_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        at = step_us * number
+        builder.step(number, at, at + step_us).op("aten::zeros", at, at + 20).op("aten::to", at + 20, at + 30)
+        builder.copy(at + 22, at + 28, on_device=(at + 23, at + 28))
+        builder.op("aten::mm", at + 32, at + 36).launch(at + 33, at + 35, kernel=(at + 37, at + step_us))
+    assert is_found(HostBuiltTensor(), builder, tmp_path) is found
+
+
+def test_a_copy_as_large_as_the_host_could_have_filled_is_found(tmp_path: Path) -> None:
+    # 100 bytes in each of 20,000 ns.
+    builder = _after_two_steps().op("aten::zeros", 200, 220).op("aten::to", 220, 230)
+    builder.copy(222, 228, on_device=(223, 228), byte_count=2_000_000)
+    assert is_found(HostBuiltTensor(), builder.launch(233, 235, kernel=(237, 300)), tmp_path)
+
+
+def test_five_lines_are_named_at_most(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number, begin in enumerate((0, 100, 200)):
+        builder.step(number, begin, begin + 100)
+        for line, at in enumerate(range(begin, begin + 90, 15)):
+            builder.op("aten::zeros", at, at + 8, stack=(f"train.py({line}): train",)).op("aten::to", at + 8, at + 14)
+            builder.copy(at + 9, at + 13, on_device=(at + 10, at + 12))
+        builder.op("aten::mm", begin + 90, begin + 94).launch(begin + 91, begin + 93, kernel=(begin + 94, begin + 100))
+    found = finding(HostBuiltTensor(), builder, tmp_path)
+    assert [each.line for each in found.locations] == [0, 1, 2, 3, 4]

@@ -74,3 +74,22 @@ def test_where_the_driver_gives_no_reasons_the_rule_cannot_look(tmp_path: Path) 
 def test_without_samples_of_the_device_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(0, 100))
     assert "The device was not sampled" in skipped(PowerCap(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("power", "clock", "limit", "found"),
+    [
+        *((0.2, 0.95, 391, True), (0.19, 0.95, 391, False)),
+        *((0.2, 0.951, 391, False), (0.2, 0.95, 392, False)),
+    ],
+)
+def test_it_takes_a_fifth_of_the_samples_a_twentieth_of_the_clock_and_a_limit_below_98_percent(
+    power: float, clock: float, limit: float, tmp_path: Path, *, found: bool
+) -> None:
+    assert _captured(tmp_path, power=power, clock=clock, limit=limit).is_found(PowerCap()) is found
+
+
+@pytest.mark.parametrize(("share", "found"), [(0.19, False), (0.2, True)])
+def test_a_supply_brakes_from_a_fifth_of_the_samples_on(share: float, tmp_path: Path, *, found: bool) -> None:
+    brake = {ClockEventReason.HW_POWER_BRAKE: share}
+    assert _captured(tmp_path, limit=400).with_device(clock_event_shares=brake).is_found(PowerCap()) is found

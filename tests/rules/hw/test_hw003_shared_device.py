@@ -59,3 +59,13 @@ def test_in_a_container_others_cannot_be_told(tmp_path: Path) -> None:
 def test_without_samples_of_the_device_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(0, 100))
     assert "The device was not sampled" in skipped(SharedDevice(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("foreign_gb", "busy", "found"),
+    [(1.6, 0.61, True), (1.59, 0.61, False), (1.6, 0.59, False), (8, 0.59, True), (7.9, 0.59, False)],
+)
+def test_it_takes_two_percent_of_the_memory_with_a_tenth_of_the_time_else_a_tenth(
+    foreign_gb: float, busy: float, tmp_path: Path, *, found: bool
+) -> None:
+    assert _captured(tmp_path, foreign_gb * GB, busy=busy).is_found(SharedDevice()) is found

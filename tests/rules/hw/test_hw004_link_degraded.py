@@ -52,3 +52,19 @@ def test_a_link_that_is_not_told_or_not_known_cannot_be_judged(seen: tuple[int, 
 def test_without_samples_of_the_device_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(0, 100))
     assert "The device was not sampled" in skipped(LinkDegraded(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("busy", "found"), [(0.19, False), (0.2, True)])
+def test_a_device_has_raised_its_link_from_a_fifth_of_the_time_on(busy: float, tmp_path: Path, *, found: bool) -> None:
+    assert _captured(tmp_path, (1, 16), busy=busy).is_found(LinkDegraded()) is found
+
+
+def test_copies_of_both_directions_could_be_as_much_faster_as_lanes_are_missing(tmp_path: Path) -> None:
+    # 20 us to the device and 20 within it, with three quarters of the lanes.
+    builder = (
+        TraceBuilder().step(0, 0, 100).copy(0, 2, on_device=(2, 22)).copy(5, 8, on_device=(22, 42), direction="d2h")
+    )
+    builder.op("aten::mm", 8, 10).launch(8, 9, kernel=(42, 100))
+    captured = Captured(builder, tmp_path).with_sampled_device(max_link=(4, 16))
+    found = captured.with_device(best_link=(4, 12), mean_utilization_share=0.9).finding(LinkDegraded())
+    assert found.saving.high_ns == pytest.approx(10_000)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, facts_of, finding, skipped
+from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
 from traceadvisor.judging.engine import judge
 from traceadvisor.rules.hw.hw005_host_gpu_balance import HostGpuBalance
 
@@ -67,3 +67,16 @@ def test_without_a_trusted_replay_two_short_runs_are_recommended(tmp_path: Path)
     reason = skipped(HostGpuBalance(), _steps(host_us=20, kernel_us=75, count=2), tmp_path)
     assert "only 2 complete steps were recorded" in reason
     assert "Run the loader without the model" in reason
+
+
+@pytest.mark.parametrize(("host_us", "found"), [(9, False), (11, True)])
+def test_a_gain_counts_from_five_percent_of_the_step(host_us: int, tmp_path: Path, *, found: bool) -> None:
+    # Half of what the host takes to launch a collective that all else waits for.
+    builder = TraceBuilder()
+    for number in range(5):
+        at = 100 * number
+        launched = at + host_us
+        builder.step(number, at, at + 100).op("c10d::allreduce_", at, launched - 1)
+        builder.launch(at, at + 1, kernel=(at + 2, at + 3))
+        builder.collective(launched - 2, launched, kernel=(launched + 1, at + 98)).sync(launched, at + 100)
+    assert is_found(HostGpuBalance(), builder, tmp_path) is found

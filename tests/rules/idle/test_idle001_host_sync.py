@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import Generation, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.idle.idle001_host_sync import HostSync
 
 STACK = ("torch/_tensor.py(40): item", "train.py(27): train_one_epoch", "train.py(80): main")
@@ -88,3 +88,32 @@ def test_one_step_tells_nothing(tmp_path: Path) -> None:
 def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
     assert "No kernels were recorded" in skipped(HostSync(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("step_us", "found"), [(501, False), (500, True)])
+def test_drains_count_from_two_percent_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
+    # From the copy's end at 42 to the next kernel at 52 the device is idle.
+    builder = TraceBuilder()
+    for number in range(3):
+        at = step_us * number
+        builder.step(number, at, at + step_us).op("aten::mm", at, at + 5).launch(at, at + 4, kernel=(at + 5, at + 40))
+        builder.item(at + 10, at + 44, copy=(at + 40, at + 42)).op("aten::mm", at + 44, at + 55)
+        builder.launch(at + 45, at + 52, kernel=(at + 52, at + step_us))
+    assert is_found(HostSync(), builder, tmp_path) is found
+
+
+def test_five_lines_are_named_at_most(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number, begin in enumerate((0, 600, 1200)):
+        builder.step(number, begin, begin + 600)
+        for line, at in enumerate(range(begin, begin + 600, 100)):
+            builder.op("aten::mm", at, at + 5).launch(at, at + 4, kernel=(at + 5, at + 40))
+            builder.item(at + 10, at + 44, copy=(at + 40, at + 42), stack=(f"train.py({line}): train",))
+            builder.op("aten::mm", at + 44, at + 55).launch(at + 45, at + 52, kernel=(at + 52, at + 100))
+    found = finding(HostSync(), builder, tmp_path)
+    assert [each.line for each in found.locations] == [0, 1, 2, 3, 4]
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    # The call that copies to pageable memory waits, and the synchronise after it.
+    assert evidence(finding(HostSync(), _steps(Generation.CURRENT), tmp_path), "waits") == 2

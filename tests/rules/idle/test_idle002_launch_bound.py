@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from traceadvisor.replay.fixes.launches import AmortisedLaunches
 from traceadvisor.rules.idle.idle002_launch_bound import LaunchBound
 
 
@@ -67,3 +68,61 @@ def _unmarked() -> TraceBuilder:
 def test_without_launch_records_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 6).kernel(10, 60)
     assert "No launch calls" in skipped(LaunchBound(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("step_us", "found"), [(1001, False), (1000, True)])
+def test_waiting_for_launches_counts_from_five_percent_of_the_step(
+    step_us: int, tmp_path: Path, *, found: bool
+) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        at = step_us * number
+        builder.step(number, at, at + step_us).op("aten::mm", at, at + 50)
+        builder.launch(at + 10, at + 40, kernel=(at + 50, at + step_us))
+    assert is_found(LaunchBound(), builder, tmp_path) is found
+
+
+@pytest.mark.parametrize(("short_calls", "is_long"), [(49, True), (50, False)])
+def test_a_few_long_calls_are_the_cause_from_half_of_the_time_on(
+    short_calls: int, tmp_path: Path, *, is_long: bool
+) -> None:
+    # The device waits 1,000 us for one call and 20 us for each of the others.
+    builder, length = TraceBuilder(), 1010 + 21 * short_calls
+    for number in range(3):
+        begin = length * number
+        builder.step(number, begin, begin + length).op("aten::conv2d", begin, begin + 1000)
+        builder.launch(begin + 990, begin + 1000, kernel=(begin + 1000, begin + 1010))
+        for at in range(begin + 1010, begin + length, 21):
+            builder.op("aten::add", at, at + 20).launch(at + 10, at + 20, kernel=(at + 20, at + 21))
+    found = finding(LaunchBound(), builder, tmp_path)
+    assert ("long host calls" in found.fix.summary) is is_long
+    assert (found.fix.what_if is None) is is_long
+
+
+@pytest.mark.parametrize(("call_us", "share"), [(999, 0), (1000, 1)])
+def test_a_call_is_long_from_one_millisecond(call_us: int, share: float, tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number, at in enumerate((0, 2000, 4000)):
+        builder.step(number, at, at + 2000).op("aten::conv2d", at, at + call_us)
+        builder.launch(at + call_us - 10, at + call_us, kernel=(at + call_us, at + 2000))
+    assert evidence(finding(LaunchBound(), builder, tmp_path), "of it inside single operators") == share
+
+
+def test_a_kernel_of_ten_microseconds_outlasts_its_launch(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number, at in enumerate((0, 100, 200)):
+        builder.step(number, at, at + 100).op("aten::add", at, at + 60)
+        builder.launch(at + 10, at + 40, kernel=(at + 40, at + 49)).launch(at + 50, at + 60, kernel=(at + 60, at + 70))
+    assert evidence(finding(LaunchBound(), builder, tmp_path), "kernels shorter than 10 µs") == 0.5
+
+
+def test_only_operators_are_taken_to_be_compiled(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number, at in enumerate((0, 500, 1000)):
+        builder.step(number, at, at + 500).op("aten::mm", at, at + 50).op("worker", at, at + 200, thread=9)
+        builder.launch(at + 10, at + 40, kernel=(at + 50, at + 500))
+    found = finding(LaunchBound(), builder, tmp_path)
+    fix = found.fix.what_if
+    assert isinstance(fix, AmortisedLaunches)
+    assert fix.operators.total_ns == 3 * 50_000
+    assert evidence(found, "median kernel") == 450_000

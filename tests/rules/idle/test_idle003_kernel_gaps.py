@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
 from traceadvisor.rules.idle.idle003_kernel_gaps import KernelGaps
 
 
@@ -51,3 +51,19 @@ def test_waiting_for_a_launch_is_another_rules(tmp_path: Path) -> None:
 def test_without_launch_records_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 6).kernel(10, 60)
     assert "No launch calls" in skipped(KernelGaps(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("kernel_us", "found"), [(169.9, False), (169.8, True)])
+def test_gaps_count_from_five_percent_of_the_step(kernel_us: float, tmp_path: Path, *, found: bool) -> None:
+    # Nine gaps of 10 us in a step of 1,800 us, and of one more.
+    assert is_found(KernelGaps(), _queued(gap_us=10, kernel_us=kernel_us), tmp_path) is found
+
+
+@pytest.mark.parametrize(("gap_us", "found"), [(20, False), (19.9, True)])
+def test_a_gap_is_short_below_20_microseconds(gap_us: float, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(KernelGaps(), _queued(gap_us=gap_us), tmp_path) is found
+
+
+def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+    found = finding(KernelGaps(), twice(_queued(gap_us=2), 110), tmp_path)
+    assert (evidence(found, "such gaps"), evidence(found, "kernels")) == (9, 10)

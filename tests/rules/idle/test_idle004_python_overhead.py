@@ -8,7 +8,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from tests.build import Generation, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Found, Method
@@ -169,3 +169,57 @@ def test_the_line_of_a_recording_by_todays_torch_is_that_of_the_function(tmp_pat
     (location,) = outcome.finding.locations
     assert Path(location.file).name == Path(__file__).name
     assert Path(__file__).read_text().splitlines()[location.line - 1] == "def write_checkpoint() -> None:"
+
+
+def _idle_at_the_end(*idle_us: float, step_us: float) -> TraceBuilder:
+    """Steps of an operator and its kernel, and then as long of plain Python."""
+    builder = TraceBuilder()
+    for number, idle in enumerate(idle_us):
+        at = step_us * number
+        builder.step(number, at, at + step_us).op("aten::mm", at, at + step_us - idle)
+        builder.launch(at + 1, at + 2, kernel=(at + 3, at + step_us - idle))
+    return builder
+
+
+@pytest.mark.parametrize(("idle_us", "found"), [(199, False), (200, True)])
+def test_plain_python_counts_from_five_percent_of_the_step(idle_us: int, tmp_path: Path, *, found: bool) -> None:
+    builder = _idle_at_the_end(idle_us, idle_us, idle_us, step_us=4000)
+    assert is_found(PythonOverhead(), builder, tmp_path) is found
+
+
+@pytest.mark.parametrize(("idle_us", "found"), [(99, False), (100, True)])
+def test_a_stretch_of_plain_python_is_long_from_100_microseconds(idle_us: int, tmp_path: Path, *, found: bool) -> None:
+    builder = _idle_at_the_end(idle_us, idle_us, idle_us, step_us=1000)
+    assert is_found(PythonOverhead(), builder, tmp_path) is found
+
+
+@pytest.mark.parametrize(("odd_us", "is_usual"), [(801, False), (799, True)])
+def test_it_is_usual_where_the_median_step_has_more_than_half_of_the_mean(
+    odd_us: int, tmp_path: Path, *, is_usual: bool
+) -> None:
+    # The mean of 200, 200 and 800 is 400.
+    found = finding(PythonOverhead(), _idle_at_the_end(200, 200, odd_us, step_us=1000), tmp_path)
+    assert (found.fix.what_if is not None) is is_usual
+
+
+def _with_functions(*lengths_us: int) -> TraceBuilder:
+    """Steps of 2 ms, of which 1 ms is plain Python in functions of these lengths, written line below line."""
+    builder = _idle_at_the_end(1000, 1000, 1000, step_us=2000)
+    for number in range(3):
+        at = 2000 * number + 1000
+        for line, length in enumerate(lengths_us):
+            builder.python(f"train.py({line}): work", at, at + length)
+            at += length
+    return builder
+
+
+def test_five_functions_are_named_at_most(tmp_path: Path) -> None:
+    found = finding(PythonOverhead(), _with_functions(180, 170, 165, 163, 162, 160), tmp_path)
+    assert [each.line for each in found.locations] == [0, 1, 2, 3, 4]
+
+
+def test_a_function_is_named_from_a_twentieth_of_the_time_on(tmp_path: Path) -> None:
+    found = finding(PythonOverhead(), _with_functions(851, 100, 49), tmp_path)
+    assert [each.line for each in found.locations] == [0, 1]
+    found = finding(PythonOverhead(), _with_functions(850, 100, 50), tmp_path)
+    assert [each.line for each in found.locations] == [0, 1, 2]

@@ -60,3 +60,24 @@ def test_a_captured_run_with_few_collections_is_clear(tmp_path: Path) -> None:
 
 def test_without_stacks_and_capture_the_rule_cannot_look(tmp_path: Path) -> None:
     assert "with_stack=True" in skipped(GcPause(), TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5), tmp_path)
+
+
+@pytest.mark.parametrize(("share", "found"), [(0.0299, False), (0.03, True)])
+def test_collections_count_from_three_percent_of_the_time(share: float, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 100)
+    captured = Captured(builder, tmp_path).with_settings(gc_share=share, gc_longest_ns=9)
+    assert captured.is_found(GcPause()) is found
+
+
+def test_other_calls_of_python_are_no_collections(tmp_path: Path) -> None:
+    builder = _steps(pause_us=300)
+    for event in builder.events:
+        event["name"] = event["name"].replace("built-in function collect", "built-in function sleep")
+    assert clear(GcPause(), builder, tmp_path).value == 0
+
+
+def test_collections_on_other_threads_do_not_stop_the_training(tmp_path: Path) -> None:
+    builder = _steps(pause_us=300)
+    for event in builder.events:
+        event["tid"] = 9 if event["name"] == "<built-in function collect>" else event["tid"]
+    assert clear(GcPause(), builder, tmp_path).value == 0

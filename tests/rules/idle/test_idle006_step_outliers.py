@@ -9,9 +9,11 @@ from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, facts_of, finding, skipped
 from traceadvisor.judging.engine import judge
+from traceadvisor.model.findings import Found
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.rules.idle.idle004_python_overhead import PythonOverhead
 from traceadvisor.rules.idle.idle006_step_outliers import StepOutliers
+from traceadvisor.rules.idle.step_outliers import Outliers
 
 
 def _steps(*lengths_us: float) -> TraceBuilder:
@@ -142,3 +144,80 @@ def test_where_every_recorded_step_is_slow_there_is_none_to_compare_with(tmp_pat
 
 def test_three_steps_tell_nothing(tmp_path: Path) -> None:
     assert "beside the first and last" in skipped(StepOutliers(), _steps(100, 900, 100), tmp_path)
+
+
+@pytest.mark.parametrize(("longest_us", "found"), [(320, False), (321, True)])
+def test_outliers_count_from_five_percent_of_the_training_time(
+    longest_us: float, tmp_path: Path, *, found: bool
+) -> None:
+    # Of 40 steps that take 100 us without the loader one takes 210 us more, or 211: of 4,210.5 us 5% are 210.5 us.
+    captured = _captured([110.0] * 40 + [longest_us], tmp_path)
+    assert captured.is_found(StepOutliers()) is found
+
+
+@pytest.mark.parametrize(("long_us", "found"), [(160, False), (161, True)])
+def test_a_step_is_far_longer_beyond_one_and_a_half_times_the_median(
+    long_us: float, tmp_path: Path, *, found: bool
+) -> None:
+    captured = _captured([110.0] * 21 + [long_us] * 5, tmp_path)
+    assert captured.is_found(StepOutliers()) is found
+
+
+@pytest.mark.parametrize(("count", "found"), [(6, False), (5, True)])
+def test_up_to_a_fifth_of_the_steps_are_outliers(count: int, tmp_path: Path, *, found: bool) -> None:
+    captured = _captured([110.0] * 21 + [510.0] * count, tmp_path)
+    assert captured.is_found(StepOutliers()) is found
+
+
+@pytest.mark.parametrize(("count", "is_looked_at"), [(19, False), (20, True)])
+def test_undisturbed_steps_are_looked_at_from_twenty_on(count: int, tmp_path: Path, *, is_looked_at: bool) -> None:
+    # Where they are not, three recorded steps are too few. The first step of a run does not count.
+    captured = _captured([110.0] * count + [910.0], tmp_path)
+    assert isinstance(captured.outcome(StepOutliers()), Found) is is_looked_at
+
+
+def test_recorded_steps_are_looked_at_from_three_between_the_first_and_the_last_on(tmp_path: Path) -> None:
+    assert evidence(finding(StepOutliers(), _steps(100, 100, 600, 100, 100), tmp_path), "longest") == 600_000
+    assert "beside the first and last" in skipped(StepOutliers(), _steps(100, 100, 600, 100), tmp_path)
+
+
+def test_three_names_are_told_at_most(tmp_path: Path) -> None:
+    builder = _steps(100, 100, 100, 600, 100, 100, 100)
+    for number, name in enumerate(("evaluate", "plot", "upload", "clean up")):
+        builder.annotation(name, 410 + number, 420 + number)
+    found = finding(StepOutliers(), builder, tmp_path)
+    assert len([row for row in found.evidence if row.label.endswith(", only in these steps")]) == 3
+
+
+@pytest.mark.parametrize(("stretch_us", "is_told"), [(99, False), (100, True)])
+def test_plain_python_is_told_from_stretches_of_100_microseconds_on(
+    stretch_us: int, tmp_path: Path, *, is_told: bool
+) -> None:
+    builder, at = TraceBuilder(), 0
+    for number, stretches in enumerate((0, 0, 4, 0, 0)):
+        end = at + 100 + (stretch_us + 1) * stretches
+        builder.step(number, at, end).op("aten::mm", at, at + 100).launch(at + 5, at + 10, kernel=(at + 20, at + 100))
+        builder.python("train.py(12): learn", at, end)
+        for call in range(at + 100 + stretch_us, end, stretch_us + 1):
+            builder.op("aten::add", call, call + 1)
+        at = end
+    found = finding(StepOutliers(), builder, tmp_path)
+    assert any(row.label.startswith("plain Python") for row in found.evidence) is is_told
+
+
+@pytest.mark.parametrize(("last", "every"), [(63, None), (62, 20)])
+def test_intervals_are_regular_up_to_a_tenth_of_their_median(last: int, every: int | None) -> None:
+    assert Outliers((0, 20, 40, last), 100, 1.0, 2.0, 0.1).every == every
+
+
+def test_two_intervals_do_not_tell_how_often() -> None:
+    assert Outliers((0, 20, 40), 100, 1.0, 2.0, 0.1).every is None
+
+
+def test_what_odd_steps_contain_is_told_of_one_of_them(tmp_path: Path) -> None:
+    lengths = [100.0] * 12
+    lengths[3] = lengths[7] = 600.0
+    found = finding(StepOutliers(), _steps(*lengths), tmp_path)
+    assert evidence(found, "save, only in these steps") == 500_000
+    assert evidence(found, "plain Python in write_checkpoint (train.py:12)") == 500_000
+    assert evidence(found, "far longer steps") == 0.2

@@ -7,7 +7,7 @@ import pytest
 
 from tests.build import AUTOGRAD, TraceBuilder
 from tests.rules.captured import Captured
-from tests.rules.judging import clear, evidence, finding
+from tests.rules.judging import clear, evidence, finding, is_found
 from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Finding, Found, Method, Skipped
@@ -119,3 +119,31 @@ def test_without_steps_or_settings_the_rule_cannot_look(tmp_path: Path) -> None:
     outcome = run_rule(DebugLeftOn(), Facts(_nothing(tmp_path), None, "run/rank0"))
     assert isinstance(outcome, Skipped)
     assert "No complete step" in outcome.reason
+
+
+@pytest.mark.parametrize(("blocking", "found"), [(35, False), (36, True)])
+def test_launches_block_where_nine_tenths_return_after_their_kernel(
+    blocking: int, tmp_path: Path, *, found: bool
+) -> None:
+    builder = TraceBuilder().step(0, 0, 400).op("aten::mm", 0, 400)
+    for number in range(40):
+        at = 10 * number
+        builder.launch(at, at + (10 if number < blocking else 3), kernel=(at + 5, at + 10))
+    assert is_found(DebugLeftOn(), builder, tmp_path) is found
+
+
+@pytest.mark.parametrize(("checked", "found"), [(9, False), (10, True)])
+def test_autograd_checks_where_half_of_its_nodes_are_looked_at(checked: int, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().step(0, 0, 401).op("aten::mm", 400, 401)
+    for number in range(20):
+        at = 20 * number
+        builder.op("autograd::engine::evaluate_function: MmBackward0", at, at + 20, thread=AUTOGRAD)
+        if number < checked:
+            builder.op("aten::isnan", at + 10, at + 14, thread=AUTOGRAD)
+    assert is_found(DebugLeftOn(), builder, tmp_path) is found
+
+
+@pytest.mark.parametrize(("share", "found"), [(0.49, False), (0.5, True)])
+def test_a_profiler_was_left_on_where_it_ran_in_half_of_the_steps(share: float, tmp_path: Path, *, found: bool) -> None:
+    captured = Captured(_step(), tmp_path).with_settings(own_profiler_share=share)
+    assert captured.is_found(DebugLeftOn()) is found

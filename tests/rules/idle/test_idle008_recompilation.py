@@ -7,7 +7,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Found
@@ -93,3 +93,9 @@ def test_torchs_own_compilations_are_known(tmp_path: Path) -> None:
     assert isinstance(outcome, Found)
     # Steps are told from the optimizer's ends: four of them, and the two new sizes are in the second and the third.
     assert evidence(outcome.finding, "compilations") == 2 / 4
+
+
+@pytest.mark.parametrize(("last_us", "found"), [(15_767, False), (15_766, True)])
+def test_compiling_counts_from_three_percent_of_the_steps(last_us: int, tmp_path: Path, *, found: bool) -> None:
+    # 500 us of 16,666 us, and of 1 us more.
+    assert is_found(Recompilation(), _compiled(_steps(100, 100, 700, last_us), 290), tmp_path) is found

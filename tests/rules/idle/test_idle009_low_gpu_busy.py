@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
-from tests.rules.judging import clear, facts_of, finding, skipped
+from tests.rules.judging import clear, facts_of, finding, is_found, skipped
 from traceadvisor.judging.engine import judge
 from traceadvisor.model.findings import Evidence, Unit
 from traceadvisor.rules.idle.idle009_low_gpu_busy import FETCHING, PREPARING, UNKNOWN, WAITING, LowGpuBusy
@@ -68,3 +68,23 @@ def test_one_step_tells_nothing(tmp_path: Path) -> None:
 
 def test_a_recording_without_kernels_has_no_busy_share(tmp_path: Path) -> None:
     assert "No kernels were recorded" in skipped(LowGpuBusy(), TraceBuilder().step(0, 0, 9), tmp_path)
+
+
+@pytest.mark.parametrize(("kernel_us", "found"), [(50, False), (49.9, True)])
+def test_busy_is_low_below_half_of_the_step(kernel_us: float, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(LowGpuBusy(), _steps(kernel_us=kernel_us), tmp_path) is found
+
+
+@pytest.mark.parametrize(
+    ("loading_us", "cores", "pointer"),
+    [
+        *((30, 0.79, UNKNOWN), (30, 0.8, PREPARING)),
+        *((30, 0.49, FETCHING), (30, 0.5, UNKNOWN), (0, 0.49, WAITING), (0, 0.5, UNKNOWN)),
+        *((4.9, 0.95, UNKNOWN), (5, 0.95, PREPARING), (4.9, 0.1, WAITING), (5, 0.1, FETCHING)),
+    ],
+)
+def test_cores_are_busy_from_80_percent_idle_below_50_and_waits_count_from_5(
+    loading_us: float, cores: float, pointer: str, tmp_path: Path
+) -> None:
+    captured = Captured(_steps(kernel_us=40, loading_us=loading_us), tmp_path).sampled(granted=cores)
+    assert captured.finding(LowGpuBusy()).fix.summary == pointer

@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import AUTOGRAD, TraceBuilder
 from tests.rules.captured import Captured
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.mem.mem001_near_capacity import NearCapacity
 
 GB = 10**9
@@ -91,3 +91,13 @@ def test_memory_with_room_is_clear(tmp_path: Path) -> None:
 def test_without_memory_events_or_samples_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().device(0, totalGlobalMem=GB).step(0, 0, 100).op("aten::mm", 0, 5)
     assert "profile_memory=True" in skipped(NearCapacity(), builder.launch(0, 2, kernel=(0, 100)), tmp_path)
+
+
+@pytest.mark.parametrize(("held", "found"), [(90, False), (91, True)])
+def test_memory_is_nearly_full_beyond_nine_tenths(held: int, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(NearCapacity(), _with_reserved(_holding(7 * GB), held * GB // 10), tmp_path) is found
+
+
+@pytest.mark.parametrize(("used", "found"), [(475, False), (476, True)])
+def test_what_is_reserved_is_a_cache_from_twice_what_is_used_on(used: int, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(NearCapacity(), _with_reserved(_holding(used * GB // 100), 950 * GB // 100), tmp_path) is found

@@ -57,3 +57,17 @@ def test_memory_that_is_half_full_is_clear(tmp_path: Path) -> None:
 
 def test_without_a_batch_size_the_rule_cannot_look(tmp_path: Path) -> None:
     assert isinstance(Captured(_launch_bound(), tmp_path).loader().device(memory=GB).outcome(RoomForBatch()), Skipped)
+
+
+@pytest.mark.parametrize(("held_gb", "found"), [(10.1, False), (10, True)])
+def test_there_is_room_up_to_half_of_the_memory(held_gb: float, tmp_path: Path, *, found: bool) -> None:
+    captured = Captured(_launch_bound(), tmp_path).loader(batch=32).device(memory=held_gb * GB)
+    assert captured.is_found(RoomForBatch()) is found
+
+
+@pytest.mark.parametrize(("idle_us", "found"), [(9.9, False), (10, True)])
+def test_waiting_for_launches_counts_from_a_tenth_of_the_step(idle_us: float, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().device(0, totalGlobalMem=20 * GB).step(0, 0, 100).op("aten::mm", 0, idle_us)
+    builder.launch(1, 5, kernel=(idle_us, 100))
+    captured = Captured(builder, tmp_path).loader(batch=32).device(memory=3 * GB)
+    assert captured.is_found(RoomForBatch()) is found

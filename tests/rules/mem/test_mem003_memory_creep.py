@@ -7,7 +7,7 @@ import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.model.findings import Confidence
 from traceadvisor.model.telemetry import Series
 from traceadvisor.rules.mem.mem003_memory_creep import MemoryCreep
@@ -73,3 +73,20 @@ def test_without_events_or_samples_the_rule_cannot_look(tmp_path: Path) -> None:
 
 def test_a_few_steps_are_no_trend(tmp_path: Path) -> None:
     assert "over enough steps" in skipped(MemoryCreep(), _steps(100, 102, 104, 106), tmp_path)
+
+
+@pytest.mark.parametrize(("byte_count", "found"), [(65_535, False), (65_536, True)])
+def test_a_rise_counts_from_64_kibibytes_a_step(byte_count: int, tmp_path: Path, *, found: bool) -> None:
+    builder = _steps(*(100 + number * byte_count / MIB for number in range(5)))
+    assert is_found(MemoryCreep(), builder, tmp_path) is found
+
+
+@pytest.mark.parametrize(("falls", "found"), [(2, False), (1, True)])
+def test_memory_rises_where_nine_of_ten_steps_hold_more(falls: int, tmp_path: Path, *, found: bool) -> None:
+    rises = [2] * (10 - falls) + [-1] * falls
+    assert is_found(MemoryCreep(), _steps(*(100 + sum(rises[:number]) for number in range(11))), tmp_path) is found
+
+
+@pytest.mark.parametrize(("last", "found"), [(2.49, False), (2.5, True)])
+def test_a_run_rises_from_a_twentieth_of_the_memory_on(last: float, tmp_path: Path, *, found: bool) -> None:
+    assert _sampled(tmp_path, 2, 2.1, 2.3, last).is_found(MemoryCreep()) is found

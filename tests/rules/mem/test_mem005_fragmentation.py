@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.build import MAIN, TraceBuilder
 from tests.rules.captured import Captured
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.mem.mem005_fragmentation import Fragmentation
 
 GIB = 1 << 30
@@ -44,3 +46,13 @@ def test_a_reserve_that_takes_little_of_the_device_is_clear(tmp_path: Path) -> N
 def test_without_allocator_events_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(0, 100))
     assert "Device memory was not recorded" in skipped(Fragmentation(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("used_gib", "reserved_gib", "found"),
+    [(3, 5.99, False), (3, 6, True), (0.9, 1.89, False), (1, 2, True)],
+)
+def test_it_takes_twice_what_is_used_and_a_tenth_of_the_device(
+    used_gib: float, reserved_gib: float, tmp_path: Path, *, found: bool
+) -> None:
+    assert is_found(Fragmentation(), _held(used_gib, reserved_gib), tmp_path) is found

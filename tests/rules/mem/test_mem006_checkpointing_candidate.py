@@ -6,7 +6,7 @@ import pytest
 
 from tests.build import AUTOGRAD, TraceBuilder
 from tests.rules.captured import Captured
-from tests.rules.judging import clear, evidence, finding, skipped
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.mem.mem006_checkpointing_candidate import CheckpointingCandidate
 
 GB = 10**9
@@ -56,3 +56,14 @@ def test_reserved_memory_that_no_tensor_uses_is_clear(tmp_path: Path) -> None:
 def test_without_the_level_before_the_step_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = _step(1, 7, 8, recorded_before=False)
     assert "two steps or more" in skipped(CheckpointingCandidate(), builder, tmp_path)
+
+
+@pytest.mark.parametrize(("state", "found"), [(4, False), (3, True)])
+def test_activations_are_most_from_half_of_the_peak_on(state: int, tmp_path: Path, *, found: bool) -> None:
+    # Three eighths and four eighths.
+    assert is_found(CheckpointingCandidate(), _step(state, 7, 8), tmp_path) is found
+
+
+@pytest.mark.parametrize(("peak", "found"), [(6, False), (7, True)])
+def test_a_device_is_full_from_seven_tenths_on(peak: int, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(CheckpointingCandidate(), _step(1, peak - 1, peak), tmp_path) is found

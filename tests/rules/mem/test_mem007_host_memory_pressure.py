@@ -56,3 +56,16 @@ def test_without_a_figure_of_memory_the_rule_cannot_look(tmp_path: Path) -> None
 
 def test_without_samples_of_the_host_the_rule_cannot_look(tmp_path: Path) -> None:
     assert "The host was not sampled" in skipped(HostMemoryPressure(), _step(), tmp_path)
+
+
+@pytest.mark.parametrize(("group", "swapped_gib", "found"), [(0.9, 1, False), (0.91, 1, True), (0.9, 1.01, True)])
+def test_it_takes_more_than_nine_tenths_of_the_memory_or_one_percent_of_swap(
+    group: float, swapped_gib: float, tmp_path: Path, *, found: bool
+) -> None:
+    captured = _captured(tmp_path, group=group, swapped=swapped_gib * GIB)
+    assert captured.is_found(HostMemoryPressure()) is found
+
+
+def test_without_a_setting_two_batches_a_worker_are_prepared(tmp_path: Path) -> None:
+    captured = _captured(tmp_path, available=0.05).with_loader(prefetch_factor=None)
+    assert evidence(captured.finding(HostMemoryPressure()), "batches prepared ahead") == 16

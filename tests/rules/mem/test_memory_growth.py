@@ -64,3 +64,15 @@ def test_samples_outside_and_without_the_figure_do_not_count() -> None:
 
 def test_a_device_whose_memory_was_not_sampled_tells_nothing() -> None:
     assert growth_over_run(Series(np.arange(9), {}), EVER) is None
+
+
+def test_a_single_event_in_the_first_step_tells_what_it_ends_with(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number, held in enumerate((5000, 5300)):
+        at = 100 * number
+        builder.step(number, at, at + 100).op("aten::mm", at, at + 5).launch(at, at + 2, kernel=(at + 2, at + 90))
+        builder.memory(at + 10, 1000, total_allocated=held)
+    facts = facts_of(builder, tmp_path)
+    growth = growth_by_step(facts.trace, 0, facts.steps.kept)
+    assert growth is not None
+    assert (growth.first_bytes, growth.last_bytes) == (5000, 5300)
