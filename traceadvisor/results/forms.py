@@ -86,6 +86,8 @@ def in_ns(us: float) -> float:
     Raises:
         ValueError: the result is not finite.
     """
+    if not us:
+        return us  # a negative zero stays one
     return source_of(us, float(round(us * 1000)) if abs(us) < _EXACT_US else us * 1000, in_us)
 
 
