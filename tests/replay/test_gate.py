@@ -166,3 +166,7 @@ def test_a_replay_is_doubted_beyond_each_limit_and_not_within(kept: Gate, doubte
 @pytest.mark.parametrize(("null_model_ns", "is_doubted"), [(98.1, True), (97.9, False)])
 def test_the_host_alone_explains_a_step_within_two_percent(null_model_ns: float, *, is_doubted: bool) -> None:
     assert (replace(SOUND, null_model_ns=null_model_ns).device_doubt is not None) is is_doubted
+
+
+def test_what_was_not_looked_for_is_no_reason_for_doubt() -> None:
+    assert (SOUND.elsewhere_share, SOUND.paced_ns, SOUND.turn_error_share, SOUND.late_share) == (0, None, 0, 0)

@@ -51,3 +51,10 @@ def test_on_one_core_nothing_is_made_beside_the_work(cores: float, tmp_path: Pat
     """A share of a core is what the recording was made with, too."""
     assert _step_ms(tmp_path, LoaderWorkers(1, cores), EXPECTED) == pytest.approx(64.2 + 42.8, abs=0.001)
     assert _step_ms(tmp_path, LoaderWorkers(2, cores), HIGH) + 0.08 == pytest.approx(100, abs=0.001)
+
+
+def test_each_worker_may_be_two_batches_ahead(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).loader(0, 40, kind="_SingleProcessDataLoaderIter")
+    graph = LoaderWorkers(3).applied(graph_of(builder.op("aten::conv2d", 40, 100), tmp_path), EXPECTED)
+    assert graph.workers is not None
+    assert (graph.workers.count, graph.workers.ahead) == (3, 6)
