@@ -24,6 +24,7 @@ from traceadvisor.model.findings import (
     Evidence,
     Failed,
     Finding,
+    Fix,
     Found,
     RuleMeta,
     RuleOutcome,
@@ -534,7 +535,7 @@ RECORDS = (
     Record(
         Umbrella,
         spread="rule fix",
-        left_out="rule.needs rule.refines rule.umbrella fix.change evidence",
+        left_out="fix.change fix.not_replayed evidence",
         renamed={"rule.id": "rule_id", "rule.name": "rule"},
         finish=_finish_umbrella,
     ),
@@ -606,7 +607,6 @@ RECORDS = (
         RankedFinding,
         "FindingDocument",
         spread="finding finding.rule",
-        left_out="finding.rule.needs finding.rule.refines finding.rule.umbrella",
         renamed={
             "finding.rule.id": "rule_id",
             "finding.rule.name": "rule",
@@ -627,6 +627,7 @@ RECORDS = (
         ),
         finish=_finish_finding,
     ),
+    Record(Fix, left_out="not_replayed"),
     Record(
         Estimate,
         "SavingDocument",
