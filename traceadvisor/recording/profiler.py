@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,13 +65,14 @@ class TorchRecorder:
         begin_ns = time.perf_counter_ns()
         self.making = True
         try:
-            self._profiler = _KinetoProfile(
+            profiler = _KinetoProfile(
                 record_shapes=self._options.shapes,
                 profile_memory=self._options.memory,
                 with_stack=self._options.stacks,
             )
             with _quiet():
-                self._profiler.prepare_trace()
+                profiler.prepare_trace()
+            self._profiler = profiler  # only now: one that is not ready ends the process when it is started
         finally:
             self.making = False
         return time.perf_counter_ns() - begin_ns
@@ -121,12 +123,17 @@ class TorchRecorder:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """A log level for the profiler, unless the user has chosen one; gone again before the script could see it."""
+    """A log level for the profiler, unless the user has chosen one; gone again before the script could see it.
+
+    torch 2.11 also warns that a cycle's events are cleared at its end, which is what happens here anyway.
+    """
     name, value = _LOG_LEVEL
     chosen = name in os.environ
     os.environ.setdefault(name, value)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=r".*Profiler clears events at the end of each cycle")
+            yield
     finally:
         if not chosen:
             del os.environ[name]
