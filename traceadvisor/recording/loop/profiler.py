@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import signature
@@ -72,13 +73,14 @@ class TorchRecorder:
         begin_ns = time.perf_counter_ns()
         self.making = True
         try:
-            self._profiler = _KinetoProfile(
+            profiler = _KinetoProfile(
                 record_shapes=self._options.shapes,
                 profile_memory=self._options.memory,
                 with_stack=self._options.stacks,
             )
             with _quiet():
-                self._profiler.prepare_trace()
+                profiler.prepare_trace()
+            self._profiler = profiler  # only now: one that is not ready ends the process when it is started
         finally:
             self.making = False
         return time.perf_counter_ns() - begin_ns
@@ -129,12 +131,17 @@ class TorchRecorder:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Set the profiler's log level unless the user has; restore it before the script can see it."""
+    """Set the profiler's log level unless the user has; restore it before the script can see it.
+
+    torch 2.11 also warns that it clears the events of a cycle at its end, which is intended here.
+    """
     name, value = _LOG_LEVEL
     chosen = name in os.environ
     os.environ.setdefault(name, value)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=r".*Profiler clears events at the end of each cycle")
+            yield
     finally:
         if not chosen:
             del os.environ[name]
