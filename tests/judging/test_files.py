@@ -84,7 +84,7 @@ def test_a_damaged_file_among_good_ones_is_told_and_the_others_are_reported(coun
     (note,) = [row.note for row in report.health_notes if row.recording_id is None]
     assert note.code == "unreadable"
     assert note.message.startswith(f"{damaged}: ")
-    assert "Expected a recording by torch.profiler" in note.message
+    assert "Expected a torch.profiler recording" in note.message
 
 
 def test_a_process_that_is_killed_costs_its_file_alone(tmp_path: Path) -> None:
