@@ -128,7 +128,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """What to change, and how its saving is found.
+    """What to change.
 
     A fix with neither ``what_if`` nor ``not_replayed`` saves no time: it frees memory or prevents errors.
     """

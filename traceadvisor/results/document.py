@@ -408,10 +408,6 @@ def _row(outcome: _Outcome, rule: RuleMeta, finding: Finding | None) -> OutcomeR
     return OutcomeRow(rule, outcome.recordings, result)
 
 
-def _finish_umbrella(arguments: Arguments, _: Written) -> None:
-    arguments["rule.umbrella"] = True
-
-
 # The report
 
 
@@ -537,7 +533,6 @@ RECORDS = (
         spread="rule fix",
         left_out="fix.change fix.not_replayed evidence",
         renamed={"rule.id": "rule_id", "rule.name": "rule"},
-        finish=_finish_umbrella,
     ),
     Record(KernelRow, renamed={"share_of_kernel_time": "kernel_time_share"}, nullable="share_of_kernel_time"),
     Record(

@@ -114,7 +114,8 @@ def test_recordings_without_a_rank_get_no_note(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "listed"), [(8, "ranks 0, 1, 2, 3, 4, 5, 6, 7 are"), (9, "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 1 more are")]
+    ("count", "listed"),
+    [(8, "ranks 0, 1, 2, 3, 4, 5, 6, 7 of 16 were"), (9, "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 1 more of 16 were")],
 )
 def test_eight_ranks_are_named_at_most(count: int, listed: str, tmp_path: Path) -> None:
     for rank in range(count):

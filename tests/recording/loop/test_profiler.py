@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from torch.profiler.profiler import _KinetoProfile
-from traceadvisor.recording.profiler import TorchRecorder
 
+from traceadvisor.recording.loop.profiler import TorchRecorder
 from traceadvisor.recording.options import CaptureOptions
 
 
