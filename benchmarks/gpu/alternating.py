@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from benchmarks.gpu.budget import Budget
-from benchmarks.gpu.statistics import FEWEST_ROUNDS
+from traceadvisor.statistics import FEWEST_ROUNDS
 
 MOST_ROUNDS = 8
 """More rounds refine little, and the permutations of eight can all be counted."""

@@ -13,8 +13,8 @@ from benchmarks.gpu.budget import Budget
 from benchmarks.gpu.outbox import Outbox
 from benchmarks.gpu.predictions import Prediction
 from benchmarks.gpu.settings import Settings
-from benchmarks.gpu.statistics import FEWEST_ROUNDS, Comparison, compare
 from benchmarks.gpu.training import Training
+from traceadvisor.statistics import FEWEST_ROUNDS, Comparison, compare
 
 AS_IT_IS, SAME_AGAIN = "A", "A'"
 

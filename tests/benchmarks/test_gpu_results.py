@@ -13,7 +13,7 @@ import pytest
 from benchmarks.gpu import tables
 from benchmarks.gpu.outbox import Outbox
 from benchmarks.gpu.results import sample_name, take, with_row, without_own_paths
-from benchmarks.gpu.statistics import compare
+from traceadvisor.statistics import compare
 
 CHECKOUT = Path(__file__).parents[2]
 SAMPLE = CHECKOUT / "sample_traces" / "well-fed"

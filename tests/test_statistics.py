@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.gpu.statistics import Comparison, Verdict, compare
+from traceadvisor.statistics import Comparison, Verdict, compare
 
 NOISE = 0.02
 
