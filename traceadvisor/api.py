@@ -134,7 +134,7 @@ def load(
     if not judged:
         raise failures[0]
     judgements = [judgement for file in judged for judgement in file.judgements]
-    failed = (*map(_unreadable, found.refused), *_notes(files, outcomes))
+    failed = (*map(_unreadable, found.refused), *_notes(files, outcomes), *found.notes)
     compared = rank_notes(judgement.recording for judgement in judgements)
     health = _health(judged, (*catalogue.notes, *failed, *compared))
     return assess(judgements, found.source, health, chosen, catalogue.used(settings))

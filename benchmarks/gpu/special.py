@@ -106,6 +106,8 @@ def two_processes(part: Part) -> dict[str, Any]:
 def ranks(part: Part, kind: str) -> dict[str, Any]:
     """Two ranks on one device: over NCCL where it allows that, else over gloo."""
     result: dict[str, Any] = {}
+    if part.device != "cuda":
+        part.outbox.skip(f"{kind} over NCCL", "no CUDA device")
     for backend in ("nccl", "gloo") if part.device == "cuda" else ("gloo",):
         name = f"{kind}-{backend}"
         words = [captures.relative(SCRIPTS / "ranks.py"), "--kind", kind, "--backend", backend]
@@ -122,9 +124,7 @@ def ranks(part: Part, kind: str) -> dict[str, Any]:
             continue
         result[backend] = _summary(part, bundle)
         part.outbox.say(f"{kind} over {backend} with two ranks on one device runs")
-        return result
-    if part.device != "cuda":
-        part.outbox.skip(f"{kind} over NCCL", "no CUDA device")
+        break
     return result
 
 

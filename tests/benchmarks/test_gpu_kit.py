@@ -89,7 +89,7 @@ def test_two_ranks_without_nccl_run_over_gloo(out: Path) -> None:
 @pytest.mark.slow
 def test_results_go_into_a_checkout_only_when_asked_for_and_its_tests_pass(out: Path, tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
-    ignored = shutil.ignore_patterns(".*", "out", "build", "dist", "__pycache__", "wheels")
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "wheels")
     shutil.copytree(CHECKOUT, checkout, ignore=ignored)
     command = [sys.executable, "-m", "benchmarks.gpu.results", str(out)]
     refused = run(*command, cwd=checkout, limit_s=600)

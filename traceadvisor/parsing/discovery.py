@@ -11,14 +11,20 @@ from pathlib import Path
 from traceadvisor.bundle.folder import find_in_bundle, is_bundle
 from traceadvisor.bundle.layout import MANIFEST
 from traceadvisor.errors import InputError
+from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.input_bytes import open_bytes
+from traceadvisor.parsing.recognise import describe_bytes
+from traceadvisor.text.secrets import beginning
 
 _TRACE_NAME = re.compile(r"(?P<stem>.+?)\.pt\.trace\.json(?:\.gz)?\Z", re.DOTALL)
 _JSON_NAME = re.compile(r"(?P<stem>.+?)(?:\.trace)?\.json(?:\.gz)?\Z", re.DOTALL)
 _SPAN = re.compile(r"(?P<worker>.+)\.(?P<span>\d+)\Z", re.DOTALL)
 _SNIFFED_BYTES = 1 << 16
+_FIRST_BYTES = 512
+_MOST_KINDS = 5
+"""Kinds of files that a note names."""
 
 _EXPECTED = "a torch.profiler recording (*.pt.trace.json or *.pt.trace.json.gz) or a folder of recordings"
 
@@ -34,22 +40,25 @@ class FoundRecordings:
     refused: tuple[InputError, ...]
     """Why a path or a capture folder was left out."""
 
+    notes: tuple[HealthNote, ...] = ()
+    """Which other files the folders hold; none of them was read."""
+
 
 def find_recordings(paths: Sequence[Path]) -> FoundRecordings:
     """Return the recordings under some paths, sorted by run, worker and time.
 
     A folder is searched recursively, without following links to other folders; each folder that holds recordings is a
-    run. Files are chosen by name (``<worker>[.<time>].pt.trace.json[.gz]``). If a folder has no file of that name, they
-    are chosen by their first bytes.
+    run. Files are chosen by name (``<worker>[.<time>].pt.trace.json[.gz]``), all others by their first bytes.
 
     Raises:
         InputError: no path holds a recording; the message says what the first path holds instead.
     """
     origins: list[Origin] = []
     refused: list[InputError] = []
+    notes: list[HealthNote] = []
     for path in paths:
         try:
-            here, damaged = _in_folder(path) if path.is_dir() else ([_file(path)], [])
+            here, damaged, beside = _in_folder(path) if path.is_dir() else ([_file(path)], [], [])
         except InputError as error:
             refused.append(error)
         except OSError as error:
@@ -58,6 +67,7 @@ def find_recordings(paths: Sequence[Path]) -> FoundRecordings:
         else:
             origins += here
             refused += damaged
+            notes += beside
     if not origins:
         raise refused[0]
     unique = {(origin.path.resolve(), origin.rank): origin for origin in origins}
@@ -65,7 +75,7 @@ def find_recordings(paths: Sequence[Path]) -> FoundRecordings:
         kind = SourceKind.CAPTURE
     else:
         kind = SourceKind.TENSORBOARD if any(path.is_dir() for path in paths) else SourceKind.TRACE
-    return FoundRecordings(Source(tuple(paths), kind), tuple(_numbered(unique.values())), tuple(refused))
+    return FoundRecordings(Source(tuple(paths), kind), tuple(_numbered(unique.values())), tuple(refused), tuple(notes))
 
 
 def _file(path: Path) -> Origin:
@@ -75,8 +85,8 @@ def _file(path: Path) -> Origin:
     return _origin(path, run="")
 
 
-def _in_folder(root: Path) -> tuple[list[Origin], list[InputError]]:
-    """Return the recordings in a folder, and why damaged captures were left out.
+def _in_folder(root: Path) -> tuple[list[Origin], list[InputError], list[HealthNote]]:
+    """Return the recordings in a folder, why damaged captures were left out, and a note on files that are not read.
 
     Raises:
         InputError: it holds no recording.
@@ -88,18 +98,22 @@ def _in_folder(root: Path) -> tuple[list[Origin], list[InputError]]:
     captures: list[Path] = []
     captured: list[Origin] = []
     damaged: list[InputError] = []
+    broken: set[Path] = set()
     for folder in [path.parent for path in found if path.name == MANIFEST and is_bundle(path.parent)]:
         try:
             captured += find_in_bundle(folder)
             captures.append(folder)
         except InputError as error:  # its recordings are read without it
             damaged.append(error)
+            broken.add(folder)
     files = [path for path in found if not any(path.is_relative_to(folder) for folder in captures)]
-    named = [path for path in files if _TRACE_NAME.match(path.name)]
-    chosen = named or [path for path in files if _JSON_NAME.match(path.name) and _begins_like_a_trace(path)]
+    chosen = [path for path in files if _TRACE_NAME.match(path.name) or _begins_like_a_trace(path)]
     if not chosen and not captured and not damaged:
         raise _no_recording(root, files, passed_over=len(everything) - len(found))
-    return captured + [_origin(path, run=_run_name(path.parent, root)) for path in chosen], damaged
+    origins = captured + [_origin(path, run=_run_name(path.parent, root)) for path in chosen]
+    known = {*chosen, *(path for path in files if path.parent in broken)}  # each broken capture has a note of its own
+    unread = [path for path in files if path not in known]
+    return origins, damaged, [_files_not_read(root, unread, len(origins))] if unread else []
 
 
 def _entries(root: Path) -> Iterator[Path]:
@@ -139,15 +153,52 @@ def _numbered(origins: Iterable[Origin]) -> Iterator[Origin]:
         yield replace(origin, cycle=cycle)
 
 
+def _files_not_read(root: Path, unread: Sequence[Path], recordings: int) -> HealthNote:
+    """Return a note that counts the files of a folder that are no recordings, by what they are."""
+    kinds: dict[str, list[Path]] = {}
+    for path in unread:
+        kinds.setdefault(_kind(path), []).append(path)
+    common = sorted(kinds.items(), key=lambda kind: (-len(kind[1]), kind[0]))
+    named = [f"{len(paths)} {kind} ({_quoted(paths[0], root)})" for kind, paths in common[:_MOST_KINDS]]
+    rest = sum(len(paths) for _, paths in common[_MOST_KINDS:])
+    listed = "; ".join([*named, *([f"{rest} others"] if rest else [])])
+    total = len(unread) + recordings
+    message = f"{recordings} of {total} files in {root.name or root} are recordings. Not read: {listed}."
+    return HealthNote("files-not-read", message, degrades=False)
+
+
+def _quoted(path: Path, root: Path) -> str:
+    return f"for example {beginning(path.relative_to(root).as_posix())}"
+
+
+def _kind(path: Path) -> str:
+    """Return what a file that is no recording is, by its name and first bytes."""
+    if "tfevents" in path.name:
+        return "TensorBoard event files"
+    begin = _first_bytes(path, _FIRST_BYTES)
+    if begin is None:
+        return "empty or unreadable files"
+    if begin.lstrip()[:1] in (b"{", b"["):
+        return "JSON files without profiler events"
+    return f"files of another kind: {describe_bytes(begin).found.removeprefix('it is ').partition(',')[0]}"
+
+
 def _begins_like_a_trace(path: Path) -> bool:
-    buffer = bytearray(_SNIFFED_BYTES)
+    start = _first_bytes(path, _FIRST_BYTES)
+    if start is None or start.lstrip(b" \t\r\n\xef\xbb\xbf")[:1] not in (b"{", b"["):
+        return False
+    begin = _first_bytes(path, _SNIFFED_BYTES) or b""
+    return b'"traceEvents"' in begin or b'"deviceProperties"' in begin or (b'"ph"' in begin and b'"ts"' in begin)
+
+
+def _first_bytes(path: Path, count: int) -> bytes | None:
+    """Return the first bytes of a file's content, unpacked; None if it is empty or cannot be read."""
+    buffer = bytearray(count)
     try:
         with open_bytes(path) as stream:
-            count = stream.readinto(memoryview(buffer))
+            return bytes(buffer[: stream.readinto(memoryview(buffer))]) or None
     except InputError:
-        return False
-    begin = bytes(buffer[:count])
-    return b'"traceEvents"' in begin or b'"deviceProperties"' in begin or (b'"ph"' in begin and b'"ts"' in begin)
+        return None
 
 
 def _no_recording(root: Path, files: Sequence[Path], *, passed_over: int) -> InputError:
