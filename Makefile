@@ -4,7 +4,7 @@ VENV ?= $(or $(VIRTUAL_ENV),.venv)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-bare test-python slow fuzz mutants lint format types layers check golden schema sample-traces report-pictures benchmark gpu-wheels gpu-kit gpu-results wheel ci
+.PHONY: help install test test-bare test-python slow fuzz mutants advice lint format types layers check golden schema sample-traces report-pictures benchmark gpu-wheels gpu-kit gpu-results wheel ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ SAMPLE ?= 400
 
 mutants: ## plant faults in rules, analysis and replay, and list those that their own tests miss (SAMPLE=..., MUTANT_SEED=...)
 	nice -n 19 python -m tests.mutants --sample $(SAMPLE) --seed $(or $(MUTANT_SEED),1) --into docs/mutants.md
+
+advice: ## score the first findings of reports against expert labels
+	python -m tests.recordings.advice
 
 lint: ## look for mistakes and for style
 	ruff check

@@ -1,0 +1,133 @@
+"""Scores the advice of reports against what an expert says of the same recordings.
+
+``advice.toml`` holds the labels. They are written from the recordings alone, before a rule is changed for them.
+``python -m tests.recordings.advice`` prints the score of every labelled recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+import msgspec
+
+from tests.shared import CHECKOUT, SHARED_TRACES
+from traceadvisor import load
+
+LABELS = Path(__file__).with_name("advice.toml")
+
+FIRST = 3
+"""Findings of a report that are judged: those that a reader acts on."""
+
+
+class Verdict(Enum):
+    """What an expert says of a piece of advice."""
+
+    RIGHT = "right"
+    ACCEPTABLE = "acceptable"
+    """True, and worth less than other advice on the same recording."""
+
+    WRONG = "wrong"
+    """A false cause, a remedy that does not reach the time it claims, or one that does not exist here."""
+
+    UNLABELLED = "unlabelled"
+
+
+class Opinion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One expert opinion on one piece of advice."""
+
+    advice: str
+    """A rule's id, or a name in words where no rule gives this advice yet."""
+
+    verdict: Verdict
+    why: str
+
+
+class Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an expert says of one recording."""
+
+    path: str
+    """Relative to ``shared/traces``, or a folder of ``sample_traces/``."""
+
+    written_on: bool
+    """Whether rules were written with this recording at hand; such recordings are counted apart."""
+
+    summary: str
+    """What the recording shows, in a sentence."""
+
+    opinions: tuple[Opinion, ...]
+    must: tuple[str, ...] = ()
+    """Advice of which a report has to give at least one among its first findings; empty where none is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The first findings of one recording, judged."""
+
+    label: Label
+    given: tuple[tuple[str, Verdict], ...]
+    """Rule ids in the order of the report."""
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether none of the advice that is due is given."""
+        return bool(self.label.must) and not {rule for rule, _ in self.given} & set(self.label.must)
+
+    def count(self, verdict: Verdict) -> int:
+        """Number of first findings with this verdict."""
+        return sum(each is verdict for _, each in self.given)
+
+
+def labels() -> tuple[Label, ...]:
+    """The committed labels.
+
+    Raises:
+        msgspec.ValidationError: the file holds something else.
+    """
+    return msgspec.toml.decode(LABELS.read_bytes(), type=dict[str, tuple[Label, ...]])["recording"]
+
+
+def folder_of(label: Label) -> Path:
+    """Where the recording lies."""
+    return (CHECKOUT if label.path.startswith("sample_traces/") else SHARED_TRACES) / label.path
+
+
+def score(label: Label) -> Score:
+    """Judge the first findings of a fresh report on the recording."""
+    verdicts = {opinion.advice: opinion.verdict for opinion in label.opinions}
+    rules = [row.finding.rule.id for row in load(folder_of(label), processes=1).findings][:FIRST]
+    return Score(label, tuple((rule, verdicts.get(rule, Verdict.UNLABELLED)) for rule in rules))
+
+
+def table(scores: Iterable[Score]) -> Iterator[str]:
+    """Lines of Markdown: a row for each recording, then the sums of both groups."""
+    scores = tuple(scores)
+    yield "| recording | first findings | due, not given |"
+    yield "|---|---|---|"
+    for one in scores:
+        given = ", ".join(f"{rule} {verdict.value}" for rule, verdict in one.given) or "none"
+        yield f"| {one.label.path} | {given} | {' or '.join(one.label.must) if one.is_missed else '-'} |"
+    yield ""
+    yield "| recordings | count | right | acceptable | wrong | missed |"
+    yield "|---|---|---|---|---|---|"
+    for name, group in groups(scores).items():
+        counts = " | ".join(
+            str(sum(one.count(verdict) for one in group))
+            for verdict in (Verdict.RIGHT, Verdict.ACCEPTABLE, Verdict.WRONG)
+        )
+        yield f"| {name} | {len(group)} | {counts} | {sum(one.is_missed for one in group)} |"
+
+
+def groups(scores: Iterable[Score]) -> Mapping[str, tuple[Score, ...]]:
+    """Recordings that rules were written on, and the others."""
+    scores = tuple(scores)
+    return {
+        "rules were written on": tuple(one for one in scores if one.label.written_on),
+        "others": tuple(one for one in scores if not one.label.written_on),
+    }
+
+
+if __name__ == "__main__":
+    print("\n".join(table(map(score, labels()))))  # noqa: T201
