@@ -14,7 +14,7 @@ def _runs(builder: TraceBuilder, folder: Path) -> ElementwiseRuns:
     return elementwise_runs(facts.trace, facts.device_work.kernels, 2, facts.device_work.calls.kernel_rows)
 
 
-def test_a_run_takes_at_least_its_longest_kernels_share(tmp_path: Path) -> None:
+def test_a_fused_run_takes_at_least_its_longest_kernel(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).launch(0, 1, kernel=(5, 15), name=ADD)
     runs = _runs(builder.launch(1, 2, kernel=(15, 45), name=ADD), tmp_path)
     assert runs.count == 1
@@ -27,11 +27,11 @@ def test_another_kernel_ends_a_run(tmp_path: Path) -> None:
     assert _runs(builder, tmp_path).count == 0
 
 
-def test_a_run_is_on_one_stream(tmp_path: Path) -> None:
+def test_kernels_of_two_streams_are_no_run(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).launch(0, 1, kernel=(5, 15), name=ADD)
     builder.launch(1, 2, kernel=(15, 45), name=ADD, stream=STREAM + 1)
     assert _runs(builder, tmp_path).count == 0
 
 
-def test_without_kernels_there_is_none(tmp_path: Path) -> None:
+def test_without_kernels_there_is_no_run(tmp_path: Path) -> None:
     assert _runs(TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5), tmp_path).count == 0

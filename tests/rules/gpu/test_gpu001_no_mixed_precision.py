@@ -22,19 +22,19 @@ def _matmul(types: tuple[str, ...], device: dict[str, object], name: str = "aten
     return builder.launch(2, 5, kernel=(10, 60)).op("aten::relu", 10, 15, types=types).launch(11, 13, kernel=(60, 100))
 
 
-def test_float32_matrix_work_is_found_with_its_kernel_time_only(tmp_path: Path) -> None:
+def test_only_the_kernel_time_of_float32_matrix_operations_is_claimed(tmp_path: Path) -> None:
     found = finding(NoMixedPrecision(), _matmul(("float", "float"), V100), tmp_path)
     assert found.claims.total_ns == 50_000
-    assert evidence(found, "share of all kernel time") == pytest.approx(50 / 90)
+    assert evidence(found, "share of kernel time") == pytest.approx(50 / 90)
 
 
-def test_the_saving_is_bounded_by_the_ratio_of_peak_rates(tmp_path: Path) -> None:
+def test_without_shapes_the_saving_is_at_most_the_ratio_of_peak_rates(tmp_path: Path) -> None:
     saving = finding(NoMixedPrecision(), _matmul(("float", "float"), V100), tmp_path).saving
     assert saving.high_ns == pytest.approx(50_000 * (1 - 15.7 / 125))
 
 
 @pytest.mark.parametrize("kind", ["c10::Half", "c10::BFloat16"])
-def test_work_in_16_bits_is_clear(kind: str, tmp_path: Path) -> None:
+def test_matmuls_in_16_bits_are_clear(kind: str, tmp_path: Path) -> None:
     assert clear(NoMixedPrecision(), _matmul((kind, kind), V100), tmp_path).value == 0
 
 
@@ -44,14 +44,14 @@ def test_a_convolution_called_in_float32_but_cast_by_autocast_is_clear(tmp_path:
     assert clear(NoMixedPrecision(), builder, tmp_path).value == 0
 
 
-def test_bfloat16_is_proposed_where_the_device_has_it(tmp_path: Path) -> None:
+def test_bfloat16_is_proposed_if_the_gpu_supports_it(tmp_path: Path) -> None:
     found = finding(NoMixedPrecision(), _matmul(("float", "float"), A100), tmp_path)
     assert found.fix.change is not None
     assert "bfloat16" in found.fix.change
     assert any("TF32" in caveat for caveat in found.caveats)
 
 
-def test_float16_with_loss_scaling_is_proposed_elsewhere(tmp_path: Path) -> None:
+def test_float16_with_loss_scaling_is_proposed_otherwise(tmp_path: Path) -> None:
     found = finding(NoMixedPrecision(), _matmul(("float", "float"), V100), tmp_path)
     assert found.fix.change is not None
     assert "scaler" in found.fix.change
@@ -59,52 +59,52 @@ def test_float16_with_loss_scaling_is_proposed_elsewhere(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("device", [P100, GTX_1660])
-def test_a_device_without_tensor_cores_is_clear(device: dict[str, object], tmp_path: Path) -> None:
+def test_a_gpu_without_tensor_cores_is_clear(device: dict[str, object], tmp_path: Path) -> None:
     assert clear(NoMixedPrecision(), _matmul(("float", "float"), device), tmp_path).remark == (
-        "the device has no tensor cores"
+        "the GPU has no tensor cores"
     )
 
 
-def test_without_input_types_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_without_input_types_the_rule_is_skipped(tmp_path: Path) -> None:
     assert "record_shapes=True" in skipped(NoMixedPrecision(), _matmul((), V100), tmp_path)
 
 
-def test_of_an_unknown_device_nothing_is_claimed(tmp_path: Path) -> None:
+def test_an_unknown_gpu_is_skipped(tmp_path: Path) -> None:
     assert "What the device is capable of" in skipped(NoMixedPrecision(), _matmul(("float",), {}), tmp_path)
 
 
-def test_with_shapes_the_saving_is_what_they_leave_to_be_saved(tmp_path: Path) -> None:
-    """A product of 1,024 by 1,024 matrices takes 17.2 µs in float16 on a V100, and at the best a quarter more."""
+def test_with_shapes_the_saving_is_limited_by_the_gpu(tmp_path: Path) -> None:
+    """A matmul of 1,024 x 1,024 matrices takes 17.2 µs in float16 on a V100 at the peak rate, and 25% more at best."""
     builder = TraceBuilder().device(0, **V100).step(0, 0, 300)
     shapes = [[1024, 1024], [1024, 1024]]
     builder.op("aten::mm", 0, 10, types=("float", "float"), dims=shapes).launch(2, 5, kernel=(10, 160))
     found = finding(NoMixedPrecision(), builder, tmp_path)
     least_ns = 2 * 1024**3 / 125e3
     assert found.saving.high_ns == pytest.approx(150e3 - least_ns / 0.8, rel=0.01)
-    assert evidence(found, "these kernels together") == pytest.approx(150e3 * 0.6 / least_ns)
+    assert evidence(found, "estimated 16-bit speed-up") == pytest.approx(150e3 * 0.6 / least_ns)
     assert found.fix.what_if is not None
 
 
-def test_work_that_memory_limits_gains_two_at_most(tmp_path: Path) -> None:
+def test_memory_bound_matmuls_get_at_most_twice_as_fast(tmp_path: Path) -> None:
     builder = TraceBuilder().device(0, **V100).step(0, 0, 300)
     shapes = [[1, 4096], [4096, 4096]]
     builder.op("aten::mm", 0, 10, types=("float", "float"), dims=shapes).launch(2, 5, kernel=(10, 90))
     assert finding(NoMixedPrecision(), builder, tmp_path).saving.high_ns <= 40_000
 
 
-def test_devices_of_other_makers_are_known(tmp_path: Path) -> None:
+def test_gpus_by_amd_are_known(tmp_path: Path) -> None:
     found = finding(NoMixedPrecision(), _matmul(("float", "float"), MI300X), tmp_path)
     assert found.fix.change is not None
     assert "bfloat16" in found.fix.change
-    assert evidence(found, "peak 16-bit rate") == pytest.approx(8.0, rel=0.01)
+    assert evidence(found, "ratio of peak rates") == pytest.approx(8.0, rel=0.01)
 
 
-def test_devices_of_other_makers_do_not_round_to_tf32(tmp_path: Path) -> None:
+def test_gpus_by_amd_do_not_use_tf32(tmp_path: Path) -> None:
     captured = Captured(_matmul(("float", "float"), MI300X), tmp_path).with_settings(matmul_tf32=True, cudnn_tf32=True)
     assert not any("TF32" in caveat for caveat in captured.finding(NoMixedPrecision()).caveats)
 
 
-def test_what_already_runs_as_tf32_gains_less(tmp_path: Path) -> None:
+def test_matmuls_that_use_tf32_already_save_less(tmp_path: Path) -> None:
     def saving(kernel: str) -> float:
         shapes = [[1024, 1024], [1024, 1024]]
         builder = TraceBuilder().device(0, **A100).step(0, 0, 900)
@@ -122,13 +122,13 @@ def test_float32_counts_from_five_percent_of_the_step(kernel_us: float, tmp_path
     assert is_found(NoMixedPrecision(), builder, tmp_path) is found
 
 
-def test_little_float32_is_clear_with_what_its_fix_would_do_or_why_that_is_not_known(tmp_path: Path) -> None:
+def test_little_float32_is_clear_and_has_the_saving_or_a_reason_without_one(tmp_path: Path) -> None:
     def little(*shapes: list[int]) -> Clear:
         builder = TraceBuilder().device(0, **V100).step(0, 0, 1000)
         builder.op("aten::mm", 0, 10, types=("float", "float"), dims=shapes).launch(2, 5, kernel=(10, 50))
         return clear(NoMixedPrecision(), builder, tmp_path)
 
     known, unknown = little([64, 64], [64, 64]), little()
-    reason = "no shapes and rates tell how much faster its calls would be"
+    reason = "input shapes and peak rates give no speed-up for these calls"
     assert known.not_replayed != reason
     assert (unknown.saving_share, unknown.not_replayed) == (None, reason)

@@ -21,44 +21,44 @@ def _product(
     return builder.launch(2, 5, kernel=(10, 60), name=kernel).op("aten::relu", 10, 15).launch(11, 13, kernel=(60, 100))
 
 
-def test_float32_products_on_ordinary_cores_are_found(tmp_path: Path) -> None:
+def test_float32_matmuls_without_tf32_are_found(tmp_path: Path) -> None:
     found = finding(Tf32Off(), _product("ampere_sgemm_128x64_tn"), tmp_path)
     assert found.claims.total_ns == 50_000
     assert found.fix.change == 'torch.set_float32_matmul_precision("high")'
-    assert evidence(found, "in matrix products") == 1
+    assert evidence(found, "share in matmuls") == 1
 
 
-def test_convolutions_have_a_setting_of_their_own(tmp_path: Path) -> None:
+def test_convolutions_have_their_own_setting(tmp_path: Path) -> None:
     found = finding(Tf32Off(), _product("ampere_scudnn_128x64_relu", name="aten::convolution"), tmp_path)
     assert found.fix.change == "torch.backends.cudnn.allow_tf32 = True"
 
 
 @pytest.mark.parametrize("kernel", ["cutlass_80_tensorop_s1688gemm_128x128", "sm80_xmma_gemm_f32f32_tf32f32_f32"])
-def test_products_in_tf32_are_clear(kernel: str, tmp_path: Path) -> None:
+def test_matmuls_in_tf32_are_clear(kernel: str, tmp_path: Path) -> None:
     assert clear(Tf32Off(), _product(kernel), tmp_path).value == 0
 
 
-def test_products_in_16_bits_are_clear(tmp_path: Path) -> None:
+def test_matmuls_in_16_bits_are_clear(tmp_path: Path) -> None:
     assert clear(Tf32Off(), _product("gemm", "c10::Half"), tmp_path).value == 0
 
 
-def test_a_device_without_tf32_is_not_judged(tmp_path: Path) -> None:
-    assert skipped(Tf32Off(), _product("volta_sgemm", device=V100), tmp_path) == "The device has no TF32."
+def test_a_gpu_without_tf32_is_skipped(tmp_path: Path) -> None:
+    assert skipped(Tf32Off(), _product("volta_sgemm", device=V100), tmp_path) == "The GPU does not support TF32."
 
 
-def test_where_neither_kernels_nor_settings_tell_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_if_neither_kernel_names_nor_settings_show_tf32_the_rule_is_skipped(tmp_path: Path) -> None:
     assert "traceadvisor capture" in skipped(Tf32Off(), _product("gemm"), tmp_path)
 
 
-def test_the_settings_of_a_capture_tell(tmp_path: Path) -> None:
+def test_the_settings_of_a_capture_show_tf32(tmp_path: Path) -> None:
     captured = Captured(_product("gemm"), tmp_path)
     assert isinstance(captured.outcome(Tf32Off()), Skipped)
     assert captured.with_settings(matmul_tf32=False).finding(Tf32Off()).claims.total_ns == 50_000
     assert captured.with_settings(matmul_tf32=True).clear(Tf32Off()).value == 0
 
 
-def test_with_shapes_the_saving_is_no_more_than_the_tensor_cores_can_give(tmp_path: Path) -> None:
-    """A product of 1,024 by 1,024 matrices takes 13.8 µs in TF32, and at the best a quarter more."""
+def test_with_shapes_the_saving_is_limited_by_the_tensor_cores(tmp_path: Path) -> None:
+    """A matmul of 1,024 x 1,024 matrices takes 13.8 µs in TF32 at the peak rate, and 25% more at best."""
     builder = TraceBuilder().device(0, **A100).step(0, 0, 300)
     shapes = [[1024, 1024], [1024, 1024]]
     builder.op("aten::mm", 0, 10, types=("float", "float"), dims=shapes).launch(2, 5, kernel=(10, 130), name="sgemm")
@@ -77,16 +77,16 @@ def test_float32_counts_from_five_percent_of_the_step(kernel_us: float, tmp_path
     assert is_found(Tf32Off(), _short_product(kernel_us, "ampere_sgemm_128x64_tn"), tmp_path) is found
 
 
-def test_what_is_not_known_counts_from_five_percent_of_the_step(tmp_path: Path) -> None:
-    assert "Neither kernels nor settings" in skipped(Tf32Off(), _short_product(50, "gemm"), tmp_path)
+def test_float32_that_may_be_tf32_counts_from_five_percent_of_the_step(tmp_path: Path) -> None:
+    assert "Neither kernel names nor settings" in skipped(Tf32Off(), _short_product(50, "gemm"), tmp_path)
     assert clear(Tf32Off(), _short_product(49.9, "gemm"), tmp_path).value == 0
 
 
-def test_products_and_convolutions_are_told_apart(tmp_path: Path) -> None:
+def test_matmuls_and_convolutions_have_separate_shares(tmp_path: Path) -> None:
     builder = _product("ampere_sgemm_128x64_tn").step(1, 100, 200)
     builder.op("aten::convolution", 100, 110, types=("float", "float"))
     builder.launch(102, 105, kernel=(110, 135), name="ampere_scudnn_128x64_relu")
     found = finding(Tf32Off(), builder, tmp_path)
-    assert evidence(found, "in matrix products") == pytest.approx(50 / 75)
+    assert evidence(found, "share in matmuls") == pytest.approx(50 / 75)
     assert found.fix.change is not None
     assert found.fix.change.count(";") == 1

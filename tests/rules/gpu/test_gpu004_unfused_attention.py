@@ -13,7 +13,7 @@ STACK = ("torch/nn/functional.py(40): softmax", "net.py(27): forward", "train.py
 
 
 def _run(*names: str, thread: int = 100, generation: Generation = Generation.CURRENT) -> TraceBuilder:
-    """Operators of 4 us from 0 on, each with a kernel of 10 us, one after the other from 10 on."""
+    """Operators of 4 us, each with a kernel of 10 us; the kernels start at 10 us and follow each other."""
     builder = TraceBuilder(generation).step(0, 0, 200).op("aten::embedding", 0, 0.5)
     for number, name in enumerate(names):
         stack = STACK if "softmax" in name else ()
@@ -27,20 +27,20 @@ FORWARD = ("aten::bmm", "aten::div", "aten::_softmax", "aten::dropout", "aten::b
 BACKWARD = ("aten::bmm", "aten::bmm", "aten::mul", "aten::_softmax_backward_data", "aten::bmm", "aten::bmm")
 
 
-def test_everything_from_one_product_to_the_other_is_found(tmp_path: Path) -> None:
+def test_all_kernels_from_the_first_matmul_to_the_last_are_found(tmp_path: Path) -> None:
     found = finding(UnfusedAttention(), _run("aten::mm", *FORWARD, "aten::mm"), tmp_path)
     assert found.claims.total_ns == 50_000
-    assert evidence(found, "such blocks") == 1
-    assert evidence(found, "kernels in them") == 5
+    assert evidence(found, "attention blocks") == 1
+    assert evidence(found, "kernels in these blocks") == 5
 
 
-def test_the_backward_pass_has_two_products_on_either_side(tmp_path: Path) -> None:
+def test_the_backward_pass_has_two_matmuls_before_and_after_the_softmax(tmp_path: Path) -> None:
     found = finding(UnfusedAttention(), _run("aten::mm", *BACKWARD, "aten::mm", thread=AUTOGRAD), tmp_path)
     assert found.claims.total_ns == 60_000
 
 
 @pytest.mark.parametrize("generation", Generation)
-def test_the_line_is_the_users_never_torchs(generation: Generation, tmp_path: Path) -> None:
+def test_the_location_is_in_user_code_and_not_in_torch(generation: Generation, tmp_path: Path) -> None:
     (location,) = finding(UnfusedAttention(), _run(*FORWARD, generation=generation), tmp_path).locations
     assert (location.file, location.line) == ("net.py", 27)
 
@@ -54,11 +54,11 @@ def test_the_line_is_the_users_never_torchs(generation: Generation, tmp_path: Pa
         ("aten::_flash_attention_forward",),
     ],
 )
-def test_anything_else_is_clear(names: tuple[str, ...], tmp_path: Path) -> None:
+def test_other_operators_are_clear(names: tuple[str, ...], tmp_path: Path) -> None:
     assert clear(UnfusedAttention(), _run(*names), tmp_path).value == 0
 
 
-def test_without_launch_records_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_without_launch_records_the_rule_is_skipped(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 6).kernel(10, 60)
     assert "No launch calls" in skipped(UnfusedAttention(), builder, tmp_path)
 
@@ -71,7 +71,7 @@ def test_attention_counts_from_five_percent_of_the_step(step_us: int, tmp_path: 
     assert is_found(UnfusedAttention(), builder, tmp_path) is found
 
 
-def test_a_fused_kernel_is_twice_as_fast_and_7_6_times_at_the_most(tmp_path: Path) -> None:
+def test_a_fused_kernel_is_expected_to_be_twice_and_at_most_7_6_times_as_fast(tmp_path: Path) -> None:
     found = finding(UnfusedAttention(), _run(*FORWARD), tmp_path)
     fix = found.fix.what_if
     assert isinstance(fix, FasterKernels)
@@ -79,12 +79,12 @@ def test_a_fused_kernel_is_twice_as_fast_and_7_6_times_at_the_most(tmp_path: Pat
     assert found.saving.high_ns == pytest.approx(50_000 * (1 - 1 / 7.6))
 
 
-def test_kernels_that_other_threads_launch_meanwhile_are_no_part_of_it(tmp_path: Path) -> None:
+def test_kernels_launched_by_other_threads_do_not_count(tmp_path: Path) -> None:
     builder = _run(*FORWARD).launch(8, 9, kernel=(80, 100), name="copy", thread=AUTOGRAD)
     found = finding(UnfusedAttention(), builder, tmp_path)
-    assert (found.claims.total_ns, evidence(found, "kernels in them")) == (50_000, 5)
+    assert (found.claims.total_ns, evidence(found, "kernels in these blocks")) == (50_000, 5)
 
 
-def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+def test_figures_are_per_step(tmp_path: Path) -> None:
     found = finding(UnfusedAttention(), twice(_run(*FORWARD), 200), tmp_path)
-    assert (evidence(found, "such blocks"), evidence(found, "kernels in them")) == (1, 5)
+    assert (evidence(found, "attention blocks"), evidence(found, "kernels in these blocks")) == (1, 5)

@@ -13,7 +13,7 @@ STACK = ("torch/optim/optimizer.py(280): wrapper", "train.py(31): train", "train
 
 
 def _step(count: int = 60, *, name: str = "SGD", generation: Generation = Generation.CURRENT) -> TraceBuilder:
-    """A product of 100 us, then an optimizer of 10 us a parameter, each with a kernel of 3 us."""
+    """A matmul of 100 us, then an optimizer with 10 us and a kernel of 3 us per parameter."""
     end = 100 + 10 * count
     builder = TraceBuilder(generation).step(0, 0, end + 10).op("aten::mm", 0, 5).launch(1, 3, kernel=(4, 104))
     builder.optimizer(100, end, name=f"{name}.step")
@@ -25,14 +25,14 @@ def _step(count: int = 60, *, name: str = "SGD", generation: Generation = Genera
 
 def test_many_short_kernels_in_the_optimizer_are_found(tmp_path: Path) -> None:
     found = finding(UnfusedOptimizer(), _step(), tmp_path)
-    assert evidence(found, "kernels of the optimizer") == 60
-    assert evidence(found, "median of them") == 3_000
-    assert evidence(found, "their time") == 180_000
-    assert evidence(found, "the host's time in the optimizer") == 600_000
+    assert evidence(found, "optimizer kernels") == 60
+    assert evidence(found, "median optimizer kernel") == 3_000
+    assert evidence(found, "kernel time of the optimizer") == 180_000
+    assert evidence(found, "CPU time in the optimizer") == 600_000
 
 
-def test_its_kernels_and_the_idle_time_of_launching_them_are_claimed(tmp_path: Path) -> None:
-    # From 104 to 700, but for the microsecond after each operator: there the host is in none.
+def test_optimizer_kernels_and_the_idle_time_before_them_are_claimed(tmp_path: Path) -> None:
+    # From 104 to 700, except for the microsecond after each operator, in which the CPU runs no operator.
     assert finding(UnfusedOptimizer(), _step(), tmp_path).claims.total_ns == 536_000
 
 
@@ -44,23 +44,23 @@ def test_long_kernels_are_clear(tmp_path: Path) -> None:
     assert clear(UnfusedOptimizer(short_kernel_us=2.0), _step(), tmp_path).value == 0
 
 
-def test_an_optimizer_that_hardly_takes_time_is_clear(tmp_path: Path) -> None:
+def test_an_optimizer_that_takes_little_time_is_clear(tmp_path: Path) -> None:
     builder = _step().step(1, 800, 100_000).op("aten::mm", 800, 805).launch(801, 803, kernel=(804, 99_000))
     assert clear(UnfusedOptimizer(fewest_kernels=20), builder, tmp_path).value == pytest.approx(0.006, abs=0.001)
 
 
 @pytest.mark.parametrize(("name", "setting"), [("AdamW", "fused=True"), ("RMSprop", "foreach=True")])
-def test_the_setting_is_one_that_the_optimizer_has(name: str, setting: str, tmp_path: Path) -> None:
+def test_the_proposed_setting_is_one_that_the_optimizer_supports(name: str, setting: str, tmp_path: Path) -> None:
     assert finding(UnfusedOptimizer(), _step(name=name), tmp_path).fix.change == f"{name}(..., {setting})"
 
 
 @pytest.mark.parametrize("generation", Generation)
-def test_the_line_is_the_users_never_torchs(generation: Generation, tmp_path: Path) -> None:
+def test_the_location_is_in_user_code_and_not_in_torch(generation: Generation, tmp_path: Path) -> None:
     (location,) = finding(UnfusedOptimizer(), _step(generation=generation), tmp_path).locations
     assert (location.file, location.line) == ("train.py", 31)
 
 
-def test_without_an_optimizer_there_is_nothing_to_look_at(tmp_path: Path) -> None:
+def test_without_an_optimizer_step_the_rule_is_skipped(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(1, 3, kernel=(4, 90))
     assert "No Optimizer.step" in skipped(UnfusedOptimizer(), builder, tmp_path)
 
@@ -69,36 +69,36 @@ def test_without_an_optimizer_there_is_nothing_to_look_at(tmp_path: Path) -> Non
     ("name", "captured"),
     [("AdamW", {"optimizer_fused": True}), ("RMSprop", {"optimizer_foreach": True})],
 )
-def test_where_the_best_setting_is_on_already_it_is_clear(name: str, captured: dict[str, bool], tmp_path: Path) -> None:
+def test_an_optimizer_with_its_fastest_setting_is_clear(name: str, captured: dict[str, bool], tmp_path: Path) -> None:
     found = Captured(_step(name=name), tmp_path).with_settings(optimizer=name, **captured).clear(UnfusedOptimizer())
     assert (found.value, found.limit) == (60, 50)
     assert found.remark
-    assert found.remark.startswith(f"{name} has ")
+    assert found.remark.startswith(f"{name} already uses ")
 
 
 @pytest.mark.parametrize(
     ("captured", "flags"),
     [
-        ("AdamW", {"optimizer_foreach": True}),  # fused is better still
+        ("AdamW", {"optimizer_foreach": True}),  # fused is faster
         ("AdamW", {"optimizer_fused": False}),
-        ("SGD", {"optimizer_fused": True}),  # of another optimizer
+        ("SGD", {"optimizer_fused": True}),  # another optimizer
     ],
 )
-def test_where_a_better_setting_is_left_it_is_proposed(captured: str, flags: dict[str, bool], tmp_path: Path) -> None:
+def test_a_faster_setting_is_proposed(captured: str, flags: dict[str, bool], tmp_path: Path) -> None:
     run = Captured(_step(name="AdamW"), tmp_path).with_settings(optimizer=captured, **flags)
     assert run.finding(UnfusedOptimizer()).fix.change == "AdamW(..., fused=True)"
 
 
 @pytest.mark.parametrize(("step_us", "found"), [(30_001, False), (30_000, True)])
 def test_the_optimizer_counts_from_two_percent_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
-    # It takes the host 600 us.
+    # It takes 600 us of CPU time.
     builder = _step()
     builder.events[0]["dur"] = step_us
     assert is_found(UnfusedOptimizer(), builder, tmp_path) is found
 
 
 @pytest.mark.parametrize(("count", "found"), [(49, False), (50, True)])
-def test_kernels_are_many_from_fifty_a_step(count: int, tmp_path: Path, *, found: bool) -> None:
+def test_short_kernels_count_from_fifty_per_step(count: int, tmp_path: Path, *, found: bool) -> None:
     assert is_found(UnfusedOptimizer(), _step(count), tmp_path) is found
 
 
@@ -111,9 +111,9 @@ def test_a_kernel_is_short_below_ten_microseconds(kernel_us: float, tmp_path: Pa
     assert is_found(UnfusedOptimizer(), builder, tmp_path) is found
 
 
-def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+def test_figures_are_per_step(tmp_path: Path) -> None:
     builder = twice(_step(), 1000)
     found = finding(UnfusedOptimizer(), builder, tmp_path)
-    assert evidence(found, "kernels of the optimizer") == 60
-    assert evidence(found, "their time") == 180_000
-    assert evidence(found, "the host's time in the optimizer") == 600_000
+    assert evidence(found, "optimizer kernels") == 60
+    assert evidence(found, "kernel time of the optimizer") == 180_000
+    assert evidence(found, "CPU time in the optimizer") == 600_000

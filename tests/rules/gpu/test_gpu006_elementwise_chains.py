@@ -16,7 +16,7 @@ ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor
 
 
 def _step(*lengths: int, name: str = ADD) -> TraceBuilder:
-    """Kernels of these lengths from 10 on, then a product to the end of the step at 100."""
+    """Kernels of these lengths from 10 us on, then a matmul to the end of the step at 100 us."""
     builder, at = TraceBuilder().step(0, 0, 100).op("aten::add", 0, 9), 10
     for number, length in enumerate(lengths):
         builder.launch(number, number + 1, kernel=(at, at + length), name=name)
@@ -27,13 +27,13 @@ def _step(*lengths: int, name: str = ADD) -> TraceBuilder:
 def test_a_run_of_elementwise_kernels_is_found(tmp_path: Path) -> None:
     found = finding(ElementwiseChains(), _step(10, 10, 20), tmp_path)
     assert found.claims.total_ns == 40_000
-    assert evidence(found, "runs") == 1
-    assert evidence(found, "kernels in them") == 3
+    assert evidence(found, "runs of elementwise kernels") == 1
+    assert evidence(found, "kernels in these runs") == 3
 
 
-def test_at_most_the_longest_kernel_of_a_run_is_left(tmp_path: Path) -> None:
+def test_the_longest_kernel_of_a_run_cannot_be_saved(tmp_path: Path) -> None:
     found = finding(ElementwiseChains(), _step(10, 10, 20), tmp_path)
-    assert evidence(found, "beyond the longest") == 20_000
+    assert evidence(found, "time beyond the longest") == 20_000
     assert found.saving.high_ns == 20_000
 
 
@@ -49,16 +49,16 @@ def test_other_kernels_are_clear(tmp_path: Path) -> None:
     assert clear(ElementwiseChains(), _step(10, 10, 20, name="gemm"), tmp_path).value == 0
 
 
-def test_the_optimizers_kernels_are_another_rules(tmp_path: Path) -> None:
+def test_kernels_of_the_optimizer_are_left_to_another_rule(tmp_path: Path) -> None:
     assert clear(ElementwiseChains(), _step(10, 10, 20).optimizer(0, 7), tmp_path).value == 0
 
 
-def test_kernels_of_operators_that_multiply_are_another_rules(tmp_path: Path) -> None:
+def test_kernels_of_matrix_operations_are_left_to_other_rules(tmp_path: Path) -> None:
     builder = _step(10, 10, 20).op("aten::addmm", 0, 8)
     assert clear(ElementwiseChains(), builder, tmp_path).value == 0
 
 
-def test_it_stands_in_place_of_the_finding_that_memory_limits_the_same_kernels(tmp_path: Path) -> None:
+def test_it_replaces_the_memory_bound_finding_for_the_same_kernels(tmp_path: Path) -> None:
     builder, at = TraceBuilder().device(0, **A100).step(0, 0, 100), 10
     for number in range(3):
         builder.op("aten::add", 2 * number, 2 * number + 1, types=("float",) * 2, dims=[[8], [8]])
@@ -69,7 +69,7 @@ def test_it_stands_in_place_of_the_finding_that_memory_limits_the_same_kernels(t
     assert (row.finding.rule.id, row.also) == ("GPU006", ("GPU011",))
 
 
-def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_without_a_gpu_the_rule_is_skipped(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
     assert "No kernels were recorded" in skipped(ElementwiseChains(), builder, tmp_path)
 
@@ -79,15 +79,15 @@ def test_runs_count_from_a_tenth_of_the_step(last_us: int, tmp_path: Path, *, fo
     assert is_found(ElementwiseChains(), _step(3, 3, last_us), tmp_path) is found
 
 
-def test_fused_runs_take_as_long_as_their_longest_kernel_at_the_best(tmp_path: Path) -> None:
-    # 20 of 40 us: twice as fast; half of the rest goes as a rule: 30 of 40.
+def test_a_fused_run_is_at_best_as_fast_as_its_longest_kernel(tmp_path: Path) -> None:
+    # At best 20 of 40 us remain: twice as fast. Expected is half of that saving: 30 of 40 us remain.
     fix = finding(ElementwiseChains(), _step(10, 10, 20), tmp_path).fix.what_if
     assert isinstance(fix, FasterKernels)
     assert (set(fix.low), set(fix.high)) == ({1.0}, {2.0})
     assert fix.expected == pytest.approx([4 / 3] * 3)
 
 
-def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+def test_figures_are_per_step(tmp_path: Path) -> None:
     found = finding(ElementwiseChains(), twice(_step(10, 10, 20), 100), tmp_path)
-    assert (evidence(found, "runs"), evidence(found, "kernels in them")) == (1, 3)
-    assert evidence(found, "beyond the longest") == 20_000
+    assert (evidence(found, "runs of elementwise kernels"), evidence(found, "kernels in these runs")) == (1, 3)
+    assert evidence(found, "time beyond the longest") == 20_000

@@ -12,12 +12,12 @@ from traceadvisor.rules.gpu.gpu008_cudnn_benchmark import CudnnBenchmark
 
 V100 = {"name": "Tesla V100-SXM2-32GB", "computeMajor": 7, "computeMinor": 0}
 LEAST_US = 4 * (2 * 32 * 64 * 56 * 56 + 64 * 64) / 900e3
-"""57 µs: what a 1 x 1 convolution of 32 images of 64 channels and 56 x 56 points must move, in float32; its operations
-take 52."""
+"""57 µs: the memory traffic of a float32 1 x 1 convolution of 32 images of 64 channels and 56 x 56 points. Its
+arithmetic takes 52 µs."""
 
 
 def _steps(*batches: int, takes: float = 100) -> TraceBuilder:
-    """Steps of 200 µs with one convolution each, of so many images."""
+    """Steps of 200 µs, each with one convolution of the given batch size."""
     builder = TraceBuilder().device(0, **V100)
     for number, batch in enumerate(batches):
         at = 200 * number
@@ -33,11 +33,11 @@ def test_slow_convolutions_of_constant_shape_are_found(tmp_path: Path) -> None:
     captured = Captured(_steps(32, 32), tmp_path).with_settings(cudnn_benchmark=False)
     found = captured.finding(CudnnBenchmark())
     assert found.claims.total_ns == 200_000
-    assert evidence(found, "convolutions, beyond") == pytest.approx((100 - LEAST_US / 0.8) * 1e3)
+    assert evidence(found, "convolution time beyond") == pytest.approx((100 - LEAST_US / 0.8) * 1e3)
     assert found.saving.high_ns == pytest.approx((100 - LEAST_US / 0.8) * 1e3)
 
 
-def test_half_of_the_time_can_be_saved_at_most(tmp_path: Path) -> None:
+def test_the_saving_is_at_most_half_of_the_time(tmp_path: Path) -> None:
     captured = Captured(_steps(4, 4), tmp_path).with_settings(cudnn_benchmark=False)
     assert captured.finding(CudnnBenchmark()).saving.high_ns == pytest.approx(50_000)
 
@@ -48,27 +48,27 @@ def test_convolutions_at_a_good_rate_are_clear(tmp_path: Path) -> None:
 
 def test_autotuned_convolutions_are_clear(tmp_path: Path) -> None:
     captured = Captured(_steps(32, 32), tmp_path).with_settings(cudnn_benchmark=True)
-    assert captured.clear(CudnnBenchmark()).remark == "they are autotuned"
+    assert captured.clear(CudnnBenchmark()).remark == "autotuning is on"
 
 
 def test_shapes_that_change_are_clear(tmp_path: Path) -> None:
     captured = Captured(_steps(32, 31), tmp_path).with_settings(cudnn_benchmark=False)
-    assert captured.clear(CudnnBenchmark()).remark == "their shapes change from step to step"
+    assert captured.clear(CudnnBenchmark()).remark == "convolution shapes change between steps"
 
 
-def test_one_step_does_not_tell(tmp_path: Path) -> None:
+def test_a_single_step_is_skipped(tmp_path: Path) -> None:
     outcome = Captured(_steps(32), tmp_path).with_settings(cudnn_benchmark=False).outcome(CudnnBenchmark())
     assert isinstance(outcome, Skipped)
-    assert "One step" in outcome.reason
+    assert "A single step" in outcome.reason
 
 
-def test_without_settings_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_without_settings_the_rule_is_skipped(tmp_path: Path) -> None:
     assert "traceadvisor capture" in skipped(CudnnBenchmark(), _steps(32, 32), tmp_path)
 
 
 @pytest.mark.parametrize(("gap_us", "found"), [(2301, False), (2300, True)])
 def test_convolutions_count_from_two_percent_of_the_step(gap_us: int, tmp_path: Path, *, found: bool) -> None:
-    # Half of each kernel of 100 us can be spared; the second step lasts so much longer: 2 x 50 of 200 + 200 + gap.
+    # Half of each kernel of 100 us can be saved: 2 x 50 us of 200 + 200 + gap.
     builder = _steps(4, 4)
     next(event for event in builder.events if event["name"] == "ProfilerStep#1")["dur"] = 200 + 2 * gap_us
     captured = Captured(builder, tmp_path).with_settings(cudnn_benchmark=False)

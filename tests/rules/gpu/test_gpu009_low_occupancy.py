@@ -13,7 +13,7 @@ GB = 10**9
 
 
 def _step(blocks: float | None = 0.25, until: float = 50) -> TraceBuilder:
-    """A kernel from 10 on with few blocks, then one with many, to the end."""
+    """A kernel with few blocks from 10 us on, then one with many blocks to the end of the step."""
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 9)
     builder.launch(1, 2, kernel=(10, until), blocks_per_sm=blocks)
     return builder.launch(3, 4, kernel=(until, 100), blocks_per_sm=8 if blocks else None)
@@ -22,33 +22,33 @@ def _step(blocks: float | None = 0.25, until: float = 50) -> TraceBuilder:
 def test_kernels_with_few_blocks_are_found(tmp_path: Path) -> None:
     found = finding(LowOccupancy(), _step(), tmp_path)
     assert found.claims.total_ns == 40_000
-    assert evidence(found, "such kernels") == 1
-    assert evidence(found, "blocks for each multiprocessor") == 0.25
+    assert evidence(found, "kernels with few blocks") == 1
+    assert evidence(found, "blocks per multiprocessor") == 0.25
 
 
-def test_at_most_the_part_without_blocks_is_saved(tmp_path: Path) -> None:
-    assert finding(LowOccupancy(), _step(), tmp_path).saving.high_ns == 30_000  # three quarters of 40
+def test_the_saving_is_at_most_the_share_without_blocks(tmp_path: Path) -> None:
+    assert finding(LowOccupancy(), _step(), tmp_path).saving.high_ns == 30_000  # 75% of 40 us
 
 
-def test_a_few_of_them_are_clear(tmp_path: Path) -> None:
+def test_a_short_kernel_with_few_blocks_is_clear(tmp_path: Path) -> None:
     assert clear(LowOccupancy(), _step(until=15), tmp_path).value == 0.05
 
 
-def test_just_under_a_block_for_each_multiprocessor_is_clear(tmp_path: Path) -> None:
+def test_just_under_one_block_per_multiprocessor_is_clear(tmp_path: Path) -> None:
     assert clear(LowOccupancy(), _step(0.97), tmp_path).value == 0
 
 
-def test_kernels_without_that_figure_tell_nothing(tmp_path: Path) -> None:
-    assert "does not tell the blocks" in skipped(LowOccupancy(), _step(None), tmp_path)
+def test_without_block_counts_the_rule_is_skipped(tmp_path: Path) -> None:
+    assert "does not contain block counts" in skipped(LowOccupancy(), _step(None), tmp_path)
 
 
-def test_the_batch_that_would_fit_is_foreseen_where_memory_is_known(tmp_path: Path) -> None:
-    # 1 GB outlives the step, 32 samples add 2 GB; four fifths of 20 GB leave 15 GB for samples of 62.5 MB.
+def test_the_largest_batch_is_estimated_if_memory_is_known(tmp_path: Path) -> None:
+    # 1 GB stays in use between steps, and 32 samples add 2 GB: 62.5 MB each. 80% of 20 GB leave 15 GB for samples.
     builder = _step().device(0, totalGlobalMem=20 * GB)
     builder.memory(1, 1024, total_allocated=GB).memory(50, 1024, total_allocated=3 * GB)
     found = Captured(builder, tmp_path).loader(batch=32).device(memory=3 * GB).finding(LowOccupancy())
-    assert evidence(found, "largest batch foreseen") == 240
-    assert not [row for row in finding(LowOccupancy(), _step(), tmp_path).evidence if "batch" in row.label]
+    assert evidence(found, "largest batch that fits") == 240
+    assert not [row for row in finding(LowOccupancy(), _step(), tmp_path).evidence if "batch" in row.label.lower()]
 
 
 @pytest.mark.parametrize(("until", "found"), [(19.9, False), (20, True)])
@@ -57,11 +57,11 @@ def test_such_kernels_count_from_a_tenth_of_the_step(until: float, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("blocks", "found"), [(0.5, False), (0.49, True)])
-def test_blocks_are_few_below_half_of_the_multiprocessors(blocks: float, tmp_path: Path, *, found: bool) -> None:
+def test_blocks_are_few_below_half_a_block_per_multiprocessor(blocks: float, tmp_path: Path, *, found: bool) -> None:
     assert is_found(LowOccupancy(), _step(blocks), tmp_path) is found
 
 
-def test_blocks_must_be_known_of_half_of_the_kernel_time(tmp_path: Path) -> None:
+def test_half_of_the_kernel_time_must_have_block_counts(tmp_path: Path) -> None:
     def step(until: float) -> TraceBuilder:
         builder = (
             TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 9).launch(1, 2, kernel=(10, until), blocks_per_sm=0.25)
@@ -69,14 +69,14 @@ def test_blocks_must_be_known_of_half_of_the_kernel_time(tmp_path: Path) -> None
         return builder.launch(3, 4, kernel=(until, 100))
 
     assert is_found(LowOccupancy(), step(55), tmp_path)
-    assert "does not tell the blocks" in skipped(LowOccupancy(), step(54.9), tmp_path)
+    assert "does not contain block counts" in skipped(LowOccupancy(), step(54.9), tmp_path)
 
 
-def test_their_share_of_kernel_time_is_told(tmp_path: Path) -> None:
+def test_the_share_of_kernel_time_is_shown(tmp_path: Path) -> None:
     assert evidence(finding(LowOccupancy(), _step(), tmp_path), "share of kernel time") == pytest.approx(40 / 90)
 
 
-def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+def test_figures_are_per_step(tmp_path: Path) -> None:
     found = finding(LowOccupancy(), twice(_step(), 100), tmp_path)
-    assert evidence(found, "such kernels") == 1
+    assert evidence(found, "kernels with few blocks") == 1
     assert found.saving.high_ns == 30_000

@@ -11,15 +11,15 @@ from traceadvisor.judging.engine import recording_of
 from traceadvisor.rules.gpu.gpu010_low_mfu import LowMfu
 
 
-def test_a_busy_device_far_below_its_peak_is_found(tmp_path: Path) -> None:
+def test_a_busy_gpu_far_below_its_peak_rate_is_found(tmp_path: Path) -> None:
     found = finding(LowMfu(), multiplying(2900, step_us=3000), tmp_path)
-    assert evidence(found, "share of the peak rate") == pytest.approx(LEAST_US / 3000)
-    assert evidence(found, "the same while") == pytest.approx(LEAST_US / 2900)
-    assert evidence(found, "arithmetic") == pytest.approx(2 * 4096**3 / 3000e-6)
-    assert evidence(found, "operator that loses most") == "aten::mm"
+    assert evidence(found, "share of the peak rate, whole step") == pytest.approx(LEAST_US / 3000)
+    assert evidence(found, "share of the peak rate, these kernels") == pytest.approx(LEAST_US / 2900)
+    assert evidence(found, "achieved rate") == pytest.approx(2 * 4096**3 / 3000e-6)
+    assert evidence(found, "operator that loses the most time") == "aten::mm"
 
 
-def test_what_others_of_its_kind_take_cannot_be_saved(tmp_path: Path) -> None:
+def test_the_time_that_similar_calls_take_cannot_be_saved(tmp_path: Path) -> None:
     saving = finding(LowMfu(), multiplying(2900, step_us=3000), tmp_path).saving
     assert saving.high_ns == pytest.approx((2900 - LEAST_US / 0.8) * 1000, rel=0.001)
 
@@ -28,48 +28,48 @@ def test_a_good_rate_is_clear(tmp_path: Path) -> None:
     assert clear(LowMfu(), multiplying(900, step_us=1000), tmp_path).value == pytest.approx(LEAST_US / 1000)
 
 
-def test_the_rate_is_held_against_the_type_that_the_work_is_done_in(tmp_path: Path) -> None:
-    """In float32 the same product takes 16 times as long: 7 ms of 9 are a good rate."""
+def test_the_rate_is_compared_with_the_peak_of_the_data_type_in_use(tmp_path: Path) -> None:
+    """In float32, the same matmul takes 16 times as long: 7 of 9 ms are a good rate."""
     builder = multiplying(8900, step_us=9000, kind="float", kernel="ampere_sgemm_128x64_tn")
     assert clear(LowMfu(), builder, tmp_path).value == pytest.approx(16 * LEAST_US / 9000)
 
 
-def test_a_device_that_waits_is_another_rules_matter(tmp_path: Path) -> None:
+def test_a_gpu_that_waits_is_skipped(tmp_path: Path) -> None:
     assert "Kernels take 10% of the step" in skipped(LowMfu(), multiplying(900, step_us=9000), tmp_path)
 
 
-def test_a_device_that_memory_limits_is_another_rules_matter(tmp_path: Path) -> None:
+def test_a_memory_bound_step_is_clear(tmp_path: Path) -> None:
     builder = multiplying(900, plain_us=2000, step_us=3000)
-    assert clear(LowMfu(), builder, tmp_path).label == "kernel time that memory limits"
+    assert clear(LowMfu(), builder, tmp_path).label == "memory-bound share of kernel time"
 
 
-def test_products_that_memory_limits_are_another_rules_matter(tmp_path: Path) -> None:
+def test_memory_bound_matmuls_are_clear(tmp_path: Path) -> None:
     builder = TraceBuilder().device(0, **A100).step(0, 0, 100)
     shapes = [[1, 4096], [4096, 4096]]
     builder.op("aten::mm", 0, 10, types=("c10::Half",) * 2, dims=shapes).launch(2, 5, kernel=(10, 100))
-    assert clear(LowMfu(), builder, tmp_path).label == "kernel time that memory limits"
+    assert clear(LowMfu(), builder, tmp_path).label == "memory-bound share of kernel time"
 
 
 @pytest.mark.parametrize("plain", ["mylib::fused", "aten::thnn_conv2d"])
-def test_with_work_of_unknown_extent_nothing_is_claimed(plain: str, tmp_path: Path) -> None:
-    assert "unknown extent" in skipped(LowMfu(), multiplying(2000, plain_us=900, plain=plain, step_us=3000), tmp_path)
+def test_operators_with_unknown_flops_are_skipped(plain: str, tmp_path: Path) -> None:
+    assert "unknown FLOPs" in skipped(LowMfu(), multiplying(2000, plain_us=900, plain=plain, step_us=3000), tmp_path)
 
 
-def test_where_float32_may_be_tf32_nothing_is_claimed(tmp_path: Path) -> None:
-    assert "number type" in skipped(LowMfu(), multiplying(2900, step_us=3000, kind="float"), tmp_path)
+def test_float32_that_may_be_tf32_is_skipped(tmp_path: Path) -> None:
+    assert "data type" in skipped(LowMfu(), multiplying(2900, step_us=3000, kind="float"), tmp_path)
 
 
-def test_of_an_unknown_device_nothing_is_claimed(tmp_path: Path) -> None:
+def test_an_unknown_gpu_is_skipped(tmp_path: Path) -> None:
     assert "peak rates" in skipped(LowMfu(), multiplying(2900, step_us=3000, device={}), tmp_path)
 
 
-def test_the_rate_is_a_figure_of_the_report(tmp_path: Path) -> None:
+def test_the_report_contains_the_rate(tmp_path: Path) -> None:
     figures = recording_of(facts_of(multiplying(900, step_us=1000), tmp_path)).figures
     assert figures.flops_per_s == pytest.approx(2 * 4096**3 / 1000e-6)
     assert figures.peak_rate_share == pytest.approx(LEAST_US / 1000)
 
 
-def test_a_rate_of_which_much_is_missing_is_no_figure(tmp_path: Path) -> None:
+def test_the_report_contains_no_incomplete_rate(tmp_path: Path) -> None:
     builder = multiplying(2000, plain_us=900, plain="mylib::fused", step_us=3000)
     figures = recording_of(facts_of(builder, tmp_path)).figures
     assert (figures.flops_per_s, figures.peak_rate_share) == (None, None)
@@ -77,15 +77,17 @@ def test_a_rate_of_which_much_is_missing_is_no_figure(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("step_us", "found"), [(2202, False), (2203, True)])
 def test_a_rate_is_low_below_a_fifth_of_the_peak(step_us: int, tmp_path: Path, *, found: bool) -> None:
-    # Five times the least time of 440.5 us.
+    # Five times the minimum time of 440.5 us.
     assert is_found(LowMfu(), multiplying(2100, step_us=step_us), tmp_path) is found
 
 
-def test_a_device_is_busy_from_four_fifths_of_the_step_on(tmp_path: Path) -> None:
+def test_a_gpu_is_busy_from_80_percent_of_the_step_on(tmp_path: Path) -> None:
     assert is_found(LowMfu(), multiplying(2400, step_us=3000), tmp_path)
     assert "Kernels take 80% of the step" in skipped(LowMfu(), multiplying(2399, step_us=3000), tmp_path)
 
 
 @pytest.mark.parametrize(("plain_us", "found"), [(1501, False), (1500, True)])
-def test_arithmetic_is_short_up_to_half_of_kernel_time_in_memory(plain_us: int, tmp_path: Path, *, found: bool) -> None:
+def test_arithmetic_is_the_limit_up_to_half_of_kernel_time_in_memory(
+    plain_us: int, tmp_path: Path, *, found: bool
+) -> None:
     assert is_found(LowMfu(), multiplying(1500, plain_us=plain_us, step_us=3100), tmp_path) is found

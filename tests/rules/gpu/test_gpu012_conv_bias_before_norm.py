@@ -13,7 +13,7 @@ STACK = ("torch/nn/modules/conv.py(40): forward", "net.py(27): forward", "train.
 
 
 def _step(*, bias: bool = True, then: str = "aten::batch_norm", training: str | None = None) -> TraceBuilder:
-    """A convolution of 20 us, its bias of 5 us, the norm's count, what follows; backward, the bias's gradient of 4."""
+    """A convolution of 20 us, its bias of 5 us, the norm's count, the next operator; then the bias gradient of 4 us."""
     dims = [IMAGES, WEIGHT, BIAS if bias else []]
     builder = TraceBuilder().step(0, 0, 100).op("aten::conv2d", 0, 10, dims=dims, stack=STACK)
     builder.op("aten::convolution", 0.5, 9.5, dims=dims).launch(1, 2, kernel=(10, 30), name="conv")
@@ -36,12 +36,12 @@ def test_the_bias_and_its_gradient_are_found(tmp_path: Path) -> None:
     assert evidence(found, "kernels for these biases") == 2
 
 
-def test_the_line_is_the_users_never_torchs(tmp_path: Path) -> None:
+def test_the_location_is_in_user_code_and_not_in_torch(tmp_path: Path) -> None:
     (location,) = finding(ConvBiasBeforeNorm(), _step(), tmp_path).locations
     assert (location.file, location.line) == ("net.py", 27)
 
 
-def test_an_operator_around_all_of_it_changes_nothing(tmp_path: Path) -> None:
+def test_an_outer_operator_changes_nothing(tmp_path: Path) -> None:
     builder = _step().op("DistributedDataParallel.forward", 0, 19.5)
     assert finding(ConvBiasBeforeNorm(), builder, tmp_path).claims.total_ns == 9_000
 
@@ -50,7 +50,7 @@ def test_a_convolution_without_a_bias_is_clear(tmp_path: Path) -> None:
     assert clear(ConvBiasBeforeNorm(), _step(bias=False), tmp_path).value == 0
 
 
-def test_a_bias_before_anything_else_is_clear(tmp_path: Path) -> None:
+def test_a_bias_before_another_operator_is_clear(tmp_path: Path) -> None:
     assert clear(ConvBiasBeforeNorm(), _step(then="aten::relu"), tmp_path).value == 0
 
 
@@ -58,7 +58,7 @@ NORMS = ("aten::batch_norm", "aten::native_batch_norm")
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_a_bias_before_a_norm_in_evaluation_mode_counts(norm: str, tmp_path: Path) -> None:
+def test_a_bias_before_a_norm_in_evaluation_mode_is_clear(norm: str, tmp_path: Path) -> None:
     assert clear(ConvBiasBeforeNorm(), _step(then=norm, training="False"), tmp_path).value == 0
 
 
@@ -67,25 +67,25 @@ def test_a_bias_before_a_norm_in_training_mode_is_found(norm: str, tmp_path: Pat
     assert finding(ConvBiasBeforeNorm(), _step(then=norm, training="True"), tmp_path).claims.total_ns == 9_000
 
 
-def test_a_gradient_that_may_be_of_another_convolution_does_not_count(tmp_path: Path) -> None:
+def test_a_gradient_that_may_belong_to_another_convolution_does_not_count(tmp_path: Path) -> None:
     builder = _step().op("aten::convolution", 95, 96, dims=[IMAGES, WEIGHT, BIAS])
     assert finding(ConvBiasBeforeNorm(), builder, tmp_path).claims.total_ns == 5_000
 
 
-def test_without_shapes_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_without_shapes_the_rule_is_skipped(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::convolution", 0, 5).launch(1, 2, kernel=(4, 90))
     assert "record_shapes=True" in skipped(ConvBiasBeforeNorm(), builder, tmp_path)
 
 
 @pytest.mark.parametrize(("step_us", "found"), [(1801, False), (1800, True)])
 def test_biases_count_from_half_a_percent_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
-    # The bias takes 5 us, its gradient 4.
+    # The bias takes 5 us, its gradient 4 us.
     builder = _step()
     builder.events[0]["dur"] = step_us
     assert is_found(ConvBiasBeforeNorm(), builder, tmp_path) is found
 
 
-def test_five_lines_are_named_at_most(tmp_path: Path) -> None:
+def test_at_most_five_lines_are_shown(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 600)
     for line, at in enumerate(range(0, 600, 100)):
         builder.op("aten::conv2d", at, at + 10, dims=[IMAGES, WEIGHT, BIAS], stack=(f"net.py({line}): forward",))
@@ -97,7 +97,7 @@ def test_five_lines_are_named_at_most(tmp_path: Path) -> None:
     assert [each.line for each in found.locations] == [0, 1, 2, 3, 4]
 
 
-def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+def test_figures_are_per_step(tmp_path: Path) -> None:
     found = finding(ConvBiasBeforeNorm(), twice(_step(), 100), tmp_path)
     assert evidence(found, "convolutions with a bias") == 1
     assert evidence(found, "kernels for these biases") == 2

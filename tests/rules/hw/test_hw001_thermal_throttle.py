@@ -15,25 +15,25 @@ def _busy() -> TraceBuilder:
     return TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(0, 100))
 
 
-def test_a_device_slowed_by_heat_is_found(tmp_path: Path) -> None:
+def test_a_gpu_slowed_by_heat_is_found(tmp_path: Path) -> None:
     found = Captured(_busy(), tmp_path).device(thermal=0.6, clock=0.75).finding(ThermalThrottle())
-    assert evidence(found, "samples slowed by heat") == 0.6
+    assert evidence(found, "samples with thermal slowdown") == 0.6
 
 
-def test_the_saving_is_bounded_by_the_clock_that_was_lost(tmp_path: Path) -> None:
+def test_the_saving_is_at_most_the_lost_clock(tmp_path: Path) -> None:
     found = Captured(_busy(), tmp_path).device(thermal=0.6, clock=0.75).finding(ThermalThrottle())
     assert found.saving.high_ns == pytest.approx(25_000)
 
 
-def test_single_samples_of_heat_are_clear(tmp_path: Path) -> None:
+def test_single_samples_with_thermal_slowdown_are_clear(tmp_path: Path) -> None:
     assert Captured(_busy(), tmp_path).device(thermal=0.04).clear(ThermalThrottle()).value == 0.04
 
 
-def test_where_the_driver_gives_no_reasons_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_without_clock_event_reasons_the_rule_is_skipped(tmp_path: Path) -> None:
     assert isinstance(Captured(_busy(), tmp_path).device().outcome(ThermalThrottle()), Skipped)
 
 
-def test_without_samples_of_the_device_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_without_gpu_samples_the_rule_is_skipped(tmp_path: Path) -> None:
     assert "The device was not sampled" in skipped(ThermalThrottle(), _busy(), tmp_path)
 
 

@@ -14,49 +14,49 @@ GB = 10**9
 
 
 def _captured(folder: Path, foreign: float | None, *, busy: float | None = None) -> Captured:
-    """A training that keeps a device of 80 GB busy for half of a step of 100 us."""
+    """A training that keeps a GPU with 80 GB busy for half of a step of 100 us."""
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(50, 100))
     captured = Captured(builder, folder).with_sampled_device(memory_bytes=80 * GB)
     return captured.with_device(peak_foreign_memory_bytes=foreign, mean_utilization_share=busy)
 
 
-def test_memory_of_other_processes_is_found_and_saves_no_time_of_itself(tmp_path: Path) -> None:
+def test_memory_of_other_processes_is_found_without_a_saving(tmp_path: Path) -> None:
     found = _captured(tmp_path, 8 * GB, busy=0.5).finding(SharedDevice())
-    assert evidence(found, "share of the device's memory") == 0.1
+    assert evidence(found, "share of GPU memory") == 0.1
     assert (found.saving.high_ns, found.claims.total_ns) == (0, 0)
 
 
 @pytest.mark.parametrize("busy", [None, 0.5])
-def test_a_desktop_that_takes_no_time_is_clear(busy: float | None, tmp_path: Path) -> None:
+def test_a_desktop_without_gpu_time_is_clear(busy: float | None, tmp_path: Path) -> None:
     clear = _captured(tmp_path, 7.9 * GB, busy=busy).clear(SharedDevice())
     assert (clear.value, clear.limit) == (7.9 / 80, 0.1)
 
 
-def test_little_memory_is_enough_where_others_take_time(tmp_path: Path) -> None:
+def test_little_memory_counts_if_others_use_gpu_time(tmp_path: Path) -> None:
     found = _captured(tmp_path, 1.6 * GB, busy=0.9).finding(SharedDevice())
     assert found.claims.total_ns == 50_000
 
 
-def test_time_that_others_take_bounds_the_saving(tmp_path: Path) -> None:
+def test_the_saving_is_at_most_the_gpu_time_of_others(tmp_path: Path) -> None:
     found = _captured(tmp_path, 8 * GB, busy=0.9).finding(SharedDevice())
-    assert evidence(found, "time in which others") == pytest.approx(0.4)
+    assert evidence(found, "GPU time of other processes") == pytest.approx(0.4)
     assert found.saving.high_ns == pytest.approx(0.4 * 50_000)
 
 
-def test_a_bare_context_is_clear(tmp_path: Path) -> None:
+def test_an_idle_context_is_clear(tmp_path: Path) -> None:
     clear = _captured(tmp_path, 0.5 * GB, busy=0.9).clear(SharedDevice())
     assert (clear.value, clear.limit) == (0.5 / 80, 0.02)
 
 
-def test_a_device_of_ones_own_is_clear(tmp_path: Path) -> None:
+def test_a_gpu_without_other_processes_is_clear(tmp_path: Path) -> None:
     assert _captured(tmp_path, 0.0).clear(SharedDevice()).value == 0
 
 
-def test_in_a_container_others_cannot_be_told(tmp_path: Path) -> None:
+def test_unknown_memory_owners_are_skipped(tmp_path: Path) -> None:
     assert isinstance(_captured(tmp_path, None).outcome(SharedDevice()), Skipped)
 
 
-def test_without_samples_of_the_device_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_without_gpu_samples_the_rule_is_skipped(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(0, 100))
     assert "The device was not sampled" in skipped(SharedDevice(), builder, tmp_path)
 
@@ -65,7 +65,7 @@ def test_without_samples_of_the_device_the_rule_cannot_look(tmp_path: Path) -> N
     ("foreign_gb", "busy", "found"),
     [(1.6, 0.61, True), (1.59, 0.61, False), (1.6, 0.59, False), (8, 0.59, True), (7.9, 0.59, False)],
 )
-def test_it_takes_two_percent_of_the_memory_with_a_tenth_of_the_time_else_a_tenth(
+def test_memory_counts_from_2_percent_with_10_percent_of_gpu_time_otherwise_from_10_percent(
     foreign_gb: float, busy: float, tmp_path: Path, *, found: bool
 ) -> None:
     assert _captured(tmp_path, foreign_gb * GB, busy=busy).is_found(SharedDevice()) is found

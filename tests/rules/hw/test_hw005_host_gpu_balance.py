@@ -11,7 +11,7 @@ from traceadvisor.rules.hw.hw005_host_gpu_balance import HostGpuBalance
 
 
 def _steps(*, host_us: float, kernel_us: float, count: int = 5) -> TraceBuilder:
-    """Host work, a launch of 2 us, 1 us until the kernel starts, the kernel, and 2 us until the wait for it returns."""
+    """CPU work, a launch of 2 us, 1 us until the kernel starts, the kernel, and 2 us until the wait for it returns."""
     builder = TraceBuilder()
     length = host_us + kernel_us + 5
     for number in range(count):
@@ -23,55 +23,55 @@ def _steps(*, host_us: float, kernel_us: float, count: int = 5) -> TraceBuilder:
     return builder
 
 
-def test_the_step_is_told_with_each_part_twice_as_fast(tmp_path: Path) -> None:
+def test_the_step_time_with_each_part_twice_as_fast_is_shown(tmp_path: Path) -> None:
     found = finding(HostGpuBalance(), _steps(host_us=20, kernel_us=75), tmp_path)
-    assert evidence(found, "step as it is") == 100_000
-    assert evidence(found, "step with a device twice as fast") == pytest.approx(62_500, abs=10)
-    # Half of 20 us of work and of the launch of 2.
-    assert evidence(found, "step with a host twice as fast") == pytest.approx(89_000, abs=10)
-    assert found.fix.summary == "A faster device would bring more than a faster host"
+    assert evidence(found, "current step time") == 100_000
+    assert evidence(found, "step time with a GPU twice as fast") == pytest.approx(62_500, abs=10)
+    # Half of 20 us of CPU work and half of the launch of 2 us.
+    assert evidence(found, "step time with a CPU twice as fast") == pytest.approx(89_000, abs=10)
+    assert found.fix.summary == "A faster GPU would save more than a faster CPU"
 
 
-def test_where_the_host_alone_explains_the_step_nothing_is_said_of_the_device(tmp_path: Path) -> None:
+def test_the_effect_of_a_faster_gpu_is_unknown_if_cpu_work_alone_explains_the_step(tmp_path: Path) -> None:
     found = finding(HostGpuBalance(), _steps(host_us=999, kernel_us=1), tmp_path)
-    assert "not known" in str(evidence(found, "step with a device"))
-    assert found.fix.summary == ("A faster host would bring something; what a faster device would bring is not known")
+    assert "could not be validated" in str(evidence(found, "step time with a GPU"))
+    assert found.fix.summary == "A faster CPU would save time; the effect of a faster GPU is unknown"
 
 
-def test_a_loader_is_a_part_where_there_is_one(tmp_path: Path) -> None:
+def test_the_data_loader_is_a_part_if_there_is_one(tmp_path: Path) -> None:
     builder = _steps(host_us=40, kernel_us=55)
     for number in range(5):
         builder.loader(100 * number, 100 * number + 30, kind="_SingleProcessDataLoaderIter")
     found = finding(HostGpuBalance(), builder, tmp_path)
-    assert evidence(found, "step with a loader twice as fast") == pytest.approx(85_000, abs=10)
+    assert evidence(found, "step time with a data loader twice as fast") == pytest.approx(85_000, abs=10)
 
 
-def test_it_is_a_verdict_on_the_whole_and_no_finding(tmp_path: Path) -> None:
+def test_it_is_an_umbrella_and_not_a_ranked_finding(tmp_path: Path) -> None:
     judgement = judge(facts_of(_steps(host_us=20, kernel_us=75), tmp_path), (HostGpuBalance(),))
     assert judgement.findings == ()
     assert [finding.rule.id for finding in judgement.recording.umbrellas] == ["HW005"]
 
 
-def test_where_nothing_that_is_bought_would_help_the_rule_is_clear(tmp_path: Path) -> None:
+def test_a_step_that_no_faster_part_shortens_is_clear(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for number in range(5):
         at = 100 * number
         builder.step(number, at, at + 100).op("c10d::allreduce_", at, at + 2)
         builder.launch(at, at + 1, kernel=(at + 2, at + 3)).collective(at + 1, at + 3, kernel=(at + 4, at + 98))
         builder.sync(at + 3, at + 100)
-    # Half of the 3 us until the collective is launched; all else waits for that.
+    # Half of the 3 us until the collective is launched. Everything else waits for the collective.
     assert clear(HostGpuBalance(), builder, tmp_path).value == pytest.approx(0.015)
 
 
-def test_without_a_trusted_replay_two_short_runs_are_recommended(tmp_path: Path) -> None:
+def test_without_a_trusted_simulation_two_short_runs_are_recommended(tmp_path: Path) -> None:
     reason = skipped(HostGpuBalance(), _steps(host_us=20, kernel_us=75, count=2), tmp_path)
     assert "only 2 complete steps were recorded" in reason
-    assert "Run the loader without the model" in reason
+    assert "Run the data loader without the model" in reason
 
 
 @pytest.mark.parametrize(("host_us", "found"), [(9, False), (11, True)])
-def test_a_gain_counts_from_five_percent_of_the_step(host_us: int, tmp_path: Path, *, found: bool) -> None:
-    # Half of what the host takes to launch a collective that all else waits for.
+def test_a_saving_counts_from_five_percent_of_the_step(host_us: int, tmp_path: Path, *, found: bool) -> None:
+    # Half of the CPU time to launch a collective that everything else waits for.
     builder = TraceBuilder()
     for number in range(5):
         at = 100 * number

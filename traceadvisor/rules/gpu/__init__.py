@@ -1,1 +1,1 @@
-"""Rules on work that runs slower than it need."""
+"""Rules on GPU operations that run slower than necessary."""

@@ -1,4 +1,4 @@
-"""Attention written out: a softmax between two batched matrix products, forward, and the mirror image backward."""
+"""Detection of unfused attention: a softmax between two batched matmuls, and the same in the backward pass."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from traceadvisor.model.trace import Trace
 
 PRODUCTS = frozenset({"aten::bmm", "aten::baddbmm"})
 AROUND = {"aten::_softmax": 1, "aten::_softmax_backward_data": 2}
-"""Products before and after: forward one each, backward two each, for the gradients of both factors."""
+"""Number of matmuls before and after: one each forward; two each backward, for the gradients of both factors."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionBlocks:
-    """Blocks, and what they do on the device."""
+    """Attention blocks and their kernels."""
 
     softmaxes: Int64
-    """Rows of the event table: the operators in the middle."""
+    """Rows of the event table: the softmax operator of each block."""
 
     kernels: Int64
-    """Rows of the event table, ascending: launched from the first product's start to the last one's end."""
+    """Rows of the event table, ascending: launched between the start of the first matmul and the end of the last."""
 
 
 def attention_blocks(trace: Trace, launches: Launches, tree: OperatorTree, windows: SpanSet) -> AttentionBlocks:
-    """Find the blocks whose kernels run in some windows; no other matrix work stands between their products."""
+    """Return the blocks whose kernels run in some windows; they contain no other matrix operation."""
     events = trace.events
     is_kernel = (events.kind[launches.work_rows] == Kind.KERNEL) & (launches.call_rows != NONE)
     is_kernel &= windows.contains(events.start_ns[launches.work_rows])
@@ -49,7 +49,7 @@ def attention_blocks(trace: Trace, launches: Launches, tree: OperatorTree, windo
 
 
 def _blocks(trace: Trace, tree: OperatorTree) -> Iterator[tuple[int, int, int]]:
-    """Positions in the tree of each block's first product, softmax and last product."""
+    """Yield the positions in the tree of each block's first matmul, softmax and last matmul."""
     named = name_mask(trace.names, lambda name: name in FORMULAS or name in AROUND)[trace.events.name_id[tree.rows]]
     marked = np.flatnonzero(named).tolist()
     names = [trace.names[trace.events.name_id[tree.rows[at]]] for at in marked]

@@ -1,4 +1,4 @@
-"""Elementwise kernels that follow one another on a stream, which a compiler could make one kernel of."""
+"""Runs of consecutive elementwise kernels on a stream, which a compiler could fuse."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from traceadvisor.model.trace import Trace
 from traceadvisor.replay.fixes.kernels import FasterKernels
 
 _ELEMENTWISE = re.compile(r"elementwise_kernel", re.IGNORECASE)
-"""``vectorized_elementwise_kernel``, ``unrolled_elementwise_kernel``, ``elementwise_kernel``: as torch names them in
+"""``vectorized_elementwise_kernel``, ``unrolled_elementwise_kernel``, ``elementwise_kernel``: torch's names, defined in
 ``aten/src/ATen/native/cuda/CUDALoops.cuh``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ElementwiseRuns:
-    """Kernels in runs; arrays of shape ``(n,)``."""
+    """The kernels of all runs; arrays have shape ``(n,)``."""
 
     rows: Int64
     """Rows of the event table, ascending."""
 
     least_share: Float64
-    """For each, the share of its run's time that the longest kernel of the run takes: one pass over the data."""
+    """For each kernel, the share of its run's time that the longest kernel takes (one pass over the data)."""
 
     count: int
-    """Runs."""
+    """Number of runs."""
 
     @property
     def with_half_spared(self) -> FasterKernels:
-        """A compiler at work: half of what lies beyond each longest kernel goes; at least none, at most all of it."""
+        """The fix: half of each run's time beyond its longest kernel disappears (range: none to all of it)."""
         return FasterKernels(
             rows=self.rows,
             low=np.ones_like(self.least_share),
@@ -42,13 +42,13 @@ class ElementwiseRuns:
 
 
 def elementwise_runs(trace: Trace, kernels: Int64, fewest: int, apart: Int64) -> ElementwiseRuns:
-    """Find the runs of at least so many kernels.
+    """Return the runs with at least ``fewest`` kernels.
 
     Args:
         trace: the recording.
-        kernels: rows of the kernels to look at.
-        fewest: kernels in a run that counts.
-        apart: rows of kernels that belong to a run without being a compiler's to fuse.
+        kernels: rows of the kernels to search.
+        fewest: kernels in the shortest run that counts.
+        apart: rows of kernels that a compiler cannot fuse; they may be part of a run but are not returned.
     """
     events = trace.events
     ordered = kernels[np.lexsort((events.start_ns[kernels], events.stream[kernels]))]

@@ -1,4 +1,4 @@
-"""GPU001: matrix work runs in float32 on a device with tensor cores."""
+"""GPU001: matrix operations run in float32 on a GPU with tensor cores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IN_BFLOAT16 = (
     'with torch.autocast("cuda", dtype=torch.bfloat16): loss = criterion(model(x), y)',
 )
 IN_FLOAT16 = (
-    "Run the forward pass and the loss in mixed precision, with the loss scaled",
+    "Run the forward pass and the loss in mixed precision, with loss scaling",
     'with torch.autocast("cuda", dtype=torch.float16): loss = criterion(model(x), y); '
     "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
 )
@@ -28,45 +28,45 @@ IN_FLOAT16 = (
 
 @dataclass(frozen=True, slots=True)
 class NoMixedPrecision(Rule):
-    """Matrix products, convolutions and attention run in float32 although the device has tensor cores.
+    """Matmuls, convolutions and attention run in float32 although the GPU has tensor cores.
 
-    What it finds: Kernel time launched by matrix operators that multiply float32, judged by the recorded types of the
-        operator that launches the work, not by the names of kernels.
-    Why it costs time: Tensor cores multiply 16-bit matrices many times faster than the ordinary cores multiply float32
-        ones, and 16-bit values take half the memory traffic.
-    How to fix it: Run the forward pass and the loss under ``torch.autocast``. With float16, scale the loss with
-        ``GradScaler``; bfloat16 needs none where the device has it (NVIDIA from compute capability 8.0 on, AMD
-        Instinct).
-    How the saving is estimated: For each call the operations and the least memory traffic follow from its shapes, and
-        from the device's peak rates how fast it could be in 16 bits. It is taken to come as close to that as it comes
-        to its limit in float32, but not closer than calls of its kind do. The step is replayed with kernels that much
-        faster. Without shapes a bound: between nothing and what the ratio of the peak rates leaves.
-    When it may be wrong: It changes numerics: check that training still converges. Float32 may already run on tensor
-        cores, rounded to TF32, which types do not show; then the gain is at most about two. Casts take time; pointwise
-        work in 16 bits saves some, which is not counted.
+    What it finds: Kernel time of matrix operations (matmuls, convolutions and attention) with float32 inputs. The rule
+        reads the recorded input types of the operator that launches a kernel, not the kernel's name.
+    Why it costs time: Tensor cores multiply 16-bit matrices many times faster than the GPU's ordinary cores multiply
+        float32 matrices. 16-bit values also halve the memory traffic.
+    How to fix it: Run the forward pass and the loss under ``torch.autocast``. Use bfloat16 if the GPU supports it
+        (NVIDIA compute capability 8.0 or newer, AMD Instinct). With float16, also scale the loss with ``GradScaler``.
+    How the saving is estimated: The shapes of a call give its number of operations and its minimum memory traffic. With
+        the GPU's peak rates, these give the shortest possible time of the call in float32 and in 16 bits. We assume
+        that the call reaches the same share of this limit in 16 bits as in float32. That share is at most what similar
+        calls reach. The step is simulated with these faster kernels. Without shapes, the saving is an upper limit from
+        the ratio of the peak rates.
+    When it may be wrong: Mixed precision changes numerics: check that training still converges. Float32 may already run
+        on tensor cores as TF32, which input types do not show. The speed-up is then at most about 2. Casts take
+        additional time. Pointwise operations also save time in 16 bits, which is not counted.
     """
 
-    meta = RuleMeta("GPU001", "no-mixed-precision", "Matrix work runs in float32 on a device with tensor cores")
+    meta = RuleMeta("GPU001", "no-mixed-precision", "Matrix operations run in float32 on a GPU with tensor cores")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.DTYPES, Input.DEVICE_MODEL})
     refines = frozenset({"GPU002"})
     popular_fix = "Mixed precision"
 
     min_share: float = 0.05
-    """Share of the step in eligible kernels; below it the casts cost as much as they gain."""
+    """Share of the step in float32 matrix operations. Below it, the cost of casts cancels the saving."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the eligible kernel time with the step."""
+        """Compare the time of float32 matrix operations with the step."""
         device, work = facts.needed(facts.device, Input.DEVICE_MODEL), facts.device_work
         calls = work.calls.is_precision(Precision.FP32)
         eligible = facts.exposed(work.kernels_of(calls), Category.KERNEL)
         share = facts.share(eligible)
         if not has_tensor_cores(device):
-            return Clear("float32 matrix work", share, 1.0, Unit.SHARE, "the device has no tensor cores")
+            return Clear("time in float32 matrix operations", share, 1.0, Unit.SHARE, "the GPU has no tensor cores")
         narrow, ratio = narrow_type(device), most_speedup(device)
         change = IN_BFLOAT16 if narrow is Precision.BF16 else IN_FLOAT16
         fix = narrower_type(*change, work.in_type(narrow, calls & work.is_kept))
         if share < self.min_share:
-            return facts.clear("float32 matrix work", share, self.min_share, Unit.SHARE, fix=fix)
+            return facts.clear("time in float32 matrix operations", share, self.min_share, Unit.SHARE, fix=fix)
         eligible_ns = facts.per_step_ns(eligible)
         kernel_ns = facts.per_step_ns(facts.claim(Category.KERNEL))
         most_ns = most_saved_ns(facts, fix, eligible_ns)
@@ -75,20 +75,18 @@ class NoMixedPrecision(Rule):
             fix=fix,
             effort=Effort.LINE,
             evidence=(
-                facts.time_per_step("kernel time of float32 matrix work", eligible),
-                Evidence("share of all kernel time", eligible_ns / max(kernel_ns, 1.0), Unit.SHARE),
-                facts.known("peak 16-bit rate over peak float32 rate", ratio or None, Unit.RATIO),
-                facts.known(
-                    "these kernels together, as many times as fast in 16 bits", _together(facts, fix), Unit.RATIO
-                ),
+                facts.time_per_step("kernel time of float32 matrix operations", eligible),
+                Evidence("share of kernel time", eligible_ns / max(kernel_ns, 1.0), Unit.SHARE),
+                facts.known("ratio of peak rates, 16-bit to float32", ratio or None, Unit.RATIO),
+                facts.known("estimated 16-bit speed-up of these kernels", _together(facts, fix), Unit.RATIO),
             ),
             most_ns=most_ns if fix.what_if or not ratio else eligible_ns * (1 - 1 / ratio),
-            caveats=("It changes numerics: check that training still converges.", *_tf32(work, calls)),
+            caveats=("Check that training still converges: mixed precision changes numerics.", *_tf32(work, calls)),
         )
 
 
 def _together(facts: Facts, fix: Fix) -> float | None:
-    """How many times as fast the kernels are expected to be, all together; None where that is not known."""
+    """Return the expected speed-up of all these kernels together; None if it is unknown."""
     if not isinstance(fix.what_if, FasterKernels):
         return None
     durations_ns = facts.trace.events.duration_ns[fix.what_if.rows].astype(np.float64)
@@ -96,9 +94,9 @@ def _together(facts: Facts, fix: Fix) -> float | None:
 
 
 def _tf32(work: DeviceWork, calls: Mask) -> tuple[str, ...]:
-    """What to say of float32 that does not, or may not, run as float32."""
+    """Return a caveat if float32 runs, or may run, as TF32."""
     if work.is_run_in(Precision.FP32)[calls].all():
         return ()
     if work.is_run_in(Precision.TF32)[calls].any():
-        return ("Part of it already runs as TF32, which is taken into account.",)
-    return ("Convolutions may already run as TF32 on this device; then the gain is at most about two.",)
+        return ("Some of these kernels already use TF32. The saving accounts for this.",)
+    return ("Convolutions may already use TF32 on this GPU. The speed-up is then at most about 2.",)

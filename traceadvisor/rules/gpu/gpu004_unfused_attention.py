@@ -1,4 +1,4 @@
-"""GPU004: attention is computed step by step instead of by one kernel."""
+"""GPU004: attention runs as separate kernels instead of one fused kernel."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from traceadvisor.rules.base import Effort, Facts, Fix, Input, Outcome, Rule, Ru
 from traceadvisor.rules.gpu.attention_blocks import attention_blocks
 
 EXPECTED_SPEEDUP, HIGHEST_SPEEDUP = 2.0, 7.6
-"""How many times as fast a fused kernel is: at most 7.6, the attention of GPT-2 (https://arxiv.org/abs/2205.14135,
-figure 1); twice is an assumption, and at the least nothing is gained: short sequences hardly do."""
+"""Speed-up by a fused kernel. The highest is that of GPT-2 attention (https://arxiv.org/abs/2205.14135, figure 1). The
+expected one is an assumption. The lowest is 1, because short sequences gain little."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnfusedAttention(Rule):
-    """Attention runs as separate products, masks, softmax and dropout.
+    """Attention runs as separate matmuls, masks, softmax and dropout.
 
-    What it finds: A softmax between two batched matrix products with no other matrix work between them, and the same
-        backward; and all kernels from the first of these products to the last.
-    Why it costs time: The matrix of scores, as large as the square of the sequence's length for each head, is written
-        to device memory and read back at every step of it. A fused kernel keeps pieces of it on the chip and never
-        writes it.
-    How to fix it: ``torch.nn.functional.scaled_dot_product_attention``; models of Hugging Face take
-        ``attn_implementation="sdpa"``. Where that is called already, something keeps it from its fast kernels: float32
-        inputs, a mask of an unusual kind, head sizes that they do not take.
-    How the saving is estimated: The step is replayed with these kernels twice as fast (at the least as they are, at the
-        most 7.6 times as fast).
-    When it may be wrong: A softmax between two products need not be attention. Attention weights that are looked at or
-        changed between softmax and product cannot be fused away. Short sequences gain little.
+    What it finds: A softmax between two batched matmuls (``bmm``) without another matrix operation in between. The same
+        pattern counts in the backward pass. All kernels from the first of these matmuls to the last are counted.
+    Why it costs time: The score matrix of each head grows with the square of the sequence length. Each separate kernel
+        reads it from GPU memory and writes it back. A fused kernel keeps parts of it on the chip and never writes it to
+        memory.
+    How to fix it: Call ``torch.nn.functional.scaled_dot_product_attention``. For Hugging Face models, set
+        ``attn_implementation="sdpa"``. If the model already does this, check for float32 inputs, an unusual mask or an
+        unsupported head size. They prevent fused kernels.
+    How the saving is estimated: The step is simulated with these kernels twice as fast. The range is from no speed-up
+        to 7.6 times as fast.
+    When it may be wrong: A softmax between two matmuls may not be attention. Attention cannot be fused if the model
+        reads or changes the attention weights. Short sequences gain little.
     """
 
-    meta = RuleMeta("GPU004", "unfused-attention", "Attention runs as separate kernels instead of a fused one")
+    meta = RuleMeta("GPU004", "unfused-attention", "Attention runs as separate kernels instead of one fused kernel")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES})
     popular_fix = "Fused attention"
 
     min_share: float = 0.05
-    """Share of the step; with less, even the best case gains a few percent."""
+    """Share of the step. With less, even the best case saves only a few percent."""
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the time of attention blocks with the step."""
@@ -48,22 +48,22 @@ class UnfusedAttention(Rule):
         share = facts.share(claims)
         speedups = (np.full(blocks.kernels.size, speedup) for speedup in (1.0, EXPECTED_SPEEDUP, HIGHEST_SPEEDUP))
         fix = Fix(
-            "Compute attention with one kernel",
+            "Compute attention with one fused kernel",
             change="torch.nn.functional.scaled_dot_product_attention(query, key, value)",
             what_if=FasterKernels(blocks.kernels, *speedups),
         )
         if share < self.min_share:
-            return facts.clear("attention in separate kernels", share, self.min_share, Unit.SHARE, fix=fix)
+            return facts.clear("time in separate attention kernels", share, self.min_share, Unit.SHARE, fix=fix)
         return facts.finding(
             claims=claims,
             fix=fix,
             effort=Effort.LINE,
             evidence=(
-                facts.count_per_step("such blocks, forward and backward", blocks.softmaxes.size),
-                facts.count_per_step("kernels in them", blocks.kernels.size),
-                facts.time_per_step("their time", claims),
+                facts.count_per_step("attention blocks, forward and backward", blocks.softmaxes.size),
+                facts.count_per_step("kernels in these blocks", blocks.kernels.size),
+                facts.time_per_step("kernel time of these blocks", claims),
             ),
             most_ns=facts.per_step_ns(claims) * (1 - 1 / HIGHEST_SPEEDUP),
             locations=facts.locations(blocks.softmaxes[:1]),
-            caveats=("Attention weights that the model looks at or changes cannot be fused away.",),
+            caveats=("Attention cannot be fused if the model reads or changes the attention weights.",),
         )

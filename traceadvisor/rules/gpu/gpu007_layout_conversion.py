@@ -1,4 +1,4 @@
-"""GPU007: images are rearranged in memory before and after convolutions."""
+"""GPU007: tensors change their memory layout before and after convolutions."""
 
 from __future__ import annotations
 
@@ -11,60 +11,61 @@ from traceadvisor.replay.fixes.spared_work import SparedWork
 from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 
 CONVERSION = re.compile(r"nchwToNhwc|nhwcToNchw|batched_transpose_\d", re.IGNORECASE)
-"""Kernels of cuDNN, and of MIOpen around its convolutions for channels last."""
+"""Kernels of cuDNN, and of MIOpen around its channels-last convolutions."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutConversion(Rule):
-    """Convolutions want images with channels last and get them with channels first.
+    """Convolution kernels use the channels-last layout, but the tensors are channels-first.
 
-    What it finds: Kernels that only change the order of dimensions around a convolution: cuDNN's ``nchwToNhwc`` and
-        ``nhwcToNchw``, MIOpen's ``batched_transpose``.
-    Why it costs time: Tensor cores and their like want channels last. Tensors are channels first unless told otherwise,
-        so the library rearranges them before each convolution and back after it.
-    How to fix it: ``model.to(memory_format=torch.channels_last)``, and the same for each batch.
-    How the saving is estimated: The step is replayed without these kernels.
-    When it may be wrong: An operator without a version for channels last converts by itself; where there are several,
-        little is gained. In float32 some convolutions are slower with channels last.
+    What it finds: Kernels that only reorder dimensions around a convolution: ``nchwToNhwc`` and ``nhwcToNchw`` of
+        cuDNN, and ``batched_transpose`` of MIOpen.
+    Why it costs time: Kernels for tensor cores use the channels-last layout. By default, PyTorch tensors are
+        channels-first, so the library converts them before and after each convolution.
+    How to fix it: Convert the model with ``model.to(memory_format=torch.channels_last)``, and each batch in the same
+        way.
+    How the saving is estimated: The step is simulated without these kernels.
+    When it may be wrong: Operators without channels-last support convert their inputs themselves. With several such
+        operators, the saving is small. In float32, some convolutions are slower with channels last.
     """
 
-    meta = RuleMeta("GPU007", "layout-conversion", "Images are rearranged before and after convolutions")
+    meta = RuleMeta("GPU007", "layout-conversion", "Layout conversions run before and after convolutions")
     needs = frozenset({Input.STEPS, Input.DEVICE})
     popular_fix = "channels_last"
 
     min_kernel_share: float = 0.05
-    """Share of kernel time; a conversion here and there is part of the first and last layers even with channels last.
-    Where tensors are channels first, it comes to 10 to 20%."""
+    """Share of kernel time. With channels-last tensors, the first and last layers still have a few conversions. With
+    channels-first tensors, the share is 10 to 20%."""
 
     min_share: float = 0.01
-    """Share of the step; less is not worth a change of every tensor's layout."""
+    """Share of the step. Less is not worth a change of every tensor's layout."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time of conversions with that of all kernels, and with the step."""
+        """Compare the time of layout conversions with kernel time and with the step."""
         work = facts.device_work
         converts = name_mask(facts.trace.names, lambda name: bool(CONVERSION.search(name)))
         rows = work.kernels[converts[facts.trace.events.name_id[work.kernels]]]
         claims = facts.exposed(rows, Category.KERNEL)
         of_kernels, share = work.time_ns(rows) / max(work.time_ns(work.kernels), 1), facts.share(claims)
         fix = Fix(
-            "Keep images with channels last throughout",
+            "Use the channels-last layout for the model and its input",
             "model = model.to(memory_format=torch.channels_last); "
             "images = images.to(device, memory_format=torch.channels_last)",
             what_if=SparedWork(rows),
         )
         if of_kernels < self.min_kernel_share:
-            label = "conversions of layout, of kernel time"
+            label = "share of kernel time in layout conversions"
             return facts.clear(label, of_kernels, self.min_kernel_share, Unit.SHARE, fix=fix)
         if share < self.min_share:
-            return facts.clear("conversions of layout", share, self.min_share, Unit.SHARE, fix=fix)
+            return facts.clear("time in layout conversions", share, self.min_share, Unit.SHARE, fix=fix)
         return facts.finding(
             claims=claims,
             fix=fix,
             effort=Effort.LINE,
             evidence=(
-                facts.count_per_step("conversions", rows.size),
-                facts.time_per_step("their time", claims),
+                facts.count_per_step("layout conversions", rows.size),
+                facts.time_per_step("time in layout conversions", claims),
                 Evidence("share of kernel time", of_kernels, Unit.SHARE),
             ),
-            caveats=("An operator that has no version for channels last converts by itself.",),
+            caveats=("Operators without channels-last support convert their inputs themselves.",),
         )

@@ -1,4 +1,4 @@
-"""GPU008: convolutions of constant shape run with the first algorithm that comes to hand."""
+"""GPU008: convolutions of constant shape run without autotuning."""
 
 from __future__ import annotations
 
@@ -15,61 +15,60 @@ from traceadvisor.model.events import NONE
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
 BEST_IN_FLOAT32 = 0.8
-"""Share of the device's limit that good float32 algorithms reach; half of the convolutions of a ResNet-50 on a V100,
-not autotuned, are at less than 0.6 (pytorch/kineto, TensorBoard plugin samples)."""
+"""Share of the GPU's limit that good float32 algorithms reach. In a ResNet-50 on a V100 without autotuning, half of the
+convolutions are below 0.6 (pytorch/kineto, TensorBoard plugin samples)."""
 
 MOST_SPARED = 0.5
-"""Share of their time that autotuning spares at most: the choice is between algorithms that all do the work."""
+"""Largest share of their time that autotuning is assumed to save: all algorithms do the same work."""
 
 
 @dataclass(frozen=True, slots=True)
 class CudnnBenchmark(Rule):
-    """Autotuning of convolutions is off, although their shapes do not change.
+    """Convolution autotuning is off although the shapes of convolutions do not change.
 
-    What it finds: Kernel time of convolutions whose shapes are the same in every recorded step, in a run with
-        ``torch.backends.cudnn.benchmark`` off, as captured.
-    Why it costs time: For each shape there are several algorithms. Without autotuning a rule of thumb chooses one; with
-        it, the fastest is found by trying them once.
-    How to fix it: ``torch.backends.cudnn.benchmark = True`` before training. The first step takes longer.
-    How the saving is estimated: As a bound: between nothing and what the convolutions take longer than good algorithms
-        do, which come to 0.8 of the limit that the device sets for their shapes in float32 and to 0.5 on tensor cores;
-        half of their time at most.
-    When it may be wrong: The rule of thumb is often right. Autotuning takes memory for workspaces, so that the largest
-        batch that fits gets smaller. Where shapes change after all, every new one is searched for anew, which costs
-        more than it gains.
+    What it finds: Kernel time of convolutions whose shapes are the same in every recorded step. The capture shows that
+        ``torch.backends.cudnn.benchmark`` is off.
+    Why it costs time: For each shape there are several algorithms. Without autotuning, a heuristic chooses one.
+        Autotuning tries each algorithm once and keeps the fastest.
+    How to fix it: Set ``torch.backends.cudnn.benchmark = True`` before training. The first step then takes longer.
+    How the saving is estimated: Upper limit: the time that convolutions take beyond good algorithms, and at most half
+        of their time. Shapes and peak rates give the shortest possible time of a convolution. Good algorithms reach 0.8
+        of this limit in float32 and 0.5 on tensor cores.
+    When it may be wrong: The heuristic is often right. Autotuning needs memory for workspaces, so the largest possible
+        batch is smaller. If shapes do change, each new shape is tuned again, which costs more than it saves.
     """
 
-    meta = RuleMeta("GPU008", "cudnn-benchmark", "Convolutions of constant shape are not autotuned")
+    meta = RuleMeta("GPU008", "cudnn-benchmark", "cuDNN autotuning is off although convolution shapes are constant")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.SHAPES, Input.PEAK_RATES})
     popular_fix = "cuDNN autotuning"
 
     min_share: float = 0.02
-    """Share of the step that autotuning could spare at most; less is not worth the memory."""
+    """Share of the step that autotuning could save at most. Less is not worth the memory."""
 
     fewest_steps: int = 2
-    """Steps to compare: one does not tell whether shapes change."""
+    """Steps to compare. A single step does not show whether shapes change."""
 
     def check(self, facts: Facts) -> Outcome:
         """Look for convolutions of constant shape in a run without autotuning."""
-        work, label = facts.device_work, "convolutions, beyond what good algorithms take"
+        work, label = facts.device_work, "convolution time beyond good algorithms"
         convolutions = work.calls.is_kind(Kind.CONVOLUTION) & work.is_kept
         most_ns = _most_ns(facts, convolutions)
         share = most_ns * facts.step_count / max(facts.steps.kept_windows.total_ns, 1)
         fix = Fix(
-            "Let algorithms be tried once and the fastest be kept",
+            "Enable cuDNN autotuning",
             "torch.backends.cudnn.benchmark = True",
-            not_replayed="which algorithms would be found, and how fast they are, is not known before they are tried",
+            not_replayed="the algorithms that autotuning would choose, and their speed, are unknown",
         )
         if share < self.min_share:
             return facts.clear(label, share, self.min_share, Unit.SHARE, fix=fix)
         if facts.settings.cudnn_benchmark is None:
-            return Skipped("Whether autotuning is on is not known: record with `traceadvisor capture`.")
+            return Skipped("The autotuning setting was not recorded: record with `traceadvisor capture`.")
         if facts.settings.cudnn_benchmark:
-            return Clear(label, share, 1.0, Unit.SHARE, "they are autotuned")
+            return Clear(label, share, 1.0, Unit.SHARE, "autotuning is on")
         if facts.step_count < self.fewest_steps:
-            return Skipped("One step does not tell whether shapes change: record several.")
+            return Skipped("A single step does not show whether shapes change: record several steps.")
         if not _same_in_every_step(facts, convolutions):
-            return Clear(label, share, 1.0, Unit.SHARE, "their shapes change from step to step")
+            return Clear(label, share, 1.0, Unit.SHARE, "convolution shapes change between steps")
         claims = facts.exposed(work.kernels_of(convolutions), Category.KERNEL)
         return facts.finding(
             claims=claims,
@@ -81,14 +80,14 @@ class CudnnBenchmark(Rule):
             ),
             most_ns=most_ns,
             caveats=(
-                "Workspaces take memory: the largest batch that fits gets smaller.",
-                "Results may differ in the last digits from run to run.",
+                "The largest possible batch is smaller, because workspaces need memory.",
+                "Results may differ in the last digits between runs.",
             ),
         )
 
 
 def _same_in_every_step(facts: Facts, convolutions: Mask) -> bool:
-    """Whether every kept step's window holds kernels of the same set of shapes."""
+    """Return whether all kept steps have the same set of convolution shapes."""
     work, events = facts.device_work, facts.trace.events
     shapes = facts.trace.details.dims_id.at(work.calls.rows, np.int32(NONE))
     mine = convolutions[work.calls.kernel_call]

@@ -1,4 +1,4 @@
-"""GPU013: the device computes at a good rate, and nothing cheap makes it faster."""
+"""GPU013: the GPU computes at a good rate, and no cheap fix is left."""
 
 from __future__ import annotations
 
@@ -10,59 +10,60 @@ from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, 
 
 TENSOR_CORE_TYPES = (Precision.TF32, Precision.FP16, Precision.BF16, Precision.FP8, Precision.INT8)
 
-NOT_BOUND = "there is more to gain than a faster device brings"
+NOT_BOUND = "other fixes can save more than a faster GPU"
 
 
 @dataclass(frozen=True, slots=True)
 class ComputeBound(Rule):
-    """The device is busy on its tensor cores at a good share of their peak.
+    """The GPU is busy with tensor core operations at a good share of their peak rate.
 
-    What it finds: Steps that are nearly all kernel time, with matrix work in types that tensor cores take, at a rate as
-        large trainings report it.
-    Why it costs time: It does not: this is what the device is for. Settings have little left to give.
-    How to fix it: Compute less, or elsewhere: a smaller model, shorter sequences, fewer recomputed activations,
-        narrower types where the model stands them, a faster device, more devices.
-    How the saving is estimated: It is none. The evidence says what a device twice as fast at this arithmetic would save
-        at most.
-    When it may be wrong: Recomputed activations count as work: with checkpointing, part of the rate is no progress.
+    What it finds: Steps that are almost entirely kernel time, with matrix operations in tensor core types. Their rate
+        is one that large training runs report.
+    Why it costs time: It does not: the GPU is used as intended. Settings can save little more.
+    How to fix it: Compute less: a smaller model, shorter sequences, fewer recomputed activations, or narrower types if
+        the model tolerates them. Otherwise, use a faster GPU or more GPUs.
+    How the saving is estimated: There is no saving. The evidence shows the maximum saving on a GPU with twice the
+        matrix rate.
+    When it may be wrong: Recomputed activations count as work. With activation checkpointing, part of the rate is
+        recomputation.
     """
 
-    meta = RuleMeta("GPU013", "compute-bound", "The device computes at a good rate: no cheap fix is left")
+    meta = RuleMeta("GPU013", "compute-bound", "The GPU computes at a good rate: no cheap fix is left")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.DTYPES, Input.SHAPES, Input.PEAK_RATES})
     umbrella = True
 
     min_utilisation: float = 0.35
-    """Share of the peak rate; large trainings report 0.38 to 0.43 (https://arxiv.org/abs/2407.21783, table 4)."""
+    """Share of the peak rate. Large training runs report 0.38 to 0.43 (https://arxiv.org/abs/2407.21783, table 4)."""
 
     min_busy: float = 0.9
-    """Share of the step in kernels; below it, waiting is the cheaper thing to end."""
+    """Share of the step in kernels. Below it, less waiting is the cheaper fix."""
 
     min_tensor_cores: float = 0.9
-    """Share of matrix work's time in types that tensor cores take; below it, mixed precision is left to do."""
+    """Share of the time of matrix operations in tensor core types. Below it, mixed precision can still help."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Look for a busy device at a good rate."""
+        """Check for a busy GPU at a good rate."""
         work, busy = facts.device_work, facts.share(facts.claim(Category.KERNEL))
         rate, products = work.rate, work.kernels_of(work.is_kept)
         if rate is None:
-            return Skipped("Of no matrix product it is known in which number type it ran.")
+            return Skipped("The data type of all matmuls is unknown; float32 may have run as TF32.")
         if busy < self.min_busy:
-            return Clear("device busy with kernels", busy, self.min_busy, Unit.SHARE, NOT_BOUND)
+            return Clear("GPU busy with kernels", busy, self.min_busy, Unit.SHARE, NOT_BOUND)
         on_tensor_cores_ns = sum(work.time_ns(work.kernels_of(work.is_run_in(each))) for each in TENSOR_CORE_TYPES)
         on_tensor_cores = on_tensor_cores_ns / max(work.time_ns(products), 1)
         if on_tensor_cores < self.min_tensor_cores:
-            label = "matrix work in types that tensor cores take"
+            label = "share of matrix time in tensor core types"
             return Clear(label, on_tensor_cores, self.min_tensor_cores, Unit.SHARE, NOT_BOUND)
         if rate.peak_share < self.min_utilisation:
             return Clear("share of the peak rate", rate.peak_share, self.min_utilisation, Unit.SHARE, NOT_BOUND)
         half = facts.share(facts.exposed(products, Category.KERNEL)) / 2
         return facts.finding(
-            fix=Fix("Compute less, or on a faster device: settings have little left to give"),
+            fix=Fix("Compute less or use a faster GPU: settings can save little more"),
             effort=Effort.REFACTOR,
             evidence=(
-                Evidence("device busy with kernels", busy, Unit.SHARE),
-                Evidence("arithmetic of products, convolutions and attention", rate.flops_per_s, Unit.FLOPS_PER_S),
+                Evidence("GPU busy with kernels", busy, Unit.SHARE),
+                Evidence("achieved rate of matmuls, convolutions and attention", rate.flops_per_s, Unit.FLOPS_PER_S),
                 Evidence("share of the peak rate", rate.peak_share, Unit.SHARE),
-                Evidence("saved at most by a device twice as fast at it, of the step", half, Unit.SHARE),
+                Evidence("maximum saving on a GPU twice as fast", half, Unit.SHARE),
             ),
         )

@@ -1,4 +1,4 @@
-"""GPU014: gradients are filled with zeros, and new ones added to them."""
+"""GPU014: gradients are set to zero, and new gradients are added to the zeros."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome
 
 @dataclass(frozen=True, slots=True)
 class ZeroGradMemset(Rule):
-    """Gradients are set to zero on the device before each step instead of being let go.
+    """Gradients are set to zero on the GPU before each step instead of to None.
 
-    What it finds: Kernels and memsets launched inside ``Optimizer.zero_grad``, and the additions of each new gradient
-        to those zeros.
-    Why it costs time: Every parameter costs two small kernels and the host their launches: one writes zeros, one adds
-        to them. Without an old gradient, autograd keeps the new one as it is.
-    How to fix it: ``optimizer.zero_grad(set_to_none=True)``, the default since PyTorch 2.0; with an older version, or
-        where ``set_to_none=False`` is passed, it has to be written out.
-    How the saving is estimated: The step is replayed without this work and with half of the host's work that leads up
-        to it (at the least all of that stays, at the most none).
-    When it may be wrong: Where several backward passes add up before a step, only the first addition goes; such
-        additions are not counted. Code that reads ``parameter.grad`` between steps has to expect None.
+    What it finds: Kernels and memsets launched in ``Optimizer.zero_grad``, and the additions of new gradients to these
+        zeros.
+    Why it costs time: Each parameter costs two small kernels and their launches: one writes zeros, one adds the new
+        gradient. If the old gradient is None, autograd keeps the new gradient without an addition.
+    How to fix it: Call ``optimizer.zero_grad(set_to_none=True)``, the default since PyTorch 2.0. Pass the argument in
+        older versions, and remove ``set_to_none=False``.
+    How the saving is estimated: The step is simulated without these GPU operations. Half of the CPU time before their
+        launches is also removed (range: none to all of it).
+    When it may be wrong: If several backward passes accumulate gradients before a step, only the first addition
+        disappears. Such additions are not counted. Code that reads ``parameter.grad`` between steps must handle None.
     """
 
-    meta = RuleMeta("GPU014", "zero-grad-memset", "Gradients are filled with zeros instead of set to None")
+    meta = RuleMeta("GPU014", "zero-grad-memset", "Gradients are set to zero instead of None")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES})
     popular_fix = "zero_grad(set_to_none=True)"
 
     min_share: float = 0.01
-    """Share of the step, host and device together; less is not worth a second look."""
+    """Share of the step, CPU and GPU time together. Less is not worth a change."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Look for work launched while gradients are reset."""
+        """Compare the time of resetting gradients with the step."""
         events, windows = facts.trace.events, facts.steps.kept_windows
         ranges = rows_with_prefix(facts.trace, Kind.ANNOTATION, "Optimizer.zero_grad#")
         if not ranges.size:
-            return Skipped("No Optimizer.zero_grad was recorded: record with ProfilerActivity.CPU beside the device's.")
+            return Skipped("No Optimizer.zero_grad was recorded: add ProfilerActivity.CPU to the activities.")
         fills = work_within(events, facts.launches, ranges, windows)
         rows = np.union1d(fills.work_rows, _additions(facts, fills))
         host = events.spans(ranges) & windows if fills.work_rows.size else SpanSet.empty()
         cost = host | (events.spans(rows) & windows)
         share, device_ns = facts.share(cost), facts.device_work.time_ns(rows) / facts.step_count
         fix = Fix(
-            "Let gradients go instead of filling them with zeros",
+            "Set gradients to None instead of zero",
             "optimizer.zero_grad(set_to_none=True)",
             what_if=SparedWork(rows),
         )
         if share < self.min_share:
-            label = "setting gradients to zero, and adding to the zeros"
+            label = "time in zero_grad memsets and additions to the zeros"
             return facts.clear(label, share, self.min_share, Unit.SHARE, fix=fix)
         busy = facts.exposed(rows, Category.KERNEL, Category.OTHER_COPY)
         return facts.finding(
@@ -64,18 +64,18 @@ class ZeroGradMemset(Rule):
             fix=fix,
             effort=Effort.LINE,
             evidence=(
-                facts.count_per_step("fills", fills.work_rows.size),
-                facts.time_per_step("the host's time in zero_grad", host),
-                Evidence("fills and additions on the device", device_ns, Unit.NS_PER_STEP),
+                facts.count_per_step("memsets in zero_grad", fills.work_rows.size),
+                facts.time_per_step("CPU time in zero_grad", host),
+                Evidence("GPU time of memsets and additions", device_ns, Unit.NS_PER_STEP),
             ),
             most_ns=facts.per_step_ns(cost),
             locations=facts.locations(np.append(fills.call_rows[:1], ranges[:1])),
-            caveats=("Code that reads gradients between steps has to expect None.",),
+            caveats=("Code that reads gradients between steps must handle None.",),
         )
 
 
 def _additions(facts: Facts, fills: Launches) -> Int64:
-    """Rows that add gradients to what was filled; none where several backward passes add up between two fills."""
+    """Return rows that add gradients to the zeros; none if several backward passes accumulate between two memsets."""
     accumulating = rows_named(facts.trace, Kind.OPERATOR, lambda name: name.endswith("torch::autograd::AccumulateGrad"))
     added = work_within(facts.trace.events, facts.launches, accumulating, facts.steps.kept_windows).work_rows
     return added if added.size <= fills.work_rows.size else added[:0]

@@ -1,4 +1,4 @@
-"""The fix of running matrix products in a narrower number type, and how much it can save."""
+"""The fix of running matrix operations in a narrower data type, and its maximum saving."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from traceadvisor.analysis.arithmetic.roofline import Speedups
 from traceadvisor.replay.fixes.kernels import FasterKernels
 from traceadvisor.rules.base import Facts, Fix
 
-NO_SPEEDUPS = "no shapes and rates tell how much faster its calls would be"
+NO_SPEEDUPS = "input shapes and peak rates give no speed-up for these calls"
 
 
 def narrower_type(summary: str, change: str | None, speedups: Speedups | None) -> Fix:
-    """The fix, simulated with kernels that get so much faster; not where no speed-up is known."""
+    """Return the fix, simulated with faster kernels; without a known speed-up, it is not simulated."""
     if speedups is None or not (speedups.high > 1).any():
         return Fix(summary, change, not_replayed=NO_SPEEDUPS)
     faster = FasterKernels(speedups.rows, speedups.low, speedups.expected, speedups.high)
@@ -18,7 +18,7 @@ def narrower_type(summary: str, change: str | None, speedups: Speedups | None) -
 
 
 def most_saved_ns(facts: Facts, fix: Fix, time_ns: float) -> float:
-    """The most that the fix saves per step of kernels that take ``time_ns``: what the highest speed-ups save."""
+    """Return the maximum saving in nanoseconds per step: with the highest speed-ups, and at most ``time_ns``."""
     if not isinstance(fix.what_if, FasterKernels):
         return time_ns
     durations_ns = facts.trace.events.duration_ns[fix.what_if.rows]

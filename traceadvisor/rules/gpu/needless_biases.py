@@ -1,4 +1,4 @@
-"""Biases of convolutions that the batch norm right after them takes away again."""
+"""Biases of convolutions that the next batch norm subtracts."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ CONVOLUTION, BACKWARD = "aten::convolution", "aten::convolution_backward"
 CALLERS = frozenset(f"aten::{name}" for name in ("conv1d", "conv2d", "conv3d", "conv_transpose2d", "conv_transpose3d"))
 NORMS = frozenset({"aten::batch_norm", "aten::_batch_norm_impl_index", "aten::native_batch_norm"})
 _TRAINING = 5
-"""Which of their inputs says that they take the mean of the batch; where it is not recorded, they are taken to."""
+"""Index of the input that is True in training mode. If it is not recorded, training mode is assumed."""
 
 COUNTING = frozenset({"aten::add_", "aten::add"})
-"""A batch norm counts its batches right before it begins."""
+"""A batch norm counts its batches with these operators right before it starts."""
 
 ADDING, SUMMING = frozenset({"aten::add_"}), frozenset({"aten::sum"})
-"""How a bias is added, and how its gradient is made."""
+"""Operators that add a bias, and that compute its gradient."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,11 +33,11 @@ class NeedlessBiases:
 
     convolutions: Int64
     work: Int64
-    """The operators that add the biases or make their gradients."""
+    """The operators that add the biases or compute their gradients."""
 
 
 def needless_biases(trace: Trace, tree: OperatorTree) -> NeedlessBiases:
-    """Find convolutions with a bias that are followed by a batch norm, as far as shapes were recorded."""
+    """Return the convolutions with a bias before a batch norm; calls without recorded shapes are left out."""
     forward = _named(trace, tree, lambda name: name == CONVOLUTION)
     shapes = {at: _shapes(trace, int(tree.rows[at])) for at in np.flatnonzero(forward).tolist()}
     needless = [at for at, (_, _, bias) in shapes.items() if len(bias) == 1 and _is_before_norm(trace, tree, at)]
@@ -54,7 +54,7 @@ def _named(trace: Trace, tree: OperatorTree, matches: Callable[[str], bool]) -> 
 
 
 def _inputs(trace: Trace, row: int) -> Inputs:
-    """Shapes and values of an operator's inputs."""
+    """Return the shapes and values of an operator's inputs."""
     ids = (
         int(column.at(np.array([row]), np.int32(NONE))[0])
         for column in (trace.details.dims_id, trace.details.concrete_id)
@@ -64,13 +64,13 @@ def _inputs(trace: Trace, row: int) -> Inputs:
 
 
 def _shapes(trace: Trace, row: int) -> tuple[Shape, Shape, Shape]:
-    """The shapes of the first three inputs."""
+    """Return the shapes of the first three inputs."""
     inputs = _inputs(trace, row)
     return inputs.shape(0), inputs.shape(1), inputs.shape(2)
 
 
 def _is_before_norm(trace: Trace, tree: OperatorTree, at: int) -> bool:
-    """Whether the next operator on the thread, past the one called for this convolution, takes the batch's mean off."""
+    """Return whether the next operator on the thread, after the convolution's call, subtracts the batch mean."""
     while (above := int(tree.parent[at])) != NONE and trace.names[trace.events.name_id[tree.rows[above]]] in CALLERS:
         at = above
     end = int(tree.end_ns[at])
@@ -86,7 +86,7 @@ def _is_before_norm(trace: Trace, tree: OperatorTree, at: int) -> bool:
 
 
 def _inside(trace: Trace, tree: OperatorTree, outer: list[int], names: frozenset[str]) -> Int64:
-    """Rows of the operators of some names within some others."""
+    """Return the rows of operators with some names inside some outer operators."""
     chosen = np.zeros(tree.rows.size, dtype=np.bool_)
     chosen[np.array(outer, dtype=np.int64)] = True
     within = tree.nearest(chosen) != NONE

@@ -1,1 +1,1 @@
-"""Rules on the machine itself."""
+"""Rules on the hardware."""

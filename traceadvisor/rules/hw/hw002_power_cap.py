@@ -1,4 +1,4 @@
-"""HW002: a power limit slows the device down."""
+"""HW002: a power limit slows the GPU down."""
 
 from __future__ import annotations
 
@@ -8,55 +8,55 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.telemetry import ClockEventReason, DeviceTelemetry
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
-NOT_REPLAYED = "how much of the kernels' time follows the clock is not known"
+NOT_REPLAYED = "how much of the kernel time depends on the clock is unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class PowerCap(Rule):
-    """The device lowers its clocks to stay within a power limit that was lowered, or that its supply sets.
+    """The GPU lowers its clocks because of a lowered power limit or its power supply.
 
-    What it finds: Samples in which the driver's clock event reasons name power, with clocks noticeably below the
-        highest, where the limit in force is below the one that the device comes with (below the highest that may be
-        set, where the driver tells only that), or the power supply itself calls for less. A device that draws all it is
-        made for is no finding: it is in full use, though some makers allow more than they deliver.
-    Why it costs time: Kernels run at the lowered clock.
-    How to fix it: Raise the limit (`nvidia-smi -pl`, as an administrator), unless someone lowered it on purpose: for
-        cooling, for the circuit's sake, or to save energy. Where the supply brakes (`HW power brake`), see to cables
-        and supplies.
-    How the saving is estimated: As a bound: between nothing and the kernel time that the highest clock would save, were
-        all of it bound by the clock.
-    When it may be wrong: Work limited by memory hardly feels the core clock; a limit of four fifths often costs a tenth
-        of the speed or less. The highest clock is not reached in every workload, whatever the limit.
+    What it finds: Samples in which the driver's clock event reasons include power, with clocks clearly below the
+        maximum. In addition, either the power limit is below the GPU's default, or the power supply requests a
+        slowdown. If the driver does not report a default, the highest allowed limit is used instead. A GPU at its
+        default limit is not reported, even if a higher limit is allowed: it is fully used.
+    Why it costs time: All kernels run at the lower clock.
+    How to fix it: Raise the limit with `nvidia-smi -pl` as an administrator. First check whether someone lowered it on
+        purpose: for cooling, for the electrical circuit, or to save energy. If the driver reports a hardware power
+        brake, check cables and power supplies.
+    How the saving is estimated: Upper limit: the kernel time that the maximum clock would save if all kernels depended
+        on the clock.
+    When it may be wrong: Memory-bound kernels depend little on the core clock. A power limit of 80% often costs 10% of
+        the speed or less. Some workloads never reach the maximum clock, whatever the limit.
     """
 
-    meta = RuleMeta("HW002", "power-cap", "A power limit slows the device down")
+    meta = RuleMeta("HW002", "power-cap", "A power limit slows the GPU down")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_TELEMETRY})
 
     min_share: float = 0.2
-    """Share of the samples; short peaks touch the limit of any device under load."""
+    """Share of the samples. Any GPU under load reaches its limit in short peaks."""
 
     min_lost_share: float = 0.05
-    """Share of the highest clock that is lost; clocks vary by less without any limit."""
+    """Lost share of the maximum clock. Without any limit, clocks vary by less."""
 
     full_share: float = 0.98
-    """Share of the limit that the device comes with from which nothing was lowered."""
+    """Share of the default power limit. From this share on, the limit counts as not lowered."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Look for samples slowed by power, a lowered clock, and a limit that was lowered."""
+        """Check for samples limited by power, a lower clock, and a lowered power limit."""
         window = facts.needed(facts.run.device_telemetry, Input.DEVICE_TELEMETRY)
         if window.power_share is None or window.mean_sm_clock_share is None:
-            return Skipped("The driver does not say why it lowers the device's clocks, or by how much.")
+            return Skipped("The driver does not report why it lowers the GPU's clocks, or by how much.")
         lost = max(1 - window.mean_sm_clock_share, 0.0)
         if window.power_share < self.min_share:
-            return Clear("samples slowed by power", window.power_share, self.min_share, Unit.SHARE)
+            return Clear("samples limited by power", window.power_share, self.min_share, Unit.SHARE)
         if lost < self.min_lost_share:
-            return Clear("clock lost", lost, self.min_lost_share, Unit.SHARE)
+            return Clear("lost share of the maximum clock", lost, self.min_lost_share, Unit.SHARE)
         brake = (window.clock_event_shares or {}).get(ClockEventReason.HW_POWER_BRAKE, 0.0)
         is_braking, device = brake >= self.min_share, facts.run.sampled_device
         share = _limit_share(device)
         if not is_braking and share is not None and share >= self.full_share:
-            remark = "the device draws all it is made for"
-            return Clear("power limit over the one the device comes with", share, self.full_share, Unit.SHARE, remark)
+            remark = "the GPU runs at its default power limit"
+            return Clear("power limit, share of the default", share, self.full_share, Unit.SHARE, remark)
         default, highest = (device.default_power_limit_watts, device.max_power_limit_watts) if device else (None, None)
         kernels = facts.claim(Category.KERNEL)
         return facts.finding(
@@ -64,24 +64,24 @@ class PowerCap(Rule):
             fix=_supply_fix() if is_braking else _limit_fix(device),
             effort=Effort.REFACTOR if is_braking else Effort.SETTING,
             evidence=(
-                Evidence("samples slowed by power", window.power_share, Unit.SHARE),
-                facts.known("samples in which the supply brakes", brake or None, Unit.SHARE),
-                Evidence("clock lost", lost, Unit.SHARE),
+                Evidence("samples limited by power", window.power_share, Unit.SHARE),
+                facts.known("samples with a power brake by the supply", brake or None, Unit.SHARE),
+                Evidence("lost share of the maximum clock", lost, Unit.SHARE),
                 facts.known("mean power", window.mean_power_watts, Unit.WATTS),
                 facts.known("power limit", device.power_limit_watts if device else None, Unit.WATTS),
-                facts.known("limit the device comes with", default, Unit.WATTS),
-                facts.known("highest limit that may be set", highest, Unit.WATTS),
+                facts.known("default power limit", default, Unit.WATTS),
+                facts.known("highest allowed power limit", highest, Unit.WATTS),
             ),
             most_ns=facts.per_step_ns(kernels) * lost,
             caveats=(
-                "Someone may have lowered the limit on purpose.",
-                "Work limited by memory hardly feels the core clock.",
+                "Ask first: someone may have lowered the limit on purpose.",
+                "Memory-bound kernels depend little on the core clock.",
             ),
         )
 
 
 def _limit_share(device: DeviceTelemetry | None) -> float | None:
-    """The limit in force over the one the device is made for."""
+    """Return the current limit as a share of the default limit."""
     made_for = _made_for_watts(device)
     if device is None or device.power_limit_watts is None or not made_for:
         return None
@@ -89,12 +89,12 @@ def _limit_share(device: DeviceTelemetry | None) -> float | None:
 
 
 def _made_for_watts(device: DeviceTelemetry | None) -> float | None:
-    """The limit that a device comes with, else the highest that may be set."""
+    """Return the default limit, or the highest allowed one if the default is unknown."""
     return (device.default_power_limit_watts or device.max_power_limit_watts) if device else None
 
 
 def _supply_fix() -> Fix:
-    return Fix("See to the power supply: cables, connectors, what else hangs on it", not_replayed=NOT_REPLAYED)
+    return Fix("Check the power supply: cables, connectors and other devices on it", not_replayed=NOT_REPLAYED)
 
 
 def _limit_fix(device: DeviceTelemetry | None) -> Fix:
