@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from pathlib import Path
 
 import pytest
 
 from tests.build import TraceBuilder
+from tests.shared import CHECKOUT
 from traceadvisor.errors import InputError
 from traceadvisor.model.report import SourceKind
 from traceadvisor.model.trace import Origin
@@ -189,3 +191,46 @@ def test_an_unreadable_capture_does_not_hide_its_neighbours(tmp_path: Path) -> N
     found = find_recordings([tmp_path])
     assert [origin.span for origin in found.origins] == ["1"]
     assert [Path(error.path).name for error in found.refused] == ["manifest.json"]
+
+
+# Files beside the recordings
+
+
+def test_a_trace_of_any_name_is_found_beside_one_of_the_usual_name(tmp_path: Path) -> None:
+    for name in ("w0.1.pt.trace.json", "step_12.json", "profile.txt"):
+        TraceBuilder().step(0, 0, 10).write(tmp_path / name)
+    found = find_recordings([tmp_path])
+    assert sorted(origin.path.name for origin in found.origins) == ["profile.txt", "step_12.json", "w0.1.pt.trace.json"]
+    assert found.notes == ()
+
+
+def test_files_that_are_no_recordings_are_counted_by_kind(tmp_path: Path) -> None:
+    TraceBuilder().step(0, 0, 10).write(tmp_path / "w0.1.pt.trace.json")
+    (tmp_path / "events.out.tfevents.1.host").write_bytes(b"\x18\0")
+    (tmp_path / "events.out.tfevents.2.host").write_bytes(b"\x18\0")
+    (tmp_path / "config.json").write_text('{"lr": 0.1}')
+    (tmp_path / "curve.png").write_bytes(b"\x89PNG\r\n")
+    (tmp_path / "empty.log").touch()
+    (note,) = find_recordings([tmp_path]).notes
+    assert note.code == "files-not-read"
+    assert not note.degrades
+    assert note.message.startswith(f"1 of 6 files in {tmp_path.name} are recordings. Not read: ")
+    assert "TensorBoard event files: 2 (for example events.out.tfevents.1.host); " in note.message
+    assert "JSON files without profiler events: 1 (for example config.json)" in note.message
+    assert "an image: 1 (for example curve.png)" in note.message
+    assert "empty or unreadable files: 1 (for example empty.log)" in note.message
+
+
+def test_the_note_names_at_most_five_kinds(tmp_path: Path) -> None:
+    TraceBuilder().step(0, 0, 10).write(tmp_path / "w0.1.pt.trace.json")
+    begins = (b"PK\x03\x04", b"%PDF-", b"\x89PNG", b"BZh", b"\xff\xfe", b"\x28\xb5\x2f\xfd", b"plain text")
+    for number, begin in enumerate(begins):
+        (tmp_path / f"{number}.bin").write_bytes(begin)
+    (note,) = find_recordings([tmp_path]).notes
+    assert note.message.count("for example") == 5
+    assert note.message.endswith("; others: 2.")
+
+
+def test_the_files_of_a_capture_are_not_called_unread(tmp_path: Path) -> None:
+    shutil.copytree(CHECKOUT / "sample_traces" / "loader-bound", tmp_path / "capture")
+    assert find_recordings([tmp_path]).notes == ()

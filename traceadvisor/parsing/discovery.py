@@ -159,9 +159,9 @@ def _files_not_read(root: Path, unread: Sequence[Path], recordings: int) -> Heal
     for path in unread:
         kinds.setdefault(_kind(path), []).append(path)
     common = sorted(kinds.items(), key=lambda kind: (-len(kind[1]), kind[0]))
-    named = [f"{len(paths)} {kind} ({_quoted(paths[0], root)})" for kind, paths in common[:_MOST_KINDS]]
+    named = [f"{kind}: {len(paths)} ({_quoted(paths[0], root)})" for kind, paths in common[:_MOST_KINDS]]
     rest = sum(len(paths) for _, paths in common[_MOST_KINDS:])
-    listed = "; ".join([*named, *([f"{rest} others"] if rest else [])])
+    listed = "; ".join([*named, *([f"others: {rest}"] if rest else [])])
     total = len(unread) + recordings
     message = f"{recordings} of {total} files in {root.name or root} are recordings. Not read: {listed}."
     return HealthNote("files-not-read", message, degrades=False)
@@ -180,7 +180,7 @@ def _kind(path: Path) -> str:
         return "empty or unreadable files"
     if begin.lstrip()[:1] in (b"{", b"["):
         return "JSON files without profiler events"
-    return f"files of another kind: {describe_bytes(begin).found.removeprefix('it is ').partition(',')[0]}"
+    return describe_bytes(begin).found.removeprefix("it is ").partition(",")[0]
 
 
 def _begins_like_a_trace(path: Path) -> bool:
