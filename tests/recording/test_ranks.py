@@ -39,6 +39,7 @@ for inputs, targets in DataLoader(data, batch_size=2, sampler=DistributedSampler
         if rank == 1:
             os.kill(os.getpid(), 9)
         time.sleep(60)
+del model, optimizer  # DDP may hang when it outlives its process group
 dist.destroy_process_group()
 """
 
