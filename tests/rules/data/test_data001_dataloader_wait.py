@@ -11,7 +11,7 @@ from traceadvisor.rules.data.data001_dataloader_wait import DataLoaderWait
 
 
 def _steps(wait_us: int, *, count: int = 3, us: int = 1) -> TraceBuilder:
-    """Steps of 100 units: the loader, then a kernel that the host waits for."""
+    """Build steps of 100 units: the data loader, then a kernel that the CPU waits for."""
     builder = TraceBuilder()
     for number in range(count):
         start, ready, end = number * 100 * us, (number * 100 + wait_us) * us, (number + 1) * 100 * us
@@ -21,15 +21,15 @@ def _steps(wait_us: int, *, count: int = 3, us: int = 1) -> TraceBuilder:
     return builder
 
 
-def test_a_wait_with_an_idle_device_is_found_with_its_time_and_share(tmp_path: Path) -> None:
+def test_a_wait_with_an_idle_gpu_is_found_with_its_time_and_share(tmp_path: Path) -> None:
     found = finding(DataLoaderWait(), _steps(30), tmp_path)
     assert found.claims.total_ns == 3 * 30_000
     assert evidence(found, "share of the step") == pytest.approx(0.3)
-    assert evidence(found, "inside the loader") == 30_000
+    assert evidence(found, "total time in data loader") == 30_000
 
 
-def test_the_saving_is_what_the_step_is_shorter_by_when_batches_are_ready(tmp_path: Path) -> None:
-    # 30 of 100 ms: what is left of taking a batch from a worker is 0.7 ms, at the least 0.08; all else is the kernel's
+def test_the_saving_is_simulated_with_batches_always_ready(tmp_path: Path) -> None:
+    # The wait takes 30 of 100 ms. Taking a batch still costs 0.7 ms (0.08 ms in the high estimate); the rest is kernel.
     saving = finding(DataLoaderWait(), _steps(30, us=1000), tmp_path).saving
     assert saving.method is Method.REPLAY
     assert saving.low_ns == pytest.approx(29_300_000, abs=10_000)
@@ -37,7 +37,7 @@ def test_the_saving_is_what_the_step_is_shorter_by_when_batches_are_ready(tmp_pa
     assert saving.high_ns == pytest.approx(29_920_000, abs=10_000)
 
 
-def test_the_saving_is_a_bound_between_nothing_and_the_wait_where_too_few_steps_were_recorded(tmp_path: Path) -> None:
+def test_with_too_few_steps_the_saving_is_an_upper_limit(tmp_path: Path) -> None:
     saving = finding(DataLoaderWait(), _steps(30, count=2), tmp_path).saving
     assert (saving.low_ns, saving.expected_ns, saving.high_ns) == (0, 15_000, 30_000)
     assert saving.method is Method.BOUND
@@ -54,22 +54,22 @@ def test_the_threshold_can_be_set(tmp_path: Path) -> None:
     assert finding(DataLoaderWait(min_share=0.03), _steps(4), tmp_path).claims.total_ns == 3 * 4_000
 
 
-def test_loading_hidden_behind_the_device_is_no_wait(tmp_path: Path) -> None:
+def test_loading_that_overlaps_the_gpu_is_no_wait(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).loader(40, 90).op("aten::mm", 0, 5).launch(0, 1, kernel=(1, 100))
     assert clear(DataLoaderWait(), builder, tmp_path).value == 0
 
 
-def test_without_loader_events_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_without_loader_events_the_rule_is_skipped(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 1, kernel=(1, 100))
     assert "No data loader events" in skipped(DataLoaderWait(), builder, tmp_path)
 
 
-def test_a_wait_is_found_without_any_device(tmp_path: Path) -> None:
+def test_a_wait_is_found_without_a_gpu(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).loader(0, 60).op("aten::mm", 60, 100)
     assert finding(DataLoaderWait(), builder, tmp_path).claims.total_ns == 60_000
 
 
-def test_the_line_of_the_loop_is_named_where_stacks_were_recorded(tmp_path: Path) -> None:
+def test_with_call_stacks_the_line_of_the_loop_is_named(tmp_path: Path) -> None:
     builder = _steps(30).python("train.py(12): main", 0, 300)
     (location,) = finding(DataLoaderWait(), builder, tmp_path).locations
     assert (location.file, location.line, location.function) == ("train.py", 12, "main")

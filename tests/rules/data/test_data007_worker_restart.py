@@ -16,47 +16,51 @@ def _step() -> TraceBuilder:
 
 
 def _captured(folder: Path, *, epochs: int = 3, begun_us: float = 300, **loader: object) -> Captured:
-    """Epochs of ten steps of 100 us; the first batch of each takes 100 us longer than the others, which take none."""
+    """Build epochs of ten steps of 100 us. The first batch of each takes 100 us, the others take no time."""
     waits = [100.0 if number % 10 == 0 else 0.0 for number in range(10 * epochs)]
     begun = {10 * epoch: begun_us for epoch in range(epochs)}
     loader = {"worker_count": 2, "persistent_workers": False, **loader}
     return Captured(_step(), folder).with_loader(**loader).with_steps(waits, begun=begun)
 
 
-def test_workers_that_are_started_for_each_epoch_are_found(tmp_path: Path) -> None:
+def test_workers_restarted_in_each_epoch_are_found(tmp_path: Path) -> None:
     found = _captured(tmp_path).finding(WorkerRestart())
-    assert evidence(found, "starting the workers") == 300_000
-    assert evidence(found, "the first batch, beyond") == 100_000
-    # 400 us for every ten steps of 100: 40 us beside 100.
+    assert evidence(found, "time to start the workers") == 300_000
+    assert evidence(found, "extra time of the first batch") == 100_000
+    # An epoch start takes 400 us for ten steps of 100 us: 40 us per step.
     assert found.saving.high_ns == pytest.approx(100_000 * 40 / 140)
     assert found.fix.change == "DataLoader(..., num_workers=2, persistent_workers=True)"
     assert found.locations == (LOOP,)
 
 
-def test_workers_that_are_kept_are_clear(tmp_path: Path) -> None:
-    assert _captured(tmp_path, persistent_workers=True).clear(WorkerRestart()).remark == "workers are kept"
+def test_kept_workers_are_clear(tmp_path: Path) -> None:
+    assert (
+        _captured(tmp_path, persistent_workers=True).clear(WorkerRestart()).remark == "workers are kept between epochs"
+    )
 
 
-def test_starts_that_take_next_to_nothing_are_clear(tmp_path: Path) -> None:
+def test_short_epoch_starts_are_clear(tmp_path: Path) -> None:
     captured = _captured(tmp_path, begun_us=1)
     captured.with_steps([0.0] * 30, begun={0: 1, 10: 1, 20: 1})
     assert captured.clear(WorkerRestart()).value == pytest.approx(0.001, rel=0.01)
 
 
-def test_a_single_epoch_tells_nothing(tmp_path: Path) -> None:
+def test_with_a_single_epoch_the_rule_is_skipped(tmp_path: Path) -> None:
     assert isinstance(_captured(tmp_path, epochs=1).outcome(WorkerRestart()), Skipped)
 
 
-def test_a_loader_without_workers_starts_none(tmp_path: Path) -> None:
+def test_without_workers_the_rule_is_skipped(tmp_path: Path) -> None:
     assert isinstance(_captured(tmp_path, worker_count=0).outcome(WorkerRestart()), Skipped)
 
 
-def test_without_settings_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_without_settings_the_rule_is_skipped(tmp_path: Path) -> None:
     assert "traceadvisor capture" in skipped(WorkerRestart(), _step(), tmp_path)
 
 
 @pytest.mark.parametrize(("begun_us", "found"), [(10, False), (10.2, True)])
-def test_starts_count_from_one_percent_of_the_training_time(begun_us: float, tmp_path: Path, *, found: bool) -> None:
-    # Of ten steps of 100 us and a start of 10.1 us 1% is 10.1 us.
+def test_epoch_starts_count_from_one_percent_of_the_training_time(
+    begun_us: float, tmp_path: Path, *, found: bool
+) -> None:
+    # Ten steps of 100 us and a start of 10.1 us take 1,010.1 us, and 1% of that is 10.1 us.
     captured = _captured(tmp_path).with_steps([0.0] * 30, begun={0: begun_us, 10: begun_us, 20: begun_us})
     assert captured.is_found(WorkerRestart()) is found

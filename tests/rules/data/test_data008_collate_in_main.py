@@ -15,7 +15,7 @@ FETCH = "torch/utils/data/_utils/fetch.py(49): fetch"
 
 
 def _steps(generation: Generation = Generation.CURRENT, kind: str = "_SingleProcessDataLoaderIter") -> TraceBuilder:
-    """Three steps of 200 us: 100 in the loader, then a kernel."""
+    """Build three steps of 200 us: 100 us in the data loader, then a kernel."""
     builder = TraceBuilder(generation)
     for number in range(3):
         at = 200 * number
@@ -25,7 +25,7 @@ def _steps(generation: Generation = Generation.CURRENT, kind: str = "_SingleProc
 
 
 def _with_calls(builder: TraceBuilder, *, decode_us: float = 60, collate_us: float = 20) -> TraceBuilder:
-    """The script's decoding and its collate_fn, called by the loader; and the loop that calls the loader."""
+    """Add user functions that the data loader calls, and the loop that calls the data loader."""
     builder.python("train.py(80): main", 0, 600)
     for at in (0, 200, 400):
         builder.python(NEXT, at, at + 100).python(FETCH, at + 5, at + 95)
@@ -35,22 +35,22 @@ def _with_calls(builder: TraceBuilder, *, decode_us: float = 60, collate_us: flo
     return builder
 
 
-def test_the_scripts_functions_are_named_the_costliest_first(tmp_path: Path) -> None:
+def test_user_functions_are_named_the_most_expensive_first(tmp_path: Path) -> None:
     found = finding(CollateInMain(), _with_calls(_steps()), tmp_path)
-    assert evidence(found, "idle in functions that the loader calls") == 80_000
+    assert evidence(found, "exposed time in user functions") == 80_000
     assert evidence(found, "<built-in function decompress>, called by __getitem__ (data.py:30)") == 58_000
     assert evidence(found, "in collate (data.py:50)") == 20_000
     assert [(each.file, each.line) for each in found.locations] == [("data.py", 30), ("data.py", 50)]
 
 
-def test_the_loop_that_calls_the_loader_is_no_function_of_the_loaders(tmp_path: Path) -> None:
+def test_the_loop_that_calls_the_data_loader_does_not_count(tmp_path: Path) -> None:
     builder = _steps().python("train.py(80): main", 0, 600)
     for at in (0, 200, 400):
         builder.python(NEXT, at, at + 100)
     assert clear(CollateInMain(), builder, tmp_path).value == 0
 
 
-def test_in_2021_the_lines_come_from_operators_inside_the_loader(tmp_path: Path) -> None:
+def test_recordings_of_2021_give_lines_by_operators_inside_the_data_loader(tmp_path: Path) -> None:
     builder = _steps(Generation.Y2021)
     stack = ("torch/functional.py(9): stack", "data.py(52): collate", FETCH, NEXT, "train.py(42): <module>")
     default = ("torch/utils/data/_utils/collate.py(56): default_collate", FETCH, NEXT, "train.py(42): <module>")
@@ -63,44 +63,44 @@ def test_in_2021_the_lines_come_from_operators_inside_the_loader(tmp_path: Path)
 
 
 @pytest.mark.parametrize("file", ["datasets/coco.py", "datasets.py", "profile.py", "./data.py", "../src/data.py"])
-def test_files_called_like_libraries_are_the_scripts(file: str, tmp_path: Path) -> None:
+def test_user_files_with_library_names_count(file: str, tmp_path: Path) -> None:
     builder = _steps()
     for at in (0, 200, 400):
         builder.python(NEXT, at, at + 100).python(f"{file}(30): __getitem__", at + 10, at + 70)
     found = finding(CollateInMain(), builder, tmp_path)
-    assert evidence(found, "idle in functions that the loader calls") == 60_000
+    assert evidence(found, "exposed time in user functions") == 60_000
     assert [each.file for each in found.locations] == [file]
 
 
-def test_functions_of_libraries_are_not_the_scripts(tmp_path: Path) -> None:
+def test_library_functions_do_not_count(tmp_path: Path) -> None:
     builder = _steps()
     for at in (0, 200, 400):
         builder.python(NEXT, at, at + 100).python("albumentations/core/composition.py(30): __call__", at + 10, at + 70)
     assert clear(CollateInMain(), builder, tmp_path).value == 0
 
 
-def test_functions_that_take_little_are_clear(tmp_path: Path) -> None:
+def test_short_functions_are_clear(tmp_path: Path) -> None:
     outcome = clear(CollateInMain(), _with_calls(_steps(), decode_us=5, collate_us=2), tmp_path)
     assert outcome.value == pytest.approx(7 / 200)
 
 
-def test_where_workers_would_take_it_all_it_is_one_row_with_that_advice(tmp_path: Path) -> None:
+def test_data002_replaces_this_rule_if_both_find_the_same_time(tmp_path: Path) -> None:
     facts = facts_of(_with_calls(_steps(), decode_us=63, collate_us=24), tmp_path)
     (row,) = judge(facts, (CollateInMain(), SynchronousLoader())).findings
     assert (row.finding.rule.id, row.also) == ("DATA002", ("DATA008",))
 
 
-def test_without_stacks_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_without_call_stacks_the_rule_is_skipped(tmp_path: Path) -> None:
     assert "with_stack=True" in skipped(CollateInMain(), _steps(), tmp_path)
 
 
 @pytest.mark.parametrize(("decode_us", "found"), [(7.9, False), (8, True)])
 def test_functions_count_from_five_percent_of_the_step(decode_us: float, tmp_path: Path, *, found: bool) -> None:
-    # With 2 us of collating 10 us of 200.
+    # With 2 us of collating, this is 10 of 200 us.
     assert is_found(CollateInMain(), _with_calls(_steps(), decode_us=decode_us, collate_us=2), tmp_path) is found
 
 
-def test_five_functions_are_named_at_most(tmp_path: Path) -> None:
+def test_at_most_five_functions_are_named(tmp_path: Path) -> None:
     builder = _steps()
     for at in (0, 200, 400):
         builder.python(NEXT, at, at + 100)

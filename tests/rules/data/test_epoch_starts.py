@@ -9,7 +9,7 @@ from traceadvisor.rules.data.epoch_starts import epoch_starts
 def _epochs(
     *begun_us: int, steps: int = 4, first_batch_us: int = 50, state: StepState = StepState.PLAIN
 ) -> list[TimedStep]:
-    """Epochs by the time it takes to begin them; a batch takes 10 us, the first of an epoch longer."""
+    """Build epochs from the times to start them. A batch takes 10 us, the first of an epoch takes longer."""
     return [
         TimedStep(
             epoch * steps + number,
@@ -25,30 +25,30 @@ def _epochs(
     ]
 
 
-def test_starts_after_the_first_are_spread_over_the_steps_between_them() -> None:
+def test_starts_after_the_first_are_divided_by_the_steps_between_them() -> None:
     starts = epoch_starts(_epochs(900, 20, 40))
     assert starts is not None
     assert (starts.count, starts.start_ns, starts.first_batch_ns, starts.steps_per_epoch) == (2, 30_000, 40_000, 4)
     assert starts.per_step_ns == pytest.approx(70_000 / 4)
 
 
-def test_steps_that_train_nothing_do_not_count() -> None:
+def test_steps_without_training_do_not_count() -> None:
     other = _epochs(5, state=StepState.OTHER)
     starts = epoch_starts([*_epochs(900), *other, *_epochs(20)])
     assert starts is not None
     assert (starts.count, starts.steps_per_epoch) == (1, 4)
 
 
-def test_epochs_of_a_single_step_have_no_usual_batch_to_compare_with() -> None:
+def test_epochs_of_one_step_have_no_usual_batch() -> None:
     starts = epoch_starts(_epochs(900, 20, 40, steps=1))
     assert starts is not None
     assert (starts.first_batch_ns, starts.steps_per_epoch) == (50_000, 1)
 
 
-def test_a_single_epoch_tells_nothing() -> None:
+def test_a_single_epoch_has_no_later_starts() -> None:
     assert epoch_starts(_epochs(900)) is None
 
 
-def test_where_starts_were_not_recorded_nothing_is_known() -> None:
+def test_without_recorded_starts_the_result_is_none() -> None:
     steps = [TimedStep(number, 0, 1000, 10, 1, StepState.PLAIN) for number in range(9)]
     assert epoch_starts(steps) is None

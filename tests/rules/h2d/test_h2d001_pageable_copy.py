@@ -24,48 +24,48 @@ def test_an_exposed_copy_from_pageable_memory_is_found(tmp_path: Path) -> None:
     assert evidence(found, "copies from pageable memory") == 1
 
 
-def test_the_rate_is_bytes_over_the_copies_own_time(tmp_path: Path) -> None:
+def test_the_copy_rate_is_bytes_divided_by_copy_time(tmp_path: Path) -> None:
     # 60,000 bytes in 10 us
-    assert evidence(finding(PageableCopy(), _step((5, 15)), tmp_path), "rate") == pytest.approx(6e9)
+    assert evidence(finding(PageableCopy(), _step((5, 15)), tmp_path), "copy rate") == pytest.approx(6e9)
 
 
 def test_a_copy_from_pinned_memory_is_clear(tmp_path: Path) -> None:
     assert clear(PageableCopy(), _step((5, 15), pinned=True), tmp_path).value == 0
 
 
-def test_a_copy_hidden_behind_a_kernel_is_clear(tmp_path: Path) -> None:
+def test_a_copy_that_overlaps_a_kernel_is_clear(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(3, 100))
     builder.copy(10, 40, on_device=(20, 40), stream=9)
     assert clear(PageableCopy(), builder, tmp_path).value == 0
 
 
-def test_no_copy_at_all_is_clear_and_said(tmp_path: Path) -> None:
+def test_without_copies_the_rule_is_clear_with_a_remark(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(3, 100))
-    assert clear(PageableCopy(), builder, tmp_path).remark == "nothing is copied to the device"
+    assert clear(PageableCopy(), builder, tmp_path).remark == "no copies to the GPU"
 
 
-def test_where_copies_do_not_say_where_they_start_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_with_unknown_memory_types_the_rule_is_skipped(tmp_path: Path) -> None:
     builder = _step((5, 15))
     for event in builder.events:
         event["name"] = event["name"].replace("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Host -> Device)")
     assert "pageable or pinned" in skipped(PageableCopy(), builder, tmp_path)
 
 
-def test_pinned_copies_go_at_the_rate_of_the_link_that_was_sampled(tmp_path: Path) -> None:
+def test_the_sampled_link_sets_the_rate_of_the_fix(tmp_path: Path) -> None:
     found = Captured(_step((5, 15)), tmp_path).with_device(best_link=(3, 8)).finding(PageableCopy())
     assert _fix(found).link_bytes_per_s == pytest.approx(7.88e9, rel=1e-3)
 
 
-def test_the_link_that_the_device_is_made_for_stands_in_for_it(tmp_path: Path) -> None:
+def test_without_a_sampled_link_the_supported_link_counts(tmp_path: Path) -> None:
     found = finding(PageableCopy(), _step((5, 15)).device(0, name="NVIDIA A100-SXM4-80GB"), tmp_path)
     assert _fix(found).link_bytes_per_s == pytest.approx(31.5e9, rel=1e-3)
 
 
-def test_where_the_link_is_not_known_none_is_assumed(tmp_path: Path) -> None:
+def test_an_unknown_link_stays_unknown_in_the_fix(tmp_path: Path) -> None:
     assert _fix(finding(PageableCopy(), _step((5, 15)), tmp_path)).link_bytes_per_s is None
 
 
-def test_the_fix_is_of_the_pageable_copies_alone(tmp_path: Path) -> None:
+def test_the_fix_changes_only_pageable_copies(tmp_path: Path) -> None:
     builder = _step((5, 15)).copy(30, 32, on_device=(101, 111), pinned=True, byte_count=60_000)
     (copy,) = _fix(finding(PageableCopy(), builder, tmp_path)).rows
     assert builder.trace(tmp_path).events.start_ns[copy] == 5_000
@@ -84,7 +84,7 @@ def test_copies_count_from_half_a_percent_of_the_step(exposed_us: int, tmp_path:
     assert is_found(PageableCopy(), builder, tmp_path) is found
 
 
-def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+def test_figures_are_per_step(tmp_path: Path) -> None:
     found = finding(PageableCopy(), twice(_step((5, 15)), 100), tmp_path)
-    assert (evidence(found, "copies from pageable memory"), evidence(found, "moved")) == (1, 60_000)
-    assert evidence(found, "rate") == pytest.approx(6e9)
+    assert (evidence(found, "copies from pageable memory"), evidence(found, "bytes copied")) == (1, 60_000)
+    assert evidence(found, "copy rate") == pytest.approx(6e9)

@@ -12,7 +12,7 @@ STACK = ("torch/_tensor.py(40): to", "train.py(27): train", "train.py(80): main"
 
 
 def _step(*, waits: bool = True, pinned: bool = True, generation: Generation = Generation.CURRENT) -> TraceBuilder:
-    """A copy from 10 to 30 that the host waits for until 32; then it launches a kernel, which begins at 40."""
+    """Build a copy from 10 to 30 that the CPU waits for until 32. Then it launches a kernel that starts at 40."""
     builder = TraceBuilder(generation).step(0, 0, 100).op("aten::copy_", 0, 33, stack=STACK)
     builder.copy(2, 6, on_device=(10, 30), pinned=pinned)
     if waits:
@@ -22,33 +22,33 @@ def _step(*, waits: bool = True, pinned: bool = True, generation: Generation = G
 
 def test_waiting_for_a_pinned_copy_is_found(tmp_path: Path) -> None:
     found = finding(BlockingCopy(), _step(), tmp_path)
-    assert evidence(found, "copies waited for") == 1
-    assert evidence(found, "the host's time in the waits") == 26_000
-    assert evidence(found, "device idle after them") == 10_000  # from 30 to 40
+    assert evidence(found, "blocking copies") == 1
+    assert evidence(found, "CPU time in the waits") == 26_000
+    assert evidence(found, "GPU idle time after the waits") == 10_000  # from 30 to 40
     assert evidence(found, "exposed time of the copies") == 20_000
     assert found.claims.total_ns == 30_000
 
 
 @pytest.mark.parametrize("generation", Generation)
-def test_the_line_is_the_users_never_torchs(generation: Generation, tmp_path: Path) -> None:
+def test_the_location_is_in_user_code_not_in_torch(generation: Generation, tmp_path: Path) -> None:
     (location,) = finding(BlockingCopy(), _step(generation=generation), tmp_path).locations
     assert (location.file, location.line) == ("train.py", 27)
 
 
-def test_a_copy_that_nobody_waits_for_is_clear(tmp_path: Path) -> None:
+def test_a_copy_without_a_wait_is_clear(tmp_path: Path) -> None:
     assert clear(BlockingCopy(), _step(waits=False), tmp_path).value == 0
 
 
-def test_pageable_copies_are_another_rules(tmp_path: Path) -> None:
+def test_pageable_copies_do_not_count(tmp_path: Path) -> None:
     assert clear(BlockingCopy(), _step(pinned=False), tmp_path).value == 0
 
 
-def test_waits_elsewhere_are_another_rules(tmp_path: Path) -> None:
+def test_waits_outside_copies_do_not_count(tmp_path: Path) -> None:
     builder = _step(waits=False).op("aten::item", 40, 60).sync(41, 59)
     assert clear(BlockingCopy(), builder, tmp_path).value == 0
 
 
-def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_without_a_gpu_the_rule_is_skipped(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
     assert "No kernels were recorded" in skipped(BlockingCopy(), builder, tmp_path)
 

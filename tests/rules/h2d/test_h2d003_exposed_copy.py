@@ -12,43 +12,43 @@ STACK = ("torch/_tensor.py(40): to", "train.py(27): train", "train.py(80): main"
 
 
 def _step(copy_end: int = 40, kernel_start: int = 40, generation: Generation = Generation.CURRENT) -> TraceBuilder:
-    """A copy of 4 kB from 10 on, and a kernel that ends at 100."""
+    """Build a copy of 4 kB that starts at 10, and a kernel that ends at 100."""
     builder = TraceBuilder(generation).step(0, 0, 100).op("aten::to", 0, 8, stack=STACK)
     builder.copy(2, 6, on_device=(10, copy_end), pinned=True, byte_count=4096)
     return builder.op("aten::mm", 8, 12).launch(9, 11, kernel=(kernel_start, 100), stream=8)
 
 
-def test_copies_that_no_kernel_hides_are_found(tmp_path: Path) -> None:
+def test_exposed_copies_are_found(tmp_path: Path) -> None:
     found = finding(ExposedCopy(), _step(), tmp_path)
     assert found.claims.total_ns == 30_000
-    assert evidence(found, "their exposed time") == 30_000
-    assert evidence(found, "moved") == 4096
+    assert evidence(found, "exposed time of these copies") == 30_000
+    assert evidence(found, "bytes copied") == 4096
 
 
 def test_only_the_exposed_part_of_a_copy_counts(tmp_path: Path) -> None:
     found = finding(ExposedCopy(), _step(kernel_start=30), tmp_path)
-    assert evidence(found, "their exposed time") == 20_000
-    assert evidence(found, "their whole time") == 30_000
+    assert evidence(found, "exposed time of these copies") == 20_000
+    assert evidence(found, "total time of the copies") == 30_000
 
 
-def test_a_copy_that_began_before_the_window_counts(tmp_path: Path) -> None:
+def test_a_copy_that_starts_before_the_window_counts(tmp_path: Path) -> None:
     builder = TraceBuilder().kernel(0, 100).step(0, 10, 20).copy(11, 12, on_device=(50, 200), byte_count=4096)
     found = finding(ExposedCopy(), builder, tmp_path)
-    assert evidence(found, "their exposed time") == 100_000
-    assert evidence(found, "moved") == 4096
+    assert evidence(found, "exposed time of these copies") == 100_000
+    assert evidence(found, "bytes copied") == 4096
 
 
-def test_hidden_copies_are_clear(tmp_path: Path) -> None:
+def test_overlapped_copies_are_clear(tmp_path: Path) -> None:
     assert clear(ExposedCopy(), _step(kernel_start=12), tmp_path).value == pytest.approx(0.02)
 
 
 @pytest.mark.parametrize("generation", Generation)
-def test_the_line_is_the_users_never_torchs(generation: Generation, tmp_path: Path) -> None:
+def test_the_location_is_in_user_code_not_in_torch(generation: Generation, tmp_path: Path) -> None:
     (location,) = finding(ExposedCopy(), _step(generation=generation), tmp_path).locations
     assert (location.file, location.line) == ("train.py", 27)
 
 
-def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_without_a_gpu_the_rule_is_skipped(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 9).op("aten::mm", 0, 5)
     assert "No kernels were recorded" in skipped(ExposedCopy(), builder, tmp_path)
 
@@ -60,7 +60,7 @@ def test_copies_count_from_five_percent_of_the_step(exposed_us: int, tmp_path: P
     assert is_found(ExposedCopy(), builder, tmp_path) is found
 
 
-def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+def test_figures_are_per_step(tmp_path: Path) -> None:
     found = finding(ExposedCopy(), twice(_step(), 100), tmp_path)
-    assert (evidence(found, "copies to the device"), evidence(found, "moved")) == (1, 4096)
-    assert evidence(found, "their whole time") == 30_000
+    assert (evidence(found, "copies to the GPU"), evidence(found, "bytes copied")) == (1, 4096)
+    assert evidence(found, "total time of the copies") == 30_000

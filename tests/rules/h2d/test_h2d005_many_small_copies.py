@@ -15,7 +15,7 @@ STACK = ("torch/_tensor.py(40): to", "train.py(27): train", "train.py(80): main"
 def _step(
     count: int = 10, *, byte_count: int = 1024, end: int = 200, generation: Generation = Generation.CURRENT
 ) -> TraceBuilder:
-    """Every 10 us an operator of 8 us that copies for 2 us, from its sixth on; then a kernel to the end."""
+    """Build an operator of 8 us every 10 us, which copies in its last 2 us. Then a kernel runs until the end."""
     builder = TraceBuilder(generation).step(0, 0, end)
     for start in range(0, 10 * count, 10):
         builder.op("aten::copy_", start, start + 8, stack=STACK)
@@ -26,11 +26,11 @@ def _step(
 def test_many_small_copies_are_found(tmp_path: Path) -> None:
     found = finding(ManySmallCopies(), _step(), tmp_path)
     assert evidence(found, "small copies") == 10
-    assert evidence(found, "their exposed time") == 20_000
-    assert evidence(found, "the host's time in their calls") == 40_000
+    assert evidence(found, "exposed time of these copies") == 20_000
+    assert evidence(found, "CPU time in their calls") == 40_000
 
 
-def test_all_but_one_can_be_spared(tmp_path: Path) -> None:
+def test_the_fix_removes_all_copies_but_one(tmp_path: Path) -> None:
     fix = finding(ManySmallCopies(), _step(), tmp_path).fix.what_if
     assert isinstance(fix, SparedWork)
     assert fix.rows.size == 9
@@ -44,24 +44,24 @@ def test_large_copies_are_clear(tmp_path: Path) -> None:
     assert clear(ManySmallCopies(), _step(byte_count=100_000), tmp_path).value == 0
 
 
-def test_copies_in_a_long_step_are_clear(tmp_path: Path) -> None:
+def test_small_copies_in_a_long_step_are_clear(tmp_path: Path) -> None:
     assert clear(ManySmallCopies(), _step(end=20_000), tmp_path).value < 0.01
 
 
 @pytest.mark.parametrize("generation", Generation)
-def test_the_line_is_the_users_never_torchs(generation: Generation, tmp_path: Path) -> None:
+def test_the_location_is_in_user_code_not_in_torch(generation: Generation, tmp_path: Path) -> None:
     (location,) = finding(ManySmallCopies(), _step(generation=generation), tmp_path).locations
     assert (location.file, location.line) == ("train.py", 27)
 
 
-def test_without_launch_records_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_without_launch_records_the_rule_is_skipped(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 6).kernel(10, 60)
     assert "No launch calls" in skipped(ManySmallCopies(), builder, tmp_path)
 
 
 @pytest.mark.parametrize(("step_us", "found"), [(8001, False), (8000, True)])
 def test_copies_count_from_one_percent_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
-    # Ten operators, each with 8 us in which the device waits or copies.
+    # In each of ten operators, the GPU waits or copies for 8 us.
     assert is_found(ManySmallCopies(), _step(end=step_us), tmp_path) is found
 
 
@@ -71,13 +71,13 @@ def test_a_copy_is_small_up_to_64_kibibytes(byte_count: int, tmp_path: Path, *, 
 
 
 def test_copies_outside_the_steps_do_not_count(tmp_path: Path) -> None:
-    # Of ten small copies the first five run before the step begins.
+    # The first five of ten small copies run before the step.
     builder = _step()
     builder.events[0]["ts"], builder.events[0]["dur"] = 50, 150
     assert clear(ManySmallCopies(), builder, tmp_path).value == 5
 
 
-def test_figures_are_of_one_step_and_one_copy_of_each_stays(tmp_path: Path) -> None:
+def test_figures_are_per_step_and_the_fix_keeps_one_copy_per_step(tmp_path: Path) -> None:
     found = finding(ManySmallCopies(), twice(_step(), 200), tmp_path)
     assert (evidence(found, "small copies"), evidence(found, "median size")) == (10, 1024)
     fix = found.fix.what_if

@@ -14,7 +14,7 @@ STACK = ("torch/functional.py(40): ones", "train.py(27): train", "train.py(80): 
 def _steps(
     name: str = "aten::zeros", generation: Generation = Generation.CURRENT, count: int = 3, loading_us: int = 0
 ) -> TraceBuilder:
-    """The host makes a tensor for 20 us and copies it for 10 us, of which the device copies for 5; then a kernel."""
+    """Build steps: the CPU creates a tensor in 20 us and copies it in 10 us (5 us on the GPU), then a kernel runs."""
     builder = TraceBuilder(generation)
     for number in range(count):
         at = 100 * number
@@ -27,7 +27,7 @@ def _steps(
 
 
 def _after_two_steps() -> TraceBuilder:
-    """Two steps of a kernel each, and the mark of a third from 200 to 300."""
+    """Build two steps with one kernel each, and the mark of a third step from 200 to 300."""
     builder = TraceBuilder().step(2, 200, 300)
     for number, at in enumerate((0, 100)):
         builder.step(number, at, at + 100).op("aten::mm", at, at + 6).launch(at, at + 5, kernel=(at + 7, at + 100))
@@ -35,61 +35,61 @@ def _after_two_steps() -> TraceBuilder:
 
 
 @pytest.mark.parametrize("name", ["aten::zeros", "aten::randn", "aten::arange"])
-def test_a_tensor_that_is_made_and_copied_is_found(name: str, tmp_path: Path) -> None:
+def test_a_tensor_created_on_the_cpu_and_copied_is_found(name: str, tmp_path: Path) -> None:
     found = finding(HostBuiltTensor(), _steps(name), tmp_path)
-    assert evidence(found, "tensors made on the host") == 1
-    assert evidence(found, "the host's time to make them") == 20_000
-    assert evidence(found, "the host's time to make and copy them") == 30_000
-    assert evidence(found, "made by") == name
+    assert evidence(found, "tensors created on the CPU") == 1
+    assert evidence(found, "CPU time to create them") == 20_000
+    assert evidence(found, "CPU time to create and copy them") == 30_000
+    assert evidence(found, "operators that create them") == name
 
 
-def test_the_device_s_idle_time_and_the_copy_are_claimed(tmp_path: Path) -> None:
+def test_the_claim_is_gpu_idle_time_and_the_copy(tmp_path: Path) -> None:
     assert finding(HostBuiltTensor(), _steps(), tmp_path).claims.total_ns == 3 * 30_000
 
 
 @pytest.mark.parametrize("generation", Generation)
-def test_the_line_is_the_users_never_torchs(generation: Generation, tmp_path: Path) -> None:
+def test_the_location_is_in_user_code_not_in_torch(generation: Generation, tmp_path: Path) -> None:
     (location,) = finding(HostBuiltTensor(), _steps(generation=generation), tmp_path).locations
     assert (location.file, location.line) == ("train.py", 27)
 
 
-def test_parameters_that_are_filled_in_place_are_no_such_tensors(tmp_path: Path) -> None:
+def test_parameters_filled_in_place_do_not_count(tmp_path: Path) -> None:
     assert clear(HostBuiltTensor(), _steps("aten::uniform_"), tmp_path).value == 0
 
 
-def test_what_the_loader_makes_is_not_the_steps(tmp_path: Path) -> None:
+def test_tensors_created_in_the_data_loader_do_not_count(tmp_path: Path) -> None:
     assert clear(HostBuiltTensor(), _steps(loading_us=20), tmp_path).value == 0
 
 
-def test_what_is_made_before_a_fetch_is_not_what_is_copied_after_it(tmp_path: Path) -> None:
+def test_a_tensor_created_before_a_fetch_is_not_copied_after_it(tmp_path: Path) -> None:
     builder = _after_two_steps().op("aten::zeros", 200, 210).loader(210, 220).op("aten::to", 220, 230)
     builder.copy(222, 228, on_device=(223, 228)).launch(233, 235, kernel=(237, 300))
     assert clear(HostBuiltTensor(), builder, tmp_path).value == 0
 
 
-def test_a_copy_larger_than_the_host_could_have_filled_is_of_something_else(tmp_path: Path) -> None:
+def test_a_copy_larger_than_the_cpu_can_fill_does_not_count(tmp_path: Path) -> None:
     builder = _after_two_steps().op("aten::zeros", 200, 220).op("aten::to", 220, 230)
     builder.copy(222, 228, on_device=(223, 228), byte_count=2_000_001)
     assert clear(HostBuiltTensor(), builder.launch(233, 235, kernel=(237, 300)), tmp_path).value == 0
 
 
-def test_a_tensor_made_on_the_device_is_clear(tmp_path: Path) -> None:
+def test_a_tensor_created_on_the_gpu_is_clear(tmp_path: Path) -> None:
     builder = _after_two_steps().op("aten::zeros", 200, 220).launch(205, 208, kernel=(210, 212), name="fill")
     builder.op("aten::mm", 232, 236).launch(233, 235, kernel=(237, 300))
     assert clear(HostBuiltTensor(), builder, tmp_path).value == 0
 
 
-def test_one_step_tells_nothing(tmp_path: Path) -> None:
+def test_with_one_step_the_rule_is_skipped(tmp_path: Path) -> None:
     assert "Fewer than 3 steps" in skipped(HostBuiltTensor(), _steps(count=1), tmp_path)
 
 
-def test_without_a_device_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_without_a_gpu_the_rule_is_skipped(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 9).op("aten::zeros", 0, 5)
     assert "No kernels were recorded" in skipped(HostBuiltTensor(), builder, tmp_path)
 
 
 @pytest.mark.parametrize(("step_us", "found"), [(3001, False), (3000, True)])
-def test_making_tensors_counts_from_one_percent_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
+def test_creating_tensors_counts_from_one_percent_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
     builder = TraceBuilder()
     for number in range(3):
         at = step_us * number
@@ -99,14 +99,14 @@ def test_making_tensors_counts_from_one_percent_of_the_step(step_us: int, tmp_pa
     assert is_found(HostBuiltTensor(), builder, tmp_path) is found
 
 
-def test_a_copy_as_large_as_the_host_could_have_filled_is_found(tmp_path: Path) -> None:
-    # 100 bytes in each of 20,000 ns.
+def test_a_copy_as_large_as_the_cpu_can_fill_is_found(tmp_path: Path) -> None:
+    # 100 bytes per ns for 20,000 ns.
     builder = _after_two_steps().op("aten::zeros", 200, 220).op("aten::to", 220, 230)
     builder.copy(222, 228, on_device=(223, 228), byte_count=2_000_000)
     assert is_found(HostBuiltTensor(), builder.launch(233, 235, kernel=(237, 300)), tmp_path)
 
 
-def test_five_lines_are_named_at_most(tmp_path: Path) -> None:
+def test_at_most_five_lines_are_named(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for number, begin in enumerate((0, 100, 200)):
         builder.step(number, begin, begin + 100)

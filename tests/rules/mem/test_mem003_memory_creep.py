@@ -17,7 +17,7 @@ GIB = 1 << 30
 
 
 def _steps(*ends_mib: float) -> TraceBuilder:
-    """Steps on a device of 1 GiB, by what is held at their ends."""
+    """Build steps on a GPU with 1 GiB from the memory held at their ends."""
     builder = TraceBuilder().device(0, totalGlobalMem=GIB)
     for number, held in enumerate(ends_mib):
         at = 100 * number
@@ -26,14 +26,14 @@ def _steps(*ends_mib: float) -> TraceBuilder:
     return builder
 
 
-def test_memory_that_rises_in_every_step_is_found_with_the_steps_that_are_left(tmp_path: Path) -> None:
+def test_memory_that_grows_in_every_step_is_found_with_the_remaining_steps(tmp_path: Path) -> None:
     found = finding(MemoryCreep(), _steps(100, 102, 104, 106, 108), tmp_path)
-    assert evidence(found, "rise from step to step") == 2 * MIB
-    assert evidence(found, "steps until the device is full") == (1024 - 108) / 2
+    assert evidence(found, "memory growth") == 2 * MIB
+    assert evidence(found, "steps until GPU memory is full") == (1024 - 108) / 2
     assert found.saving.high_ns == 0
 
 
-def test_memory_that_stays_is_clear(tmp_path: Path) -> None:
+def test_constant_memory_is_clear(tmp_path: Path) -> None:
     assert clear(MemoryCreep(), _steps(100, 100, 100, 100, 100), tmp_path).value == 0
 
 
@@ -47,7 +47,7 @@ def test_a_list_of_losses_is_clear(tmp_path: Path) -> None:
 
 
 def _sampled(folder: Path, *held_gib: float) -> Captured:
-    """A run of so many undisturbed steps, a sample in each, of a device of 10 GiB whose allocator was not recorded."""
+    """Build undisturbed steps with one sample each, on a GPU with 10 GiB and without allocator events."""
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(0, 100))
     captured = Captured(builder, folder).with_steps([0.0] * (len(held_gib) + 1))
     at_ns = np.array([10**18 + 100_000 * (number + 1) for number in range(len(held_gib))], dtype=np.int64)
@@ -55,38 +55,40 @@ def _sampled(folder: Path, *held_gib: float) -> Captured:
     return captured.with_sampled_device(memory_bytes=10 * GIB, series=series)
 
 
-def test_without_allocator_events_a_rise_over_the_run_is_found_with_low_confidence(tmp_path: Path) -> None:
+def test_without_allocator_events_growth_over_the_run_is_found_with_low_confidence(tmp_path: Path) -> None:
     found = _sampled(tmp_path, 2, 3, 4, 5).finding(MemoryCreep())
-    assert evidence(found, "rise, of the device's memory") == pytest.approx(0.3)
+    assert evidence(found, "memory growth, share of GPU memory") == pytest.approx(0.3)
     assert found.confidence is Confidence.LOW
 
 
 @pytest.mark.parametrize("held", [(2, 2, 5, 5), (2, 2.1, 2.2, 2.3), (5, 4, 3, 2)])
-def test_a_run_that_jumps_once_or_hardly_rises_is_clear(held: tuple[float, ...], tmp_path: Path) -> None:
-    assert _sampled(tmp_path, *held).clear(MemoryCreep()).label == "steady rise over the run"
+def test_a_run_that_jumps_once_or_grows_little_is_clear(held: tuple[float, ...], tmp_path: Path) -> None:
+    assert _sampled(tmp_path, *held).clear(MemoryCreep()).label == "steady memory growth over the run"
 
 
-def test_without_events_or_samples_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_without_events_or_samples_the_rule_is_skipped(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(0, 100))
     assert "profile_memory=True" in skipped(MemoryCreep(), builder, tmp_path)
 
 
-def test_a_few_steps_are_no_trend(tmp_path: Path) -> None:
+def test_with_few_steps_the_rule_is_skipped(tmp_path: Path) -> None:
     assert "over enough steps" in skipped(MemoryCreep(), _steps(100, 102, 104, 106), tmp_path)
 
 
 @pytest.mark.parametrize(("byte_count", "found"), [(65_535, False), (65_536, True)])
-def test_a_rise_counts_from_64_kibibytes_a_step(byte_count: int, tmp_path: Path, *, found: bool) -> None:
+def test_growth_counts_from_64_kibibytes_per_step(byte_count: int, tmp_path: Path, *, found: bool) -> None:
     builder = _steps(*(100 + number * byte_count / MIB for number in range(5)))
     assert is_found(MemoryCreep(), builder, tmp_path) is found
 
 
 @pytest.mark.parametrize(("falls", "found"), [(2, False), (1, True)])
-def test_memory_rises_where_nine_of_ten_steps_hold_more(falls: int, tmp_path: Path, *, found: bool) -> None:
+def test_memory_grows_if_nine_of_ten_steps_hold_more(falls: int, tmp_path: Path, *, found: bool) -> None:
     rises = [2] * (10 - falls) + [-1] * falls
     assert is_found(MemoryCreep(), _steps(*(100 + sum(rises[:number]) for number in range(11))), tmp_path) is found
 
 
 @pytest.mark.parametrize(("last", "found"), [(2.49, False), (2.5, True)])
-def test_a_run_rises_from_a_twentieth_of_the_memory_on(last: float, tmp_path: Path, *, found: bool) -> None:
+def test_growth_over_the_run_counts_from_five_percent_of_the_memory(
+    last: float, tmp_path: Path, *, found: bool
+) -> None:
     assert _sampled(tmp_path, 2, 2.1, 2.3, last).is_found(MemoryCreep()) is found

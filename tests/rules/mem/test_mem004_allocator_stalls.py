@@ -11,7 +11,7 @@ from traceadvisor.rules.mem.mem004_allocator_stalls import AllocatorStalls
 
 
 def _steps(*, allocating: float, count: int = 5) -> TraceBuilder:
-    """Steps of 100 us, each with a call for memory that long, then a launch and 38 us of kernel, waited for."""
+    """Build steps of 100 us with an allocation of that length, a launch, a kernel of 38 us and a wait for it."""
     builder = TraceBuilder()
     for number in range(count):
         start = 100 * number
@@ -22,37 +22,37 @@ def _steps(*, allocating: float, count: int = 5) -> TraceBuilder:
     return builder
 
 
-def test_steps_that_ask_the_driver_for_memory_are_found(tmp_path: Path) -> None:
+def test_steps_that_allocate_through_the_driver_are_found(tmp_path: Path) -> None:
     found = finding(AllocatorStalls(), _steps(allocating=50), tmp_path)
-    assert evidence(found, "such calls") == 1
-    assert evidence(found, "device idle") == 50_000
-    assert evidence(found, "inside them") == 50_000
+    assert evidence(found, "calls that allocate or free memory") == 1
+    assert evidence(found, "GPU idle time during memory allocation") == 50_000
+    assert evidence(found, "CPU time in these calls") == 50_000
 
 
-def test_the_calls_are_what_is_saved(tmp_path: Path) -> None:
+def test_the_saving_is_the_time_of_the_calls(tmp_path: Path) -> None:
     saving = finding(AllocatorStalls(), _steps(allocating=50), tmp_path).saving
     assert saving.method is Method.REPLAY
     assert [saving.low_ns, saving.expected_ns, saving.high_ns] == pytest.approx([25_000, 45_000, 50_000])
 
 
-def test_steps_that_live_on_the_cache_are_clear(tmp_path: Path) -> None:
+def test_steps_that_use_only_the_cache_are_clear(tmp_path: Path) -> None:
     assert clear(AllocatorStalls(), _steps(allocating=0), tmp_path).value == 0
 
 
-def test_a_step_or_two_may_be_those_that_fill_the_cache(tmp_path: Path) -> None:
+def test_with_two_steps_the_rule_is_skipped(tmp_path: Path) -> None:
     assert "fill the cache" in skipped(AllocatorStalls(), _steps(allocating=50, count=2), tmp_path)
 
 
-def test_without_kernels_the_rule_cannot_look(tmp_path: Path) -> None:
+def test_without_kernels_the_rule_is_skipped(tmp_path: Path) -> None:
     assert "No kernels" in skipped(AllocatorStalls(), TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 50), tmp_path)
 
 
 @pytest.mark.parametrize(("calling_us", "found"), [(0.9, False), (1, True)])
-def test_such_calls_count_from_one_percent_of_the_step(calling_us: float, tmp_path: Path, *, found: bool) -> None:
+def test_allocation_calls_count_from_one_percent_of_the_step(calling_us: float, tmp_path: Path, *, found: bool) -> None:
     assert is_found(AllocatorStalls(), _steps(allocating=calling_us), tmp_path) is found
 
 
-def test_three_lines_are_named_at_most(tmp_path: Path) -> None:
+def test_at_most_three_lines_are_named(tmp_path: Path) -> None:
     builder = _steps(allocating=0)
     for at in range(0, 500, 100):
         for line in range(4):

@@ -12,7 +12,7 @@ from traceadvisor.rules.mem.memory_growth import StepGrowth, growth_by_step, gro
 
 
 def _growth(folder: Path, *ends: int, device: int = 0) -> StepGrowth | None:
-    """Steps of 100 us at whose ends so many bytes are held; a thousand more within each."""
+    """Build steps of 100 us from the bytes held at their ends; a thousand more are held within each."""
     builder = TraceBuilder()
     for number, held in enumerate(ends):
         at = 100 * number
@@ -23,21 +23,21 @@ def _growth(folder: Path, *ends: int, device: int = 0) -> StepGrowth | None:
     return growth_by_step(facts.trace, 0, facts.steps.kept)
 
 
-def test_growth_is_between_the_ends_of_steps(tmp_path: Path) -> None:
+def test_growth_is_measured_between_the_ends_of_steps(tmp_path: Path) -> None:
     assert _growth(tmp_path, 5000, 5300, 5600, 5500) == StepGrowth(4, 2 / 3, 300.0, 5000, 5500)
 
 
-def test_memory_that_stays_does_not_grow(tmp_path: Path) -> None:
+def test_constant_memory_does_not_grow(tmp_path: Path) -> None:
     growth = _growth(tmp_path, 5000, 5000, 5000)
     assert growth is not None
     assert (growth.rising_share, growth.bytes_per_step) == (0, 0)
 
 
-def test_another_devices_memory_does_not_count(tmp_path: Path) -> None:
+def test_memory_of_another_gpu_does_not_count(tmp_path: Path) -> None:
     assert _growth(tmp_path, 5000, 5300, device=1) is None
 
 
-def test_a_single_step_tells_nothing(tmp_path: Path) -> None:
+def test_a_single_step_has_no_growth(tmp_path: Path) -> None:
     assert _growth(tmp_path, 5000) is None
 
 
@@ -48,7 +48,7 @@ def _series(*held: float) -> Series:
 EVER = SpanSet.of((0, 1000))
 
 
-def test_a_run_that_holds_more_in_each_quarter_rises_from_the_first_to_the_last() -> None:
+def test_a_run_that_holds_more_in_each_quarter_grows() -> None:
     assert growth_over_run(_series(1, 3, 4, 6, 7, 9, 10, 12), EVER) == (2, 11)
 
 
@@ -56,17 +56,17 @@ def test_a_single_jump_is_no_trend() -> None:
     assert growth_over_run(_series(1, 1, 1, 1, 9, 9, 9, 9), EVER) is None
 
 
-def test_samples_outside_and_without_the_figure_do_not_count() -> None:
+def test_samples_outside_the_time_or_without_a_value_do_not_count() -> None:
     series = _series(1, np.nan, 2, 3, 4, 0)
     assert growth_over_run(series, SpanSet.of((0, 5))) == (1, 4)
     assert growth_over_run(series, SpanSet.of((0, 3))) is None
 
 
-def test_a_device_whose_memory_was_not_sampled_tells_nothing() -> None:
+def test_without_memory_samples_there_is_no_growth() -> None:
     assert growth_over_run(Series(np.arange(9), {}), EVER) is None
 
 
-def test_a_single_event_in_the_first_step_tells_what_it_ends_with(tmp_path: Path) -> None:
+def test_one_event_in_the_first_step_is_enough(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for number, held in enumerate((5000, 5300)):
         at = 100 * number

@@ -1,1 +1,1 @@
-"""Rules on getting the next batch."""
+"""Rules for data loading."""

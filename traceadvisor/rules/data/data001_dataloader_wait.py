@@ -1,4 +1,4 @@
-"""DATA001: the device waits for the data loader."""
+"""DATA001: the training loop waits for the data loader."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome
 
 @dataclass(frozen=True, slots=True)
 class DataLoaderWait(Rule):
-    """The training loop waits for its next batch and nothing else goes on.
+    """The training loop waits for its next batch, and the GPU is idle meanwhile.
 
-    What it finds: Time in which the training thread is inside the data loader's ``__next__`` and, where a device was
-        recorded, the device runs nothing. Loading that is hidden behind the device does not count.
-    Why it costs time: Batches are made more slowly than they are used, so the device stands still until the next one
-        arrives.
-    How to fix it: Make batches faster than the device uses them: load in worker processes, raise ``num_workers`` to the
-        smallest number that hides the wait, keep workers alive with ``persistent_workers=True``, decode less or decode
-        earlier.
-    How the saving is estimated: The step is replayed with every batch ready when it is asked for; what was hidden
-        behind the wait comes forward and is not counted as saved. Expected: taking a batch costs 0.7 ms and, where the
-        training process made its batches itself, other host work takes 1.07 times as long once others make them. At the
-        least 1.2 times, at the most no longer.
-    When it may be wrong: Starting and exporting a recording stalls the loop, and a loader with workers refills its
-        queue meanwhile: the first steps afterwards wait less than the run does. With few free cores, more workers slow
-        the training thread.
+    What it finds: Time in which the training thread is inside the data loader's ``__next__`` and the GPU runs nothing.
+        If no GPU was recorded, all time inside ``__next__`` counts. Loading that overlaps GPU operations does not
+        count.
+    Why it costs time: The data loader delivers batches more slowly than the training loop uses them. The GPU is idle
+        until the next batch arrives.
+    How to fix it: Deliver batches faster than the GPU uses them. Load in worker processes, and raise ``num_workers`` to
+        the smallest number that hides the wait. Keep workers alive with ``persistent_workers=True``. Decode less data,
+        or decode it before the training.
+    How the saving is estimated: The step is replayed with every batch ready when the loop requests it. Work that was
+        hidden behind the wait becomes visible and does not count as saved. Taking a batch is expected to cost 0.7 ms.
+        If the training process loaded its batches itself, its other CPU work is expected to take 1.07 times as long
+        with workers. The low estimate uses 1.2 times, the high estimate 1.0 times.
+    When it may be wrong: Starting and exporting a recording stalls the loop. Meanwhile, loader workers refill their
+        queue, so the first steps afterwards wait less than usual. With few free CPU cores, more workers slow down the
+        training thread.
     """
 
     meta = RuleMeta("DATA001", "dataloader-wait", "The training loop waits for the data loader")
@@ -35,14 +36,15 @@ class DataLoaderWait(Rule):
     popular_fix = "More or faster data loading"
 
     min_share: float = 0.05
-    """Share of the step below which a wait is noise over a handful of steps; the TensorBoard plugin's threshold."""
+    """Share of the step. With only a few recorded steps, a shorter wait is noise. The TensorBoard plugin uses the same
+    threshold."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the exposed wait with the step."""
+        """Compare the exposed data wait with the step."""
         wait = facts.claim(Category.DATA_WAIT)
         share, loading = facts.share(wait), facts.needed(facts.overlaps[Work.DATA_LOADING], Input.LOADER)
         fix = Fix(
-            "Make batches faster than they are used: more loader workers, kept alive between epochs",
+            "Load batches faster: use more loader workers, and keep them alive between epochs",
             change="DataLoader(..., num_workers=N, persistent_workers=True)",
             what_if=NoDataWait(),
         )
@@ -53,13 +55,12 @@ class DataLoaderWait(Rule):
             fix=fix,
             effort=Effort.SETTING,
             evidence=(
-                facts.time_per_step("waiting for a batch with nothing else going on", wait),
-                Evidence("inside the loader altogether", loading.total_ns, Unit.NS_PER_STEP),
+                facts.time_per_step("exposed data wait", wait),
+                Evidence("total time in data loader", loading.total_ns, Unit.NS_PER_STEP),
                 Evidence("share of the step spent waiting", share, Unit.SHARE),
             ),
             locations=facts.loader_locations,
             caveats=(
-                "Workers and the training thread share the machine's cores: "
-                "use the smallest number that hides the wait.",
+                "Use the smallest number that hides the wait: workers and the training thread share the CPU cores.",
             ),
         )

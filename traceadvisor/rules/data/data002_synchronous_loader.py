@@ -1,4 +1,4 @@
-"""DATA002: batches are loaded in the training process."""
+"""DATA002: the training process loads batches itself."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 
 MOST_SITES = 3
-"""Functions of the script that make batches, named as evidence."""
+"""Maximum number of user functions that are named as evidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class SynchronousLoader(Rule):
-    """The training process loads its own batches, and the device waits meanwhile.
+    """The training process loads its own batches, and the GPU is idle meanwhile.
 
     What it finds: A ``DataLoader`` without workers (``num_workers=0``, recorded as ``_SingleProcessDataLoaderIter``)
-        whose loading is not hidden behind the device.
-    Why it costs time: Reading, decoding and collating run on the training thread, one batch at a time; while they do,
-        that thread launches nothing.
-    How to fix it: Set ``num_workers`` above 0, so that batches are made while the device computes. The number proposed
-        is the time to load a batch over the rest of the step, rounded up, and one to spare because workers deliver
-        unevenly; no more than the cores that the run may use beside the training thread, where a capture knows them.
-    How the saving is estimated: The step is replayed with that many workers, each taking as long for a batch as the
-        training process did, which fill a queue of two batches each. Taking a batch and other host work cost what
-        DATA001 says, and processes that are more than the cores share these.
-    When it may be wrong: On a machine with one or two cores, workers compete with the training thread; a data set held
-        in memory can be slower to send between processes than to index.
+        whose loading does not overlap GPU operations.
+    Why it costs time: The training thread reads, decodes and collates one batch at a time. Meanwhile it launches no
+        kernels.
+    How to fix it: Set ``num_workers`` above 0, so that workers load batches while the GPU computes. The proposed number
+        is the time to load a batch divided by the rest of the step, rounded up. One spare worker is added, because
+        workers deliver unevenly. If a capture recorded the CPU cores, the number is at most the cores left beside the
+        training thread.
+    How the saving is estimated: The step is replayed with this number of workers. Each worker takes as long for a batch
+        as the training process did, and fills a queue of two batches. Taking a batch and other CPU work cost the same
+        as for DATA001. If there are more processes than cores, they share the cores.
+    When it may be wrong: On a machine with one or two cores, workers compete with the training thread. For a data set
+        in memory, sending batches between processes can take longer than indexing.
     """
 
     meta = RuleMeta("DATA002", "synchronous-loader", "Batches are loaded in the training process")
@@ -38,10 +39,10 @@ class SynchronousLoader(Rule):
     refines = frozenset({"DATA001", "DATA008"})
 
     min_share: float = 0.05
-    """Share of the step below which loading in the training process does no harm; as for DATA001."""
+    """Share of the step. Below it, loading in the training process does no harm. Same value as for DATA001."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Look at the kind of loader, then at what it costs."""
+        """Check the type of the data loader, then its exposed time."""
         loader = facts.needed(facts.observation.loader, Input.LOADER)
         loading = facts.needed(facts.overlaps[Work.DATA_LOADING], Input.LOADER)
         wait = facts.claim(Category.DATA_WAIT)
@@ -62,15 +63,13 @@ class SynchronousLoader(Rule):
             ),
             effort=Effort.SETTING,
             evidence=(
-                Evidence("loader", ", ".join(loader.kinds), Unit.TEXT),
-                facts.time_per_step("waiting for a batch with nothing else going on", wait),
-                Evidence("loading a batch", loading.total_ns, Unit.NS_PER_STEP),
-                Evidence("the rest of the step", rest_ns, Unit.NS_PER_STEP),
+                Evidence("data loader type", ", ".join(loader.kinds), Unit.TEXT),
+                facts.time_per_step("exposed data wait", wait),
+                Evidence("time in data loader", loading.total_ns, Unit.NS_PER_STEP),
+                Evidence("rest of the step", rest_ns, Unit.NS_PER_STEP),
                 Evidence("share of the step spent waiting", share, Unit.SHARE),
                 *(facts.time_per_step(site.label, site.spans) for site in sites),
             ),
             locations=facts.loader_locations,
-            caveats=(
-                "Workers and the training thread share the machine's cores: with few of them the gain is smaller.",
-            ),
+            caveats=("With few CPU cores the gain is smaller: workers and the training thread share them.",),
         )

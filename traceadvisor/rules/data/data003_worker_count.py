@@ -1,4 +1,4 @@
-"""DATA003: the loader has too few workers, or more than it needs."""
+"""DATA003: the data loader has too few workers, or more than it needs."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
-TOO_FEW_CORES = "fewer cores are free than it takes workers to hide the loading, so a part of the wait stays"
+TOO_FEW_CORES = "too few CPU cores are free for the needed workers, so part of the wait remains"
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerCount(Rule):
-    """The loader's workers are too few for the step, or more than it needs.
+    """The data loader has too few workers for the step, or more than it needs.
 
-    What it finds: A loader with workers whose number does not fit: the training loop still waits although cores are
-        free for more, or fewer workers would make the batches as fast as the step uses them.
-    Why it costs time: Too few: every step waits for the next batch. Too many: each holds its own copy of what it loads
-        and queues batches ahead, which costs memory and competes with the training thread for cores.
-    How to fix it: Set the smallest number that hides the loading: the time one worker takes for the batches of a step
-        over the rest of the step, rounded up, and one to spare because workers deliver unevenly. It is capped by the
-        cores that the process may use.
-    How the saving is estimated: Too few: the step is replayed with every batch ready when it is asked for, as DATA001
-        does. A bound, between nothing and the exposed wait, where cores are free for some of the workers needed only.
-        Too many: nothing; what is saved is memory.
-    When it may be wrong: While the loop waits, workers are taken to be busy all the time; with slow storage or a slow
-        network they are not, and more of them may help further. The number of cores says nothing of who else uses them.
+    What it finds: A data loader with the wrong number of workers. Too few: the training loop waits although CPU cores
+        are free for more workers. Too many: fewer workers would still load batches as fast as the step uses them.
+    Why it costs time: Too few: every step waits for its batch. Too many: each worker holds its own copy of the data
+        that it loads, and queues batches. This takes memory, and the workers compete with the training thread for
+        cores.
+    How to fix it: Set the smallest number that hides the loading. This is the worker time for the batches of one step,
+        divided by the rest of the step, rounded up. One spare worker is added, because workers deliver unevenly. The
+        number is at most the CPU cores that the process may use.
+    How the saving is estimated: Too few: the step is replayed with every batch ready when the loop requests it, as for
+        DATA001. If cores are free for only some of the needed workers, the saving is an upper limit: the exposed data
+        wait. Too many: only memory is saved, no time.
+    When it may be wrong: While the loop waits, we assume that all workers are busy. With slow storage or a slow network
+        they are not, and still more workers may help. Other programs may use the same cores.
     """
 
-    meta = RuleMeta("DATA003", "worker-count", "The number of loader workers does not fit")
+    meta = RuleMeta("DATA003", "worker-count", "The number of loader workers is too low or too high")
     needs = frozenset({Input.STEPS, Input.LOADER, Input.SETTINGS})
     refines = frozenset({"DATA001"})
 
@@ -40,42 +41,42 @@ class WorkerCount(Rule):
     """Share of the step spent waiting, as for DATA001."""
 
     busy_cores: float = 0.8
-    """Cores the workers keep busy together from which their CPU time tells how long loading takes; workers that mostly
-    sleep wait for storage or a network, and how many of them are needed cannot be told from outside."""
+    """CPU cores that all workers together keep busy. From this value on, their CPU time shows how long loading takes.
+    With less, workers mostly wait for storage or a network, and the needed number of workers is unknown."""
 
     spare_factor: float = 2.0
-    """How many times the needed number counts as too many; less is a fair reserve."""
+    """Multiple of the needed number that counts as too many. Less is a reasonable reserve."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the number set with the number needed."""
+        """Compare the current number of workers with the needed number."""
         workers = facts.run.worker_count
         if workers is None:
-            return Skipped("The number of loader workers is not known.")
+            return Skipped("The number of loader workers is unknown.")
         if workers == 0:
-            return Skipped("The loader has no workers; DATA002 says what that costs and how many to start with.")
+            return Skipped("The data loader has no workers: DATA002 shows the cost and proposes a number.")
         wait = facts.claim(Category.DATA_WAIT)
         share = facts.share(wait)
         is_waiting = share >= self.min_share
         busy = workers if is_waiting else facts.run.loading_cores
         if busy is None:
-            remark = "how busy its workers are is not known"
+            remark = "the CPU time of the workers is unknown"
             return Clear("exposed data wait", share, self.min_share, Unit.SHARE, remark)
         enough = _enough(facts, busy)
         allowed = facts.run.spare_cores
         number = enough if allowed is None else min(enough, allowed)
         if is_waiting and number > workers:
             fix = Fix(
-                "Start as many workers as hide the loading",
+                "Use enough workers to hide the loading",
                 _change(workers, number),
                 what_if=NoDataWait() if number == enough else None,
                 not_replayed=None if number == enough else TOO_FEW_CORES,
             )
         elif not is_waiting and busy and busy >= self.busy_cores and workers > self.spare_factor * enough:
-            fix = Fix("Fewer workers make the batches as fast and hold less memory", _change(workers, enough))
+            fix = Fix("Use fewer workers: they load batches as fast and take less memory", _change(workers, enough))
         else:
             remark = f"{workers} workers hide the loading"
             if is_waiting:
-                remark = f"no core is free for more than the {workers} workers there are"
+                remark = f"no CPU core is free for more than the current {workers} workers"
             return Clear("exposed data wait", share, self.min_share, Unit.SHARE, remark)
         load_ns = busy * facts.per_step_ns(facts.steps.kept_windows)
         return facts.finding(
@@ -83,22 +84,22 @@ class WorkerCount(Rule):
             fix=fix,
             effort=Effort.SETTING,
             evidence=(
-                Evidence("workers set", workers, Unit.COUNT),
-                Evidence("workers needed, one to spare", enough, Unit.COUNT),
-                Evidence("worker time for the batches of a step", load_ns, Unit.NS_PER_STEP),
-                facts.known("cores free for workers", allowed, Unit.COUNT),
+                Evidence("current workers", workers, Unit.COUNT),
+                Evidence("workers needed, including one spare", enough, Unit.COUNT),
+                Evidence("worker time for the batches of one step", load_ns, Unit.NS_PER_STEP),
+                facts.known("CPU cores free for workers", allowed, Unit.COUNT),
             ),
             locations=facts.loader_locations,
-            caveats=("Workers that wait for storage take longer than their computing tells.",),
+            caveats=("Workers that wait for storage take longer than their CPU time shows.",),
         )
 
 
 def _enough(facts: Facts, busy: float) -> int:
-    """The smallest number of workers that hides the loading, one to spare.
+    """Return the smallest number of workers that hides the loading, including one spare.
 
     Args:
-        facts: of the recording.
-        busy: cores that making the batches of a step keeps busy for the length of a step.
+        facts: the recording.
+        busy: CPU cores that loading keeps busy during a step.
     """
     step_ns = facts.per_step_ns(facts.steps.kept_windows)
     loading = facts.needed(facts.overlaps[Work.DATA_LOADING], Input.LOADER)

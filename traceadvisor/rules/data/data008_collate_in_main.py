@@ -1,4 +1,4 @@
-"""DATA008: the training thread itself runs the code that makes batches."""
+"""DATA008: user functions load batches in the training thread."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ MOST_SITES = 5
 
 @dataclass(frozen=True, slots=True)
 class CollateInMain(Rule):
-    """Functions of the script make batches in the training thread while the device waits.
+    """Functions of the training script load batches in the training thread while the GPU is idle.
 
-    What it finds: Time in which nothing runs on the device and the training thread, inside the loader's ``__next__``,
-        is in functions of the user's: a data set's ``__getitem__``, transforms, a ``collate_fn``. The functions are
-        named, the costliest first.
-    Why it costs time: What the training thread does for a batch it cannot do while it launches the step.
-    How to fix it: Let worker processes do it (``num_workers``, for a data pipe a ``DataLoader`` around it). Make the
-        costliest function cheaper: work on whole batches instead of samples, do once beforehand what is the same every
-        time.
-    How the saving is estimated: The step is replayed without nine tenths of that work, at the least half of it, at the
-        most all.
-    When it may be wrong: A profiler that records stacks slows Python, many small calls most of all. Operators inside a
-        function count as its time only where Python calls were recorded.
+    What it finds: Time in which the GPU runs nothing and the training thread runs user functions inside the data
+        loader's ``__next__``. Examples are a data set's ``__getitem__``, transforms and a ``collate_fn``. The finding
+        names the functions, the most expensive first.
+    Why it costs time: While the training thread loads a batch, it launches no kernels.
+    How to fix it: Run these functions in worker processes: set ``num_workers``, or wrap a data pipe in a
+        ``DataLoader``. Make the most expensive function cheaper: process whole batches instead of samples, and compute
+        constant values only once.
+    How the saving is estimated: The step is replayed without nine tenths of this work. The low estimate removes half of
+        it, the high estimate all of it.
+    When it may be wrong: A profiler that records call stacks slows down Python, mostly code with many small calls.
+        Operators inside a function count towards its time only if Python calls were recorded.
     """
 
-    meta = RuleMeta("DATA008", "collate-in-main", "The script's own functions make batches in the training thread")
+    meta = RuleMeta("DATA008", "collate-in-main", "User functions load batches in the training thread")
     needs = frozenset({Input.STEPS, Input.LOADER, Input.STACKS})
     refines = frozenset({"DATA001"})
 
     min_share: float = 0.05
-    """Share of the step, as for any wait for the loader."""
+    """Share of the step, as for any data wait."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the idle time inside these functions with the step."""
+        """Compare the exposed time in these functions with the step."""
         sites = loading_sites(facts.observation, facts.tree, facts.claim(Category.DATA_WAIT))
         claims = SpanSet.union_all(site.spans for site in sites)
         share = facts.share(claims)
         if share < self.min_share:
-            return Clear("idle in functions of the script that the loader calls", share, self.min_share, Unit.SHARE)
+            return Clear("exposed time in user functions of the data loader", share, self.min_share, Unit.SHARE)
         costly = sites[:MOST_SITES]
         return facts.finding(
             claims=claims,
             fix=Fix(
-                "Let worker processes run these functions, and make the costliest cheaper",
+                "Run these functions in worker processes, and make the most expensive one cheaper",
                 what_if=WithoutHostWork(claims),
             ),
             effort=Effort.REFACTOR,
             evidence=(
-                facts.time_per_step("idle in functions that the loader calls", claims),
+                facts.time_per_step("exposed time in user functions of the data loader", claims),
                 *(facts.time_per_step(site.label, site.spans) for site in costly),
             ),
             locations=tuple(dict.fromkeys(location for site in costly for location in site.locations)),
-            caveats=("Recording stacks slows Python, so without the profiler this takes less.",),
+            caveats=("These functions take less time without the profiler: recording call stacks slows down Python.",),
         )

@@ -1,4 +1,4 @@
-"""DATA010: whether the loader or the model is the slower of the two."""
+"""DATA010: whether the data loader or the model is slower."""
 
 from __future__ import annotations
 
@@ -8,43 +8,42 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
 SECOND_RUN = (
-    "Loading hides behind the step here, so the loader's own rate is not known. Two short runs tell how much faster "
-    "the model could get before the loader is the limit: one that only iterates over the loader, one that trains on "
-    "the same batch again and again."
+    "Loading overlaps the step, so the rate of the data loader alone is unknown. To find out how much faster the "
+    "model can get before loading is the limit, do two short runs. The first only iterates over the data loader; the "
+    "second trains on the same batch repeatedly."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class LoaderCeiling(Rule):
-    """The loader makes fewer samples a second than the model could take: no faster model helps before that is mended.
+    """The data loader delivers fewer samples per second than the model could process, so fix loading first.
 
-    What it finds: Batches a second that the loader makes by itself against those that the model takes by itself, as far
-        as a captured run shows both: a loader in the training process takes turns with the model, and one whose workers
-        keep the loop waiting sets its pace.
-    Why it costs time: The slower of the two is the run's ceiling. Below it, whatever makes the other faster gains
-        nothing.
-    How to fix it: While the loader is the slower one, mend loading first, by the findings that name its causes;
-        otherwise leave it alone.
-    How the saving is estimated: It is none of its own: those findings tell it. The most is the whole wait for the
-        loader.
-    When it may be wrong: Both share the host's cores: by itself, each is a little faster than side by side. Rates are
-        of whole batches, the last, smaller one of an epoch included.
+    What it finds: The batch rate of the data loader alone and the batch rate of the model alone. A capture shows both
+        if the training process loads batches itself, because loader and model then take turns. It also shows both if
+        the loop waits for workers, because the workers then set the pace.
+    Why it costs time: The slower of the two limits the run. Making the other one faster saves no time.
+    How to fix it: If the data loader is slower, fix loading first: other findings name the causes. Otherwise leave
+        loading as it is.
+    How the saving is estimated: It has no saving of its own: see the findings that name the causes. Upper limit: the
+        whole data wait.
+    When it may be wrong: Data loader and model share the CPU cores, so each alone is slightly faster than both
+        together. The rates count whole batches, including the last, smaller batch of an epoch.
     """
 
-    meta = RuleMeta("DATA010", "loader-ceiling", "The loader is slower than the model")
+    meta = RuleMeta("DATA010", "loader-ceiling", "The data loader is slower than the model")
     needs = frozenset({Input.STEPS, Input.SETTINGS})
     umbrella = True
 
     min_wait_share: float = 0.25
-    """Share of the step in the loader from which its workers set the pace: on a busy machine, taking a batch that is
-    ready makes up to a sixth of a short step."""
+    """Share of the step in the data loader. From this share on, the workers set the pace. On a busy machine, taking a
+    batch that is ready takes up to a sixth of a short step."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare batches a second with batches a second."""
+        """Compare the batch rates of data loader and model."""
         loader, timing = facts.settings.loader, facts.run.timing
         step_ns, loading_ns, fetches = timing.undisturbed_ns, timing.undisturbed_loader_ns, timing.fetches_per_step
         if loader is None or loader.worker_count is None or not step_ns or not loading_ns or not fetches:
-            return Skipped("No undisturbed steps with a loader were timed: capture a longer run.")
+            return Skipped("No undisturbed steps with a data loader were timed: capture a longer run.")
         if loader.worker_count and loading_ns < self.min_wait_share * step_ns:
             return Skipped(SECOND_RUN)
         alone_ns = step_ns if loader.worker_count else loading_ns
@@ -52,18 +51,18 @@ class LoaderCeiling(Rule):
         ratio = model_ns / alone_ns
         if ratio >= 1:
             remark = "one worker can hide the loading" if loader.worker_count == 0 else None
-            return Clear("the loader's rate by itself over the model's", ratio, 1.0, Unit.RATIO, remark)
+            return Clear("batch rate of the data loader relative to the model", ratio, 1.0, Unit.RATIO, remark)
         return facts.finding(
             claims=facts.claim(Category.DATA_WAIT),
             fix=Fix(
-                "The loader makes batches more slowly than the model takes them: mend loading before the model",
-                not_replayed="it sums up all that slows the loader, and each cause has a fix of its own",
+                "The data loader is slower than the model: fix loading first",
+                not_replayed="this finding summarises the causes of slow loading, and each cause has its own fix",
             ),
             effort=Effort.SETTING,
             evidence=(
-                Evidence("a batch from the loader takes", alone_ns / fetches, Unit.NS),
-                Evidence("a batch takes the model", model_ns / fetches, Unit.NS),
-                Evidence("the loader's rate over the model's", ratio, Unit.RATIO),
+                Evidence("loading time per batch", alone_ns / fetches, Unit.NS),
+                Evidence("model time per batch", model_ns / fetches, Unit.NS),
+                Evidence("batch rate of the data loader relative to the model", ratio, Unit.RATIO),
             ),
             locations=facts.loader_locations,
         )

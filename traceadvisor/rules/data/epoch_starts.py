@@ -1,4 +1,4 @@
-"""What it costs to begin an epoch: workers start, and the first batch is long in coming."""
+"""The cost of starting an epoch: workers start, and the first batch takes longer."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from traceadvisor.model.run import StepState, TimedStep
 
 @dataclass(frozen=True, slots=True)
 class EpochStarts:
-    """The epochs of a run after its first."""
+    """Mean times over the epochs of a run, without the first."""
 
     count: int
     start_ns: float
-    """Mean time to begin the loop over the loader."""
+    """Mean time to start the loop over the data loader."""
 
     first_batch_ns: float
-    """Mean time by which the first batch takes longer than the others."""
+    """Mean extra time of the first batch compared with the others."""
 
     steps_per_epoch: float
-    """Mean number of steps from one start to the next."""
+    """Mean number of steps between two starts."""
 
     @property
     def per_step_ns(self) -> float:
-        """What the starts come to for each step."""
+        """The cost of the starts per step."""
         return (self.start_ns + self.first_batch_ns) / self.steps_per_epoch
 
 
 def epoch_starts(steps: Sequence[TimedStep]) -> EpochStarts | None:
-    """The starts after the first; None where there are none, or where they were not recorded."""
+    """Return the starts after the first; None if there are none, or if they were not recorded."""
     trained = [step for step in steps if step.state is not StepState.OTHER]
     starts = [number for number, step in enumerate(trained) if step.loader_start_ns]
     if len(starts) < 2:

@@ -1,4 +1,4 @@
-"""Whether a run waits for its loader now and then, and then long, rather than a little all the time."""
+"""Whether a run waits for its data loader rarely but long, or often but briefly."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from traceadvisor.model.run import StepState, TimedStep
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoaderTurns:
-    """Successive undisturbed steps, as many as the loader has workers: each worker delivers once.
+    """Turns of a run: successive undisturbed steps, one per worker, so that each worker delivers one batch.
 
-    Within a turn one step may wait for all workers and the others for none; that is how workers deliver, and no burst.
+    Within a turn, one step may wait for all workers and the other steps for none. This is normal and not a burst.
     """
 
     wait_ns: Float64
-    """Mean time in the loader of each turn's steps beyond what it takes in the median turn, shape ``(n,)``.
+    """Mean time in the data loader per step of each turn, minus that of the median turn, shape ``(n,)``.
 
-    Taking a batch that is ready takes its time, too, and more of it on a busy machine; that is no wait."""
+    Taking a batch that is ready also takes time, more on a busy machine. This time is not a wait."""
 
     step_ns: float
-    """Median length of a step without its time in the loader."""
+    """Median step time without the time in the data loader."""
 
 
 def loader_turns(steps: Sequence[TimedStep], workers: int) -> LoaderTurns | None:
-    """The turns of a run; None where not even one is complete.
+    """Return the turns of a run; None if none is complete.
 
-    The first step of the run and those that begin an epoch are left out: an empty queue is refilled there.
+    The first step of the run and the first of each epoch are left out, because the queue is empty there.
     """
     plain = [step for step in steps if step.state is StepState.PLAIN and step.index > 0 and not step.loader_start_ns]
     taken: list[float] = []

@@ -1,1 +1,1 @@
-"""Rules on moving data to the device."""
+"""Rules for copies to the GPU."""

@@ -1,4 +1,4 @@
-"""Copies from pinned memory that the host waits for although it need not."""
+"""Copies from pinned memory that the CPU waits for although it need not."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from traceadvisor.model.spans import SpanSet
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockingUploads:
-    """Copies and waits as rows of the event table."""
+    """Blocking copies and their waits, as rows of the event table."""
 
     copies: Int64
     waits: Int64
     drained: SpanSet
-    """The device is idle while the host refills its queue after these waits."""
+    """Idle time of the GPU while the CPU launches kernels again after these waits."""
 
 
 def blocking_uploads(
     observation: Observation, tree: OperatorTree, windows: SpanSet, drained: SpanSet
 ) -> BlockingUploads:
-    """Find copies from pinned memory in whose operator the host waits for the device.
+    """Find copies from pinned memory whose operator waits for the GPU.
 
     Args:
         observation: the recording.
         tree: its operators.
-        windows: where to look, by when the copy runs.
-        drained: the idle time that follows waits (the category ``idle_sync``).
+        windows: only copies that start in these windows count.
+        drained: idle time after waits (the category ``idle_sync``).
     """
     trace, launches = observation.trace, observation.launches
     events = trace.events

@@ -1,4 +1,4 @@
-"""H2D001: batches are copied to the device from pageable memory."""
+"""H2D001: batches are copied to the GPU from pageable memory."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
 from traceadvisor.replay.fixes.copies import PinnedCopies
 from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
-from traceadvisor.rules.h2d.pinned_copies import NOT_TOLD, are_told_apart
+from traceadvisor.rules.h2d.pinned_copies import MEMORY_UNKNOWN, are_told_apart
 
 
 @dataclass(frozen=True, slots=True)
 class PageableCopy(Rule):
-    """Host-to-device copies start from pageable memory, so they are slow and hold up the host.
+    """Copies to the GPU start from pageable memory, so they are slow and block the CPU.
 
-    What it finds: Copies that the driver records as ``Memcpy HtoD (Pageable -> Device)`` and that no kernel hides.
-    Why it costs time: The device cannot read pageable memory directly: the driver copies through a staging buffer, at a
-        fraction of the link's rate, and the call blocks the host until it is done.
-    How to fix it: ``DataLoader(..., pin_memory=True)``, then ``batch.to(device, non_blocking=True)``, so that the copy
-        runs at the link's rate while the host goes on.
-    How the saving is estimated: The step is replayed with no call waiting for these copies, at four fifths of the
-        link's rate where they were slower (at the least as fast as recorded, at the most at its whole rate); copies
-        from pinned memory stay. The link is the one that was sampled, else the one that the device is made for; where
-        neither is known, 12 GB/s, at the most 25. It is usually modest.
-    When it may be wrong: Pinning a batch costs host time of its own; for batches of a few kilobytes it gains nothing.
-        ROCm does not record which copies are pageable, so there the rule does not speak.
+    What it finds: Copies that the driver records as ``Memcpy HtoD (Pageable -> Device)`` and that do not overlap a
+        kernel.
+    Why it costs time: The GPU cannot read pageable memory directly. The driver copies through a staging buffer, at a
+        fraction of the link rate. The call blocks the CPU until the copy is done.
+    How to fix it: Use ``DataLoader(..., pin_memory=True)`` and then ``batch.to(device, non_blocking=True)``. The copy
+        runs at the link rate while the CPU continues.
+    How the saving is estimated: The step is replayed with no call waiting for these copies. Copies that are slower than
+        four fifths of the link rate run at that rate. The low estimate keeps the recorded rate, the high estimate uses
+        the full link rate. Copies from pinned memory stay the same. The link is the sampled one, otherwise the one that
+        the GPU supports. If neither is known, copies run at 12 GB/s, in the high estimate at 25 GB/s. The saving is
+        usually small.
+    When it may be wrong: Pinning a batch takes CPU time. For batches of a few kilobytes, it saves nothing. ROCm does
+        not record which copies are pageable, so the rule is skipped there.
     """
 
     meta = RuleMeta("H2D001", "pageable-copy", "Batches are copied from pageable memory")
@@ -37,12 +39,12 @@ class PageableCopy(Rule):
     popular_fix = "Pinned memory and non-blocking copies"
 
     min_share: float = 0.005
-    """Share of the step below which pinning cannot be told from noise."""
+    """Share of the step. Below it, the effect of pinning is as small as noise."""
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the exposed time of pageable copies with the step."""
         if not are_told_apart(facts.trace):
-            return Skipped(NOT_TOLD)
+            return Skipped(MEMORY_UNKNOWN)
         events, link = facts.trace.events, host_link(facts.device, facts.run.device_telemetry)
         named = rows_named(facts.trace, Kind.COPY_H2D, lambda name: "Pageable" in name)
         every = np.intersect1d(named, facts.launches.work_rows)
@@ -50,12 +52,12 @@ class PageableCopy(Rule):
         exposed = facts.exposed(pageable, Category.H2D_COPY)
         share = facts.share(exposed)
         fix = Fix(
-            "Pin the loader's batches and copy them without blocking",
+            "Pin the batches in the data loader, and copy them without blocking",
             change="DataLoader(..., pin_memory=True); batch = batch.to(device, non_blocking=True)",
             what_if=PinnedCopies(frozenset(every.tolist()), link_bytes_per_s(*link) if link else None),
         )
         if share < self.min_share:
-            remark = None if events.rows(Kind.COPY_H2D).size else "nothing is copied to the device"
+            remark = None if events.rows(Kind.COPY_H2D).size else "no copies to the GPU"
             label = "exposed copies from pageable memory"
             return facts.clear(label, share, self.min_share, Unit.SHARE, remark, fix=fix)
         moved = float(np.maximum(events.byte_count[pageable], 0).sum())
@@ -66,9 +68,9 @@ class PageableCopy(Rule):
             effort=Effort.LINE,
             evidence=(
                 facts.count_per_step("copies from pageable memory", pageable.size),
-                facts.time_per_step("their exposed time", exposed),
-                Evidence("moved", moved / facts.step_count, Unit.BYTES_PER_STEP),
-                Evidence("rate reached", moved / seconds, Unit.BYTES_PER_S),
+                facts.time_per_step("exposed time of these copies", exposed),
+                Evidence("bytes copied", moved / facts.step_count, Unit.BYTES_PER_STEP),
+                Evidence("copy rate", moved / seconds, Unit.BYTES_PER_S),
             ),
-            caveats=("Pinning takes host time and memory that cannot be swapped out.",),
+            caveats=("Pinning takes CPU time, and pinned memory cannot be swapped out.",),
         )

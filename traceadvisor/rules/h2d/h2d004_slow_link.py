@@ -1,4 +1,4 @@
-"""H2D004: copies to the device are far slower than their link."""
+"""H2D004: copies to the GPU are much slower than the PCIe link."""
 
 from __future__ import annotations
 
@@ -15,61 +15,61 @@ from traceadvisor.rules.h2d.pinned_copies import pinned_copy_rate
 
 @dataclass(frozen=True, slots=True)
 class SlowLink(Rule):
-    """Copies from pinned memory reach less than half of what the link to the device carries.
+    """Copies from pinned memory reach less than half of the rate of the link to the GPU.
 
-    What it finds: The bytes of large copies from pinned memory over the time they take, far below the rate of the PCIe
-        link: the link that was sampled, else the one the device is made for. Copies from pageable memory do not count,
-        as the host sets their pace.
-    Why it costs time: What no kernel hides of a copy takes longer in proportion.
-    How to fix it: Look at the link first (`nvidia-smi -q`, PCI): a slot with fewer lanes, a riser, a switch that
-        several devices share. On hosts with several sockets, run the process on the one that the device hangs on
-        (`numactl --cpunodebind`; `nvidia-smi topo -m` shows which). A virtual machine may pass the device through
-        slowly.
-    How the saving is estimated: As a bound: between nothing and what the exposed copies would take less at four fifths
-        of the link's rate, which is about what copies reach.
-    When it may be wrong: Devices that copy at once share a switch. A copy that runs beside others, in either direction,
-        is slower. Hosts with a link other than PCIe are faster than this expects and never found.
+    What it finds: The rate of large copies from pinned memory: their bytes divided by their time. It is far below the
+        rate of the PCIe link. The link is the sampled one, otherwise the one that the GPU supports. Copies from
+        pageable memory do not count, because the CPU limits their rate.
+    Why it costs time: Exposed copies, which do not overlap a kernel, take longer in proportion.
+    How to fix it: Check the link first (`nvidia-smi -q`, section PCI). Possible causes are a slot with fewer lanes, a
+        riser, or a switch that several GPUs share. On machines with several sockets, run the process on the socket of
+        the GPU (`numactl --cpunodebind`; `nvidia-smi topo -m` shows the socket). In a virtual machine, the passthrough
+        of the GPU may be slow.
+    How the saving is estimated: Upper limit: the time that exposed copies would save at four fifths of the link rate,
+        which copies usually reach.
+    When it may be wrong: GPUs that copy at the same time share a switch. A copy is slower while other copies run, in
+        either direction. Slow links of another type than PCIe are not found if they are faster than PCIe.
     """
 
-    meta = RuleMeta("H2D004", "slow-link", "Copies to the device are far slower than their link")
+    meta = RuleMeta("H2D004", "slow-link", "Copies to the GPU are much slower than the PCIe link")
     needs = frozenset({Input.STEPS, Input.DEVICE})
 
     min_share: float = 0.01
-    """Share of the step in exposed copies; below it a faster link gains nothing that could be measured."""
+    """Share of the step in exposed copies. Below it, the effect of a faster link cannot be measured."""
 
     min_rate_share: float = 0.5
-    """Share of the link's rate below which something is wrong: large pinned copies reach some four fifths."""
+    """Share of the link rate. Below it, something is wrong: large pinned copies reach about four fifths."""
 
     reachable_share: Annotated[float, Meta(gt=0, le=1)] = 0.8
-    """Share of the link's rate that copies can be expected to reach; headers and flow control take the rest."""
+    """Share of the link rate that copies can reach. Packet headers and flow control take the rest."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the rate of large copies with the link's."""
+        """Compare the rate of large copies with the link rate."""
         copies = pinned_copy_rate(facts.trace, facts.launches, facts.steps.kept_windows)
         if copies is None:
             return Skipped("No large copy from pinned memory was recorded.")
         link = host_link(facts.device, facts.run.device_telemetry)
         rate = link_bytes_per_s(*link) if link else None
         if link is None or rate is None:
-            return Skipped("The link's generation and width are not known: record with `traceadvisor capture`.")
+            return Skipped("The PCIe generation and width are unknown: record with `traceadvisor capture`.")
         exposed = facts.exposed(copies.rows, Category.H2D_COPY)
         share, rate_share = facts.share(exposed), copies.bytes_per_s / rate
         if share < self.min_share:
             return Clear("exposed copies from pinned memory", share, self.min_share, Unit.SHARE)
         if rate_share >= self.min_rate_share:
-            return Clear("rate of large copies over the link's", rate_share, self.min_rate_share, Unit.SHARE)
+            return Clear("rate of large copies, share of the link rate", rate_share, self.min_rate_share, Unit.SHARE)
         return facts.finding(
             claims=exposed,
             fix=Fix(
-                "Find out why the link is slow: lanes of the slot, a shared switch, the wrong socket",
-                not_replayed="what copies would reach once the link is mended was not measured",
+                "Find out why the link is slow: check the lanes of the slot, shared switches and the socket",
+                not_replayed="the copy rate of the repaired link is unknown",
             ),
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("rate of large copies from pinned memory", copies.bytes_per_s, Unit.BYTES_PER_S),
-                Evidence(f"rate of a PCIe {link[0]}.0 link of {link[1]} lanes", rate, Unit.BYTES_PER_S),
+                Evidence(f"rate of a PCIe {link[0]}.0 x{link[1]} link", rate, Unit.BYTES_PER_S),
                 facts.time_per_step("exposed copies from pinned memory", exposed),
             ),
             most_ns=facts.per_step_ns(exposed) * (1 - rate_share / self.reachable_share),
-            caveats=("Copies that run side by side share the link.",),
+            caveats=("Copies that run at the same time share the link.",),
         )

@@ -1,4 +1,4 @@
-"""H2D005: what a step needs is copied in many small pieces."""
+"""H2D005: each step copies many small tensors to the GPU."""
 
 from __future__ import annotations
 
@@ -15,47 +15,46 @@ from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, 
 
 @dataclass(frozen=True, slots=True)
 class ManySmallCopies(Rule):
-    """Each step copies many small tensors to the device.
+    """Each step copies many small tensors to the GPU, and the GPU waits for them.
 
-    What it finds: Host-to-device copies of a few kilobytes each, many in a step, with the idle time of the device while
-        they are made.
-    Why it costs time: A copy takes some ten microseconds of the host, whatever its size, and from pageable memory the
-        host waits for each. Many small ones take longer than one that carries it all.
-    How to fix it: Collate into one tensor what belongs together and copy that; take views of it on the device.
-    How the saving is estimated: The step is replayed with one of these copies left in each step and half of the host's
-        work that leads up to the others (at the least all of it stays, at the most none).
-    When it may be wrong: Copies of values that only come about during the step, one after the other, cannot be made
-        together.
+    What it finds: Many CPU-to-GPU copies of a few kilobytes within a step, and the idle time of the GPU during their
+        calls.
+    Why it costs time: A copy takes about ten microseconds of CPU time, whatever its size. With pageable memory, the CPU
+        also waits for each copy. Many small copies take longer than one large copy.
+    How to fix it: Collate related values into one tensor and copy that. Take views of it on the GPU.
+    How the saving is estimated: The step is replayed with only one of these copies per step. Half of the CPU work
+        before the other copies is removed; the low estimate removes none of it, the high estimate all of it.
+    When it may be wrong: Values that are computed one after the other during the step cannot be copied together.
     """
 
-    meta = RuleMeta("H2D005", "many-small-copies", "Each step copies many small tensors to the device")
+    meta = RuleMeta("H2D005", "many-small-copies", "Each step copies many small tensors to the GPU")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES})
     popular_fix = "Collating small copies into one"
 
     min_share: float = 0.01
-    """Share of the step in which the device waits for them; less is hidden already."""
+    """Share of the step in which the GPU waits for these copies. Less is already hidden."""
 
     fewest_copies: int = 10
-    """In a step; a batch and its labels, masks and lengths come to half of that."""
+    """Number of copies per step. A batch with its labels, masks and lengths needs about half of that."""
 
     small_bytes: int = 65_536
-    """A copy of this size takes as long as the call that makes it: 5 µs at 12 GB/s."""
+    """A copy of this size takes as long as its call: 5 µs at 12 GB/s."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Count the small copies, and compare the time that the device waits for them with the step."""
+        """Count the small copies, and compare the time that the GPU waits for them with the step."""
         events = facts.trace.events
         work, calls = self._copies(facts)
         if work.size < self.fewest_copies * facts.step_count:
-            return Clear("small copies to the device", work.size / facts.step_count, self.fewest_copies, Unit.PER_STEP)
+            return Clear("small copies to the GPU", work.size / facts.step_count, self.fewest_copies, Unit.PER_STEP)
         exposed = facts.exposed(work, Category.H2D_COPY)
         claims = exposed | facts.exposed(_around(facts, calls), Category.IDLE_LAUNCH, Category.IDLE_SYNC)
         share = facts.share(claims)
         fix = Fix(
-            "Collate what belongs together into one tensor, copy that and take views of it",
+            "Collate related values into one tensor, copy it and take views of it",
             what_if=SparedWork(_all_but_the_first(facts, work)),
         )
         if share < self.min_share:
-            return facts.clear("idle around small copies to the device", share, self.min_share, Unit.SHARE, fix=fix)
+            return facts.clear("GPU time in small copies and their calls", share, self.min_share, Unit.SHARE, fix=fix)
         return facts.finding(
             claims=claims,
             fix=fix,
@@ -63,15 +62,15 @@ class ManySmallCopies(Rule):
             evidence=(
                 facts.count_per_step("small copies", work.size),
                 Evidence("median size", float(np.median(events.byte_count[work])), Unit.BYTES),
-                facts.time_per_step("their exposed time", exposed),
-                facts.time_per_step("the host's time in their calls", events.spans(calls)),
+                facts.time_per_step("exposed time of these copies", exposed),
+                facts.time_per_step("CPU time in their calls", events.spans(calls)),
             ),
             locations=facts.locations(calls[:1]),
-            caveats=("Values that come about one after the other cannot be copied together.",),
+            caveats=("Values that are computed one after the other cannot be copied together.",),
         )
 
     def _copies(self, facts: Facts) -> tuple[Int64, Int64]:
-        """Small copies of the kept steps, and their calls."""
+        """Return small copies of the kept steps, and their calls."""
         events, launches = facts.trace.events, facts.launches
         rows = launches.work_rows
         small = (events.kind[rows] == Kind.COPY_H2D) & (launches.call_rows != NONE)
@@ -81,14 +80,14 @@ class ManySmallCopies(Rule):
 
 
 def _around(facts: Facts, calls: Int64) -> Int64:
-    """The calls and the innermost operators that make them."""
+    """Return the calls and the innermost operators around them."""
     events = facts.trace.events
     inside = facts.tree.enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])
     return np.union1d(calls, facts.tree.rows[inside[inside != NONE]])
 
 
 def _all_but_the_first(facts: Facts, copies: Int64) -> Int64:
-    """The copies without the first of each kept step's window."""
+    """Return the copies without the first of each kept step."""
     starts = facts.trace.events.start_ns[copies]
     step = np.searchsorted([step.start_ns for step in facts.steps.kept], starts, side="right")
     _, first = np.unique(step, return_index=True)

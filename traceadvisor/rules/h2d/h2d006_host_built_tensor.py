@@ -1,4 +1,4 @@
-"""H2D006: tensors are made on the host within the step, and then copied."""
+"""H2D006: tensors are created on the CPU within the step, then copied."""
 
 from __future__ import annotations
 
@@ -18,58 +18,59 @@ MOST_PLACES = 5
 
 @dataclass(frozen=True, slots=True)
 class HostBuiltTensor(Rule):
-    """Tensors are filled on the host inside the step and sent to the device right after.
+    """The CPU creates tensors within the step and copies them to the GPU right away.
 
-    What it finds: Operators that make a tensor (``zeros``, ``ones``, ``arange``, ``randn`` and their like) on the
-        training thread, outside the data loader, and whose result the next operator copies to the device.
-    Why it costs time: The host fills memory that the device could fill in a microsecond or two, and the copy, from
-        pageable memory, holds up the host until it is done. The device meanwhile gets nothing new to do.
-    How to fix it: Make it where it is used: ``torch.zeros(n, device=device)``, ``torch.randn_like(x)``. What is the
-        same in every step is made once, before the loop, and kept as a buffer.
-    How the saving is estimated: The step is replayed with a tenth of the host's time in these operators (at the least
-        half, at the most none), no call that waits for these copies, and short kernels in their place.
-    When it may be wrong: Random numbers drawn on the device are not those drawn on the host from the same seed. What is
-        computed between making a tensor and copying it hides the link from this rule.
+    What it finds: Operators that create a tensor (``zeros``, ``ones``, ``arange``, ``randn`` and similar) on the
+        training thread, outside the data loader. The next operator copies the result to the GPU.
+    Why it costs time: The CPU fills memory that the GPU could fill in one or two microseconds. The copy from pageable
+        memory blocks the CPU until it is done. Meanwhile the GPU gets no new kernels.
+    How to fix it: Create the tensor on the GPU: ``torch.zeros(n, device=device)``, ``torch.randn_like(x)``. If it is
+        the same in every step, create it once before the loop and keep it as a buffer.
+    How the saving is estimated: The step is replayed with a tenth of the CPU time in these operators, no waits for
+        these copies, and short kernels in their place. The low estimate keeps half of the CPU time, the high estimate
+        none.
+    When it may be wrong: With the same seed, the GPU draws other random numbers than the CPU. If another operator runs
+        between creating and copying a tensor, the rule does not find this tensor.
     """
 
-    meta = RuleMeta("H2D006", "host-built-tensor", "Tensors are made on the host within the step, then copied")
+    meta = RuleMeta("H2D006", "host-built-tensor", "Tensors are created on the CPU within the step, then copied")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.SEVERAL_STEPS})
 
     min_share: float = 0.01
-    """Share of the step that the host spends on it; less is a mask or an index here and there."""
+    """Share of the step that the CPU spends on these tensors. Less is an occasional mask or index."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the host's time for making and copying tensors with the step."""
+        """Compare the CPU time for creating and copying tensors with the step."""
         events, windows = facts.trace.events, facts.steps.kept_windows
         found = host_built(facts.observation, facts.tree, windows)
         made, copies = events.spans(found.makers), found.copies.work_rows
         host = (made | events.spans(found.movers)) & windows
         share = facts.share(host)
         if share < self.min_share:
-            return Clear("making tensors on the host and copying them", share, self.min_share, Unit.SHARE)
+            return Clear("CPU time to create and copy tensors", share, self.min_share, Unit.SHARE)
         idle = host & facts.claim(Category.IDLE_LAUNCH, Category.IDLE_SYNC)
         return facts.finding(
             claims=facts.exposed(copies, Category.H2D_COPY) | idle,
             fix=Fix(
-                "Make tensors on the device, those that stay the same once",
+                "Create tensors on the GPU, and constant tensors only once",
                 "torch.zeros(shape, device=device)",
                 what_if=BuiltOnDevice(made, np.unique(copies), _calls(facts, found)),
             ),
             effort=Effort.LINE,
             evidence=(
-                facts.count_per_step("tensors made on the host", found.makers.size),
-                facts.time_per_step("the host's time to make them", made & windows),
-                facts.time_per_step("the host's time to make and copy them", host),
-                Evidence("made by", ", ".join(_operators(facts, found)), Unit.TEXT),
+                facts.count_per_step("tensors created on the CPU", found.makers.size),
+                facts.time_per_step("CPU time to create them", made & windows),
+                facts.time_per_step("CPU time to create and copy them", host),
+                Evidence("operators that create them", ", ".join(_operators(facts, found)), Unit.TEXT),
             ),
             most_ns=facts.per_step_ns(host),
             locations=facts.locations(found.makers[: 1 + found.makers.size // facts.step_count], MOST_PLACES),
-            caveats=("Random numbers drawn on the device are not those drawn on the host from the same seed.",),
+            caveats=("With the same seed, the GPU draws other random numbers than the CPU.",),
         )
 
 
 def _calls(facts: Facts, found: HostBuilt) -> frozenset[int]:
-    """The calls that copy, and those that wait within the same operators."""
+    """Return the calls that copy, and those that wait within the same operators."""
     events, waits = facts.trace.events, blocking_rows(facts.trace, facts.launches)
     waits = waits[events.spans(found.movers).contains(events.start_ns[waits])]
     waits = waits[events.thread[waits] == facts.observation.thread]
@@ -77,7 +78,7 @@ def _calls(facts: Facts, found: HostBuilt) -> frozenset[int]:
 
 
 def _operators(facts: Facts, found: HostBuilt) -> tuple[str, ...]:
-    """Their names, the one that takes most of the host's time first."""
+    """Return the names of the creating operators, the one with the most CPU time first."""
     events = facts.trace.events
     spent_ns = np.bincount(events.name_id[found.makers], events.duration_ns[found.makers])
     names = np.argsort(-spent_ns, kind="stable")

@@ -1,4 +1,4 @@
-"""Tensors that the training thread makes on the host and copies to the device at once."""
+"""Tensors that the training thread creates on the CPU and copies to the GPU right away."""
 
 from __future__ import annotations
 
@@ -21,34 +21,35 @@ FACTORIES = frozenset(
         *("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "tril", "triu"),
     )
 )
-"""Operators that make a tensor's values. Those that fill one in place are not among them: so are parameters made."""
+"""Operators that create a tensor with values. Operators that fill a tensor in place are not included, because they
+initialise parameters."""
 
 MOST_BYTES_PER_NS = 100
-"""No thread fills memory faster; a larger copy is of something else. Recordings of 2021 hold an ``aten::zeros`` of the
-profiler's own before each named range."""
+"""No thread fills memory faster, so a larger copy is of something else. In recordings of 2021, the profiler adds its
+own ``aten::zeros`` before each named range."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostBuilt:
-    """What was made and copied; arrays of rows of the event table."""
+    """Tensors created on the CPU and their copies, as rows of the event table."""
 
     makers: Int64
-    """The operators that make tensors, shape ``(n,)``."""
+    """Operators that create tensors, shape ``(n,)``."""
 
     movers: Int64
-    """For each, the operator that copies it, the next on the thread."""
+    """For each maker, the operator that copies the tensor: the next one on the thread."""
 
     copies: Launches
     """The copies and their calls."""
 
 
 def host_built(observation: Observation, tree: OperatorTree, windows: SpanSet) -> HostBuilt:
-    """Find operators that make a tensor, the next of which copies to the device, outside the data loader.
+    """Find operators outside the data loader that create a tensor which the next operator copies to the GPU.
 
     Args:
         observation: the recording.
         tree: its operators.
-        windows: the steps that count, by when the copy runs.
+        windows: only copies that start in these windows count.
     """
     events, launches = observation.trace.events, observation.launches
     top = np.flatnonzero((tree.parent == NONE) & (tree.thread == observation.thread))

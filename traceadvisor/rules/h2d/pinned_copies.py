@@ -1,4 +1,4 @@
-"""Copies to the device from pinned memory: whether a recording tells them apart, and how fast they are."""
+"""Copies to the GPU from pinned memory: whether a recording identifies them, and how fast they are."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
 LARGE_BYTES = 1 << 20
-"""From here on the time to start a copy, some 10 us, no longer matters beside the copy itself."""
+"""From this size on, the time to start a copy, about 10 us, is small compared with the copy itself."""
 
-NOT_TOLD = "The recording does not say whether its copies start from pageable or pinned memory."
+MEMORY_UNKNOWN = "The recording does not show whether copies start from pageable or pinned memory."
 
 
 def are_told_apart(trace: Trace) -> bool:
-    """Whether copies are named after the memory they start from, as CUDA's are; true where there are no copies."""
+    """Whether the names of copies show pageable or pinned memory, as with CUDA; true without copies."""
     named = rows_named(trace, Kind.COPY_H2D, lambda name: "Pageable" in name or "Pinned" in name)
     return bool(named.size) or not trace.events.rows(Kind.COPY_H2D).size
 
@@ -31,11 +31,11 @@ class CopyRate:
 
     rows: Int64
     bytes_per_s: float
-    """Their bytes over their time."""
+    """Bytes divided by time."""
 
 
 def pinned_copy_rate(trace: Trace, launches: Launches, windows: SpanSet) -> CopyRate | None:
-    """The rate inside some windows; None where no such copy is known to be one from pinned memory."""
+    """Return the rate inside some windows; None without a large copy that is known to be pinned."""
     events = trace.events
     pinned = name_mask(trace.names, lambda name: "Pinned" in name)
     rows = launches.work_rows[events.kind[launches.work_rows] == Kind.COPY_H2D]

@@ -1,1 +1,1 @@
-"""Rules on memory."""
+"""Rules for memory."""

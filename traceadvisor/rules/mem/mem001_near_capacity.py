@@ -1,4 +1,4 @@
-"""MEM001: the device's memory is nearly full."""
+"""MEM001: GPU memory is nearly full."""
 
 from __future__ import annotations
 
@@ -10,71 +10,72 @@ from traceadvisor.analysis.memory.step_memory import RECOMPUTED_SHARE, memory_re
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 
-AUTOTUNING = "cuDNN autotuning is on; what its workspaces take tells a second run without it, which may be slower."
+AUTOTUNING = "cuDNN autotuning is on: a second run without it shows the size of its workspaces, but may be slower."
 
 
 @dataclass(frozen=True, slots=True)
 class NearCapacity(Rule):
-    """The run holds nearly all of the device's memory.
+    """The run holds nearly all of the GPU memory.
 
-    What it finds: A peak of held memory above nine tenths of the device's capacity, as sampled from the driver or,
-        without samples, as reserved by torch. What other processes hold does not count (HW003 tells of it), nor, where
-        torch reserved twice what tensors used at their peak or more, what it reserved beyond that (MEM005).
-    Why it costs time: The next longer batch ends the run; before that, the allocator frees and takes memory back from
-        the driver, which stops the device.
-    How to fix it: Mixed precision halves activations; gradient checkpointing trades them for computing them again;
-        accumulating gradients over smaller batches keeps the batch; cuDNN autotuning off
-        (``torch.backends.cudnn.benchmark``) frees its workspaces.
-    How the saving is estimated: It is none: the step does not become faster, it becomes safe. What each way frees is
-        taken from activations alone, where the recording tells them: half of them by checkpointing (as with 16 alike
-        layers in four segments), by mixed precision (if all were float32), or by two half batches whose gradients are
-        accumulated. One more forward pass is taken to be a third of the time that kernels take.
-    When it may be wrong: torch keeps what it once took: where tensors' use was not recorded, held memory can be far
-        above it, and then nothing is the matter. In a container the driver may not tell other processes' memory from
-        the run's own.
+    What it finds: A peak of held memory above nine tenths of the GPU memory. The peak is sampled from the driver;
+        without samples, it is the memory reserved by PyTorch. Memory of other processes does not count: see HW003. If
+        PyTorch reserved at least twice the peak used by tensors, the excess does not count either: see MEM005.
+    Why it costs time: A slightly larger batch causes an out-of-memory error and ends the run. Even before that, the
+        allocator returns memory to the driver and allocates it again, which stops the GPU.
+    How to fix it: Mixed precision halves the activations. Gradient checkpointing recomputes activations instead of
+        keeping them. Gradient accumulation over smaller batches keeps the batch size of each optimizer step. Without
+        cuDNN autotuning (``torch.backends.cudnn.benchmark``), its workspaces are free.
+    How the saving is estimated: No time is saved: the fix prevents out-of-memory errors. The freed memory is estimated
+        from the activations, if they were recorded. Each of three fixes frees half of them: checkpointing (as with 16
+        equal layers in four segments), mixed precision (if all were float32), and two half batches with gradient
+        accumulation. We assume that one more forward pass takes a third of the kernel time.
+    When it may be wrong: PyTorch keeps memory that it once reserved. If the memory used by tensors was not recorded,
+        held memory can be far above it, and nothing is wrong. In a container, the driver may not distinguish the memory
+        of other processes from that of the run.
     """
 
-    meta = RuleMeta("MEM001", "near-capacity", "The device's memory is nearly full")
+    meta = RuleMeta("MEM001", "near-capacity", "GPU memory is nearly full")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_MEMORY})
 
     max_share: float = 0.9
-    """Share of the capacity above which one odd batch does not fit any more."""
+    """Share of GPU memory. Above it, an unusually large batch does not fit."""
 
     min_reserved_ratio: float = 2.0
-    """Reserved over used by tensors, from which the reserve is left out: as for MEM005. torch gives it back before it
-    runs out of memory, but what is left of blocks in use it cannot, so a smaller one counts as needed."""
+    """Reserved memory relative to memory used by tensors. From this ratio on, the excess does not count, as for MEM005.
+    PyTorch frees its cache before it runs out of memory. It cannot free unused parts of blocks in use, so a smaller
+    excess counts as needed."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the run's own part of the peak with the capacity."""
+        """Compare the run's own part of the peak with the GPU memory."""
         memory = facts.needed(facts.memory, Input.DEVICE_MEMORY)
         if memory.share <= self.max_share:
-            return Clear("device memory held at the peak", memory.share, self.max_share, Unit.SHARE)
+            return Clear("GPU memory held at the peak", memory.share, self.max_share, Unit.SHARE)
         own = memory.own_bytes / memory.capacity_bytes
         if own <= self.max_share:
             remark = "other processes hold the rest: see HW003"
-            return Clear("device memory held by this run at the peak", own, self.max_share, Unit.SHARE, remark)
+            return Clear("GPU memory held by this run at the peak", own, self.max_share, Unit.SHARE, remark)
         needed = (memory.own_bytes - self._cache_bytes(memory)) / memory.capacity_bytes
         if needed <= self.max_share:
-            remark = "torch keeps more than it uses: see MEM005"
-            return Clear("device memory needed at the peak", needed, self.max_share, Unit.SHARE, remark)
+            remark = "PyTorch reserves more than it uses: see MEM005"
+            return Clear("GPU memory needed at the peak", needed, self.max_share, Unit.SHARE, remark)
         return facts.finding(
-            fix=Fix("Make room: mixed precision, gradient checkpointing, or smaller batches with accumulation"),
+            fix=Fix("Free memory: use mixed precision, gradient checkpointing, or gradient accumulation"),
             effort=Effort.LINE,
             evidence=(
-                Evidence("device memory held at the peak", memory.held_bytes, Unit.BYTES),
-                Evidence("capacity", memory.capacity_bytes, Unit.BYTES),
-                facts.known("of it by other processes", memory.foreign_bytes or None, Unit.BYTES),
-                facts.known("in use by tensors at the peak", memory.allocated_bytes, Unit.BYTES),
+                Evidence("GPU memory held at the peak", memory.held_bytes, Unit.BYTES),
+                Evidence("GPU memory capacity", memory.capacity_bytes, Unit.BYTES),
+                facts.known("memory held by other processes", memory.foreign_bytes or None, Unit.BYTES),
+                facts.known("GPU memory used by tensors at the peak", memory.allocated_bytes, Unit.BYTES),
                 *_parts(facts),
             ),
             caveats=(
-                "torch keeps what it once took; what tensors use may be far less.",
+                "PyTorch keeps memory that it once reserved; tensors may use much less.",
                 *((AUTOTUNING,) if facts.settings.cudnn_benchmark else ()),
             ),
         )
 
     def _cache_bytes(self, memory: DeviceMemory) -> int:
-        """What torch could give back: reserved and unused even at the tensors' peak, where that is most of it."""
+        """Return the bytes that PyTorch could free: unused even at the tensors' peak; 0 below the minimum ratio."""
         reserved, used = memory.reserved_bytes, memory.allocated_bytes
         if reserved is None or used is None or reserved < self.min_reserved_ratio * used:
             return 0
@@ -82,16 +83,16 @@ class NearCapacity(Rule):
 
 
 def _parts(facts: Facts) -> Iterator[Evidence | None]:
-    """What the fullest step is made of, and what would be free of it."""
+    """Yield the parts of the fullest step, and the memory that each fix frees."""
     parts = facts.fullest_step
     if parts is None:
         return
     relief = memory_relief(parts, facts.settings.autocast_dtype)
     recomputed_ns = RECOMPUTED_SHARE * facts.per_step_ns(facts.claim(Category.KERNEL))
-    yield Evidence("of it held between steps", parts.state_bytes, Unit.BYTES)
-    yield Evidence("of it activations", parts.activations_bytes, Unit.BYTES)
-    yield Evidence("freed where half of the activations is computed again", relief.checkpointing_bytes, Unit.BYTES)
-    yield Evidence("for a step that is longer, at most, by one more forward pass", recomputed_ns, Unit.NS_PER_STEP)
-    label = "freed by mixed precision, if all activations are float32"
+    yield Evidence("memory held between steps", parts.state_bytes, Unit.BYTES)
+    yield Evidence("activation memory", parts.activations_bytes, Unit.BYTES)
+    yield Evidence("memory freed by checkpointing", relief.checkpointing_bytes, Unit.BYTES)
+    yield Evidence("extra step time for checkpointing, at most", recomputed_ns, Unit.NS_PER_STEP)
+    label = "memory freed by mixed precision, if all activations are float32"
     yield facts.known(label, relief.mixed_precision_bytes, Unit.BYTES)
-    yield Evidence("freed by two half batches, their gradients accumulated", relief.accumulation_bytes, Unit.BYTES)
+    yield Evidence("memory freed by two half batches with gradient accumulation", relief.accumulation_bytes, Unit.BYTES)

@@ -1,4 +1,4 @@
-"""MEM004: steady steps still ask the driver for memory."""
+"""MEM004: steady steps still allocate memory through the driver."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ MOST_LOCATIONS = 3
 
 @dataclass(frozen=True, slots=True)
 class AllocatorStalls(Rule):
-    """Memory is taken from the driver and given back inside steady steps.
+    """Steady steps allocate memory through the driver and free it again.
 
-    What it finds: Calls of cudaMalloc, cudaFree and their kin, pinned host memory included, within the recorded steps,
-        and the idle time of the device while the launching thread is inside them.
-    Why it costs time: torch keeps the memory it once took and hands it out without asking the driver. A run that still
-        asks in steady steps has emptied that cache, or finds no piece in it that is large enough. A call costs from
-        tens of microseconds to milliseconds, and cudaFree waits for the device first.
-    How to fix it: No ``torch.cuda.empty_cache()`` in the loop. Where sizes change from step to step,
-        ``PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True``, or sizes rounded up to a few. Near full memory, a smaller
-        batch: the allocator frees its cache and starts again before it gives up.
-    How the saving is estimated: The step is replayed without these calls and without their waits; at the least half of
-        their own time stays.
-    When it may be wrong: The first steps of a run fill the cache and are no steady steps: a recording that begins with
-        the run shows calls that would not come again.
+    What it finds: Calls of cudaMalloc, cudaFree and similar functions within the recorded steps, also for pinned
+        memory. Their cost is the idle time of the GPU while the launching thread is inside them.
+    Why it costs time: PyTorch keeps memory that it once allocated, and reuses it without the driver. If a run still
+        calls the driver in steady steps, this cache was emptied or has no block that is large enough. A call takes from
+        tens of microseconds to milliseconds, and cudaFree first waits for the GPU.
+    How to fix it: Do not call ``torch.cuda.empty_cache()`` in the loop. If sizes change from step to step, set
+        ``PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True``, or round sizes up to a few values. If memory is nearly
+        full, use a smaller batch: before it gives up, the allocator frees its cache and tries again.
+    How the saving is estimated: The step is replayed without these calls and their waits. The low estimate keeps half
+        of their own time.
+    When it may be wrong: The first steps of a run fill the cache. A recording that begins with the run shows calls that
+        do not occur later.
     """
 
-    meta = RuleMeta("MEM004", "allocator-stalls", "Steps take memory from the driver and give it back")
+    meta = RuleMeta("MEM004", "allocator-stalls", "Steps allocate and free memory through the driver")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES})
 
     min_share: float = 0.01
-    """Share of the step; a single call now and then stays below it."""
+    """Share of the step. An occasional single call takes less."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the idle time beside such calls with the step."""
+        """Compare the idle time during these calls with the step."""
         if facts.step_count < FEWEST_STEPS:
-            return Skipped(f"Fewer than {FEWEST_STEPS} steps may all be the first, which fill the cache: record more.")
+            return Skipped(f"Fewer than {FEWEST_STEPS} steps may all be first steps that fill the cache: record more.")
         idle = facts.claim(Category.IDLE_ALLOCATOR)
         share = facts.share(idle)
         if share < self.min_share:
-            return Clear("idle while memory is taken or given back", share, self.min_share, Unit.SHARE)
+            return Clear("GPU idle time during memory allocation", share, self.min_share, Unit.SHARE)
         events, rows = facts.trace.events, facts.observation.allocator_calls
         rows = rows[facts.steps.kept_marks.contains(events.start_ns[rows])]
         calls = events.spans(rows)
         return facts.finding(
             claims=idle,
             fix=Fix(
-                "Let torch keep its memory: no empty_cache() in the loop, and segments that can grow",
+                "Let PyTorch keep its memory: no empty_cache() in the loop, and expandable segments",
                 change="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
                 what_if=CachedMemory(calls, frozenset(rows.tolist())),
             ),
             effort=Effort.LINE,
             evidence=(
-                facts.time_per_step("device idle while memory is taken or given back", idle),
-                facts.count_per_step("such calls", rows.size),
-                facts.time_per_step("inside them", calls),
+                facts.time_per_step("GPU idle time during memory allocation", idle),
+                facts.count_per_step("calls that allocate or free memory", rows.size),
+                facts.time_per_step("CPU time in these calls", calls),
             ),
             locations=facts.locations(rows, MOST_LOCATIONS),
-            caveats=("The first steps of a run fill the cache: make sure that the recorded ones are not among them.",),
+            caveats=("Make sure that the recording skips the first steps of the run: they fill the cache.",),
         )

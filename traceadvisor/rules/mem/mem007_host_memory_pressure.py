@@ -1,4 +1,4 @@
-"""MEM007: the host's memory is nearly full."""
+"""MEM007: CPU memory is nearly full."""
 
 from __future__ import annotations
 
@@ -7,63 +7,61 @@ from dataclasses import dataclass
 from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
 DEFAULT_PREFETCH = 2
-"""Batches that a worker prepares ahead, unless told otherwise."""
+"""Batches that a worker prefetches by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostMemoryPressure(Rule):
-    """The host, or the container's share of it, is nearly out of memory, or has begun to swap.
+    """The machine or the container is nearly out of CPU memory, or has started to swap.
 
-    What it finds: The least memory that was available on the host, the most that the control group held of what it is
-        granted, and the growth of swap, over the run's undisturbed steps.
-    Why it costs time: Files that the data set reads again and again no longer stay in memory; swapping stops whoever
-        needs the page; and where nothing helps, the kernel ends a process, mostly a loader worker.
-    How to fix it: Each loader worker holds its own copy of what Python objects the data set touches, and
-        ``prefetch_factor`` batches: fewer workers, a smaller ``prefetch_factor``, arrays or memory-mapped files instead
-        of lists of Python objects.
-    How the saving is estimated: It is none that could be told: what swapping costs shows as waiting elsewhere.
-    When it may be wrong: Other programs on the host may be what fills it.
+    What it finds: Little available memory on the machine, a cgroup near its memory limit, or growing swap, over the
+        undisturbed steps of the run.
+    Why it costs time: Files that the data set reads repeatedly no longer stay in memory. Swapping stops each process
+        that needs a swapped page. In the end, the kernel kills a process, usually a loader worker.
+    How to fix it: Each loader worker holds its own copy of the Python objects that the data set uses, and
+        ``prefetch_factor`` batches. Use fewer workers or a smaller ``prefetch_factor``. Replace lists of Python objects
+        by arrays or memory-mapped files.
+    How the saving is estimated: It is not estimated: the cost of swapping appears as other waits.
+    When it may be wrong: Other programs on the machine may use the memory.
     """
 
-    meta = RuleMeta("MEM007", "host-memory-pressure", "The host's memory is nearly full")
+    meta = RuleMeta("MEM007", "host-memory-pressure", "CPU memory is nearly full")
     needs = frozenset({Input.HOST_TELEMETRY})
 
     max_share: float = 0.9
-    """Share of the memory in use from which files no longer stay in it and one more worker is one too many."""
+    """Share of memory in use. Above it, files no longer stay in memory, and there is no room for one more worker."""
 
     max_swap_growth_share: float = 0.01
-    """Growth of swap as a share of the host's memory; the kernel puts away a little that nobody uses in any case."""
+    """Growth of swap as a share of CPU memory. The kernel always swaps out a few unused pages."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare what is in use with what there is."""
+        """Compare the memory in use with the limits."""
         telemetry, loader = facts.needed(facts.run.telemetry, Input.HOST_TELEMETRY), facts.settings.loader
         available, growth = telemetry.node.least_available_memory_share, telemetry.node.swap_growth_bytes
         in_use = None if available is None else 1 - available
         group = telemetry.processes.peak_group_memory_share
         most = max((share for share in (in_use, group) if share is not None), default=None)
         if most is None:
-            return Skipped("The host's memory was not sampled.")
+            return Skipped("CPU memory was not sampled.")
         whole = facts.run.host_memory_bytes
         swapped = growth / whole if growth and whole else 0.0
         if most <= self.max_share and swapped <= self.max_swap_growth_share:
-            return Clear("memory in use at the peak", most, self.max_share, Unit.SHARE)
+            return Clear("CPU memory in use at the peak", most, self.max_share, Unit.SHARE)
         workers = facts.run.worker_count
         ahead = workers * (loader.prefetch_factor or DEFAULT_PREFETCH) if loader and workers else None
-        group_label = "control group's memory in use at the peak, of what it is granted"
-        processes_label = "training processes, shared pages counted each time"
+        group_label = "cgroup memory in use at the peak, share of its limit"
+        processes_label = "memory of training processes, shared pages counted repeatedly"
         return facts.finding(
-            fix=Fix(
-                "Hold less on the host: fewer workers, a smaller prefetch_factor, arrays instead of Python objects"
-            ),
+            fix=Fix("Use less CPU memory: fewer workers, a smaller prefetch_factor, or arrays for Python objects"),
             effort=Effort.SETTING,
             evidence=(
-                facts.known("host memory in use at the peak", in_use, Unit.SHARE),
+                facts.known("CPU memory in use at the peak", in_use, Unit.SHARE),
                 facts.known(group_label, group, Unit.SHARE),
                 facts.known("growth of swap", growth or None, Unit.BYTES),
                 facts.known(processes_label, telemetry.processes.peak_rss_bytes, Unit.BYTES),
                 facts.known("loader workers", workers, Unit.COUNT),
-                facts.known("batches prepared ahead", ahead, Unit.COUNT),
+                facts.known("prefetched batches", ahead, Unit.COUNT),
             ),
             locations=facts.loader_locations,
-            caveats=("Other programs on the host may be what fills it.",),
+            caveats=("Other programs on the machine may use the memory.",),
         )

@@ -1,4 +1,4 @@
-"""Whether device memory rises from step to step, or over a run, instead of staying where it is."""
+"""Whether GPU memory grows from step to step, or over a run."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from traceadvisor.model.telemetry import DeviceColumn, Series
 from traceadvisor.model.trace import Trace
 
 PARTS = 4
-"""Of a run: a rise in each of them from the one before is a trend, a rise in one is a single event."""
+"""Parts of a run. Growth from each part to the next is a trend; growth in one part is a single event."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepGrowth:
-    """What tensors hold at the ends of successive steps."""
+    """Memory held by tensors at the ends of successive steps."""
 
     steps: int
     rising_share: float
-    """Of the successive pairs, those in which the later holds more."""
+    """Share of the successive pairs in which the later step holds more."""
 
     bytes_per_step: float
-    """Median rise from one end to the next."""
+    """Median growth from one end to the next."""
 
     first_bytes: int
     last_bytes: int
 
 
 def growth_by_step(trace: Trace, device: int, steps: Sequence[Step]) -> StepGrowth | None:
-    """The growth over successive kept steps, by the allocator's own events; None where there are too few of either."""
+    """Return the growth over successive kept steps, from allocator events; None if there are too few of either."""
     memory = trace.memory
     mine = np.flatnonzero(memory.device == device)
     if not mine.size:
@@ -55,9 +55,9 @@ def growth_by_step(trace: Trace, device: int, steps: Sequence[Step]) -> StepGrow
 
 
 def growth_over_run(series: Series, when: SpanSet) -> tuple[float, float] | None:
-    """Mean held memory in the first and in the last quarter of some time, by samples of the device.
+    """Return the mean held memory in the first and last quarter of some time, from GPU samples.
 
-    None where it does not rise from each quarter to the next, or was not sampled in each.
+    None if it does not grow from each quarter to the next, or if a quarter has no samples.
     """
     figures = series.figures.get(DeviceColumn.MEMORY_USED_BYTES)
     if figures is None:
