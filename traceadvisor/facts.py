@@ -1,4 +1,4 @@
-"""Everything known of one recording on one device, computed when first asked for and then kept."""
+"""All facts about one recording on one device, computed on first use and then cached."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ NO_STEP = "no complete step was recorded"
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What rules read of one recording on one device. Shares are of the mean kept step, 0..1; absent figures are None.
+    """Facts that rules read, for one recording on one device.
 
-    A rule gets a figure that it cannot do without by :meth:`needed`.
+    Shares refer to the mean kept step, 0..1. An unmeasured figure is None; :meth:`needed` then skips the rule.
     """
 
     trace: Trace
@@ -70,14 +70,14 @@ class Facts:
 
     recording_id: str
     captured: Run | None = None
-    """What ``traceadvisor capture`` recorded beside the trace; None for a recording made otherwise."""
+    """What ``traceadvisor capture`` recorded beside the trace; None without a capture."""
 
     run_notes: tuple[HealthNote, ...] = ()
-    """What went wrong with the capture."""
+    """Problems of the capture."""
 
     @cached_property
     def run(self) -> RunFacts:
-        """The run that the recording is part of: its settings, its steps, its machine."""
+        """The run of this recording: its settings, steps and machine."""
         return RunFacts(self.trace, self.device_index, self.captured)
 
     @property
@@ -90,7 +90,7 @@ class Facts:
         """The device; None for a recording without device activity."""
         return None if self.device_index is None else self.trace.device(self.device_index)
 
-    # -- steps and where their time goes -----------------------------------------------------------------------
+    # -- steps and their breakdown -----------------------------------------------------------------------------
 
     @cached_property
     def launches(self) -> Launches:
@@ -99,7 +99,7 @@ class Facts:
 
     @cached_property
     def observation(self) -> Observation:
-        """The recording as this device saw it."""
+        """The recording, limited to this device."""
         return observe(self.trace, self.launches)
 
     @cached_property
@@ -109,7 +109,7 @@ class Facts:
 
     @cached_property
     def partition(self) -> Partition:
-        """Every instant of the recording in its category."""
+        """The category of every instant of the recording."""
         return partition_recording(self.observation)
 
     @cached_property
@@ -122,45 +122,45 @@ class Facts:
 
     @cached_property
     def mean(self) -> MeanBreakdown | None:
-        """The mean over the kept steps; None where there are none."""
+        """The mean breakdown of the kept steps; None without any."""
         kept = [row.breakdown for row in self.step_rows if row.step.kept]
         return MeanBreakdown.over(kept) if kept else None
 
     @cached_property
     def overlaps(self) -> Mapping[Work, Overlap | None]:
-        """Total and exposed time of each kind of work; None for what was not recorded."""
+        """Total and exposed time of each kind of work; None if it was not recorded."""
         return overlaps(self.observation, self.partition, self.steps)
 
     @cached_property
     def tree(self) -> OperatorTree:
-        """Which operator runs inside which."""
+        """The tree of nested operators."""
         return operator_tree(self.trace.events)
 
     @cached_property
     def device_work(self) -> DeviceWork:
-        """What the device did in the kept steps, against what it could do."""
-        from traceadvisor.analysis.arithmetic.device_work import DeviceWork  # noqa: PLC0415  # a breakdown needs nothing of it
+        """The arithmetic of the device in the kept steps, compared with its peak rates."""
+        from traceadvisor.analysis.arithmetic.device_work import DeviceWork  # noqa: PLC0415  # a breakdown does not need it
 
         return DeviceWork(self.trace, self.launches, self.tree, self.steps.kept_windows, self.device, self.settings)
 
-    # -- what rules ask ----------------------------------------------------------------------------------------
+    # -- figures for rules -------------------------------------------------------------------------------------
 
     @property
     def step_count(self) -> int:
-        """Kept steps: those that figures are means over."""
+        """Number of kept steps, over which means are taken."""
         return len(self.steps.kept)
 
     def claim(self, *categories: Category) -> SpanSet:
-        """The instants of some categories within the kept steps."""
+        """The time of some categories within the kept steps."""
         found = [self.partition[category] for category in categories if category in self.partition]
         return (found[0] if len(found) == 1 else SpanSet.union_all(found)) & self.steps.kept_windows
 
     def exposed(self, rows: Int64, *categories: Category) -> SpanSet:
-        """The instants of some categories within the kept steps at which given events run.
+        """The time of some categories within the kept steps while given events run.
 
         Args:
             rows: rows of the event table, in any order, shape ``(n,)``.
-            categories: what the instants must count as.
+            categories: the categories to include.
         """
         return self.trace.events.spans(rows) & self.claim(*categories)
 
@@ -174,10 +174,10 @@ class Facts:
 
     @staticmethod
     def needed(value: T | None, what: Input) -> T:
-        """A figure that a rule cannot do without.
+        """A figure that a rule requires.
 
         Raises:
-            MissingInput: it was not recorded; the engine skips the rule and says how to get it.
+            MissingInput: it was not recorded. The engine then skips the rule and says how to get it.
         """
         if value is None:
             raise MissingInput(what)
@@ -185,7 +185,7 @@ class Facts:
 
     @staticmethod
     def known(label: str, value: float | str | None, unit: Unit) -> Evidence | None:
-        """A figure as evidence; None where it was not measured."""
+        """A figure as evidence; None if it was not measured."""
         return None if value is None else Evidence(label, value, unit)
 
     def time_per_step(self, label: str, spans: SpanSet) -> Evidence:
@@ -193,15 +193,15 @@ class Facts:
         return Evidence(label, self.per_step_ns(spans), Unit.NS_PER_STEP)
 
     def count_per_step(self, label: str, count: float) -> Evidence:
-        """A number over all kept steps, as evidence per step."""
+        """A count over all kept steps, as evidence per step."""
         return Evidence(label, count / self.step_count, Unit.PER_STEP)
 
     def locations(self, rows: Int64, most: int = 1) -> tuple[Location, ...]:
-        """The first different lines of the user's code behind some events; empty where no stacks were recorded.
+        """The first distinct lines of the user's code that caused some events; empty without recorded stacks.
 
         Args:
-            rows: rows of the event table, shape ``(n,)``; asked in this order.
-            most: how many lines to look for.
+            rows: rows of the event table, shape ``(n,)``; searched in this order.
+            most: maximum number of lines.
         """
         found: dict[Location, None] = {}
         for row in rows.tolist():
@@ -213,15 +213,15 @@ class Facts:
 
     @property
     def loader_locations(self) -> tuple[Location, ...]:
-        """The line of the training loader's loop, as captured or from stacks; empty where neither shows it."""
+        """The line of the loop over the training loader, from the capture or from stacks; empty if unknown."""
         loader = self.settings.loader
         if loader and loader.location:
             return (loader.location,)
         return self.locations(self.observation.loader.rows) if self.observation.loader else ()
 
-    # -- what rules say ----------------------------------------------------------------------------------------
+    # -- outcomes of rules -------------------------------------------------------------------------------------
 
-    def finding(  # noqa: PLR0913  # a finding has as many parts
+    def finding(  # noqa: PLR0913  # a finding has this many parts
         self,
         *,
         fix: Fix,
@@ -235,19 +235,19 @@ class Facts:
         locations: tuple[Location, ...] = (),
         caveats: tuple[str, ...] = (),
     ) -> Finding:
-        """A finding, with what its fix saves and how sure that is.
+        """A finding, with the saving of its fix and its confidence.
 
         Args:
             fix: what to change.
-            effort: what that asks of the user.
-            evidence: figures; None stands for one that was not measured, and is left out.
+            effort: how much work the fix is.
+            evidence: figures; None, for a figure that was not measured, is left out.
             claims: the time that the finding accounts for; none by default.
-            most_ns: the most that the fix can save of the mean recorded step; by default the claimed time per step.
-            most_share: the same as a share of the training time, for a fix that cannot be simulated.
-            saving: what the fix saves, where the rule itself knows.
-            confidence: how sure the cause is, where the recording as a whole does not tell.
+            most_ns: upper limit of the saving per mean recorded step; by default the claimed time per step.
+            most_share: the same limit as a share of the training time, for a fix that cannot be simulated.
+            saving: the saving, if the rule computes it.
+            confidence: the confidence, if the rule determines it; by default from the recording and the saving.
             locations: places in the user's code.
-            caveats: when the finding may be wrong, in sentences.
+            caveats: sentences on when the finding may be wrong.
         """
         claims = claims or SpanSet.empty()
         if most_share is not None:
@@ -267,15 +267,15 @@ class Facts:
     def clear(  # noqa: PLR0913  # as a Clear
         self, label: str, value: float, limit: float, unit: Unit, remark: str | None = None, *, fix: Fix
     ) -> Clear:
-        """All is well, and the most that a popular fix would save all the same.
+        """A passed check, with the upper limit of what the popular fix would still save.
 
         Args:
-            label: what was measured.
-            value: the figure; where it is 0 there is nothing to fix, and nothing is simulated.
-            limit: what it was held against.
-            unit: of both.
-            remark: why the limit was not the whole story.
-            fix: the rule's popular fix.
+            label: what was measured, as a noun phrase.
+            value: the figure. If it is 0, there is nothing to fix, and nothing is simulated.
+            limit: the limit of the figure.
+            unit: unit of both.
+            remark: another reason for passing, besides the limit.
+            fix: the popular fix of the rule.
         """
         share, doubt = None, fix.not_replayed
         if value > 0 and isinstance(fix.what_if, Edit):
@@ -286,14 +286,14 @@ class Facts:
 
     @property
     def step_ns(self) -> float | None:
-        """The step that savings are of: the median undisturbed one, else the median recorded one."""
+        """The step time that savings refer to: the median undisturbed step, else the median recorded one."""
         return self.run.timing.undisturbed_ns or measured_step_ns(self.steps)
 
     def bound(self, most_ns: float, reason: str) -> Estimate:
-        """A saving of up to ``most_ns`` of the mean recorded step, scaled to the step that savings are of.
+        """A saving of up to ``most_ns`` of the mean recorded step, scaled to :attr:`step_ns`.
 
         Args:
-            most_ns: the upper limit; half of it stands for the expected value.
+            most_ns: the upper limit; the expected value is half of it.
             reason: why it is not simulated, as a clause without its stop.
         """
         recorded_ns = self.mean.duration_ns if self.mean else 0.0
@@ -301,24 +301,24 @@ class Facts:
         return Estimate.bound(most_ns * scale, reason)
 
     def saving(self, fix: Fix, most_ns: float) -> Estimate:
-        """What a fix saves of the step: simulated, else up to ``most_ns`` of the mean recorded step, else nothing."""
+        """The saving of a fix: simulated, else up to ``most_ns`` of the mean recorded step, else nothing."""
         if isinstance(fix.what_if, Edit):
             return self.what_if(fix.what_if, most_ns)
         return self.bound(most_ns, fix.not_replayed) if fix.not_replayed else Estimate.nothing()
 
     @cached_property
     def replay(self) -> Replay | None:
-        """The simulation of the steps; None where no step is kept."""
-        from traceadvisor.replay.replay import replay  # noqa: PLC0415  # as above
+        """The simulation of the steps; None without kept steps."""
+        from traceadvisor.replay.replay import replay  # noqa: PLC0415  # a breakdown does not need it
 
         return replay(self.observation, self.steps, self.run.timing, self.run.worker_count)
 
     def what_if(self, edit: Edit, most_ns: float) -> Estimate:
-        """What an edit of the recorded steps saves, simulated; an upper limit where the simulation is not trusted.
+        """The simulated saving of an edit; an upper limit if the simulation is not trusted.
 
         Args:
-            edit: what a fix does to the steps.
-            most_ns: that limit: the most that it can save of the mean recorded step.
+            edit: how the fix changes the steps.
+            most_ns: that limit, for the mean recorded step.
         """
         doubt = self.doubt(edit)
         if doubt or self.replay is None or self.step_ns is None:
@@ -326,14 +326,14 @@ class Facts:
         return self.replay.saving(edit, self.step_ns)
 
     def doubt(self, edit: Edit) -> str | None:
-        """Why the simulation of an edit is not trusted, as a clause without its stop; None where it is."""
+        """Why the simulation of an edit is not trusted, as a clause without its stop; None if it is trusted."""
         return NO_STEP if self.replay is None or self.step_ns is None else self.replay.doubt(edit)
 
     def confidence(self, saving: Estimate | None = None) -> Confidence:
-        """How sure a cause seen in this recording is: less without step marks, with few steps, with parts missing.
+        """Confidence in a cause: lower without step marks, with few steps, or with an incomplete recording.
 
         Args:
-            saving: what the fix saves; a simulated range wider than the expected value makes confidence low, and a
+            saving: the saving of the fix. A simulated range wider than the expected value makes confidence low. A
                 doubt about the simulation lowers it.
         """
         if saving and saving.method is Method.REPLAY and saving.high_ns - saving.low_ns > saving.expected_ns:
@@ -348,7 +348,7 @@ class Facts:
         return (Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW)[min(doubts, 2)]
 
     def missing(self, needs: frozenset[Input]) -> str | None:
-        """Why a rule with these needs cannot look, and how to get what is missing; None where nothing is missing."""
+        """The missing input of a rule with these needs, and how to get it; None if nothing is missing."""
         return next((reason for need, reason in self._missing_inputs.items() if need in needs), None)
 
     @cached_property
@@ -375,14 +375,14 @@ class Facts:
 
     @cached_property
     def memory(self) -> DeviceMemory | None:
-        """How much of the device's memory the run holds; None where not measured."""
+        """GPU memory that the run holds; None if it was not measured."""
         if self.device_index is None:
             return None
         return device_memory(self.trace, self.device_index, self.steps.kept_windows, self.run.device_telemetry)
 
     @cached_property
     def memory_figures(self) -> MemoryFigures | None:
-        """What the kept steps' peaks of memory are made of; None where the recording does not tell."""
+        """The parts of the peak GPU memory of kept steps; None if they were not recorded."""
         if self.device_index is None:
             return None
         steps = step_memory(self.trace, self.device_index, self.steps.kept)
@@ -390,14 +390,14 @@ class Facts:
 
     @property
     def fullest_step(self) -> StepMemory | None:
-        """The step with the highest peak of memory; None where the recording does not tell."""
+        """The step with the highest peak of GPU memory; None if memory was not recorded."""
         return fullest(self.memory_figures.steps) if self.memory_figures else None
 
-    # -- the report's part -------------------------------------------------------------------------------------
+    # -- figures for the report --------------------------------------------------------------------------------
 
     @cached_property
     def notes(self) -> tuple[HealthNote, ...]:
-        """What limits the figures: of the file, the capture, the recording and its steps."""
+        """Notes on problems of the file, the capture, the recording and its steps."""
         return (
             *self.trace.health.notes,
             *self.run_notes,
@@ -407,6 +407,6 @@ class Facts:
 
     @property
     def recorded_wall_ns(self) -> tuple[int, int] | None:
-        """When the recording began and ended, wall clock; None where it holds no wall clock."""
+        """Wall-clock start and end of the recording, in nanoseconds; None without a recorded wall clock."""
         start = self.trace.wall_clock_start_ns
         return None if start is None else (start, start + recording_extent(self.trace)[1])

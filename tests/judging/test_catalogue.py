@@ -43,7 +43,7 @@ def test_part_of_a_prefix_is_no_group() -> None:
         _ids(Settings(select=("DAT",)))
 
 
-def test_ignoring_is_stronger_than_selecting() -> None:
+def test_ignore_overrides_select() -> None:
     assert "DATA001" not in _ids(Settings(select=("DATA",), ignore=("dataloader-wait",)))
     assert _ids(Settings(select=("DATA001",), ignore=("DATA",))) == []
 
@@ -97,7 +97,7 @@ def test_an_unknown_threshold_is_an_error_that_suggests_the_nearest() -> None:
         ("IDLE002", "short_kernel_us", float("inf"), "a number from 0"),
     ],
 )
-def test_a_threshold_of_the_wrong_type_or_range_is_told(
+def test_a_threshold_of_the_wrong_type_or_range_is_an_error(
     rule: str, name: str, value: float | str, expected: str
 ) -> None:
     with pytest.raises(ConfigError, match=rf"tool\.traceadvisor\.rules\.{rule}\.{name} is") as caught:
@@ -114,7 +114,7 @@ def test_a_whole_number_may_stand_for_a_fraction() -> None:
     assert rule.short_kernel_us == 5.0
 
 
-def test_a_share_may_be_from_nothing_to_all_and_other_figures_are_not_negative() -> None:
+def test_shares_are_0_to_1_and_other_figures_are_not_negative() -> None:
     types = threshold_types(LaunchBound())
     assert type_words(types["min_share"]) == "a number from 0 to 1"
     assert type_words(types["short_kernel_us"]) == "a number from 0"
@@ -162,16 +162,16 @@ def test_a_rule_that_cannot_be_imported_is_a_check_that_failed(
     assert all(isinstance(row.outcome, Failed) and error in row.outcome.error for row in failed)
     assert len({row.rule.id for row in report.outcomes}) == len(all_rules())
     for name in ("html", "md", "json"):
-        assert b"Install TraceAdvisor anew" in FORMATS[name].render(report)
+        assert b"Reinstall TraceAdvisor" in FORMATS[name].render(report)
 
 
-def test_thresholds_of_a_rule_that_cannot_be_imported_end_nothing(unloadable: Path) -> None:
+def test_thresholds_of_a_rule_that_cannot_be_imported_are_ignored(unloadable: Path) -> None:
     (unloadable / BROKEN).write_text("RuleMeta(")
     settings = Settings(rules={"DATA900": {"min_share": 0.2}}, select=("not-whole",))
     assert [rule.meta.title for rule in read_catalogue(settings).chosen(settings)] == ["Not whole"]
 
 
-def test_commands_go_on_without_a_rule_that_cannot_be_imported(unloadable: Path) -> None:
+def test_commands_work_without_a_rule_that_cannot_be_imported(unloadable: Path) -> None:
     (unloadable / BROKEN).write_text("RuleMeta(")
     for arguments in (["rules"], ["rules", "explain", "DATA900"], ["doctor"]):
         result = CliRunner().invoke(main, arguments)

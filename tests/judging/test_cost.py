@@ -17,13 +17,13 @@ def test_a_million_samples_cost_the_seconds_they_take() -> None:
     assert cost.per_million_samples == pytest.approx(1.0)
 
 
-def test_more_ranks_cost_more_an_hour_and_no_more_a_sample() -> None:
+def test_more_ranks_cost_more_per_hour_but_not_per_sample() -> None:
     cost = run_cost(PRICE, gpu_count=8, rank_count=8, rank_samples_per_s=1000)
     assert cost.per_hour == pytest.approx(28.8)
     assert cost.per_million_samples == pytest.approx(1.0)
 
 
-def test_two_devices_of_one_process_share_its_samples() -> None:
+def test_two_gpus_of_one_process_share_its_samples() -> None:
     cost = run_cost(PRICE, gpu_count=2, rank_count=1, rank_samples_per_s=1000)
     assert cost.per_million_samples == pytest.approx(2.0)
 
@@ -40,6 +40,6 @@ def test_a_saving_is_worth_its_share_of_the_step() -> None:
     assert saved.per_million_samples.high == pytest.approx(0.5)
 
 
-def test_no_saving_is_worth_more_than_all_there_is() -> None:
+def test_no_saving_is_worth_more_than_the_cost() -> None:
     cost = run_cost(PRICE, gpu_count=1, rank_count=1, rank_samples_per_s=None)
     assert worth(cost, Estimate.bound(120, "nobody asked"), step_ns=100).per_hour.high == 3.6

@@ -88,7 +88,7 @@ def test_a_broken_rule_becomes_a_row_and_the_report_survives(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("given", [None, "found", Skipped(3), RuleMeta("A001", "a", "A")])  # type: ignore[arg-type]  # the point
-def test_a_rule_that_gives_what_is_no_outcome_has_failed(given: object, tmp_path: Path) -> None:
+def test_a_rule_that_returns_no_outcome_has_failed(given: object, tmp_path: Path) -> None:
     @dataclass(frozen=True, slots=True)
     class Odd(Rule):
         meta = RuleMeta("DATA904", "odd", "Odd")
@@ -106,7 +106,7 @@ def test_the_engine_names_the_rule_of_a_finding(tmp_path: Path) -> None:
     assert row.finding.rule == Stub.meta
 
 
-def test_a_rule_that_meets_a_missing_input_is_skipped_with_the_way_to_get_it(tmp_path: Path) -> None:
+def test_a_rule_that_raises_missing_input_is_skipped_with_how_to_get_it(tmp_path: Path) -> None:
     @dataclass(frozen=True, slots=True)
     class Asking(Rule):
         meta = RuleMeta("DATA905", "asking", "Asking")
@@ -125,7 +125,7 @@ def test_claims_that_are_no_set_of_spans_are_refused(tmp_path: Path) -> None:
     assert isinstance(report.outcomes[0].outcome, Failed)
 
 
-def test_a_rule_that_would_end_the_program_does_not(tmp_path: Path) -> None:
+def test_a_rule_cannot_end_the_program(tmp_path: Path) -> None:
     @dataclass(frozen=True, slots=True)
     class Leaving(Rule):
         meta = RuleMeta("DATA906", "leaving", "Leaving")
@@ -136,7 +136,7 @@ def test_a_rule_that_would_end_the_program_does_not(tmp_path: Path) -> None:
     assert _report(tmp_path, Leaving()).outcomes[0].outcome == Failed("SystemExit: 3")
 
 
-def test_a_rule_that_lacks_an_input_is_skipped_with_the_way_to_get_it(tmp_path: Path) -> None:
+def test_a_rule_that_lacks_an_input_is_skipped_with_how_to_get_it(tmp_path: Path) -> None:
     outcome = next(row.outcome for row in _report(tmp_path, *all_rules()).outcomes if row.rule.id == "DATA001")
     assert isinstance(outcome, Skipped)
     assert "DataLoader" in outcome.reason
@@ -149,7 +149,7 @@ def test_two_findings_of_the_same_time_fold_into_the_one_that_refines(tmp_path: 
     assert row.also == ("DATA900",)
 
 
-def test_findings_that_share_no_more_than_eight_tenths_of_the_larger_stay_apart(tmp_path: Path) -> None:
+def test_findings_that_share_at_most_80_percent_of_the_larger_stay_apart(tmp_path: Path) -> None:
     report = _report(tmp_path, Stub(SpanSet.of((0, 100_000))), Refining(SpanSet.of((0, 80_000))))
     assert {row.finding.rule.id for row in report.findings} == {"DATA900", "DATA901"}
 

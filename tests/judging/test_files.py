@@ -61,20 +61,20 @@ def _refuse(*args: object, **kwargs: object) -> NoReturn:
 
 
 @pytest.mark.parametrize("name", ["tensorboard-logs", "formats"])
-def test_the_report_on_public_recordings_is_the_same_however_many_processes_read_them(
+def test_the_report_on_public_recordings_does_not_depend_on_the_number_of_processes(
     name: str, shared_traces: Path
 ) -> None:
     one, several = (report_json.render(api.load(shared_traces / name, processes=count)) for count in (1, 3))
     assert one == several
 
 
-def test_the_report_on_captures_is_the_same_however_many_processes_read_them() -> None:
+def test_the_report_on_captures_does_not_depend_on_the_number_of_processes() -> None:
     one, several = (report_json.render(api.load(SAMPLE_TRACES, processes=count)) for count in (1, 2))
     assert one == several
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_damaged_file_among_good_ones_is_told_and_the_others_are_reported(count: int, tmp_path: Path) -> None:
+def test_a_damaged_file_leaves_a_note_and_the_others_are_reported(count: int, tmp_path: Path) -> None:
     for name in ("a", "c"):
         _record(tmp_path / f"{name}.pt.trace.json")
     damaged = tmp_path / "b.pt.trace.json"
@@ -87,7 +87,7 @@ def test_a_damaged_file_among_good_ones_is_told_and_the_others_are_reported(coun
     assert "Expected a torch.profiler recording" in note.message
 
 
-def test_a_process_that_is_killed_costs_its_file_alone(tmp_path: Path) -> None:
+def test_a_killed_process_loses_only_its_file(tmp_path: Path) -> None:
     paths = [_record(tmp_path / f"{name}.pt.trace.json") for name in "abc"]
     a, b, c = judge_files(_files(*paths), (Deadly("b"),), api.silent, 2)
     assert isinstance(a, JudgedFile)
@@ -97,7 +97,7 @@ def test_a_process_that_is_killed_costs_its_file_alone(tmp_path: Path) -> None:
     assert "--processes 1" in b.remedy
 
 
-def test_a_file_that_memory_does_not_suffice_for_is_told_and_the_others_are_reported(
+def test_a_file_too_large_for_memory_leaves_a_note_and_the_others_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "ab":
@@ -105,10 +105,10 @@ def test_a_file_that_memory_does_not_suffice_for_is_told_and_the_others_are_repo
     _fail_on("a", MemoryError(), monkeypatch)
     report = api.load(tmp_path)
     assert [one.worker for one in report.recordings] == ["b"]
-    assert "took all the memory there is" in report.health.notes[0].message
+    assert "needs more memory than available" in report.health.notes[0].message
 
 
-def test_a_fault_of_this_program_is_told_and_the_others_are_reported(
+def test_a_fault_of_this_program_leaves_a_note_and_the_others_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "ab":
@@ -121,7 +121,7 @@ def test_a_fault_of_this_program_is_told_and_the_others_are_reported(
     assert "a.pt.trace.json could not be analysed: ZeroDivisionError: division by zero." in message
 
 
-def test_where_there_is_nothing_else_to_report_a_fault_is_raised_with_its_cause(
+def test_with_nothing_else_to_report_a_fault_is_raised_with_its_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _fail_on("a", ZeroDivisionError("division by zero"), monkeypatch)
@@ -156,7 +156,7 @@ def test_small_files_start_no_process_unless_asked_for(tmp_path: Path, monkeypat
     ("cores", "sizes_mb", "count"),
     [(1, [99, 99], 1), (2, [99, 99, 99], 2), (64, [10, 10, 10], 15), (64, [1, 1], 1), (64, [3, 2], 2), (64, [], 1)],
 )
-def test_processes_are_as_many_as_there_are_cores_and_two_packed_megabytes_for_each(
+def test_the_number_of_processes_is_limited_by_cores_and_by_input_size(
     cores: int, sizes_mb: list[int], count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judging, "usable_cores", lambda: cores)
@@ -164,7 +164,7 @@ def test_processes_are_as_many_as_there_are_cores_and_two_packed_megabytes_for_e
     assert paying_processes(_files(*paths)) == count
 
 
-def test_a_file_that_is_not_packed_counts_as_if_it_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_uncompressed_file_counts_as_if_compressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "usable_cores", lambda: 64)
     assert paying_processes(_files(_sized(tmp_path / "a.json", 80 << 20))) == 2
 
@@ -177,7 +177,7 @@ def _sized(path: Path, size_bytes: int) -> Path:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_progress_announces_every_file_follows_it_and_ends_with_all_of_it(count: int, tmp_path: Path) -> None:
+def test_progress_starts_at_zero_and_ends_with_the_full_size(count: int, tmp_path: Path) -> None:
     good, damaged = _record(tmp_path / "a.pt.trace.json"), tmp_path / "b.pt.trace.json"
     damaged.write_text("{")
     told: list[tuple[str, int, int]] = []
@@ -198,7 +198,7 @@ def test_a_script_without_a_guard_is_run_once(tmp_path: Path) -> None:
     assert (ended.stdout, ended.stderr) == ("2\n", "")
 
 
-def test_any_thread_may_load(tmp_path: Path) -> None:
+def test_any_thread_can_load(tmp_path: Path) -> None:
     first, second = (_record(tmp_path / f"{name}.pt.trace.json") for name in "ab")
     with ThreadPoolExecutor(1) as pool:
         report = pool.submit(api.load, first, second, processes=2).result()

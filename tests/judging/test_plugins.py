@@ -98,9 +98,7 @@ def test_the_example_of_the_page_takes_the_threshold_that_is_set(site: Distribut
     assert found.finding.saving.high_ns == pytest.approx(60_000)  # of 100 us
 
 
-def test_the_example_of_the_page_is_told_with_the_headline_and_leads_no_list(
-    site: Distributions, tmp_path: Path
-) -> None:
+def test_the_example_of_the_page_is_shown_with_the_headline_and_not_ranked(site: Distributions, tmp_path: Path) -> None:
     _install_the_example(site)
     report = _report(tmp_path, Settings(rules={"step-budget": {"budget_ms": 0.04}}))
     assert "ACME001" not in {row.finding.rule.id for row in report.findings}
@@ -131,25 +129,25 @@ def test_the_example_of_the_page_keeps_the_contract_of_the_own_rules(site: Distr
         ("raise SystemExit(3)", "SystemExit: 3"),
         ("def Fine(", "SyntaxError"),
         ("Other = 1", "has no attribute 'Fine'"),
-        ("Fine = 1", "it is no class derived from traceadvisor.rules.base.Rule"),
-        ("class Fine: pass", "it is no class derived from"),
+        ("Fine = 1", "it is not a subclass of traceadvisor.rules.base.Rule"),
+        ("class Fine: pass", "it is not a subclass of"),
         (
             "from traceadvisor.rules.base import Rule\nclass Fine(Rule): pass",
-            "it is no dataclass with a method `check`",
+            "it is not a dataclass with a method `check`",
         ),
-        (_rule().replace("RuleMeta(", "print("), "its `meta` is of the wrong type"),
-        (_rule().replace('"fine"', "None"), "its `meta` is of the wrong type"),
-        (_rule().replace("meta =", "other ="), "its `meta` is of the wrong type"),
-        (_rule().replace("meta =", "needs = frozenset({'steps'}); meta ="), "its `needs` is of the wrong type"),
-        (_rule("ACME002"), "called 'ACME001', but its id is 'ACME002'"),
+        (_rule().replace("RuleMeta(", "print("), "its `meta` has the wrong type"),
+        (_rule().replace('"fine"', "None"), "its `meta` has the wrong type"),
+        (_rule().replace("meta =", "other ="), "its `meta` has the wrong type"),
+        (_rule().replace("meta =", "needs = frozenset({'steps'}); meta ="), "its `needs` has the wrong type"),
+        (_rule("ACME002"), "named 'ACME001', but its id is 'ACME002'"),
         (_rule("acme"), "are not an id like ACME001"),
         (_rule(name="Not A Name"), "are not an id like ACME001"),
-        (_rule().replace("    def check", "    limit: list = None\n\n    def check"), "a threshold is none of bool"),
+        (_rule().replace("    def check", "    limit: list = None\n\n    def check"), "a threshold is not a bool"),
         (
             _rule().replace("    def check", "    limit: float\n\n    def check"),
             "missing 1 required positional argument",
         ),
-        (_rule(name="host-sync"), "there is a rule 'host-sync' already"),
+        (_rule(name="host-sync"), "another rule is already named 'host-sync'"),
     ],
 )
 def test_a_rule_that_cannot_be_used_is_left_out_and_its_distribution_named(
@@ -166,11 +164,11 @@ def test_a_rule_that_cannot_be_used_is_left_out_and_its_distribution_named(
 def test_the_own_rule_stays_where_another_takes_its_id(site: Distributions, tmp_path: Path) -> None:
     site.install("acme-rules", "acme_rules", _rule("DATA001"), {"DATA001": "acme_rules:Fine"})
     report = _report(tmp_path)
-    assert "there is a rule 'DATA001' already" in _notes(report)[0]
+    assert "another rule is already named 'DATA001'" in _notes(report)[0]
     assert not isinstance(_outcome(report, "DATA001"), Clear)
 
 
-def test_of_two_distributions_with_one_id_the_first_by_name_counts(site: Distributions, tmp_path: Path) -> None:
+def test_the_first_of_two_distributions_with_the_same_id_counts(site: Distributions, tmp_path: Path) -> None:
     for name in ("beta-rules", "alpha-rules"):
         module = name.replace("-", "_")
         site.install(name, module, _rule(name=name), {"ACME001": f"{module}:Fine"})
@@ -184,8 +182,8 @@ def test_of_two_distributions_with_one_id_the_first_by_name_counts(site: Distrib
     [
         ("raise ValueError('on purpose')", "ValueError: on purpose"),
         ("raise SystemExit(3)", "SystemExit: 3"),
-        ("return None", "The rule gave a NoneType"),
-        ("return Clear('odds', 'none', 1, Unit.SHARE)", "a part of it is of the wrong type"),
+        ("return None", "The rule returned a NoneType"),
+        ("return Clear('odds', 'none', 1, Unit.SHARE)", "has a part of the wrong type"),
     ],
 )
 def test_a_rule_that_breaks_is_a_check_that_failed(body: str, error: str, site: Distributions, tmp_path: Path) -> None:
@@ -198,7 +196,7 @@ def test_a_rule_that_breaks_is_a_check_that_failed(body: str, error: str, site: 
 
 
 @pytest.mark.parametrize("base", ["Rule", "RankRule"])
-def test_what_a_rule_prints_does_not_get_into_a_report_on_standard_output(
+def test_output_of_a_rule_does_not_mix_with_a_report_on_standard_output(
     base: str, site: Distributions, tmp_path: Path
 ) -> None:
     method = {"Rule": "check(self, facts)", "RankRule": "compare(self, ranks)"}[base]
@@ -237,7 +235,7 @@ def test_a_rule_cannot_change_what_others_read(array: str, site: Distributions, 
     assert "read-only" in outcome.error
 
 
-def test_entry_points_that_cannot_be_read_are_passed_over(site: Distributions, tmp_path: Path) -> None:
+def test_unreadable_entry_points_are_ignored(site: Distributions, tmp_path: Path) -> None:
     site.install("acme-rules", "acme_rules", _rule(), {"ACME001": "acme_rules:Fine"})
     (about,) = site.folder.glob("*.dist-info")
     (about / "entry_points.txt").write_bytes(b"[traceadvisor.rules]\nno value\n\xff")
@@ -247,14 +245,14 @@ def test_entry_points_that_cannot_be_read_are_passed_over(site: Distributions, t
 # -- wanted or not --------------------------------------------------------------------------------------------------
 
 
-def test_other_distributions_rules_can_be_turned_off(site: Distributions, tmp_path: Path) -> None:
+def test_plugins_can_be_turned_off(site: Distributions, tmp_path: Path) -> None:
     site.install("acme-rules", "acme_rules", "raise SystemExit", {"ACME001": "acme_rules:Fine"})
     report = _report(tmp_path, Settings(plugins=False))
     assert (_notes(report), report.settings.providers) == ([], {})
 
 
 @pytest.mark.parametrize("name", ["ACME001", "acme001", "ACME"])
-def test_they_are_selected_like_any_other(name: str, site: Distributions, tmp_path: Path) -> None:
+def test_plugin_rules_are_selected_like_other_rules(name: str, site: Distributions, tmp_path: Path) -> None:
     site.install("acme-rules", "acme_rules", _rule(), {"ACME001": "acme_rules:Fine"})
     assert [row.rule.id for row in _report(tmp_path, Settings(select=(name,))).outcomes] == ["ACME001"]
 
@@ -267,7 +265,7 @@ def test_settings_may_name_a_rule_that_is_turned_off(site: Distributions) -> Non
 
 def test_a_threshold_that_a_rule_does_not_have_is_an_error(site: Distributions) -> None:
     site.install("acme-rules", "acme_rules", _rule(), {"ACME001": "acme_rules:Fine"})
-    with pytest.raises(ConfigError, match="Expected none: this rule has no thresholds"):
+    with pytest.raises(ConfigError, match="Expected no thresholds for this rule"):
         read_catalogue(Settings(rules={"ACME001": {"limit": 3}}))
 
 
@@ -284,7 +282,7 @@ def test_no_rule_is_taken_from_the_working_directory(
     assert find_plugins() == ()
 
 
-def test_recordings_that_are_judged_side_by_side_meet_the_same_rules(site: Distributions, tmp_path: Path) -> None:
+def test_recordings_judged_in_parallel_use_the_same_rules(site: Distributions, tmp_path: Path) -> None:
     _install_the_example(site)
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 100)
     for number in range(4):

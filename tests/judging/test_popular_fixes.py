@@ -56,7 +56,7 @@ def _told(clear: Clear, *others: OutcomeRow) -> tuple[NotWorthDoing, ...]:
     return not_worth_doing([Popular(), Other(), Refining()], rows, [RECORDING])
 
 
-def test_the_same_of_several_recordings_is_said_once_with_the_largest_share() -> None:
+def test_several_recordings_are_one_row_with_the_largest_share() -> None:
     recordings = [replace(RECORDING, id=name) for name in ("a", "b")]
     rows = [OutcomeRow(Popular.meta, (name,), _clear(share)) for name, share in (("a", 0.01), ("b", 0.015))]
     (row,) = not_worth_doing([Popular()], rows, recordings)
@@ -64,39 +64,48 @@ def test_the_same_of_several_recordings_is_said_once_with_the_largest_share() ->
 
 
 @pytest.mark.parametrize("clear", [_clear(0.0), _clear(0.02), _clear(0.01, saving_share=0.03)])
-def test_what_does_not_occur_and_what_may_gain_more_is_not_mentioned(clear: Clear) -> None:
+def test_absent_costs_and_larger_savings_are_not_listed(clear: Clear) -> None:
     assert _told(clear) == ()
 
 
-def test_without_a_replay_all_of_what_it_is_about_is_the_most() -> None:
+def test_without_a_simulation_the_whole_cost_is_the_upper_limit() -> None:
     (row,) = _told(_clear(SHARE, not_replayed="nothing was recorded"))
     assert row.reason == (
-        "Only this much of a step is there for it to remove: a cost. Not replayed: nothing was recorded."
+        "The fix can only remove this share of the step: a cost. Not simulated: nothing was recorded."
     )
 
 
-@pytest.mark.parametrize(("saving_share", "how_much"), [(0.0, "no"), (0.0004, "no"), (0.003, "hardly")])
-def test_with_a_replay_it_is_told_what_became_of_the_step(saving_share: float, how_much: str) -> None:
+@pytest.mark.parametrize(
+    ("saving_share", "effect"),
+    [
+        (0.0, "does not shorten the step"),
+        (0.0004, "does not shorten the step"),
+        (0.003, "shortens the step by less than 2%"),
+    ],
+)
+def test_with_a_simulation_the_reason_names_its_effect(saving_share: float, effect: str) -> None:
     (row,) = _told(_clear(SHARE, saving_share=saving_share))
-    assert row.reason == f"Replayed with this change, the step is {how_much} shorter."
+    assert row.reason == f"In the simulation, this fix {effect}."
 
 
-def test_what_other_work_takes_the_place_of_may_be_worth_doing_after_the_findings() -> None:
+def test_a_fix_replaced_by_other_work_may_help_after_the_findings() -> None:
     (row,) = _told(_clear(0.04, saving_share=0.009), _found(Other()))
-    taken = "Replayed with this change, the step is hardly shorter: other work takes the place of what it removes."
-    assert row.reason == f"{taken} It may be worth doing once the findings are dealt with."
+    effect = "In the simulation, this fix shortens the step by less than 2%: "
+    assert row.reason == (
+        f"{effect}other work takes the place of the removed time. Check it again after fixing the findings."
+    )
 
 
-def test_without_findings_there_is_nothing_to_do_before() -> None:
+def test_without_findings_the_reason_does_not_mention_them() -> None:
     (row,) = _told(_clear(0.04, saving_share=0.009))
-    assert row.reason.endswith("other work takes the place of what it removes.")
+    assert row.reason.endswith("other work takes the place of the removed time.")
 
 
-def test_what_a_finding_says_more_of_is_not_called_useless_beside_it() -> None:
+def test_a_fix_with_a_more_specific_finding_is_not_listed() -> None:
     assert _told(_clear(SHARE), _found(Refining())) == ()
 
 
-def test_of_one_step_or_two_nothing_is_called_useless() -> None:
+def test_recordings_of_one_or_two_steps_are_ignored() -> None:
     row = OutcomeRow(Popular.meta, (RECORDING.id,), _clear(SHARE))
     short = replace(RECORDING, steps=tuple(step for step in RECORDING.steps if step.step.kept)[:2])
     assert not_worth_doing([Popular()], [row], [short]) == ()

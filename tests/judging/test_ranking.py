@@ -19,22 +19,22 @@ def _row(share: float, confidence: Confidence = HIGH, effort: Effort = Effort.LI
     return replace(first, saving_share=share, finding=replace(first.finding, confidence=confidence, effort=effort))
 
 
-def test_of_savings_about_as_large_the_surest_comes_first() -> None:
+def test_nearly_equal_savings_rank_by_confidence() -> None:
     unsure, sure = _row(0.194, LOW), _row(0.192, HIGH)
     assert ranked([unsure, sure]) == (sure, unsure)
 
 
-def test_of_those_as_sure_the_easiest_comes_first() -> None:
+def test_equal_confidence_ranks_by_effort() -> None:
     hard, easy = _row(0.2, effort=Effort.REFACTOR), _row(0.181, effort=Effort.SETTING)
     assert ranked([hard, easy]) == (easy, hard)
 
 
-def test_of_those_as_sure_and_as_easy_the_largest_comes_first() -> None:
+def test_equal_confidence_and_effort_rank_by_saving() -> None:
     rows = [_row(0.19), _row(0.2), _row(0.185)]
     assert [row.saving_share for row in ranked(rows)] == [0.2, 0.19, 0.185]
 
 
-def test_a_clearly_larger_saving_comes_first_however_unsure_it_is() -> None:
+def test_a_clearly_larger_saving_comes_first_at_any_confidence() -> None:
     large, sure = _row(0.2, LOW, Effort.REFACTOR), _row(0.179, HIGH, Effort.SETTING)
     assert ranked([sure, large]) == (large, sure)
 
@@ -44,12 +44,12 @@ def test_many_small_differences_make_no_large_one() -> None:
     assert [row.saving_share for row in ranked(rows)] == [0.185, 0.20, 0.17]
 
 
-def test_savings_of_nothing_are_all_the_same() -> None:
+def test_savings_of_zero_are_equal() -> None:
     unsure, sure = _row(0.0, LOW), _row(0.0, HIGH)
     assert ranked([unsure, sure]) == (sure, unsure)
 
 
 @pytest.mark.usefixtures("shared_traces")
-def test_workers_come_before_a_refactoring_that_may_save_as_much() -> None:
+def test_workers_come_before_a_refactoring_with_a_similar_saving() -> None:
     report = load(SHARED_TRACES / "formats/array-form-v100.pt.trace.json.gz")
     assert [row.finding.rule.id for row in report.findings[:2]] == ["DATA002", "IDLE002"]

@@ -29,7 +29,7 @@ META = RuleMeta("ACME001", "slow-thing", "A slow thing")
 FINDING = Finding(
     rule=META,
     claims=SpanSet.of((0, 1)),
-    saving=Estimate(0, np.float64(1), 2, Method.BOUND, "not replayed: nobody asked"),
+    saving=Estimate(0, np.float64(1), 2, Method.BOUND, "not simulated: nobody asked"),
     confidence=Confidence.LOW,
     effort=Effort.LINE,
     evidence=(Evidence("calls", int(np.int64(3)), Unit.COUNT), Evidence("kind", "a", Unit.TEXT)),
@@ -39,7 +39,7 @@ FINDING = Finding(
 )
 
 
-def test_what_is_as_annotated_conforms() -> None:
+def test_values_of_the_annotated_type_conform() -> None:
     assert conforms(FINDING, Finding)
     assert conforms(Clear("wait", 0.5, 1, Unit.SHARE), Finding | Clear | Skipped)
 
@@ -49,7 +49,7 @@ def test_sets_conform_member_by_member() -> None:
     assert not conforms(frozenset({"steps"}), frozenset[Input])
 
 
-def test_numbers_of_numpy_are_numbers() -> None:
+def test_numpy_numbers_are_numbers() -> None:
     evidence: Any = Evidence("calls", np.int64(3), Unit.COUNT)  # type: ignore[arg-type]  # what rules may compute
     assert conforms(replace(FINDING, evidence=(evidence,)), Finding)
 
@@ -80,10 +80,10 @@ def test_an_alias_stands_for_its_type() -> None:
         {"confidence": "low"},
     ],
 )
-def test_one_wrong_part_is_enough_not_to(wrong: dict[str, Any]) -> None:
+def test_one_wrong_part_does_not_conform(wrong: dict[str, Any]) -> None:
     assert not conforms(replace(FINDING, **wrong), Finding)
 
 
 @pytest.mark.parametrize("value", [None, "found", 3, FINDING.fix])
-def test_what_is_no_outcome_at_all_does_not(value: object) -> None:
+def test_other_values_do_not_conform(value: object) -> None:
     assert not conforms(value, Finding | Clear | Skipped)

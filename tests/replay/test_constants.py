@@ -20,7 +20,7 @@ def test_each_constant_is_measured_where_the_recording_has_a_case_of_it(tmp_path
     assert (constants.launch_call_ns, constants.wait_call_ns) == (4_000, 6_000)
 
 
-def test_without_a_case_the_usual_figures_stand_in(tmp_path: Path) -> None:
+def test_without_a_case_the_default_constants_apply(tmp_path: Path) -> None:
     # A copy, and no kernel: launched long before it starts, followed and waited for by nothing.
     builder = TraceBuilder().step(0, 0, 400).copy(0, 4, on_device=(300, 310), pinned=True)
     constants = graph_of(builder, tmp_path).constants
@@ -29,7 +29,7 @@ def test_without_a_case_the_usual_figures_stand_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("start", "latency_ns"), [(103.9, 99_900), (104, 2_000)])
-def test_what_starts_100_us_after_its_launch_waits_for_something(start: float, latency_ns: int, tmp_path: Path) -> None:
+def test_an_operation_that_starts_100_us_after_its_launch_waited(start: float, latency_ns: int, tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 200).launch(0, 4, kernel=(start, 150))
     assert graph_of(builder, tmp_path).constants.launch_latency_ns == latency_ns
 

@@ -99,7 +99,7 @@ def test_an_event_synchronise_waits_for_what_was_done_when_it_returned(tmp_path:
     assert steps_us(with_device_us(graph_of(builder, tmp_path), 10, 20)) == [60 - 20]
 
 
-def test_a_copy_from_pageable_memory_blocks_the_host_for_its_own_work(tmp_path: Path) -> None:
+def test_a_copy_from_pageable_memory_blocks_the_host_until_it_is_done(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).copy(10, 55, on_device=(13, 53)).launch(60, 62, kernel=(63, 64))
     graph = graph_of(builder, tmp_path)
     # the call's own time is that of a launch: on the device from 13; 2 us after its end the host goes on
@@ -107,7 +107,7 @@ def test_a_copy_from_pageable_memory_blocks_the_host_for_its_own_work(tmp_path: 
     assert steps_us(graph)[0] - steps_us(shorter)[0] == 30
 
 
-def test_a_copy_from_pinned_memory_does_not(tmp_path: Path) -> None:
+def test_a_copy_from_pinned_memory_does_not_block_the_host(tmp_path: Path) -> None:
     builder = (
         TraceBuilder().step(0, 0, 100).copy(10, 12, on_device=(13, 53), pinned=True).launch(60, 62, kernel=(63, 64))
     )
@@ -135,7 +135,7 @@ def test_the_autograd_thread_begins_when_the_training_thread_hands_over_and_give
     assert steps_us(longer) == [150]
 
 
-def test_a_thread_that_waits_for_the_device_hands_over_to_none(tmp_path: Path) -> None:
+def test_a_thread_that_waits_for_the_device_does_not_hand_over(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).launch(0, 2, kernel=(3, 83)).sync(5, 85)
     builder.launch(20, 22, kernel=(84, 90), thread=AUTOGRAD, stream=OTHER)
     graph = graph_of(builder, tmp_path)
@@ -192,7 +192,7 @@ def test_hip_has_no_such_queue(tmp_path: Path) -> None:
     assert graph_of(builder, tmp_path).constants.queue_depth is None
 
 
-def test_a_wait_for_something_unknown_is_said_and_not_replayed(tmp_path: Path) -> None:
+def test_an_unexplained_wait_is_reported_and_not_simulated(tmp_path: Path) -> None:
     # the kernel is done at 13, yet the call returns at 85 and not at 15, as a second one does
     builder = TraceBuilder().step(0, 0, 100).launch(0, 2, kernel=(3, 13)).sync(5, 85)
     for start in (86, 88, 90):
@@ -207,7 +207,7 @@ def test_device_work_from_before_the_steps_is_not_theirs(tmp_path: Path) -> None
     assert len(graph_of(builder, tmp_path).device) == 1
 
 
-def test_what_the_host_does_between_steps_delays_the_next(tmp_path: Path) -> None:
+def test_host_work_between_steps_delays_the_next_step(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).step(1, 130, 200).launch(140, 142, kernel=(143, 144))
     graph = graph_of(builder, tmp_path)
     assert (steps_us(graph), graph.host.work_ns.sum()) == ([100, 70], 198_000)

@@ -111,7 +111,7 @@ def test_a_synchronise_returns_after_what_it_waits_for() -> None:
     assert calls(truth, "Synchronize") == [(8, 62), (62, 106)]
 
 
-def test_a_synchronise_with_an_event_waits_for_what_came_before_it() -> None:
+def test_an_event_synchronise_waits_for_earlier_operations() -> None:
     truth = run(Launch(us(50)), Record("done"), Launch(us(50)), Synchronize(Wait.EVENT, event="done"))
     assert calls(truth, "Synchronize") == [(9, 62)]
 

@@ -34,7 +34,7 @@ def _steps(count: int, kernel_us: int = 80) -> TraceBuilder:
     return builder
 
 
-def test_a_replay_that_gives_the_recorded_step_is_believed(tmp_path: Path) -> None:
+def test_a_replay_that_reproduces_the_recorded_step_is_trusted(tmp_path: Path) -> None:
     gate = _replay(facts_of(_steps(4), tmp_path)).gate
     assert gate.judged_steps == 2
     assert (gate.doubt, gate.device_doubt) == (None, None)
@@ -43,7 +43,7 @@ def test_a_replay_that_gives_the_recorded_step_is_believed(tmp_path: Path) -> No
     assert gate.null_error_share == pytest.approx(-0.75, abs=0.05)
 
 
-def test_a_replay_that_misses_the_step_is_not(tmp_path: Path) -> None:
+def test_a_replay_that_misses_the_step_is_not_trusted(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for number in range(4):
         start = 100 * number
@@ -62,7 +62,7 @@ def test_too_few_steps_are_not_replayed(tmp_path: Path) -> None:
     assert gate.doubt == "only 2 complete steps were recorded, and the simulation needs 3"
 
 
-def test_where_the_host_alone_explains_the_step_changes_to_the_device_are_not_believed(tmp_path: Path) -> None:
+def test_device_changes_are_not_trusted_if_the_host_alone_explains_the_step(tmp_path: Path) -> None:
     gate = _replay(facts_of(_steps(4, kernel_us=10), tmp_path)).gate
     host_bound = Gate(4, gate.baseline_ns, gate.measured_ns, gate.measured_ns * 0.99, 0.0)
     assert host_bound.doubt is None
@@ -81,12 +81,12 @@ def test_a_second_device_of_the_process_is_a_reason_for_doubt(tmp_path: Path) ->
     assert gate.doubt.startswith("this process also keeps another GPU busy during 50% of the step")
 
 
-def test_a_second_device_that_hardly_works_is_none(tmp_path: Path) -> None:
+def test_a_mostly_idle_second_device_is_no_reason_for_doubt(tmp_path: Path) -> None:
     builder = _steps(4).launch(2, 4, kernel=(5, 6), device=1)
     assert _replay(facts_of(builder, tmp_path)).gate.doubt is None
 
 
-def test_waits_that_nothing_explains_are_a_reason_for_doubt() -> None:
+def test_unexplained_waits_are_a_reason_for_doubt() -> None:
     assert (
         Gate(4, 100.0, 100.0, 50.0, 0.11).doubt
         == "for 11% of the step the CPU waits for something the recording does not show"
@@ -94,7 +94,7 @@ def test_waits_that_nothing_explains_are_a_reason_for_doubt() -> None:
     assert Gate(4, 100.0, 100.0, 50.0, 0.10).doubt is None
 
 
-def test_savings_on_the_device_fall_back_to_a_bound_with_the_reason(tmp_path: Path) -> None:
+def test_device_savings_become_an_upper_limit_with_the_reason(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for number in range(4):
         start = 100 * number
@@ -103,7 +103,7 @@ def test_savings_on_the_device_fall_back_to_a_bound_with_the_reason(tmp_path: Pa
     pinned, ready = facts.what_if(PinnedCopies(frozenset()), 5_000), facts.what_if(NoDataWait(), 5_000)
     assert (pinned.method, pinned.high_ns, ready.method) == (Method.BOUND, 5_000, Method.REPLAY)
     assert pinned.reason is not None
-    assert pinned.reason.startswith("not replayed: CPU work alone explains the recorded step")
+    assert pinned.reason.startswith("not simulated: CPU work alone explains the recorded step")
 
 
 def _table(*durations: int) -> StepTable:
@@ -125,7 +125,7 @@ def test_the_measured_step_is_the_median_of_those_in_the_middle() -> None:
     assert measured_step_ns(_table()) is None
 
 
-def test_steps_that_lay_apart_follow_one_another_in_the_replay(tmp_path: Path) -> None:
+def test_separate_steps_follow_one_another_in_the_replay(tmp_path: Path) -> None:
     # nine steps, of which the long one in the middle is left out: nothing of it is left
     builder, start = TraceBuilder(), 0
     for number in range(9):
@@ -158,7 +158,7 @@ SOUND = Gate(4, 100.0, 100.0, 50.0, 0.0)
     ],
     ids=["too long", "too short", "unexplained", "elsewhere", "mean pace", "one turn", "late batches", "steps"],
 )
-def test_a_replay_is_doubted_beyond_each_limit_and_not_within(kept: Gate, doubted: Gate) -> None:
+def test_a_replay_is_doubted_only_beyond_each_limit(kept: Gate, doubted: Gate) -> None:
     assert kept.doubt is None
     assert doubted.doubt is not None
 
@@ -168,5 +168,5 @@ def test_the_host_alone_explains_a_step_within_two_percent(null_model_ns: float,
     assert (replace(SOUND, null_model_ns=null_model_ns).device_doubt is not None) is is_doubted
 
 
-def test_what_was_not_looked_for_is_no_reason_for_doubt() -> None:
+def test_unchecked_properties_are_no_reason_for_doubt() -> None:
     assert (SOUND.elsewhere_share, SOUND.paced_ns, SOUND.turn_error_share, SOUND.late_share) == (0, None, 0, 0)

@@ -50,7 +50,7 @@ def test_a_recording_of_fewer_steps_is_not_trusted(name: str, shared_traces: Pat
 
 
 @pytest.mark.parametrize("name", WITH_SEVERAL_STEPS)
-def test_the_device_is_put_to_the_test_where_it_sets_the_pace(name: str, shared_traces: Path) -> None:
+def test_the_device_model_is_validated_if_the_device_sets_the_pace(name: str, shared_traces: Path) -> None:
     is_put_to_the_test = _replay(facts_of(shared_traces / name)).gate.device_doubt is None
     assert is_put_to_the_test is (name in PACED_BY_THE_DEVICE)
 

@@ -82,7 +82,7 @@ def test_without_undisturbed_steps_what_is_saved_is_a_share_of_the_recorded_one(
     assert share < true - 2 * CLOSE
 
 
-def test_where_the_device_hides_some_of_it_nothing_is_known_of_what_was_added() -> None:
+def test_where_the_device_hides_some_of_it_the_overhead_is_unknown() -> None:
     """The host is slower than the kernels of the forward pass, and then waits for those of the backward pass."""
     before = replayed_undisturbed(program(Shape(forward_ns=3_000, device_sync=True)), 8_000)
     assert before.truth.step_ns() < 0.95 * before.replay.gate.measured_ns

@@ -69,7 +69,7 @@ def test_every_threshold_has_its_reason(rule: Rule) -> None:
     assert [field.name for field in fields(rule) if not reasons.get(field.name)] == []  # type: ignore[arg-type]
 
 
-def test_the_summary_is_a_sentence_and_the_title_is_none(rule: Rule) -> None:
+def test_the_summary_ends_with_a_full_stop_and_the_title_does_not(rule: Rule) -> None:
     page = rule_page(rule)
     assert page.summary.endswith(".")
     assert not page.title.endswith(".")
@@ -82,7 +82,7 @@ def test_every_default_is_a_value_that_may_be_set(rule: Rule) -> None:
     assert rule in read_catalogue(settings).known
 
 
-def test_every_rule_is_tested_where_it_finds_where_all_is_well_and_where_it_cannot_look(rule: Rule) -> None:
+def test_every_rule_has_tests_that_find_pass_and_skip(rule: Rule) -> None:
     group, module = type(rule).__module__.split(".")[-2:]
     path = Path(__file__).parent / group / f"test_{module}.py"
     asserted = _asserted(path.read_text(encoding="utf-8"))
@@ -99,7 +99,7 @@ def test_every_rule_is_tested_where_it_finds_where_all_is_well_and_where_it_cann
         ("def test(): found = Captured().finding(R()); skipped(R())", {"finding", "skipped"}),
     ],
 )
-def test_what_a_test_imports_or_mentions_it_does_not_assert(source: str, asserted: set[str]) -> None:
+def test_imports_and_mentions_are_no_assertions(source: str, asserted: set[str]) -> None:
     assert _asserted(source) & {*OUTCOMES, *OUTCOMES.values()} == asserted
 
 

@@ -35,7 +35,7 @@ def _finding(folder: Path, fix: Fix, **parts: Any) -> Finding:
 def test_a_fix_without_a_simulation_saves_up_to_the_claimed_time_per_step(tmp_path: Path) -> None:
     saving = _finding(tmp_path, Fix("Change it", not_replayed="nobody asked")).saving
     assert (saving.low_ns, saving.high_ns, saving.method) == (0, 20_000, Method.BOUND)
-    assert saving.reason == "not replayed: nobody asked"
+    assert saving.reason == "not simulated: nobody asked"
 
 
 @pytest.mark.parametrize(("limit", "high_ns"), [({"most_ns": 5_000}, 5_000), ({"most_share": 0.1}, 10_000)])
@@ -62,7 +62,7 @@ def test_without_claims_a_finding_accounts_for_no_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("value", "told"), [(0.0, False), (0.01, True)])
-def test_where_there_is_nothing_to_fix_a_popular_fix_is_not_simulated(value: float, told: bool, tmp_path: Path) -> None:  # noqa: FBT001  # a case
+def test_with_nothing_to_fix_a_popular_fix_is_not_simulated(value: float, told: bool, tmp_path: Path) -> None:  # noqa: FBT001  # a case
     clear = _facts(tmp_path).clear("wait", value, 0.05, Unit.SHARE, fix=Fix("Load ahead", what_if=NoDataWait()))
     assert (clear.not_replayed is not None) == told
 

@@ -43,7 +43,7 @@ def _loading(load_us: int, kernel_us: int) -> TraceBuilder:
     return builder
 
 
-def test_workers_save_what_loading_took_beside_taking_a_batch(tmp_path: Path) -> None:
+def test_workers_save_the_loading_time_except_taking_a_batch(tmp_path: Path) -> None:
     # 30 of 100 ms are loading; what stays of it is 0.7 ms, between 1.4 and 0.08
     saving = finding(SynchronousLoader(), _loading(30_000, 70_000), tmp_path).saving
     assert saving.method is Method.REPLAY
@@ -78,9 +78,7 @@ def _waiting() -> TraceBuilder:
     ],
     ids=lambda one: one.meta.id if isinstance(one, Rule) else "",
 )
-def test_a_cause_of_the_wait_keeps_the_saving_that_was_replayed_of_it(
-    rule: Rule, sampled: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_cause_of_the_wait_keeps_its_simulated_saving(rule: Rule, sampled: dict[str, Any], tmp_path: Path) -> None:
     facts = Captured(_waiting(), tmp_path).loader(workers=4).sampled(**sampled).facts()
     (row,) = judge(facts, [DataLoaderWait(), rule]).findings
     assert (row.finding.rule.id, row.also) == (rule.meta.id, ("DATA001",))
@@ -89,10 +87,10 @@ def test_a_cause_of_the_wait_keeps_the_saving_that_was_replayed_of_it(
     assert row.finding.fix.what_if == NoDataWait()
 
 
-def test_where_cores_are_free_for_some_of_the_workers_only_the_saving_is_a_bound(tmp_path: Path) -> None:
+def test_with_cores_for_only_some_workers_the_saving_is_an_upper_limit(tmp_path: Path) -> None:
     # Each of four workers takes four steps for a batch, the rest of a step is 70%: six, and one to spare.
     found = Captured(_waiting(), tmp_path).loader(workers=4).cores(6).finding(WorkerCount())
-    assert (found.saving.method, found.saving.reason) == (Method.BOUND, f"not replayed: {TOO_FEW_CORES}")
+    assert (found.saving.method, found.saving.reason) == (Method.BOUND, f"not simulated: {TOO_FEW_CORES}")
     assert found.fix.what_if is None
 
 
@@ -118,7 +116,7 @@ def test_without_its_waits_the_step_is_as_long_as_its_kernels(tmp_path: Path) ->
     assert found.saving.high_ns == found.saving.expected_ns
 
 
-def test_where_values_are_needed_at_once_next_to_nothing_is_saved(tmp_path: Path) -> None:
+def test_values_that_are_needed_at_once_save_little(tmp_path: Path) -> None:
     assert finding(HostSync(), _with_items(), tmp_path).saving.low_ns < 10_000
 
 
@@ -146,7 +144,7 @@ def test_cheaper_launches_save_until_the_device_is_the_slower(tmp_path: Path) ->
     assert saving.high_ns == pytest.approx(480_000, rel=0.05)
 
 
-def test_python_between_operators_is_not_what_launching_costs(tmp_path: Path) -> None:
+def test_python_between_operators_is_no_launch_cost(tmp_path: Path) -> None:
     # Of each millisecond 400 us are two operators of 200, the rest is Python before the second: 30% of 400 goes.
     builder = TraceBuilder()
     for number in STEPS:
@@ -165,14 +163,14 @@ def _report(builder: TraceBuilder, folder: Path, *rules: Rule) -> Report:
     return assess([judgement], Source((folder,), SourceKind.TRACE), Health(), rules)
 
 
-def test_a_popular_fix_that_replayed_saves_next_to_nothing_is_not_worth_doing(tmp_path: Path) -> None:
+def test_a_popular_fix_with_a_small_simulated_saving_is_not_worth_doing(tmp_path: Path) -> None:
     # 40 of 100 us: no worker hands a batch over in less
     report = _report(_loading(40, 50), tmp_path, DataLoaderWait())
     assert report.findings == ()
     (row,) = report.not_worth_doing
     assert (row.what, row.saving_share) == ("More or faster data loading", 0)
     assert row.reason == (
-        "Replayed with this change, the step is no shorter: other work takes the place of what it removes."
+        "In the simulation, this fix does not shorten the step: other work takes the place of the removed time."
     )
     (outcome,) = report.outcomes
     assert isinstance(outcome.outcome, Clear)
@@ -183,15 +181,15 @@ def _well_fed(fetch_us: int = 300) -> TraceBuilder:
     return _loading(fetch_us, 10_000 - 10 - fetch_us)
 
 
-def test_a_popular_fix_for_which_there_is_no_reason_is_replayed_as_well(tmp_path: Path) -> None:
+def test_the_popular_fix_of_a_clear_rule_is_simulated_too(tmp_path: Path) -> None:
     # 100 us of 10 ms are loading; 80 of them stay
     report = _report(_well_fed(100), tmp_path, DataLoaderWait())
     (row,) = report.not_worth_doing
     assert row.saving_share == pytest.approx(0.002, rel=0.05)
-    assert row.reason == "Replayed with this change, the step is hardly shorter."
+    assert row.reason == "In the simulation, this fix shortens the step by less than 2%."
 
 
-def test_a_fix_that_saves_more_than_its_rule_measured_is_not_called_useless(tmp_path: Path) -> None:
+def test_a_fix_that_saves_more_than_its_rule_measured_is_not_listed(tmp_path: Path) -> None:
     # 300 us are loading, less than 5% of the step, and 80 of them stay
     report = _report(_well_fed(), tmp_path, DataLoaderWait())
     (outcome,) = report.outcomes
@@ -201,7 +199,7 @@ def test_a_fix_that_saves_more_than_its_rule_measured_is_not_called_useless(tmp_
     assert report.not_worth_doing == ()
 
 
-def test_all_fixes_are_replayed_together(tmp_path: Path) -> None:
+def test_all_fixes_are_simulated_together(tmp_path: Path) -> None:
     report = _report(_loading(30_000, 70_000), tmp_path, SynchronousLoader(), HostSync())
     (recording,) = report.recordings
     assert recording.replay is not None

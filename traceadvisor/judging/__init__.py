@@ -1,1 +1,1 @@
-"""A trace file to its judgement: run the rules on its facts, fold and rank what they find."""
+"""Judges trace files: runs the rules on their facts, then folds and ranks the findings."""

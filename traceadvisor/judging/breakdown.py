@@ -1,4 +1,4 @@
-"""The shortest way from a trace file to where its time goes: no rules, no report, and nothing read for them."""
+"""Breaks down the steps of a trace file, without rules and reports."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from traceadvisor.parsing.trace_file import read_trace
 
 
 def breakdown(path: Path | str, *, limits: Limits = LIMITS) -> dict[int | None, tuple[StepRow, ...]]:
-    """Where the time of each step of a trace file goes, by category.
+    """The time of each step of a trace file by category.
 
-    What only rules need (stacks, shapes, sizes, memory) is not read, nor what a capture knows beside its trace.
+    Data that only rules need (stacks, shapes, sizes, memory) and data that a capture stores beside its trace are not
+    read.
 
     Args:
         path: the trace file.
-        limits: how much of it to read before it is taken for an attack.
+        limits: input limits, which protect against oversized files.
 
     Returns:
-        The steps as each device saw them, by its number; None stands for a recording without device activity.
+        The steps by device index; the index is None for a recording without device activity.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: the file cannot be read.
     """
     trace = read_trace(Origin(Path(path), "", "", ""), limits=limits, details=False)
     devices = trace.device_indices[:MOST_DEVICES] or (None,)

@@ -1,4 +1,4 @@
-"""Which rules there are, of this package and of others, and which of them the settings choose."""
+"""All rules of this package and of plugins, and the rules that the settings select."""
 
 from __future__ import annotations
 
@@ -23,54 +23,54 @@ from traceadvisor.model.report import UsedSettings
 from traceadvisor.rules.base import Rule
 
 GROUPS = {
-    "DATA": "Getting the next batch",
-    "H2D": "Moving it to the device",
-    "IDLE": "The device has nothing to do",
-    "GPU": "What runs is slower than it need be",
+    "DATA": "Data loading",
+    "H2D": "CPU-to-GPU copies",
+    "IDLE": "GPU idle time",
+    "GPU": "Slow kernels",
     "MEM": "Memory",
-    "DIST": "Several devices",
-    "HW": "The machine",
+    "DIST": "Several GPUs",
+    "HW": "Hardware",
 }
-"""What the package's own rules look at, by the letters that their ids begin with."""
+"""Topics of the package's own rules, by the letters of their ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnloadableRule(Rule):
-    """This rule of the package could not be imported: the installation is not whole. Install TraceAdvisor anew."""
+    """A rule of the package that could not be imported. The installation is incomplete: reinstall TraceAdvisor."""
 
-    meta: RuleMeta  # type: ignore[misc]  # its own, not its class's
+    meta: RuleMeta  # type: ignore[misc]  # per instance, not per class
     error: str
 
-    def check(self, facts: Facts) -> NoReturn:  # noqa: ARG002  # there is nothing to check with
-        """Fail as the import did."""
-        raise ImportError(f"The rule could not be loaded ({self.error}). Install TraceAdvisor anew.")
+    def check(self, facts: Facts) -> NoReturn:  # noqa: ARG002  # it always fails
+        """Raise the error of the import."""
+        raise ImportError(f"The rule could not be loaded ({self.error}). Reinstall TraceAdvisor.")
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Rules, with their thresholds as set."""
+    """Rules with their configured thresholds."""
 
     known: tuple[Rule, ...]
-    """All that could be loaded, by id."""
+    """All rules that could be loaded, sorted by id."""
 
     absent: frozenset[str]
-    """Ids of other distributions' rules that were not loaded; to name them is no mistake."""
+    """Ids of plugin rules that were not loaded. Settings may still name them."""
 
     notes: tuple[HealthNote, ...]
-    """Why rules that were wanted could not be loaded."""
+    """Why plugin rules could not be loaded."""
 
     providers: Mapping[str, str]
-    """Name and version of the distribution of each rule that is not the package's own, by the rule's id."""
+    """Name and version of the distribution of each plugin rule, by rule id."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Everything by which rules can be named: ids, names, groups."""
+        """All ids, names and groups that can select rules."""
         metas = [rule.meta for rule in self.known]
         ids = [*(meta.id for meta in metas), *sorted(self.absent)]
         return tuple(dict.fromkeys((*ids, *(meta.name for meta in metas), *map(group_of, ids))))
 
     def ids(self, name: str) -> frozenset[str]:
-        """The ids of the rules that a name stands for, whatever its case; empty where it is unknown."""
+        """The ids of the rules that a name selects, ignoring case; empty if the name is unknown."""
         wanted = name.lower()
         known = {rule.meta.id for rule in self.known if wanted in _names(rule)}
         return frozenset(known | {each for each in self.absent if wanted in {each.lower(), group_of(each).lower()}})
@@ -89,7 +89,7 @@ class Catalogue:
         )
 
     def used(self, settings: Settings) -> UsedSettings:
-        """What a report says of the settings it was made with."""
+        """The settings as a report shows them."""
         return UsedSettings(
             settings.file, settings.select, settings.ignore, settings.rules, self.providers, settings.price
         )
@@ -106,7 +106,7 @@ class Catalogue:
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
-    """Every rule of the package with its default thresholds, by id."""
+    """Every rule of the package with its default thresholds, sorted by id."""
     found: list[Rule] = []
     for module in pkgutil.walk_packages(rules.__path__, f"{rules.__name__}."):
         rule_id, _, name = module.name.rpartition(".")[2].partition("_")  # data001_dataloader_wait
@@ -116,11 +116,11 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 def _rules_of(module: str, rule_id: str, name: str) -> list[Rule]:
-    """The rules of a module of the package; one that always fails if the module cannot be imported."""
+    """The rules of a module of the package; a rule that always fails if the import fails."""
     try:
         members = vars(import_module(module)).values()
         return [member() for member in members if _is_rule(member) and member.__module__ == module]
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # one rule's fault must not take every report with it
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # one broken rule must not prevent every report
         words = name.replace("_", " ")
         meta = RuleMeta(
             rule_id.upper(),
@@ -131,10 +131,10 @@ def _rules_of(module: str, rule_id: str, name: str) -> list[Rule]:
 
 
 def read_catalogue(settings: Settings) -> Catalogue:
-    """Every rule there is, with thresholds as the settings have them.
+    """Every rule, with the thresholds of the settings.
 
     Raises:
-        ConfigError: the settings name an unknown rule or threshold, or a value that it cannot have.
+        ConfigError: the settings contain an unknown rule or threshold, or an invalid value.
     """
     known = list(all_rules())
     absent: set[str] = set()
@@ -157,7 +157,7 @@ def read_catalogue(settings: Settings) -> Catalogue:
 
 
 def group_of(rule_id: str) -> str:
-    """``DATA`` of ``DATA001``; what has no number is a group itself."""
+    """``DATA`` for ``DATA001``; an id without a number is itself a group."""
     return rule_id[:-3] if rule_id[-3:].isdecimal() and len(rule_id) > 3 else rule_id
 
 
@@ -182,21 +182,21 @@ def _with_thresholds(catalogue: Catalogue, settings: Settings) -> tuple[Rule, ..
 
 
 def _set(rule: Rule, values: Mapping[str, Threshold], settings: Settings, name: str) -> Rule:
-    """The rule with some of its thresholds set."""
+    """The rule with changed thresholds."""
     types = threshold_types(rule)
     for key in values:
         if key not in types:
-            expected = f"one of {', '.join(types)}" if types else "none: this rule has no thresholds"
+            expected = f"one of {', '.join(types)}" if types else "no thresholds for this rule"
             raise _unknown(settings, f"{TABLE}.rules.{name} has {key!r}", expected, key, types)
     typed = {key: checked(value, types[key], settings.origin, ("rules", name, key)) for key, value in values.items()}
-    changed: Rule = replace(rule, **typed)  # type: ignore[type-var]  # every rule is a dataclass, as Rule cannot say
+    changed: Rule = replace(rule, **typed)  # type: ignore[type-var]  # every rule is a dataclass, but Rule itself is not
     return changed
 
 
 def threshold_types(rule: Rule) -> dict[str, Any]:
-    """The thresholds of a rule and what each may be.
+    """The thresholds of a rule and the allowed values of each.
 
-    By their names shares are 0..1; no other number is below 0, unless its annotation says otherwise.
+    Thresholds named as shares are 0..1. Other numbers are at least 0 unless their annotation says otherwise.
     """
     if isinstance(rule, UnloadableRule):
         return {}

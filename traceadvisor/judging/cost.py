@@ -1,4 +1,4 @@
-"""What a run costs and what a finding is worth, from the price of a GPU."""
+"""Computes the cost of a run and the value of a saving from the price of a GPU."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MILLION = 1_000_000
 
 
 def with_cost(recording: Recording, price: Price | None) -> Recording:
-    """A recording with the cost of its run, where a price is set."""
+    """The recording with the cost of its run, if a price is set."""
     return replace(recording, cost=_cost(recording, price)) if price else recording
 
 
 def with_worth(row: RankedFinding, recording: Recording, price: Price | None) -> RankedFinding:
-    """A finding with its saving in money, where a price is set and there is a saving."""
+    """The finding with its saving in money, if a price is set and there is a saving."""
     saving, cost = row.finding.saving, _cost(recording, price) if price else None
     if cost is None or not saving.expected_ns or not row.step_ns:
         return row
@@ -26,14 +26,14 @@ def with_worth(row: RankedFinding, recording: Recording, price: Price | None) ->
 
 
 def _cost(recording: Recording, price: Price) -> RunCost | None:
-    """None without a device: the price is one for GPUs."""
+    """The cost of the run; None without a GPU, because the price is per GPU."""
     if recording.gpu_count is None:
         return None
     return run_cost(price, recording.gpu_count, recording.rank_count, recording.samples_per_s)
 
 
 def run_cost(price: Price, gpu_count: int, rank_count: int, rank_samples_per_s: float | None) -> RunCost:
-    """The cost of a run whose ranks all train at the speed of one of them."""
+    """The cost of a run, assuming that all ranks train at the speed of this one."""
     per_million = None
     if rank_samples_per_s:
         hours = MILLION / (rank_samples_per_s * rank_count) / SECONDS_PER_HOUR
@@ -42,7 +42,7 @@ def run_cost(price: Price, gpu_count: int, rank_count: int, rank_samples_per_s: 
 
 
 def worth(cost: RunCost, saving: Estimate, step_ns: float) -> Worth:
-    """A saving in money: the same share of the cost as of the step."""
+    """A saving in money: its share of the step, applied to the cost."""
     return Worth(
         cost.price.currency,
         _amounts(cost.per_hour, saving, step_ns),

@@ -1,4 +1,4 @@
-"""Judges recordings by the rules, and makes the report of their judgements."""
+"""Runs the rules on recordings and builds the report from their outcomes."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ from traceadvisor.rules.base import Rule
 _NOTHING_SET = UsedSettings()
 
 MOST_TABLE_ROWS = 40
-"""Kernels and operators beyond these take next to no time."""
+"""Maximum rows of the kernel and operator tables. The remaining rows take little time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judgement:
-    """All that a report says of one recording: a few megabytes at most, whatever the size of its trace."""
+    """Everything that a report shows of one recording: at most a few megabytes, for traces of any size."""
 
     recording: Recording
     notes: tuple[HealthNote, ...]
     outcomes: tuple[OutcomeRow, ...]
-    """One a rule, in the order of the catalogue."""
+    """One per rule, in the order of the catalogue."""
 
     findings: tuple[RankedFinding, ...]
     """Folded, not yet ranked."""
 
     rank: RankRecording | None = None
-    """For the comparison with other ranks; None where the recording does not say of which it is."""
+    """For the comparison with other ranks; None if the rank is unknown."""
 
 
 def judge(facts: Facts, catalogue: Iterable[Rule] | None = None) -> Judgement:
-    """Everything the rules have to say of one recording; the trace is not needed any more.
+    """Run the rules on one recording. The result does not refer to the trace.
 
     Args:
-        facts: of the recording.
+        facts: the facts of the recording.
         catalogue: the rules to run; all of them by default.
     """
     rules = tuple(catalogue if catalogue is not None else all_rules())
@@ -76,13 +76,13 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None) -> Judgement:
 
 
 def _replay_figures(facts: Facts, findings: Iterable[RankedFinding]) -> ReplayFigures | None:
-    """None where there is nothing to simulate, or the simulation fails: the rules that ask for it then say why."""
+    """The checks of the simulation; None if it is impossible or fails. The rules that use it then say why."""
     what_ifs = [what_if for row in findings if (what_if := row.finding.fix.what_if)]
     try:
         if facts.replay is None or facts.step_ns is None:
             return None
         return facts.replay.figures(facts.replay.joint_step_ns(what_ifs, facts.step_ns))
-    except Exception:  # noqa: BLE001  # as for a rule
+    except Exception:  # noqa: BLE001  # like a failing rule, it must not end the report
         return None
 
 
@@ -93,14 +93,14 @@ def assess(
     catalogue: Iterable[Rule] | None = None,
     settings: UsedSettings = _NOTHING_SET,
 ) -> Report:
-    """The report on some recordings: their judgements side by side, what they found in one ranking.
+    """The report on some recordings, with all findings in one ranking.
 
     Args:
-        judgements: one a recording.
-        source: what they were read from.
-        health: of the input: the events of all files, and notes on the input as a whole.
+        judgements: one per recording.
+        source: the input that was read.
+        health: event counts of all files, and notes on the whole input.
         catalogue: the rules that were run; all of them by default.
-        settings: what the user set.
+        settings: the settings of the user.
     """
     rules = tuple(catalogue if catalogue is not None else all_rules())
     compared = compare((one.rank for one in judgements if one.rank), rules)
@@ -133,7 +133,7 @@ def assess(
 
 
 def _compared(compared: Iterable[OutcomeRow], recordings: Mapping[str, Recording]) -> Iterator[RankedFinding]:
-    """Findings of comparisons, as findings of all compared ranks."""
+    """Findings from comparisons of ranks, each for all compared ranks."""
     for row in compared:
         if isinstance(row.outcome, Found):
             steps_ns = [_step_ns(recordings[recording_id]) for recording_id in row.recording_ids]
@@ -154,7 +154,7 @@ def _figures(facts: Facts) -> DeviceFigures:
 
 
 def recording_of(facts: Facts) -> Recording:
-    """A recording as the report shows it."""
+    """The recording as the report shows it."""
     origin = facts.trace.origin
     durations = [step.duration_ns for step in facts.steps.kept]
     step = representative_step(facts.steps)
@@ -193,7 +193,7 @@ def recording_of(facts: Facts) -> Recording:
 
 
 def _whole_health(judgements: Iterable[Judgement], health: Health) -> Health:
-    """The input's health with the notes of its recordings."""
+    """The health of the input, with the notes of its recordings."""
     notes = (*health.notes, *(note for one in judgements for note in one.notes))
     return replace(
         health, notes=tuple(dict.fromkeys(notes)), unusable=all(_is_unusable(one.recording) for one in judgements)
@@ -201,5 +201,5 @@ def _whole_health(judgements: Iterable[Judgement], health: Health) -> Health:
 
 
 def _is_unusable(recording: Recording) -> bool:
-    """Whether nothing can be said of the length of a step."""
+    """Whether no step time is known."""
     return recording.mean_step_ns is None and recording.undisturbed_median_step_ns is None

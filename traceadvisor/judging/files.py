@@ -1,7 +1,7 @@
-"""Trace files to all that a report says of them, each read and judged in one go, several at the same time.
+"""Reads and judges trace files, several at the same time.
 
-A trace takes twenty times the memory of its judgement and more. It never leaves the process that reads it, so a report
-takes the memory of the traces that are read at the same time, however many there are.
+A trace takes at least twenty times the memory of its judgement. It never leaves the process that reads it. So a report
+needs memory only for the traces that are read at the same time.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from traceadvisor.system.cores import usable_cores
 from traceadvisor.system.executor import Died, Outcome, Tell, Watch, one_by_one, side_by_side
 
 Progress = Callable[[Origin, int, int], None]
-"""Called as files are read: which, how many bytes of it were read so far, and how many it has.
+"""Called with a file, the bytes of it read so far, and its size in bytes.
 
-Once with 0 for each file before the first is read, and at last with all of it, whatever came of it; always in the
-thread that asked.
+Each file is first reported with 0 bytes, before any file is read. Finally it is reported with its full size, even if
+it could not be read. All calls come from the calling thread.
 """
 
 PAYING_BYTES = 2 << 20
-"""Of packed input; about what is read in the time that a process takes to start."""
+"""Compressed input that is read in about the start-up time of a process."""
 
 _GZIP_RATIO = 20
-"""Traces pack 18 to 30 times."""
+"""Compression ratio of traces, which is 18 to 30."""
 
-_ENOUGH_MEMORY = "memory for every file that is read at the same time"
-_READ_FEWER = "Read fewer at once (--processes 1), or on a machine with more memory."
+_ENOUGH_MEMORY = "enough memory for all files that are read at the same time"
+_READ_FEWER = "Read fewer files at once (--processes 1), or use a machine with more memory."
 
 
 @dataclass(frozen=True, slots=True)
 class NamedFile:
-    """A file to be read."""
+    """A file to read."""
 
     origin: Origin
     id: str
-    """Of the recording in it; where it holds several devices, what their ids begin with."""
+    """Id of its recording; the prefix of the ids if it contains several devices."""
 
     @property
     def size_bytes(self) -> int:
-        """As it lies on disk; 0 where it cannot be asked, which is told when it is read."""
+        """Size on disk; 0 if stat fails. Reading the file then reports the error."""
         try:
             return self.origin.path.stat().st_size
         except OSError:
@@ -61,48 +61,51 @@ class NamedFile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgedFile:
-    """All that a report says of a file."""
+    """Everything that a report shows of a file."""
 
     health: Health
     judgements: tuple[Judgement, ...]
-    """One a device."""
+    """One per device."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileJudge:
-    """Reads files and judges them by some rules."""
+    """Reads files and runs rules on them."""
 
     rules: tuple[Rule, ...]
     limits: Limits = LIMITS
     _runs: dict[tuple[Path, int | None], tuple[Run, tuple[HealthNote, ...]]] = field(default_factory=dict, init=False)
 
     def __call__(self, file: NamedFile, tell: Tell) -> JudgedFile:
-        """All there is to say of a file; ``tell`` takes how many bytes of it were read.
+        """Read and judge a file; ``tell`` receives the number of bytes read.
 
         Raises:
-            InputError: it cannot be read.
+            InputError: the file cannot be read.
         """
         try:
             trace = _trace(file.origin, tell, self.limits)
             return JudgedFile(trace.health, tuple(judge(facts, self.rules) for facts in self._facts(file, trace)))
         except MemoryError as error:
             raise InputError(
-                file.origin.path, "reading it took all the memory there is", expected=_ENOUGH_MEMORY, remedy=_READ_FEWER
+                file.origin.path,
+                "reading it needs more memory than available",
+                expected=_ENOUGH_MEMORY,
+                remedy=_READ_FEWER,
             ) from error
 
     def _facts(self, file: NamedFile, trace: Trace) -> Iterator[Facts]:
-        """A recording is one trace and one device; a trace without device activity is one recording."""
+        """One recording per device of the trace; one recording without a device if there is no device activity."""
         devices: tuple[int | None, ...] = trace.device_indices or (None,)
         run, notes = self._run(file.origin)
         trace = replace(trace, own_code=run.settings.own_code if run else None)
         if len(devices) > MOST_DEVICES:
-            said = f"The file tells of {len(devices)} devices: only the first {MOST_DEVICES} are shown."
-            notes = (*notes, HealthNote("devices-left-out", said))
+            message = f"The file contains {len(devices)} GPUs. The report shows only the first {MOST_DEVICES}."
+            notes = (*notes, HealthNote("devices-left-out", message))
         for device in devices[:MOST_DEVICES]:
             yield Facts(trace, device, file.id if len(devices) == 1 else f"{file.id}/device{device}", run, notes)
 
     def _run(self, origin: Origin) -> tuple[Run | None, tuple[HealthNote, ...]]:
-        """What a capture knows beside the recording; several recordings of a rank share it."""
+        """What a capture stored beside the recording; recordings of the same rank share it."""
         if origin.bundle is None:
             return None, ()
         key = origin.bundle, origin.rank
@@ -114,15 +117,15 @@ class FileJudge:
 def judge_files(
     files: Sequence[NamedFile], rules: tuple[Rule, ...], progress: Progress, processes: int, limits: Limits = LIMITS
 ) -> list[Outcome[JudgedFile]]:
-    """The judgement of each file, or why there is none: an InputError, or a Fault of this program.
+    """The judgement of each file; an InputError if it cannot be read, or a Fault of this program.
 
     Args:
-        files: what to read.
-        rules: what to judge by.
-        progress: told of every file.
-        processes: how many files to read at the same time, each in a process of its own. One file, or one at a time, is
-            read in this process, and so is everything where the system is not of the Unix kind.
-        limits: how much of a file to read.
+        files: the files to read.
+        rules: the rules to run.
+        progress: called with the progress of each file.
+        processes: number of files to read at the same time, each in its own process. A single file, or one file at a
+            time, is read in this process. So are all files on systems other than Unix.
+        limits: input limits for each file.
     """
     sizes_bytes = [file.size_bytes for file in files]
     watch = Watch(
@@ -140,13 +143,13 @@ def judge_files(
 
 
 def paying_processes(files: Iterable[NamedFile]) -> int:
-    """As many as there are cores for, each with more to do than to start."""
+    """Number of processes: at most the usable cores, each with enough input to outweigh its start-up time."""
     packed_bytes = sum(file.size_bytes // (1 if file.origin.path.suffix == ".gz" else _GZIP_RATIO) for file in files)
     return max(min(usable_cores(), packed_bytes // PAYING_BYTES), 1)
 
 
 def _in_words(outcome: Outcome[JudgedFile], file: NamedFile) -> Outcome[JudgedFile]:
-    """The death of a process as an error about its file."""
+    """The outcome; an InputError about the file if its process died."""
     if not isinstance(outcome, Died):
         return outcome
     found = f"the process that read it {outcome}"
@@ -154,7 +157,7 @@ def _in_words(outcome: Outcome[JudgedFile], file: NamedFile) -> Outcome[JudgedFi
 
 
 def _trace(origin: Origin, tell: Tell, limits: Limits) -> Trace:
-    """The trace; one of a capture that cannot be read is empty, for what was captured beside it is known."""
+    """The trace. If the trace of a capture cannot be read, it is empty: the capture contains other data."""
     if origin.path.name == MANIFEST:
         return nothing_recorded(origin)
     try:

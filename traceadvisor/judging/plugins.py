@@ -1,7 +1,7 @@
-"""Rules of other distributions, offered through the entry point group ``traceadvisor.rules``.
+"""Loads rules from plugins, which use the entry point group ``traceadvisor.rules``.
 
-An entry point is named by its rule's id. Whatever is wrong with a rule or with its whole distribution, the report is
-made without it and says so.
+The name of an entry point is the id of its rule. If a rule or its distribution is broken, the report omits the rule and
+says so.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 class PluginError(Exception):
-    """Why a rule cannot be used."""
+    """A plugin rule that cannot be used, with the reason as a clause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A rule on offer, not loaded yet."""
+    """A plugin rule that is not loaded yet."""
 
     rule_id: str
     provider: str
@@ -41,9 +41,9 @@ class Plugin:
 
 
 def find_plugins() -> tuple[Plugin, ...]:
-    """What the installed distributions offer, by id.
+    """The rules of the installed distributions, sorted by id.
 
-    The working directory is left out, though Python may look for modules there: it may be the folder under review.
+    The working directory is ignored, although Python may import from it: it may contain untrusted files.
     """
     path = [entry for entry in sys.path if not _is_working_directory(entry)]
     return tuple(sorted(_offered(path), key=lambda plugin: (plugin.rule_id, plugin.provider)))
@@ -53,11 +53,11 @@ def load_plugin(plugin: Plugin, taken: Collection[str]) -> Rule:
     """The rule with its default thresholds.
 
     Args:
-        plugin: what to load.
-        taken: ids and names that other rules have.
+        plugin: the rule to load.
+        taken: ids and names of other rules.
 
     Raises:
-        PluginError: it cannot be imported, or is no rule that can be used.
+        PluginError: the rule cannot be imported or is invalid.
     """
     try:
         with redirect_stdout(sys.stderr):
@@ -65,10 +65,10 @@ def load_plugin(plugin: Plugin, taken: Collection[str]) -> Rule:
     except (Exception, SystemExit) as error:
         raise PluginError(f"{type(error).__name__}: {error}") from error
     if rule.meta.id != plugin.rule_id:
-        raise PluginError(f"its entry point is called {plugin.rule_id!r}, but its id is {rule.meta.id!r}")
+        raise PluginError(f"its entry point is named {plugin.rule_id!r}, but its id is {rule.meta.id!r}")
     for name in (rule.meta.id, rule.meta.name):
         if name in taken:
-            raise PluginError(f"there is a rule {name!r} already")
+            raise PluginError(f"another rule is already named {name!r}")
     return rule
 
 
@@ -76,23 +76,23 @@ def _offered(path: list[str]) -> Iterator[Plugin]:
     seen: set[str] = set()
     for distribution in distributions(path=path):
         offered = _entry_points(distribution)
-        if offered and (provider := _metadata(distribution, "Name")) not in seen:  # the first on the path hides others
+        if offered and (provider := _metadata(distribution, "Name")) not in seen:  # the first one on the path wins
             seen.add(provider)
             for entry_point in offered:
                 yield Plugin(entry_point.name, f"{provider} {_metadata(distribution, 'Version')}".strip(), entry_point)
 
 
 def _entry_points(distribution: Distribution) -> tuple[EntryPoint, ...]:
-    """Empty where what is written of them cannot be read: most distributions are nobody's rules."""
+    """The rule entry points of a distribution; empty if its metadata cannot be read."""
     try:
         return tuple(distribution.entry_points.select(group=GROUP))
-    except Exception:  # noqa: BLE001  # whatever state it is in, it does not end the report
+    except Exception:  # noqa: BLE001  # a broken distribution must not end the report
         return ()
 
 
 def _metadata(distribution: Distribution, key: str) -> str:
     metadata = distribution.metadata
-    return metadata[key] if key in metadata else ""  # noqa: SIM401  # a type that is promised no `get`
+    return metadata[key] if key in metadata else ""  # noqa: SIM401  # the type does not guarantee `get`
 
 
 def _is_working_directory(entry: str) -> bool:
@@ -104,16 +104,16 @@ def _is_working_directory(entry: str) -> bool:
 
 def _made(loaded: object) -> Rule:
     if not (isinstance(loaded, type) and issubclass(loaded, Rule)):
-        raise PluginError("it is no class derived from traceadvisor.rules.base.Rule")
+        raise PluginError("it is not a subclass of traceadvisor.rules.base.Rule")
     if isabstract(loaded) or not is_dataclass(loaded):
-        raise PluginError("it is no dataclass with a method `check`")
+        raise PluginError("it is not a dataclass with a method `check`")
     for name, wanted in get_type_hints(Rule).items():
         if not conforms(getattr(loaded, name, None), get_args(wanted)[0]):
-            raise PluginError(f"its `{name}` is of the wrong type")
+            raise PluginError(f"its `{name}` has the wrong type")
     meta = loaded.meta
     if not _ID.fullmatch(meta.id) or not _NAME.fullmatch(meta.name):
         raise PluginError(f"{meta.id!r} and {meta.name!r} are not an id like ACME001 and a name like slow-thing")
     hints = get_type_hints(loaded)
     if not all(hints[each.name] in (bool, int, float, str) for each in fields(loaded)):
-        raise PluginError("a threshold is none of bool, int, float and str")
+        raise PluginError("a threshold is not a bool, int, float or str")
     return loaded()

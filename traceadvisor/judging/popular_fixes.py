@@ -1,4 +1,4 @@
-"""Popular fixes that would save less than 2% of the step: worth as much to a reader as the findings."""
+"""Lists popular fixes that would save less than 2% of the step. Readers need these as well as the findings."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from traceadvisor.model.report import NotWorthDoing, OutcomeRow, Recording
 from traceadvisor.rules.base import Rule
 
 WORTH_DOING_SHARE = 0.02
-"""A fix that can save less than this at most is not worth doing."""
+"""A fix is not worth doing if its highest saving is below this share of the step."""
 
 NOTICED_SHARE = 0.0005
-"""Less is shown as no saving."""
+"""A smaller share of the step counts as no saving."""
 
-REPLAYED_SAVING = "saving of the fix, replayed"
+REPLAYED_SAVING = "simulated saving of the fix"
 
 LITTLE_OF_IT = 0.25
 """Saving as a share of the removed time, below which other work takes the place of what the fix removes."""
 
-_TAKEN_OVER = "other work takes the place of what it removes"
+_TAKEN_OVER = "other work takes the place of the removed time"
 
 
 def with_fix_replayed(rule: Rule, facts: Facts, outcome: RuleOutcome) -> RuleOutcome:
-    """The outcome; clear where the rule has a popular fix that, simulated, saves less than 2% of the step."""
+    """The outcome; clear if the simulated saving of the rule's popular fix is below 2% of the step."""
     if not rule.popular_fix or not isinstance(outcome, Found):
         return outcome
     saving = outcome.finding.saving
@@ -37,9 +37,9 @@ def with_fix_replayed(rule: Rule, facts: Facts, outcome: RuleOutcome) -> RuleOut
 def not_worth_doing(
     catalogue: Iterable[Rule], outcomes: Iterable[OutcomeRow], recordings: Iterable[Recording]
 ) -> tuple[NotWorthDoing, ...]:
-    """Popular fixes that could save something, but less than 2% of the step, with the most they could save anywhere.
+    """Popular fixes that save something, but less than 2% of the step in every recording; each with its highest saving.
 
-    Left out are recordings of one or two steps, and fixes for time that a more specific finding accounts for.
+    Recordings of one or two steps are ignored. So are fixes for time that a more specific finding claims.
     """
     rules = {rule.meta.id: rule for rule in catalogue}
     popular = {rule_id: rule.popular_fix for rule_id, rule in rules.items() if rule.popular_fix}
@@ -66,28 +66,28 @@ def _as_one(fix: str, cases: list[tuple[float, str, str]]) -> NotWorthDoing:
 
 
 def _most_share(clear: Clear) -> float | None:
-    """The most that the fix could save of the step; None where there is nothing to save, or it is not known."""
+    """Upper limit of the saving as a share of the step; None if nothing can be saved, or the limit is unknown."""
     if clear.saving_share is not None:
         return clear.saving_share
     return clear.value if clear.unit is Unit.SHARE and clear.value > 0 else None
 
 
 def _why_small(clear: Clear, *, has_findings: bool) -> str:
-    """In sentences."""
+    """Why the fix saves little, in sentences."""
     if clear.saving_share is None:
-        why_not = f" Not replayed: {clear.not_replayed}." if clear.not_replayed else ""
-        return f"Only this much of a step is there for it to remove: {clear.label}.{why_not}"
-    replayed = (
-        f"Replayed with this change, the step is {'hardly' if clear.saving_share >= NOTICED_SHARE else 'no'} shorter"
-    )
+        why_not = f" Not simulated: {clear.not_replayed}." if clear.not_replayed else ""
+        return f"The fix can only remove this share of the step: {clear.label}.{why_not}"
+    by_little = f"shortens the step by less than {WORTH_DOING_SHARE:.0%}"
+    effect = by_little if clear.saving_share >= NOTICED_SHARE else "does not shorten the step"
+    simulated = f"In the simulation, this fix {effect}"
     if not _is_taken_over(clear):
-        return f"{replayed}."
-    later = " It may be worth doing once the findings are dealt with." if has_findings else ""
-    return f"{replayed}: {_TAKEN_OVER}.{later}"
+        return f"{simulated}."
+    later = " Check it again after fixing the findings." if has_findings else ""
+    return f"{simulated}: {_TAKEN_OVER}.{later}"
 
 
 def _is_taken_over(clear: Clear) -> bool:
-    """Whether there is something to remove, and the step is no shorter for it."""
+    """Whether the fix removes time, but hardly shortens the step."""
     if clear.remark == _TAKEN_OVER:
         return True
     there = clear.value if clear.unit is Unit.SHARE else 0.0

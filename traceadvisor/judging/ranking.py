@@ -1,4 +1,4 @@
-"""The order of findings: those of the same time folded into one, the largest saving first, near ties by confidence."""
+"""Folds findings on the same time into one, and ranks by saving; near ties by confidence and effort."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from traceadvisor.model.report import OutcomeRow, RankedFinding
 from traceadvisor.rules.base import Rule
 
 HIGH_SHARE, MEDIUM_SHARE = 0.10, 0.03
-"""Severity is the expected saving's share of the step."""
+"""Limits of severity: the expected saving as a share of the step."""
 
 FOLDING_SHARE = 0.8
-"""Two findings are one when their claims share more than this of the larger."""
+"""Two findings are one if their claims overlap by more than this share of the larger claim."""
 
 NEARLY_EQUAL_SHARE = 0.1
-"""Two expected savings are nearly equal when they differ by no more than this share of the larger.
+"""Two expected savings are nearly equal if they differ by at most this share of the larger.
 
-A simulation is trusted within 2% of the step, which is a tenth of a saving of a fifth of the step; predictions of whole
-fixes miss by more (``docs/validation.md``). A limit in points of the step would make all small savings equal.
+A simulation is trusted within 2% of the step. That is a tenth of a saving of a fifth of the step. Predictions of whole
+fixes have larger errors (``docs/validation.md``). A limit as a share of the step would make all small savings equal.
 """
 
 
 @dataclass(slots=True)
 class _Row:
-    """A finding with those folded into it."""
+    """A finding, and the rules of findings folded into it."""
 
     finding: Finding
     also: list[str]
 
 
 def folded(facts: Facts, rules: Iterable[Rule], outcomes: Iterable[OutcomeRow]) -> list[RankedFinding]:
-    """One recording's findings, those that claim the same time folded into the most specific one."""
+    """The findings of one recording. Findings that claim the same time fold into the most specific one."""
     by_id = {rule.meta.id: rule for rule in rules}
     found = [row.outcome.finding for row in outcomes if isinstance(row.outcome, Found)]
     rows = [_Row(finding, []) for finding in found if not by_id[finding.rule.id].umbrella]
@@ -47,7 +47,7 @@ def folded(facts: Facts, rules: Iterable[Rule], outcomes: Iterable[OutcomeRow]) 
 
 
 def _refines(rule: Rule, finding: Finding, other: Finding) -> bool:
-    """Whether a rule's finding is more specific than another of the same time."""
+    """Whether a rule's finding is more specific than another finding on the same time."""
     if other.rule.id not in rule.refines:
         return False
     shared = (finding.claims & other.claims).total_ns
@@ -57,16 +57,16 @@ def _refines(rule: Rule, finding: Finding, other: Finding) -> bool:
 def with_severity(
     finding: Finding, recording_ids: tuple[str, ...], step_ns: float | None, also: tuple[str, ...] = ()
 ) -> RankedFinding:
-    """A finding with its severity: the share of the step that it is expected to save."""
+    """The finding with its severity, from its expected saving as a share of the step."""
     share = finding.saving.expected_ns / step_ns if step_ns else 0.0
     severity = Severity.HIGH if share >= HIGH_SHARE else Severity.MEDIUM if share >= MEDIUM_SHARE else Severity.LOW
     return RankedFinding(finding, recording_ids, severity, share, also, step_ns=step_ns)
 
 
 def ranked(findings: Iterable[RankedFinding]) -> tuple[RankedFinding, ...]:
-    """The largest expected saving first, as a share of the step; among nearly equal ones, the surest and easiest first.
+    """Findings by expected saving, largest first; nearly equal ones by confidence, then effort.
 
-    A finding is compared with the largest of its neighbours, so that many small differences do not add up.
+    Each finding is compared with the largest of its group, so that many small differences do not add up.
     """
     left = sorted(findings, key=lambda row: -row.saving_share)
     order: list[RankedFinding] = []

@@ -1,4 +1,4 @@
-"""Compares the ranks of a run, once each recording has been judged by itself."""
+"""Compares the ranks of a run, after each recording was judged by itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from traceadvisor.rules.base import RankRule, Rule
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankRecording:
-    """What a comparison of ranks needs of one rank's recording."""
+    """Figures of one rank's recording for a comparison of ranks."""
 
     recording_id: str
     run: str
@@ -31,7 +31,7 @@ class RankRecording:
 
 
 def rank_recording(facts: Facts) -> RankRecording | None:
-    """What a comparison needs of a recording; None where its rank is unknown or it has no steps."""
+    """The figures of a recording for a comparison; None if its rank is unknown or it has no steps."""
     origin, distributed = facts.trace.origin, facts.trace.distributed
     rank = distributed.rank if distributed and distributed.rank is not None else origin.rank
     if rank is None or facts.mean is None:
@@ -44,7 +44,7 @@ def rank_recording(facts: Facts) -> RankRecording | None:
 
 
 def compare(recordings: Iterable[RankRecording], rules: Iterable[Rule]) -> list[OutcomeRow]:
-    """Run the rules that compare ranks: one outcome for each rule and set of ranks that recorded together."""
+    """Run the rules that compare ranks: one outcome per rule and set of ranks recorded at the same time."""
     together: defaultdict[tuple[str, int, int | None], dict[int, RankRecording]] = defaultdict(dict)
     for recording in recordings:
         together[recording.run, recording.cycle, recording.world_size].setdefault(recording.figures.rank, recording)
@@ -60,7 +60,7 @@ def compare(recordings: Iterable[RankRecording], rules: Iterable[Rule]) -> list[
 
 
 def side_by_side(judged: Iterable[tuple[OutcomeRow, ...]], compared: Sequence[OutcomeRow]) -> tuple[OutcomeRow, ...]:
-    """The outcomes rule by rule; one on several ranks replaces those on each of them."""
+    """The outcomes, grouped by rule. An outcome for several ranks replaces those for each rank."""
     taken = {(row.rule.id, recording_id) for row in compared for recording_id in row.recording_ids}
     return tuple(
         row

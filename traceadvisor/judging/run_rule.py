@@ -1,4 +1,4 @@
-"""Runs one rule: whatever goes wrong in it stays in its outcome."""
+"""Runs one rule and turns its errors into outcomes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from traceadvisor.model.ranks import RankFigures
 from traceadvisor.rules.base import RankRule, Rule
 
 _NUMBERS: dict[Any, type] = {int: Integral, float: Real}
-"""numpy's numbers are numbers."""
+"""numpy numbers count as numbers too."""
 
 
 def run_rule(rule: Rule, facts: Facts) -> RuleOutcome:
@@ -31,12 +31,12 @@ def run_rank_rule(rule: RankRule, ranks: Sequence[RankFigures]) -> RuleOutcome:
 
 
 def conforms(value: object, wanted: Any) -> bool:
-    """Whether a value is what an annotation says: classes, unions, tuples and sets, dataclasses field by field.
+    """Whether a value matches a type annotation: classes, unions, tuples and sets, dataclasses field by field.
 
-    For values made by rules of other distributions, which no type checker has seen.
+    Used for values from plugin rules, which no type checker has checked.
     """
     alias = get_origin(wanted) or wanted
-    if hasattr(alias, "__value__"):  # made by a `type` statement (PEP 695), as NDArray is since numpy 2.5
+    if hasattr(alias, "__value__"):  # from a `type` statement (PEP 695), such as NDArray since numpy 2.5
         return conforms(value, alias.__value__)
     origin, arguments = get_origin(wanted), get_args(wanted)
     if origin in (Union, UnionType):
@@ -54,33 +54,33 @@ def _checked(rule: Rule, facts: Facts) -> Outcome:
 
 
 def _outcome(rule: Rule, look: Callable[[], Outcome]) -> RuleOutcome:
-    """What comes of a rule's look at something; a finding gets the rule's name."""
+    """The outcome of a check; a finding gets the metadata of its rule."""
     try:
         with _output_aside(rule):
             outcome = look()
         if not conforms(outcome, Outcome):
             return Failed(
-                f"The rule gave a {type(outcome).__name__} that is none, or a part of it is of the wrong type."
+                f"The rule returned a {type(outcome).__name__} that is no outcome, or has a part of the wrong type."
             )
         if not isinstance(outcome, Finding):
             return outcome
         if not outcome.claims.is_valid:
-            return Failed("The rule gave a finding that claims no set of spans.")
+            return Failed("The rule returned a finding with invalid claims.")
         return Found(replace(outcome, rule=rule.meta))
     except MissingInput as missing:
         return Skipped(str(missing))
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # a rule's failure must not take the report with it
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # a failing rule must not end the report
         return Failed(f"{type(error).__name__}: {error}")
 
 
 def _output_aside(rule: Rule) -> AbstractContextManager[object]:
-    """Send what a rule of another distribution prints to standard error: the report may go to standard output."""
+    """Redirect output of a plugin rule to standard error: the report may use standard output."""
     return nullcontext() if type(rule).__module__.startswith("traceadvisor.") else redirect_stdout(sys.stderr)
 
 
 @cache
 def _hints(owner: Any) -> tuple[tuple[str, Any], ...]:
-    """The fields of a dataclass and their types; nothing of another class."""
+    """The fields of a dataclass and their types; empty for other classes."""
     if not is_dataclass(owner):
         return ()
     hints = get_type_hints(owner)

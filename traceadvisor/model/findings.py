@@ -1,4 +1,4 @@
-"""What rules say: findings, or why there is none; what a rule needs, and how to get it."""
+"""Outcomes of rules, the inputs that rules require, and how to get them."""
 
 from __future__ import annotations
 
@@ -7,63 +7,63 @@ from enum import Enum
 from math import inf
 from typing import Self
 
-from traceadvisor.model.location import Location as Location  # noqa: PLC0414  # part of this vocabulary, in a module without numpy
+from traceadvisor.model.location import Location as Location  # noqa: PLC0414  # exported here, defined in a module without numpy
 from traceadvisor.model.replay import WhatIf
 from traceadvisor.model.spans import SpanSet
 
 
 class Input(Enum):
-    """What a rule cannot do without."""
+    """An input that a rule may require, as the documentation names it."""
 
     STEPS = "steps"
-    DEVICE = "device activity"
+    DEVICE = "GPU activity"
     LOADER = "data loader events"
-    LAUNCHES = "launch records"
-    COLLECTIVES = "collectives on the device"
+    LAUNCHES = "kernel launches"
+    COLLECTIVES = "GPU collectives"
     STACKS = "call stacks"
     DTYPES = "operator input types"
     SHAPES = "operator input shapes"
-    DEVICE_MODEL = "a device of which it is known what it can do"
-    PEAK_RATES = "a device whose peak rates are known"
-    SETTINGS = "the run's settings"
-    HOST_TELEMETRY = "samples of the host"
-    DEVICE_TELEMETRY = "samples of the device"
-    DEVICE_MEMORY = "how much device memory is held, and there is"
+    DEVICE_MODEL = "a known GPU model"
+    PEAK_RATES = "a GPU with known peak rates"
+    SETTINGS = "settings of the run"
+    HOST_TELEMETRY = "CPU samples"
+    DEVICE_TELEMETRY = "GPU samples"
+    DEVICE_MEMORY = "GPU memory use and capacity"
     SEVERAL_STEPS = "three complete steps"
 
 
 FEWEST_STEPS = 3
-"""Below this a mean says little of the run: the first steps compile, load and allocate."""
+"""With fewer steps, averages do not represent the run, because the first steps compile, load and allocate."""
 
 HOW_TO_GET = {
-    Input.STEPS: "No complete step was recorded: let the profiler's active window hold several steps.",
+    Input.STEPS: "No complete step was recorded: record several steps in the profiler's active window.",
     Input.DEVICE: "No kernels were recorded: record with ProfilerActivity.CUDA on a machine with a GPU.",
-    Input.LOADER: "No data loader events were recorded: let the profiled loop iterate over its DataLoader.",
-    Input.LAUNCHES: "No launch calls were recorded: record with ProfilerActivity.CPU beside the device's.",
+    Input.LOADER: "No data loader events were recorded: iterate over the DataLoader in the profiled loop.",
+    Input.LAUNCHES: "No launch calls were recorded: record with ProfilerActivity.CPU and ProfilerActivity.CUDA.",
     Input.STACKS: "No call stacks were recorded: record with with_stack=True.",
     Input.DTYPES: "No operator input types were recorded: record with record_shapes=True.",
-    Input.COLLECTIVES: "No collectives ran on the device: the process trains by itself, or exchanges on the host.",
+    Input.COLLECTIVES: "No collectives ran on the GPU: a single process trains, or the collectives run on the CPU.",
     Input.SHAPES: "No operator input shapes were recorded: record with record_shapes=True.",
-    Input.DEVICE_MODEL: "What the device is capable of is not known: it is not said, or none of those known.",
-    Input.PEAK_RATES: "The device's peak rates are not known: it is not said which it is, or none of those known.",
-    Input.SETTINGS: "The loader's settings are not known: record with `traceadvisor capture`.",
-    Input.HOST_TELEMETRY: "The host was not sampled: record with `traceadvisor capture`.",
-    Input.DEVICE_TELEMETRY: "The device was not sampled: record with `traceadvisor capture` where NVML works.",
-    Input.DEVICE_MEMORY: "Device memory was not recorded: record with profile_memory=True or `traceadvisor capture`.",
-    Input.SEVERAL_STEPS: f"Fewer than {FEWEST_STEPS} steps tell nothing of what a step usually does: record more.",
+    Input.DEVICE_MODEL: "The GPU's capabilities are unknown: its model was not recorded or is not supported.",
+    Input.PEAK_RATES: "The GPU's peak rates are unknown: its model was not recorded or is not supported.",
+    Input.SETTINGS: "The data loader settings are unknown: record with `traceadvisor capture`.",
+    Input.HOST_TELEMETRY: "The CPU was not sampled: record with `traceadvisor capture`.",
+    Input.DEVICE_TELEMETRY: "The GPU was not sampled: record with `traceadvisor capture` on a machine with NVML.",
+    Input.DEVICE_MEMORY: "GPU memory was not recorded: record with profile_memory=True or `traceadvisor capture`.",
+    Input.SEVERAL_STEPS: f"Fewer than {FEWEST_STEPS} steps were recorded, too few for a typical step: record more.",
 }
-"""Why a rule cannot look without an input, and how to record it. The order is that of the inputs."""
+"""The reason to skip a rule without an input, and how to record the input."""
 
 
-class MissingInput(Exception):  # noqa: N818  # it is no error: the rule is skipped
-    """A rule asked for something that was not recorded; the engine skips the rule and says how to get it."""
+class MissingInput(Exception):  # noqa: N818  # not an error: the rule is skipped
+    """An input of a rule was not recorded. The engine skips the rule and says how to get the input."""
 
     def __init__(self, what: Input) -> None:
         super().__init__(HOW_TO_GET[what])
 
 
 class Severity(Enum):
-    """How much of the step a finding claims: from 10%, from 3%, less."""
+    """The expected saving as a share of the step: at least 10%, at least 3%, less."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -71,7 +71,7 @@ class Severity(Enum):
 
 
 class Confidence(Enum):
-    """How sure the tool is of the cause and of the saving."""
+    """How certain the cause and the saving are."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -79,7 +79,7 @@ class Confidence(Enum):
 
 
 class Effort(Enum):
-    """What the fix asks of the user."""
+    """How much work the fix is: a setting, a line of code, or a restructuring."""
 
     SETTING = "setting"
     LINE = "line"
@@ -87,20 +87,20 @@ class Effort(Enum):
 
 
 class Method(Enum):
-    """How a saving was obtained."""
+    """How a saving was estimated."""
 
     REPLAY = "replay"
-    """The step was simulated without the cost."""
+    """Simulated: the recorded step was replayed with the fix."""
 
     BOUND = "bound"
-    """Between nothing and everything the cost takes; what was hidden behind it is not known."""
+    """Upper limit: up to the full time of the cost. Other work may take its place."""
 
     MODEL = "model"
-    """From a documented formula."""
+    """Calculated with a documented formula."""
 
 
 class Unit(Enum):
-    """Units of the figures in reports; durations are nanoseconds here and microseconds in JSON."""
+    """Units of figures in reports. Durations are in nanoseconds here and in microseconds in JSON."""
 
     SHARE = "share"
     NS = "ns"
@@ -119,7 +119,7 @@ class Unit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A measured figure, with what it is."""
+    """A measured figure with its label."""
 
     label: str
     value: float | int | str
@@ -135,10 +135,10 @@ class Fix:
 
     summary: str
     change: str | None = None
-    """The exact change, as the user would write it, where it is known."""
+    """The change as code or command; None if unknown."""
 
     what_if: WhatIf | None = None
-    """What the fix does to the recorded step: the step is simulated with it, alone and with all other fixes."""
+    """The change of the recorded step for the simulation, alone and with all other fixes."""
 
     not_replayed: str | None = None
     """Why it cannot be simulated, as a clause without its stop; the saving is then an upper limit."""
@@ -157,33 +157,33 @@ class Estimate:
     high_ns: float
     method: Method
     reason: str | None = None
-    """Why it is a bound and not replayed, or what makes a replayed one less sure; None where nothing does."""
+    """Why the saving is only an upper limit, or why a simulated saving is less certain; None if neither applies."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.low_ns <= self.expected_ns <= self.high_ns < inf:
             raise ValueError(f"not in order: {self.low_ns}, {self.expected_ns}, {self.high_ns}")
         if self.method is Method.BOUND and not self.reason:
-            raise ValueError("a bound without a reason")
+            raise ValueError("an upper limit without a reason")
 
     @classmethod
     def nothing(cls) -> Self:
-        """The saving of a fix that makes no step shorter."""
+        """The saving of a fix that does not shorten the step."""
         return cls(0.0, 0.0, 0.0, Method.MODEL)
 
     @classmethod
     def bound(cls, most_ns: float, reason: str) -> Self:
-        """Between nothing and ``most_ns``; the middle stands for the expected value.
+        """A saving of up to ``most_ns``; the expected value is half of it.
 
         Args:
-            most_ns: the most that can be saved.
-            reason: why it is not replayed, as a sentence without its stop.
+            most_ns: the upper limit.
+            reason: why it is not simulated, as a clause without its stop.
         """
-        return cls(0.0, most_ns / 2, most_ns, Method.BOUND, f"not replayed: {reason}")
+        return cls(0.0, most_ns / 2, most_ns, Method.BOUND, f"not simulated: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
 class RuleMeta:
-    """What a report says of a rule."""
+    """Id, name and title of a rule."""
 
     id: str
     name: str
@@ -191,15 +191,15 @@ class RuleMeta:
 
 
 UNSTAMPED = RuleMeta("", "", "")
-"""Of a finding on its way from the rule to the engine."""
+"""Placeholder in a finding until the engine fills in its rule."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Finding:
-    """A cost, its cause and its remedy, in one recording."""
+    """A cost with its cause and fix, in one recording."""
 
     claims: SpanSet
-    """The time that the finding accounts for."""
+    """The time that the finding claims."""
 
     saving: Estimate
     confidence: Confidence
@@ -214,40 +214,40 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """The rule looked and all is well: the figure it measured and the limit it held it against."""
+    """A passed check: its figure and the limit of the figure."""
 
     label: str
     value: float
     limit: float
     unit: Unit
     remark: str | None = None
-    """Why the limit was not the whole story, where it was not."""
+    """Another reason for passing, besides the limit; None without one."""
 
     saving_share: float | None = None
-    """The most that the rule's popular fix saves, simulated, as a share of the step; None where it was not."""
+    """Simulated upper limit of the popular fix's saving, as a share of the step; None if not simulated."""
 
     not_replayed: str | None = None
-    """Why that fix was not simulated, as a clause without its stop; None where it was, or there is none."""
+    """Why that fix was not simulated, as a clause without its stop; None if it was, or without such a fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """The rule could not look."""
+    """A check that was skipped."""
 
     reason: str
-    """What is missing, and how to get it."""
+    """The missing input, and how to get it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The rule broke; the report stands without it."""
+    """A rule that failed; the report contains the other rules."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """The rule found something."""
+    """A check with a finding."""
 
     finding: Finding
 
@@ -256,4 +256,4 @@ Outcome = Finding | Clear | Skipped
 """What a rule may return."""
 
 RuleOutcome = Found | Clear | Skipped | Failed
-"""Everything that can come of running a rule."""
+"""All outcomes of running a rule."""

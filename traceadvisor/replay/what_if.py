@@ -1,4 +1,4 @@
-"""The base of every what-if: an edit of the graph of tasks, under three sets of assumptions."""
+"""The base class of simulated fixes: an edit of the task graph, under three sets of assumptions."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from traceadvisor.replay.step_graph import StepGraph
 
 
 class Scenario(Enum):
-    """Which of a what-if's assumptions hold."""
+    """The set of assumptions to use."""
 
     LOW = "low"
-    """The ones under which it saves least."""
+    """The assumptions with the smallest saving."""
 
     EXPECTED = "expected"
     HIGH = "high"
-    """The ones under which it saves most."""
+    """The assumptions with the largest saving."""
 
 
 class Edit(WhatIf):
-    """A fix, as what it does to the recorded tasks.
+    """A fix as a change of the recorded tasks.
 
-    An edit is a frozen, slotted dataclass; its fields are what the fix sets, its module's constants are its assumptions
-    with their sources.
+    An edit is a frozen, slotted dataclass. Its fields are the parameters of the fix. The constants of its module are
+    its assumptions, with their sources.
     """
 
     __slots__ = ()
 
     changes_device: ClassVar[bool]
-    """Whether its saving depends on the model of the device, which only some recordings validate."""
+    """Whether its saving depends on the device model, which only some recordings validate."""
 
     @abstractmethod
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """The graph with the fix made."""
+        """The graph with the fix applied."""

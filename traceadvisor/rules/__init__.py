@@ -1,1 +1,1 @@
-"""Facts to findings: one rule a file, named for what it looks at. ``base.py`` holds what all of them share."""
+"""Rules, which turn facts into findings: one rule per file. ``base.py`` contains what all of them share."""

@@ -1,4 +1,4 @@
-"""What every rule has in common, and the words that rules are written in."""
+"""The base classes of rules, and the types that rules use."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ SECTIONS = (
 class Rule(ABC):
     """Looks for one kind of cost.
 
-    A rule is a frozen, slotted dataclass whose fields are its thresholds, with the reason for each default. Its
+    A rule is a frozen, slotted dataclass. Its fields are its thresholds, with the reason for each default. Its
     docstring is its documentation page: a sentence, and a paragraph for each of :data:`SECTIONS`. It returns figures
     with units and never formats them.
     """
@@ -73,38 +73,38 @@ class Rule(ABC):
     meta: ClassVar[RuleMeta]
 
     needs: ClassVar[frozenset[Input]] = frozenset()
-    """Inputs without which the rule is skipped; the report says how to get them."""
+    """Inputs that the rule requires. If one is missing, the rule is skipped, and the report says how to get it."""
 
     refines: ClassVar[frozenset[str]] = frozenset()
-    """Ids of rules that find the same time with less insight: their findings fold into this rule's."""
+    """Ids of less specific rules that find the same time. Their findings fold into this rule's finding."""
 
     umbrella: ClassVar[bool] = False
-    """Whether the rule judges the step as a whole: it is shown with the headline, never ranked beside causes."""
+    """Whether the rule judges the whole step. Its finding is shown with the headline and never ranked."""
 
     popular_fix: ClassVar[str | None] = None
-    """The well-known remedy. Reports say so where it would save less than 2% of the step.
+    """The well-known fix, as a noun phrase. Reports say so if it would save less than 2% of the step.
 
-    Where the rule is clear, it says what the remedy would save: with ``facts.clear(..., fix=...)``.
+    If the rule is clear, it reports what this fix would save, with ``facts.clear(..., fix=...)``.
     """
 
     @abstractmethod
     def check(self, facts: Facts) -> Outcome:
-        """Look at a recording that has every input in ``needs``.
+        """Check a recording that has every input in ``needs``.
 
         Raises:
-            MissingInput: something else is missing; the rule is then skipped.
+            MissingInput: another input is missing; the rule is then skipped.
         """
 
 
 class RankRule(Rule):
-    """Compares several ranks of one run, once each has been judged by itself."""
+    """Compares several ranks of one run, after each rank was checked by itself."""
 
     __slots__ = ()
 
-    def check(self, facts: Facts) -> Outcome:  # noqa: ARG002  # one recording tells nothing
-        """Skip: one rank alone cannot be compared. A comparison with others replaces this outcome."""
-        return Skipped("It takes recordings of several ranks of one run: give the folder that holds them.")
+    def check(self, facts: Facts) -> Outcome:  # noqa: ARG002  # one recording is not enough
+        """Skip: one rank cannot be compared. The outcome of :meth:`compare` replaces this one."""
+        return Skipped("Only one rank was recorded: pass the folder with the recordings of several ranks of one run.")
 
     @abstractmethod
     def compare(self, ranks: Sequence[RankFigures]) -> Outcome:
-        """Look at two ranks or more."""
+        """Compare two or more ranks."""

@@ -14,14 +14,14 @@ def _step(*, second_device: int) -> TraceBuilder:
     return builder
 
 
-def test_one_process_on_two_devices_is_found(tmp_path: Path) -> None:
+def test_one_process_on_two_gpus_is_found(tmp_path: Path) -> None:
     found = finding(DataParallel(), _step(second_device=1), tmp_path)
-    assert evidence(found, "devices of this process") == 2
+    assert evidence(found, "GPUs of this process") == 2
     assert evidence(found, "calls of DataParallel.forward") == 1
-    assert found.claims.total_ns == evidence(found, "this device idle") == 60_000
+    assert found.claims.total_ns == evidence(found, "idle time of this GPU") == 60_000
 
 
-def test_data_parallel_on_one_device_is_clear(tmp_path: Path) -> None:
+def test_data_parallel_on_one_gpu_is_clear(tmp_path: Path) -> None:
     assert clear(DataParallel(), _step(second_device=0), tmp_path).value == 0
 
 

@@ -17,26 +17,26 @@ def _step(exchange_until: float) -> TraceBuilder:
     return builder.annotation("gloo:all_reduce", 50, exchange_until, thread=WORKER)
 
 
-def test_an_exchange_on_the_host_beside_an_idle_device_is_found(tmp_path: Path) -> None:
+def test_a_cpu_collective_with_an_idle_gpu_is_found(tmp_path: Path) -> None:
     found = finding(GlooOnGpu(), _step(90), tmp_path)
     assert found.claims.total_ns == 30_000
-    assert evidence(found, "in such collectives altogether") == 40_000
+    assert evidence(found, "total time in CPU collectives") == 40_000
 
 
-def test_an_exchange_on_the_host_beside_kernels_is_clear(tmp_path: Path) -> None:
+def test_a_cpu_collective_that_overlaps_kernels_is_clear(tmp_path: Path) -> None:
     assert clear(GlooOnGpu(), _step(60), tmp_path).value == 0
 
 
-def test_without_a_device_gloo_is_what_there_is(tmp_path: Path) -> None:
+def test_without_a_gpu_gloo_is_fine(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 50).annotation("gloo:all_reduce", 50, 90, thread=WORKER)
     assert "No kernels" in skipped(GlooOnGpu(), builder, tmp_path)
 
 
 @pytest.mark.parametrize(("until", "found"), [(61.9, False), (62, True)])
-def test_such_collectives_count_from_two_percent_of_the_step(until: float, tmp_path: Path, *, found: bool) -> None:
+def test_cpu_collectives_count_from_two_percent_of_the_step(until: float, tmp_path: Path, *, found: bool) -> None:
     assert is_found(GlooOnGpu(), _step(until), tmp_path) is found
 
 
-def test_collectives_outside_the_steps_are_no_part_of_them(tmp_path: Path) -> None:
+def test_collectives_outside_the_steps_do_not_count(tmp_path: Path) -> None:
     builder = _step(90).annotation("gloo:all_reduce", 150, 190, thread=WORKER)
-    assert evidence(finding(GlooOnGpu(), builder, tmp_path), "in such collectives altogether") == 40_000
+    assert evidence(finding(GlooOnGpu(), builder, tmp_path), "total time in CPU collectives") == 40_000

@@ -34,24 +34,24 @@ def _row(report: Report) -> OutcomeRow:
     return rows[0]
 
 
-def test_the_rank_that_all_wait_for_is_named_with_what_takes_it_longer(tmp_path: Path) -> None:
+def test_the_late_rank_is_named_with_its_extra_time(tmp_path: Path) -> None:
     report = _report(tmp_path, _rank(0, [50] * 4), _rank(1, [80] * 4))
     row = _row(report)
     assert isinstance(row.outcome, Found)
     evidence = {one.label: one.value for one in row.outcome.finding.evidence}
-    assert evidence["the rank that is late"] == 1
-    assert evidence["the others wait for it"] == 30_000
-    assert evidence["kernel: longer there by"] == pytest.approx(30_000)
+    assert evidence["late rank"] == 1
+    assert evidence["mean wait of the other ranks"] == 30_000
+    assert evidence["extra time on this rank: kernels"] == pytest.approx(30_000)
     assert row.outcome.finding.saving.high_ns == 30_000
 
 
-def test_the_finding_is_one_of_all_ranks(tmp_path: Path) -> None:
+def test_the_finding_belongs_to_all_ranks(tmp_path: Path) -> None:
     report = _report(tmp_path, _rank(0, [50] * 4), _rank(1, [80] * 4))
     found = [row for row in report.findings if row.finding.rule.id == "DIST005"]
     assert [row.recording_ids for row in found] == [tuple(one.id for one in report.recordings)]
 
 
-def test_ranks_in_step_are_clear(tmp_path: Path) -> None:
+def test_even_ranks_are_clear(tmp_path: Path) -> None:
     outcome = _row(_report(tmp_path, _rank(0, [50] * 4), _rank(1, [51] * 4))).outcome
     assert isinstance(outcome, Clear)
     assert outcome.value < 0.05
@@ -73,12 +73,12 @@ def test_waiting_counts_from_five_percent_of_the_step(arrival: int, tmp_path: Pa
     assert isinstance(outcome, Found) is found
 
 
-def test_three_of_five_times_the_latest_is_late(tmp_path: Path) -> None:
+def test_a_rank_is_late_if_it_causes_60_percent_of_the_waiting(tmp_path: Path) -> None:
     outcome = _row(_report(tmp_path, _rank(0, [50, 50, 50, 80, 80]), _rank(1, [80, 80, 80, 50, 50]))).outcome
     assert isinstance(outcome, Found)
 
 
-def test_three_causes_are_told_at_most(tmp_path: Path) -> None:
+def test_at_most_three_causes_are_shown(tmp_path: Path) -> None:
     late = TraceBuilder().distributed(1, 2).base_time(1_700_000_000_000_000_000)
     for step in range(4):
         at = 100 * step
@@ -88,4 +88,4 @@ def test_three_causes_are_told_at_most(tmp_path: Path) -> None:
         late.collective(at + 18, at + 19, kernel=(at + 95, at + 100))
     outcome = _row(_report(tmp_path, _rank(0, [50] * 4), late)).outcome
     assert isinstance(outcome, Found)
-    assert len([one for one in outcome.finding.evidence if one.label.endswith(": longer there by")]) == 3
+    assert len([one for one in outcome.finding.evidence if one.label.startswith("extra time on this rank: ")]) == 3

@@ -29,12 +29,12 @@ def test_large_messages_are_clear(tmp_path: Path) -> None:
     assert clear(SmallMessages(), _step((10**6, "Float"), (10**6, "BFloat16")), tmp_path).value == 0
 
 
-def test_a_type_that_nobody_knows_has_no_size(tmp_path: Path) -> None:
-    assert "No sizes" in skipped(SmallMessages(), _step((10, "Quaternion")), tmp_path)
+def test_an_unknown_type_has_no_size(tmp_path: Path) -> None:
+    assert "No message sizes" in skipped(SmallMessages(), _step((10, "Quaternion")), tmp_path)
 
 
 def test_sizes_that_were_not_recorded_are_not_guessed(tmp_path: Path) -> None:
-    assert "No sizes" in skipped(SmallMessages(), _step(None), tmp_path)
+    assert "No message sizes" in skipped(SmallMessages(), _step(None), tmp_path)
 
 
 @pytest.mark.parametrize(("elements", "found"), [(1 << 18, False), ((1 << 18) - 1, True)])

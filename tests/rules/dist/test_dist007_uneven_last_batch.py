@@ -48,19 +48,19 @@ def _figures(found: Finding) -> dict[str, float | int | str]:
 
 def test_a_last_batch_of_one_sample_is_found(tmp_path: Path) -> None:
     found = _finding(tmp_path, *_loaders(65, 65))
-    assert _figures(found)["samples in the shortest last batch"] == 1
+    assert _figures(found)["samples in shortest last batch"] == 1
     assert found.fix.change == "DataLoader(..., drop_last=True)"
     assert found.locations == (LOOP,)
 
 
 def test_ranks_with_different_numbers_of_batches_are_found(tmp_path: Path) -> None:
     figures = _figures(_finding(tmp_path, *_loaders(64, 48)))
-    assert (figures["fewest batches of a rank"], figures["most batches of a rank"]) == (6, 8)
+    assert (figures["fewest batches on a rank"], figures["most batches on a rank"]) == (6, 8)
 
 
-def test_a_rank_without_a_whole_batch_that_drops_the_rest_is_found(tmp_path: Path) -> None:
+def test_a_rank_without_a_full_batch_is_found_with_drop_last(tmp_path: Path) -> None:
     figures = _figures(_finding(tmp_path, *_loaders(8, 7, drop_last=True)))
-    assert (figures["samples in the shortest last batch"], figures["fewest batches of a rank"]) == (0, 0)
+    assert (figures["samples in shortest last batch"], figures["fewest batches on a rank"]) == (0, 0)
 
 
 def test_short_batches_that_are_the_same_on_all_ranks_are_clear(tmp_path: Path) -> None:
@@ -69,13 +69,13 @@ def test_short_batches_that_are_the_same_on_all_ranks_are_clear(tmp_path: Path) 
     assert outcome.value == 2
 
 
-def test_what_the_loader_says_of_its_batches_comes_before_what_follows_from_samples(tmp_path: Path) -> None:
+def test_the_loaders_batch_count_takes_precedence_over_samples(tmp_path: Path) -> None:
     loaders = [LoaderSettings(batch_size=8, sample_count=64, batch_count=count) for count in (8, 5)]
-    assert _figures(_finding(tmp_path, *loaders))["fewest batches of a rank"] == 5
+    assert _figures(_finding(tmp_path, *loaders))["fewest batches on a rank"] == 5
 
 
-def test_a_rank_whose_settings_are_lost_is_passed_over(tmp_path: Path) -> None:
-    assert _figures(_finding(tmp_path, *_loaders(65), None))["samples in the shortest last batch"] == 1
+def test_a_rank_without_settings_is_ignored(tmp_path: Path) -> None:
+    assert _figures(_finding(tmp_path, *_loaders(65), None))["samples in shortest last batch"] == 1
 
 
 @pytest.mark.parametrize("loaders", [(None, None), _loaders(None, None)])
@@ -91,35 +91,35 @@ def _alone(folder: Path, loader: LoaderSettings, world_size: int = 2) -> RuleOut
 
 
 @pytest.mark.parametrize(("samples", "drop_last", "last"), [(65, False, 1), (7, True, 0)])
-def test_a_last_batch_that_is_too_short_is_found_in_one_rank_alone(
+def test_a_short_last_batch_is_found_on_a_single_rank(
     samples: int, *, drop_last: bool, last: int, tmp_path: Path
 ) -> None:
     (loader,) = _loaders(samples, drop_last=drop_last)
     outcome = _alone(tmp_path, loader)
     assert isinstance(outcome, Found)
-    assert (_figures(outcome.finding)["samples in its last batch"], outcome.finding.locations) == (last, (LOOP,))
+    assert (_figures(outcome.finding)["samples in last batch"], outcome.finding.locations) == (last, (LOOP,))
 
 
 @pytest.mark.parametrize(("samples", "drop_last", "last"), [(66, False, 2), (65, True, 8), (64, False, 8)])
-def test_one_rank_alone_whose_last_batch_is_long_enough_is_clear(
+def test_a_single_rank_with_a_long_enough_last_batch_is_clear(
     samples: int, *, drop_last: bool, last: int, tmp_path: Path
 ) -> None:
     (loader,) = _loaders(samples, drop_last=drop_last)
     outcome = _alone(tmp_path, loader)
     assert isinstance(outcome, Clear)
-    assert (outcome.value, outcome.remark) == (last, "of this rank; the others were not recorded")
+    assert (outcome.value, outcome.remark) == (last, "this rank only; the others were not recorded")
 
 
-def test_one_rank_alone_of_which_the_samples_are_not_known_is_not_judged(tmp_path: Path) -> None:
+def test_a_single_rank_with_unknown_samples_is_skipped(tmp_path: Path) -> None:
     assert isinstance(_alone(tmp_path, LoaderSettings(batch_size=8)), Skipped)
 
 
 def test_a_single_process_has_no_other_ranks_to_wait_for(tmp_path: Path) -> None:
     (loader,) = _loaders(65)
-    assert _alone(tmp_path, loader, world_size=1) == Skipped("Only one process trains.")
+    assert _alone(tmp_path, loader, world_size=1) == Skipped("Training uses only one process.")
 
 
-def test_what_each_of_two_ranks_tells_alone_is_not_told_beside_their_comparison(tmp_path: Path) -> None:
+def test_a_comparison_replaces_the_outcomes_of_each_rank(tmp_path: Path) -> None:
     judgements = []
     for rank, loader in enumerate(_loaders(65, 65)):
         builder = TraceBuilder().distributed(rank, 2).step(0, 0, 100).op("aten::mm", 0, 100)
@@ -136,4 +136,4 @@ def test_without_a_capture_the_rule_cannot_look(tmp_path: Path) -> None:
 
 
 def test_the_shortest_last_batch_of_any_rank_counts(tmp_path: Path) -> None:
-    assert _figures(_finding(tmp_path, *_loaders(66, 65)))["samples in the shortest last batch"] == 1
+    assert _figures(_finding(tmp_path, *_loaders(66, 65)))["samples in shortest last batch"] == 1

@@ -22,33 +22,33 @@ def _captured(folder: Path, *, batch: int | None = 4, ranks: int = 8) -> Capture
     return Captured(_step(), folder).with_loader(batch_size=batch).with_run(world_size=ranks)
 
 
-def test_a_small_batch_on_each_of_many_idle_devices_is_found(tmp_path: Path) -> None:
+def test_a_small_batch_on_many_idle_gpus_is_found(tmp_path: Path) -> None:
     found = _captured(tmp_path).finding(PerGpuBatch())
-    assert (evidence(found, "samples for each device"), evidence(found, "devices")) == (4, 8)
-    assert evidence(found, "device idle between launches") == 40_000
-    assert evidence(found, "communication that nothing hides") == 20_000
+    assert (evidence(found, "samples per GPU"), evidence(found, "GPUs")) == (4, 8)
+    assert evidence(found, "GPU idle time between launches") == 40_000
+    assert evidence(found, "exposed communication") == 20_000
     assert found.saving.high_ns == pytest.approx(60_000 * 0.75)  # spread over 16 instead of 4
     assert found.locations == (LOOP,)
 
 
-def test_devices_of_one_process_share_its_batch(tmp_path: Path) -> None:
+def test_gpus_of_one_process_share_its_batch(tmp_path: Path) -> None:
     builder = _step().launch(50, 52, kernel=(60, 70), device=1)
     captured = Captured(builder, tmp_path).with_loader(batch_size=16)
-    assert evidence(captured.finding(PerGpuBatch()), "samples for each device") == 8
+    assert evidence(captured.finding(PerGpuBatch()), "samples per GPU") == 8
 
 
-def test_small_batches_that_keep_the_device_busy_are_clear(tmp_path: Path) -> None:
+def test_small_batches_that_keep_the_gpu_busy_are_clear(tmp_path: Path) -> None:
     captured = Captured(_step((5, 95)), tmp_path).with_loader(batch_size=4).with_run(world_size=8)
     outcome = captured.clear(PerGpuBatch())
     assert outcome.value == pytest.approx(0.1)
-    assert outcome.remark == "the device is busy as it is"
+    assert outcome.remark == "the GPU is busy despite the small batch"
 
 
 def test_a_batch_of_sixteen_is_clear(tmp_path: Path) -> None:
     assert _captured(tmp_path, batch=16).clear(PerGpuBatch()).value == 16
 
 
-def test_a_single_device_shares_with_nobody(tmp_path: Path) -> None:
+def test_a_single_gpu_is_skipped(tmp_path: Path) -> None:
     assert isinstance(_captured(tmp_path, ranks=1).outcome(PerGpuBatch()), Skipped)
 
 

@@ -29,7 +29,7 @@ def _rank(
     return RankFigures(number, calls, MeanBreakdown(100.0, parts), exposed)
 
 
-def test_the_rank_with_the_shortest_collectives_is_the_one_waited_for() -> None:
+def test_the_rank_with_the_shortest_collectives_is_late() -> None:
     found = late_rank([_rank(0, [30, 50]), _rank(1, [10, 10], kernel=85.0), _rank(2, [20, 30])])
     assert found is not None
     assert found.rank == 1
@@ -44,13 +44,13 @@ def test_ranks_that_take_turns_share_the_waiting() -> None:
     assert found.share_of_waiting == 0.5
 
 
-def test_only_steps_that_all_ranks_recorded_alike_are_compared() -> None:
+def test_only_steps_with_matching_collectives_are_compared() -> None:
     found = late_rank([_rank(0, [99, 30, 30], steps=[4, 5, 5]), _rank(1, [10, 10, 5], steps=[5, 5, 6])])
     assert found is not None
     assert (found.rank, found.caused_ns) == (1, 40.0)
 
 
-def test_collectives_side_by_side_are_waited_for_once() -> None:
+def test_concurrent_collectives_are_one_wait() -> None:
     """Both wait from 0 to 50 for a rank that comes at 50."""
     found = late_rank(
         [_rank(0, [60, 70], steps=[1, 1], starts=[0, 0]), _rank(1, [10, 20], steps=[1, 1], starts=[50, 50])]
@@ -59,13 +59,13 @@ def test_collectives_side_by_side_are_waited_for_once() -> None:
     assert (found.rank, found.caused_ns) == (1, 50.0)
 
 
-def test_a_wait_beside_other_work_costs_nothing() -> None:
+def test_a_wait_that_overlaps_other_work_costs_nothing() -> None:
     found = late_rank([_rank(0, [60], exposed=SpanSet.of((30, 60))), _rank(1, [10], starts=[50])])
     assert found is not None
     assert found.caused_ns == 20.0
 
 
-def test_without_common_steps_nobody_is_late() -> None:
+def test_without_common_steps_no_rank_is_late() -> None:
     assert late_rank([_rank(0, [10], steps=[1]), _rank(1, [20], steps=[2])]) is None
 
 

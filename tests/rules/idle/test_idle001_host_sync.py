@@ -31,7 +31,7 @@ def _busy_steps() -> TraceBuilder:
 
 
 @pytest.mark.parametrize("generation", Generation)
-def test_the_line_of_an_item_call_is_the_users_never_torchs(generation: Generation, tmp_path: Path) -> None:
+def test_the_line_of_an_item_call_is_in_user_code(generation: Generation, tmp_path: Path) -> None:
     (location,) = finding(HostSync(), _steps(generation), tmp_path).locations
     assert (location.file, location.line, location.function) == ("train.py", 27, "train_one_epoch")
 
@@ -39,12 +39,12 @@ def test_the_line_of_an_item_call_is_the_users_never_torchs(generation: Generati
 def test_the_drain_is_the_idle_time_from_the_wait_to_the_next_kernel(tmp_path: Path) -> None:
     found = finding(HostSync(), _steps(Generation.CURRENT), tmp_path)
     assert found.claims.total_ns == 3 * 10_000  # from 42 to 52
-    assert evidence(found, "idle after aten::item in train_one_epoch (train.py:27)") == 10_000
+    assert evidence(found, "idle time after aten::item in train_one_epoch (train.py:27)") == 10_000
 
 
-def test_recordings_of_2021_tell_the_line_of_the_call_itself(tmp_path: Path) -> None:
+def test_recordings_of_2021_name_the_line_of_the_call(tmp_path: Path) -> None:
     found = finding(HostSync(), _steps(Generation.Y2021), tmp_path)
-    assert evidence(found, "idle after aten::item at train.py:27") == 10_000
+    assert evidence(found, "idle time after aten::item at train.py:27") == 10_000
 
 
 def test_the_costliest_of_two_lines_comes_first(tmp_path: Path) -> None:
@@ -55,14 +55,14 @@ def test_the_costliest_of_two_lines_comes_first(tmp_path: Path) -> None:
     assert (first.file, second.file) == ("eval.py", "train.py")
 
 
-def test_without_stacks_the_operator_is_named_and_the_way_to_get_the_line(tmp_path: Path) -> None:
+def test_without_stacks_the_operator_is_named_with_how_to_get_the_line(tmp_path: Path) -> None:
     found = finding(HostSync(), _steps(Generation.CURRENT, stack=()), tmp_path)
     assert found.locations == ()
-    assert evidence(found, "idle after aten::item") == 10_000
+    assert evidence(found, "idle time after aten::item") == 10_000
     assert any("with_stack=True" in caveat for caveat in found.caveats)
 
 
-def test_a_wait_that_belongs_to_a_copy_to_the_device_is_another_rules(tmp_path: Path) -> None:
+def test_waits_for_cpu_to_gpu_copies_do_not_count(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for number, at in enumerate((0, 100, 200)):
         builder.step(number, at, at + 100).op("aten::copy_", at, at + 22)
@@ -75,13 +75,13 @@ def test_a_step_without_waits_is_clear(tmp_path: Path) -> None:
     assert clear(HostSync(), _busy_steps(), tmp_path).value == 0
 
 
-def test_the_profilers_own_wait_at_the_end_is_not_the_users(tmp_path: Path) -> None:
+def test_the_profilers_wait_at_the_end_does_not_count(tmp_path: Path) -> None:
     builder = _busy_steps().step(3, 300, 400).op("aten::mm", 300, 305).launch(300, 304, kernel=(305, 360))
     builder.sync(350, 400, name="cudaDeviceSynchronize")
     assert clear(HostSync(), builder, tmp_path).value == 0
 
 
-def test_one_step_tells_nothing(tmp_path: Path) -> None:
+def test_one_step_is_too_few(tmp_path: Path) -> None:
     assert "Fewer than 3 steps" in skipped(HostSync(), _steps(Generation.CURRENT, count=1), tmp_path)
 
 
@@ -102,7 +102,7 @@ def test_drains_count_from_two_percent_of_the_step(step_us: int, tmp_path: Path,
     assert is_found(HostSync(), builder, tmp_path) is found
 
 
-def test_five_lines_are_named_at_most(tmp_path: Path) -> None:
+def test_at_most_five_lines_are_named(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for number, begin in enumerate((0, 600, 1200)):
         builder.step(number, begin, begin + 600)
@@ -114,6 +114,6 @@ def test_five_lines_are_named_at_most(tmp_path: Path) -> None:
     assert [each.line for each in found.locations] == [0, 1, 2, 3, 4]
 
 
-def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+def test_figures_are_means_per_step(tmp_path: Path) -> None:
     # The call that copies to pageable memory waits, and the synchronise after it.
     assert evidence(finding(HostSync(), _steps(Generation.CURRENT), tmp_path), "waits") == 2

@@ -23,24 +23,24 @@ def _short_kernels(steps: int = 3) -> TraceBuilder:
 def test_kernels_shorter_than_their_launches_are_found(tmp_path: Path) -> None:
     found = finding(LaunchBound(), _short_kernels(), tmp_path)
     assert found.claims.total_ns == 3 * 80_000
-    assert evidence(found, "kernels shorter than 10 µs") == 1.0
+    assert evidence(found, "share of kernels shorter than 10 µs") == 1.0
     assert evidence(found, "median kernel") == 2_000
 
 
-def test_many_short_calls_call_for_fewer_launches(tmp_path: Path) -> None:
+def test_many_short_calls_need_fewer_launches(tmp_path: Path) -> None:
     found = finding(LaunchBound(), _short_kernels(), tmp_path)
-    assert evidence(found, "of it inside single operators") == 0
+    assert evidence(found, "share of this time in single operators") == 0
     assert found.fix.change is not None
 
 
-def test_one_long_call_is_told_from_many_short_ones(tmp_path: Path) -> None:
+def test_one_long_call_differs_from_many_short_ones(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for number, start in enumerate((0, 5000, 10_000)):
         builder.step(number, start, start + 5000).op("aten::conv2d", start, start + 4000)
         builder.launch(start + 3900, start + 3990, kernel=(start + 3995, start + 5000))
     found = finding(LaunchBound(), builder, tmp_path)
-    assert evidence(found, "of it inside single operators") == 1.0
-    assert "long host calls" in found.fix.summary
+    assert evidence(found, "share of this time in single operators") == 1.0
+    assert "long CPU calls" in found.fix.summary
 
 
 def test_a_full_queue_is_clear(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_full_queue_is_clear(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2])
-def test_of_one_or_two_steps_it_may_be_what_the_first_calls_of_a_run_cost(steps: int, tmp_path: Path) -> None:
+def test_one_or_two_steps_are_too_few(steps: int, tmp_path: Path) -> None:
     builder = _short_kernels(steps) if steps else _unmarked()
     assert "Fewer than 3 steps" in skipped(LaunchBound(), builder, tmp_path)
 
@@ -83,7 +83,7 @@ def test_waiting_for_launches_counts_from_five_percent_of_the_step(
 
 
 @pytest.mark.parametrize(("short_calls", "is_long"), [(49, True), (50, False)])
-def test_a_few_long_calls_are_the_cause_from_half_of_the_time_on(
+def test_a_few_long_calls_are_the_cause_from_half_of_the_time(
     short_calls: int, tmp_path: Path, *, is_long: bool
 ) -> None:
     # The device waits 1,000 us for one call and 20 us for each of the others.
@@ -95,7 +95,7 @@ def test_a_few_long_calls_are_the_cause_from_half_of_the_time_on(
         for at in range(begin + 1010, begin + length, 21):
             builder.op("aten::add", at, at + 20).launch(at + 10, at + 20, kernel=(at + 20, at + 21))
     found = finding(LaunchBound(), builder, tmp_path)
-    assert ("long host calls" in found.fix.summary) is is_long
+    assert ("long CPU calls" in found.fix.summary) is is_long
     assert (found.fix.what_if is None) is is_long
 
 
@@ -105,7 +105,7 @@ def test_a_call_is_long_from_one_millisecond(call_us: int, share: float, tmp_pat
     for number, at in enumerate((0, 2000, 4000)):
         builder.step(number, at, at + 2000).op("aten::conv2d", at, at + call_us)
         builder.launch(at + call_us - 10, at + call_us, kernel=(at + call_us, at + 2000))
-    assert evidence(finding(LaunchBound(), builder, tmp_path), "of it inside single operators") == share
+    assert evidence(finding(LaunchBound(), builder, tmp_path), "share of this time in single operators") == share
 
 
 def test_a_kernel_of_ten_microseconds_outlasts_its_launch(tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ def test_a_kernel_of_ten_microseconds_outlasts_its_launch(tmp_path: Path) -> Non
     for number, at in enumerate((0, 100, 200)):
         builder.step(number, at, at + 100).op("aten::add", at, at + 60)
         builder.launch(at + 10, at + 40, kernel=(at + 40, at + 49)).launch(at + 50, at + 60, kernel=(at + 60, at + 70))
-    assert evidence(finding(LaunchBound(), builder, tmp_path), "kernels shorter than 10 µs") == 0.5
+    assert evidence(finding(LaunchBound(), builder, tmp_path), "share of kernels shorter than 10 µs") == 0.5
 
 
-def test_only_operators_are_taken_to_be_compiled(tmp_path: Path) -> None:
+def test_only_operators_count_as_compiled(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for number, at in enumerate((0, 500, 1000)):
         builder.step(number, at, at + 500).op("aten::mm", at, at + 50).op("worker", at, at + 200, thread=9)

@@ -21,13 +21,13 @@ def _queued(gap_us: float, kernel_us: float = 8) -> TraceBuilder:
 def test_short_gaps_between_queued_kernels_are_found(tmp_path: Path) -> None:
     found = finding(KernelGaps(), _queued(gap_us=2), tmp_path)
     assert found.claims.total_ns == 18_000
-    assert evidence(found, "such gaps") == 9
+    assert evidence(found, "short gaps") == 9
     assert evidence(found, "median gap") == 2_000
     assert evidence(found, "kernels") == 10
     assert evidence(found, "median kernel") == 8_000
 
 
-def test_the_saving_is_bounded_by_the_gaps_where_nothing_can_be_replayed(tmp_path: Path) -> None:
+def test_without_a_simulation_the_saving_is_at_most_the_gaps(tmp_path: Path) -> None:
     saving = finding(KernelGaps(), _queued(gap_us=2), tmp_path).saving
     assert [saving.low_ns, saving.high_ns] == pytest.approx([0, 18_000])
 
@@ -41,7 +41,7 @@ def test_a_long_gap_is_a_wait_for_something(tmp_path: Path) -> None:
     assert clear(KernelGaps(), _queued(gap_us=30), tmp_path).value == 0
 
 
-def test_waiting_for_a_launch_is_another_rules(tmp_path: Path) -> None:
+def test_waiting_for_a_launch_does_not_count(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100)
     for start in range(0, 100, 10):
         builder.op("aten::add", start, start + 10).launch(start + 2, start + 7, kernel=(start + 8, start + 10))
@@ -64,6 +64,6 @@ def test_a_gap_is_short_below_20_microseconds(gap_us: float, tmp_path: Path, *, 
     assert is_found(KernelGaps(), _queued(gap_us=gap_us), tmp_path) is found
 
 
-def test_figures_are_of_one_step_where_there_are_several(tmp_path: Path) -> None:
+def test_figures_are_means_per_step(tmp_path: Path) -> None:
     found = finding(KernelGaps(), twice(_queued(gap_us=2), 110), tmp_path)
-    assert (evidence(found, "such gaps"), evidence(found, "kernels")) == (9, 10)
+    assert (evidence(found, "short gaps"), evidence(found, "kernels")) == (9, 10)

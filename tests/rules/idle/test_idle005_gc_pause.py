@@ -25,16 +25,16 @@ def _steps(*, pause_us: float) -> TraceBuilder:
     return builder
 
 
-def test_collecting_inside_the_step_is_found_as_far_as_the_device_is_idle(tmp_path: Path) -> None:
+def test_collections_inside_the_step_count_while_the_gpu_is_idle(tmp_path: Path) -> None:
     found = finding(GcPause(), _steps(pause_us=300), tmp_path)
-    assert evidence(found, "in calls of gc.collect") == 300_000
+    assert evidence(found, "time in gc.collect") == 300_000
     assert found.saving.high_ns == pytest.approx(300_000)
     (location,) = found.locations
     assert (location.file, location.function) == ("train.py", "learn")
-    assert found.fix.summary == "Take gc.collect() out of the loop"
+    assert found.fix.summary == "Remove gc.collect() from the loop"
 
 
-def test_it_says_more_than_that_plain_python_ran(tmp_path: Path) -> None:
+def test_it_refines_the_finding_on_python_code(tmp_path: Path) -> None:
     (row,) = judge(facts_of(_steps(pause_us=300), tmp_path), (GcPause(), PythonOverhead())).findings
     assert (row.finding.rule.id, row.also) == ("IDLE005", ("IDLE004",))
 
@@ -43,12 +43,12 @@ def test_short_collections_are_clear(tmp_path: Path) -> None:
     assert clear(GcPause(), _steps(pause_us=2), tmp_path).value == pytest.approx(2 / 102)
 
 
-def test_a_captured_run_tells_of_collections_that_nobody_called(tmp_path: Path) -> None:
+def test_a_captured_run_shows_automatic_collections(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 100)
     captured = Captured(builder, tmp_path).with_settings(gc_share=0.1, gc_longest_ns=50_000_000)
     found = captured.finding(GcPause())
     assert found.saving.high_ns == pytest.approx(10_000)
-    assert evidence(found, "of the run since its first step") == 0.1
+    assert evidence(found, "share of the run in garbage collection") == 0.1
     assert evidence(found, "longest") == 50_000_000
     assert found.fix.change is not None and "gc.freeze()" in found.fix.change  # noqa: PT018  # one thought
 

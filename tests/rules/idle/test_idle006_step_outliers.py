@@ -44,22 +44,22 @@ def _captured(lengths_us: list[float], folder: Path) -> Captured:
 def test_a_step_far_longer_than_the_median_is_found(tmp_path: Path) -> None:
     found = finding(StepOutliers(), _steps(100, 100, 100, 600, 100, 100, 100), tmp_path)
     # One of the five between the first and the last takes 500 us more.
-    assert evidence(found, "taken by far longer steps") == 100_000
-    assert evidence(found, "far longer steps") == 0.2
+    assert evidence(found, "time in slow steps beyond the median") == 100_000
+    assert evidence(found, "share of slow steps") == 0.2
     assert evidence(found, "longest") == 600_000
     assert found.claims.total_ns == 500_000
 
 
-def test_what_only_the_odd_step_contains_is_told(tmp_path: Path) -> None:
+def test_the_finding_names_what_only_the_slow_step_contains(tmp_path: Path) -> None:
     found = finding(StepOutliers(), _steps(100, 100, 100, 600, 100, 100, 100), tmp_path)
-    assert evidence(found, "more idle host time than in other steps") == 500_000
-    assert evidence(found, "save, only in these steps") == 500_000
-    assert evidence(found, "plain Python in write_checkpoint (train.py:12)") == 500_000
+    assert evidence(found, "extra time in slow steps: GPU idle (other CPU work)") == 500_000
+    assert evidence(found, "save, only in slow steps") == 500_000
+    assert evidence(found, "Python code in write_checkpoint (train.py:12)") == 500_000
     (location,) = found.locations
     assert (location.file, location.function) == ("train.py", "write_checkpoint")
 
 
-def test_the_first_and_the_last_step_are_odd_anyway(tmp_path: Path) -> None:
+def test_the_first_and_the_last_step_do_not_count(tmp_path: Path) -> None:
     assert clear(StepOutliers(), _steps(900, 100, 100, 100, 900), tmp_path).value == 0
 
 
@@ -67,7 +67,7 @@ def test_steps_that_vary_a_little_are_clear(tmp_path: Path) -> None:
     assert clear(StepOutliers(), _steps(100, 110, 100, 145, 100, 120, 100), tmp_path).value == 0
 
 
-def test_waiting_for_the_loader_is_another_rules(tmp_path: Path) -> None:
+def test_waiting_for_the_loader_does_not_count(tmp_path: Path) -> None:
     builder = _steps(100, 100, 100).step(3, 300, 900).loader(300, 800)
     builder.op("aten::mm", 800, 820).launch(805, 810, kernel=(820, 900))
     for number, at in ((4, 900), (5, 1000)):
@@ -77,19 +77,19 @@ def test_waiting_for_the_loader_is_another_rules(tmp_path: Path) -> None:
     assert clear(StepOutliers(), builder, tmp_path).value == 0
 
 
-def test_all_undisturbed_steps_of_a_run_are_looked_at(tmp_path: Path) -> None:
+def test_all_undisturbed_steps_of_a_run_are_compared(tmp_path: Path) -> None:
     lengths = [100.0] * 60
     for slow in (9, 19, 29, 39, 49, 59):
         lengths[slow] = 1000.0
     found = _captured(lengths, tmp_path).finding(StepOutliers())
     # Six of 59: the first step of a run counts nowhere.
-    assert evidence(found, "taken by far longer steps") == pytest.approx(900_000 * 6 / 59)
-    assert evidence(found, "one such step every") == "10 steps"
-    assert evidence(found, "median step without its wait") == 90_000
-    assert any("None of them was recorded" in caveat for caveat in found.caveats)
+    assert evidence(found, "time in slow steps beyond the median") == pytest.approx(900_000 * 6 / 59)
+    assert evidence(found, "interval between slow steps") == "10 steps"
+    assert evidence(found, "median step without time in data loader") == 90_000
+    assert any("no slow step was recorded" in caveat for caveat in found.caveats)
 
 
-def test_what_is_saved_is_a_share_of_the_training_time(tmp_path: Path) -> None:
+def test_the_saving_is_a_share_of_the_training_time(tmp_path: Path) -> None:
     lengths = [100.0] * 51
     for slow in range(5, 51, 5):
         lengths[slow] = 1000.0
@@ -98,7 +98,7 @@ def test_what_is_saved_is_a_share_of_the_training_time(tmp_path: Path) -> None:
     assert saving.high_ns == pytest.approx(100_000 * 9000 / (9000 + 50 * 90))
 
 
-def test_a_recorded_outlier_is_known_by_the_run_wherever_it_stands_in_the_recording(tmp_path: Path) -> None:
+def test_a_recorded_outlier_is_found_at_any_position_in_the_recording(tmp_path: Path) -> None:
     lengths = [100.0] * 60
     for slow in (9, 19, 29, 39, 49, 59):
         lengths[slow] = 1000.0
@@ -108,9 +108,9 @@ def test_a_recorded_outlier_is_known_by_the_run_wherever_it_stands_in_the_record
     assert captured.finding(StepOutliers()).claims.total_ns == 900_000
 
 
-def test_where_every_third_step_is_longer_steps_vary_altogether(tmp_path: Path) -> None:
+def test_with_every_third_step_slow_step_times_vary_in_general(tmp_path: Path) -> None:
     outcome = _captured([100.0, 100.0, 1000.0] * 20, tmp_path).clear(StepOutliers())
-    assert (outcome.label, outcome.remark) == ("far longer steps", "steps vary altogether")
+    assert (outcome.label, outcome.remark) == ("share of slow steps", "step times vary in general")
 
 
 def test_the_first_step_of_an_epoch_is_no_outlier(tmp_path: Path) -> None:
@@ -121,29 +121,29 @@ def test_the_first_step_of_an_epoch_is_no_outlier(tmp_path: Path) -> None:
     assert captured.with_run(steps=begun).clear(StepOutliers()).value == 0
 
 
-def test_where_the_run_is_even_a_slow_recorded_step_is_the_recordings_doing(tmp_path: Path) -> None:
+def test_in_an_even_run_a_slow_recorded_step_does_not_count(tmp_path: Path) -> None:
     captured = Captured(_steps(100, 100, 100, 600, 100, 100, 100), tmp_path)
     steps = _captured([100.0] * 30, tmp_path).facts().run
     assert steps is not None
     assert captured.with_run(steps=steps.steps).clear(StepOutliers()).value == 0
 
 
-def test_plain_python_in_some_steps_is_one_row_with_the_rule_that_names_its_lines(tmp_path: Path) -> None:
+def test_python_in_some_steps_folds_into_the_rule_that_names_its_lines(tmp_path: Path) -> None:
     facts = facts_of(_steps(100, 100, 100, 600, 100, 100, 100), tmp_path)
     (row,) = judge(facts, (PythonOverhead(), StepOutliers())).findings
     assert (row.finding.rule.id, row.also) == ("IDLE004", ("IDLE006",))
 
 
-def test_where_every_recorded_step_is_slow_there_is_none_to_compare_with(tmp_path: Path) -> None:
+def test_with_only_slow_recorded_steps_nothing_is_compared(tmp_path: Path) -> None:
     run = _captured([100.0] * 24 + [3000.0], tmp_path).facts().run
     assert run is not None
     found = Captured(_steps(300, 300, 300), tmp_path).with_run(steps=run.steps).finding(StepOutliers())
     assert found.claims.total_ns == 900_000
-    assert not [row for row in found.evidence if "than in other steps" in row.label]
+    assert not [row for row in found.evidence if "extra time in slow steps" in row.label]
 
 
-def test_three_steps_tell_nothing(tmp_path: Path) -> None:
-    assert "beside the first and last" in skipped(StepOutliers(), _steps(100, 900, 100), tmp_path)
+def test_three_steps_are_too_few(tmp_path: Path) -> None:
+    assert "between the first and the last" in skipped(StepOutliers(), _steps(100, 900, 100), tmp_path)
 
 
 @pytest.mark.parametrize(("longest_us", "found"), [(320, False), (321, True)])
@@ -156,9 +156,7 @@ def test_outliers_count_from_five_percent_of_the_training_time(
 
 
 @pytest.mark.parametrize(("long_us", "found"), [(160, False), (161, True)])
-def test_a_step_is_far_longer_beyond_one_and_a_half_times_the_median(
-    long_us: float, tmp_path: Path, *, found: bool
-) -> None:
+def test_a_step_is_slow_beyond_1_5_times_the_median(long_us: float, tmp_path: Path, *, found: bool) -> None:
     captured = _captured([110.0] * 21 + [long_us] * 5, tmp_path)
     assert captured.is_found(StepOutliers()) is found
 
@@ -170,29 +168,27 @@ def test_up_to_a_fifth_of_the_steps_are_outliers(count: int, tmp_path: Path, *, 
 
 
 @pytest.mark.parametrize(("count", "is_looked_at"), [(19, False), (20, True)])
-def test_undisturbed_steps_are_looked_at_from_twenty_on(count: int, tmp_path: Path, *, is_looked_at: bool) -> None:
+def test_at_least_twenty_undisturbed_steps_are_compared(count: int, tmp_path: Path, *, is_looked_at: bool) -> None:
     # Where they are not, three recorded steps are too few. The first step of a run does not count.
     captured = _captured([110.0] * count + [910.0], tmp_path)
     assert isinstance(captured.outcome(StepOutliers()), Found) is is_looked_at
 
 
-def test_recorded_steps_are_looked_at_from_three_between_the_first_and_the_last_on(tmp_path: Path) -> None:
+def test_at_least_three_recorded_steps_between_first_and_last_are_compared(tmp_path: Path) -> None:
     assert evidence(finding(StepOutliers(), _steps(100, 100, 600, 100, 100), tmp_path), "longest") == 600_000
-    assert "beside the first and last" in skipped(StepOutliers(), _steps(100, 100, 600, 100), tmp_path)
+    assert "between the first and the last" in skipped(StepOutliers(), _steps(100, 100, 600, 100), tmp_path)
 
 
-def test_three_names_are_told_at_most(tmp_path: Path) -> None:
+def test_at_most_three_names_are_shown(tmp_path: Path) -> None:
     builder = _steps(100, 100, 100, 600, 100, 100, 100)
     for number, name in enumerate(("evaluate", "plot", "upload", "clean up")):
         builder.annotation(name, 410 + number, 420 + number)
     found = finding(StepOutliers(), builder, tmp_path)
-    assert len([row for row in found.evidence if row.label.endswith(", only in these steps")]) == 3
+    assert len([row for row in found.evidence if row.label.endswith(", only in slow steps")]) == 3
 
 
 @pytest.mark.parametrize(("stretch_us", "is_told"), [(99, False), (100, True)])
-def test_plain_python_is_told_from_stretches_of_100_microseconds_on(
-    stretch_us: int, tmp_path: Path, *, is_told: bool
-) -> None:
+def test_python_is_shown_from_stretches_of_100_microseconds(stretch_us: int, tmp_path: Path, *, is_told: bool) -> None:
     builder, at = TraceBuilder(), 0
     for number, stretches in enumerate((0, 0, 4, 0, 0)):
         end = at + 100 + (stretch_us + 1) * stretches
@@ -202,7 +198,7 @@ def test_plain_python_is_told_from_stretches_of_100_microseconds_on(
             builder.op("aten::add", call, call + 1)
         at = end
     found = finding(StepOutliers(), builder, tmp_path)
-    assert any(row.label.startswith("plain Python") for row in found.evidence) is is_told
+    assert any(row.label.startswith("Python code") for row in found.evidence) is is_told
 
 
 @pytest.mark.parametrize(("last", "every"), [(63, None), (62, 20)])
@@ -210,14 +206,14 @@ def test_intervals_are_regular_up_to_a_tenth_of_their_median(last: int, every: i
     assert Outliers((0, 20, 40, last), 100, 1.0, 2.0, 0.1).every == every
 
 
-def test_two_intervals_do_not_tell_how_often() -> None:
+def test_two_intervals_are_too_few() -> None:
     assert Outliers((0, 20, 40), 100, 1.0, 2.0, 0.1).every is None
 
 
-def test_what_odd_steps_contain_is_told_of_one_of_them(tmp_path: Path) -> None:
+def test_the_content_of_slow_steps_is_the_mean_per_step(tmp_path: Path) -> None:
     lengths = [100.0] * 12
     lengths[3] = lengths[7] = 600.0
     found = finding(StepOutliers(), _steps(*lengths), tmp_path)
-    assert evidence(found, "save, only in these steps") == 500_000
-    assert evidence(found, "plain Python in write_checkpoint (train.py:12)") == 500_000
-    assert evidence(found, "far longer steps") == 0.2
+    assert evidence(found, "save, only in slow steps") == 500_000
+    assert evidence(found, "Python code in write_checkpoint (train.py:12)") == 500_000
+    assert evidence(found, "share of slow steps") == 0.2

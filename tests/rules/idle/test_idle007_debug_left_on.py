@@ -46,20 +46,20 @@ def _nothing(folder: Path) -> Trace:
 
 
 def _left_on(found: Finding) -> list[float | int | str]:
-    return [row.value for row in found.evidence if row.label == "left on"]
+    return [row.value for row in found.evidence if row.label == "enabled"]
 
 
-def test_launches_that_block_are_found_in_any_recording(tmp_path: Path) -> None:
+def test_blocking_launches_are_found_in_any_recording(tmp_path: Path) -> None:
     found = finding(DebugLeftOn(), _blocking(), tmp_path)
     assert _left_on(found) == ["CUDA_LAUNCH_BLOCKING=1"]
-    assert evidence(found, "launches that return after") == 1.0
+    assert evidence(found, "share of launches that return after") == 1.0
     assert found.claims.total_ns == 40 * 5_000
     assert (found.saving.low_ns, found.saving.high_ns) == (0, 200_000)
 
 
-def test_looks_for_nan_are_found_in_any_recording_with_their_own_time(tmp_path: Path) -> None:
+def test_nan_checks_are_found_in_any_recording_with_their_time(tmp_path: Path) -> None:
     found = finding(DebugLeftOn(), _checking(), tmp_path)
-    assert _left_on(found) == ["anomaly detection of autograd"]
+    assert _left_on(found) == ["autograd anomaly detection"]
     assert (found.saving.low_ns, found.saving.expected_ns) == (80_000, 80_000)
     assert (found.saving.high_ns, found.saving.method) == (81_000, Method.MODEL)  # and the forward pass
 
@@ -67,35 +67,35 @@ def test_looks_for_nan_are_found_in_any_recording_with_their_own_time(tmp_path: 
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ({"detect_anomaly": True}, "anomaly detection of autograd"),
+        ({"detect_anomaly": True}, "autograd anomaly detection"),
         ({"environment": {"CUDA_LAUNCH_BLOCKING": "1"}}, "CUDA_LAUNCH_BLOCKING=1"),
         ({"environment": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}}, "PYTORCH_NO_CUDA_MEMORY_CACHING=1"),
         ({"environment": {"TORCH_DISTRIBUTED_DEBUG": "detail"}}, "TORCH_DISTRIBUTED_DEBUG=DETAIL"),
         ({"cuda_sync_debug_mode": 1}, "CUDA sync debug mode"),
-        ({"own_profiler_share": 1.0}, "a profiler in most steps"),
+        ({"own_profiler_share": 1.0}, "profiler active in most steps"),
     ],
 )
-def test_what_a_capture_saw_on_is_found(settings: dict[str, Any], what: str, tmp_path: Path) -> None:
+def test_debugging_options_in_a_capture_are_found(settings: dict[str, Any], what: str, tmp_path: Path) -> None:
     assert _left_on(Captured(_step(), tmp_path).with_settings(**settings).finding(DebugLeftOn())) == [what]
 
 
-def test_the_time_in_which_the_device_waits_for_the_host_bounds_the_saving(tmp_path: Path) -> None:
+def test_the_saving_is_at_most_the_gpu_wait_for_the_cpu(tmp_path: Path) -> None:
     found = Captured(_step(), tmp_path).with_settings(detect_anomaly=True).finding(DebugLeftOn())
     assert found.saving.high_ns == pytest.approx(40_000)
 
 
-def test_several_switches_are_one_finding(tmp_path: Path) -> None:
+def test_several_options_are_one_finding(tmp_path: Path) -> None:
     settings = {"detect_anomaly": True, "cuda_sync_debug_mode": 2}
     found = Captured(_step(), tmp_path).with_settings(**settings).finding(DebugLeftOn())
     assert len(_left_on(found)) == 2
     assert found.saving.high_ns == pytest.approx(40_000)
 
 
-def test_a_profiler_that_runs_through_a_run_without_a_recording_is_found(tmp_path: Path) -> None:
+def test_a_profiler_is_found_in_a_run_without_a_recording(tmp_path: Path) -> None:
     run = Run(("train.py",), "ran to its end", (), RunSettings(own_profiler_share=0.9), None)
     outcome = run_rule(DebugLeftOn(), Facts(_nothing(tmp_path), None, "run/rank0", run))
     assert isinstance(outcome, Found)
-    assert _left_on(outcome.finding) == ["a profiler in most steps"]
+    assert _left_on(outcome.finding) == ["profiler active in most steps"]
     assert outcome.finding.saving.high_ns == 0
 
 
@@ -122,9 +122,7 @@ def test_without_steps_or_settings_the_rule_cannot_look(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("blocking", "found"), [(35, False), (36, True)])
-def test_launches_block_where_nine_tenths_return_after_their_kernel(
-    blocking: int, tmp_path: Path, *, found: bool
-) -> None:
+def test_launches_block_if_90_percent_return_after_their_kernel(blocking: int, tmp_path: Path, *, found: bool) -> None:
     builder = TraceBuilder().step(0, 0, 400).op("aten::mm", 0, 400)
     for number in range(40):
         at = 10 * number
@@ -133,7 +131,9 @@ def test_launches_block_where_nine_tenths_return_after_their_kernel(
 
 
 @pytest.mark.parametrize(("checked", "found"), [(9, False), (10, True)])
-def test_autograd_checks_where_half_of_its_nodes_are_looked_at(checked: int, tmp_path: Path, *, found: bool) -> None:
+def test_anomaly_detection_is_on_if_half_of_the_nodes_have_a_nan_check(
+    checked: int, tmp_path: Path, *, found: bool
+) -> None:
     builder = TraceBuilder().step(0, 0, 401).op("aten::mm", 400, 401)
     for number in range(20):
         at = 20 * number
@@ -144,6 +144,6 @@ def test_autograd_checks_where_half_of_its_nodes_are_looked_at(checked: int, tmp
 
 
 @pytest.mark.parametrize(("share", "found"), [(0.49, False), (0.5, True)])
-def test_a_profiler_was_left_on_where_it_ran_in_half_of_the_steps(share: float, tmp_path: Path, *, found: bool) -> None:
+def test_a_profiler_is_left_on_if_it_runs_in_half_of_the_steps(share: float, tmp_path: Path, *, found: bool) -> None:
     captured = Captured(_step(), tmp_path).with_settings(own_profiler_share=share)
     assert captured.is_found(DebugLeftOn()) is found

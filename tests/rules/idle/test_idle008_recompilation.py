@@ -37,14 +37,14 @@ def _compiled(builder: TraceBuilder, at: float) -> TraceBuilder:
 def test_compiling_in_a_later_step_is_found(tmp_path: Path) -> None:
     found = finding(Recompilation(), _compiled(_steps(100, 100, 700, 100), 290), tmp_path)
     assert found.claims.total_ns == 500_000
-    assert evidence(found, "compiling") == 125_000
+    assert evidence(found, "time in compilation") == 125_000
     assert evidence(found, "compilations") == 0.25
     assert found.fix.change == "torch.compile(model, dynamic=True)"
     (location,) = found.locations
     assert (location.file, location.function) == ("train.py", "forward")
 
 
-def test_what_the_device_hides_costs_nothing(tmp_path: Path) -> None:
+def test_compilation_that_overlaps_the_gpu_costs_nothing(tmp_path: Path) -> None:
     builder = _compiled(_steps(100, 100, 700, 100), 290).launch(280, 285, kernel=(290, 800))
     assert clear(Recompilation(), builder, tmp_path).value == 0
 
@@ -53,7 +53,7 @@ def test_the_first_step_may_compile(tmp_path: Path) -> None:
     assert clear(Recompilation(), _compiled(_steps(700, 100, 100), 90), tmp_path).value == 0
 
 
-def test_what_was_compiled_runs_without_being_compiled(tmp_path: Path) -> None:
+def test_running_compiled_code_is_no_compilation(tmp_path: Path) -> None:
     builder = _steps(100, 100, 100).op("Torch-Compiled Region: 0/0", 110, 190).op("TorchDynamo Cache Lookup", 100, 109)
     assert clear(Recompilation(), builder, tmp_path).value == 0
 
@@ -63,8 +63,8 @@ def test_a_convolution_that_waits_for_events_tries_out_algorithms(tmp_path: Path
     for at in (310, 400, 490):
         builder.sync(at, at + 80, name="cudaEventSynchronize")
     found = finding(Recompilation(), builder, tmp_path)
-    assert evidence(found, "compiling and trying out algorithms") == 70_000
-    assert evidence(found, "convolutions that try out algorithms") == 0.25
+    assert evidence(found, "time in compilation and algorithm search") == 70_000
+    assert evidence(found, "convolutions with an algorithm search") == 0.25
     assert found.fix.change == "torch.backends.cudnn.benchmark = False"
 
 
@@ -73,12 +73,12 @@ def test_other_waits_for_events_are_no_search(tmp_path: Path) -> None:
     assert clear(Recompilation(), builder.sync(130, 190, name="cudaEventSynchronize"), tmp_path).value == 0
 
 
-def test_one_step_tells_nothing(tmp_path: Path) -> None:
+def test_one_step_is_too_few(tmp_path: Path) -> None:
     assert "A single step" in skipped(Recompilation(), _steps(100), tmp_path)
 
 
 @pytest.mark.slow
-def test_torchs_own_compilations_are_known(tmp_path: Path) -> None:
+def test_compilations_recorded_by_torch_are_found(tmp_path: Path) -> None:
     path = tmp_path / "worker0.1.pt.trace.json"
     compiled = torch.compile(lambda x: x.sin().sum(), backend="eager", dynamic=False)
     compiled(torch.ones(2))

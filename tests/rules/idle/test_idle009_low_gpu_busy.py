@@ -26,7 +26,7 @@ def _steps(*, kernel_us: float, loading_us: float = 0, count: int = 3) -> TraceB
 
 def test_less_than_half_of_the_step_is_low(tmp_path: Path) -> None:
     found = finding(LowGpuBusy(), _steps(kernel_us=40), tmp_path)
-    assert found.evidence == (Evidence("GPU busy, by the recording", 0.4, Unit.SHARE),)
+    assert found.evidence == (Evidence("GPU busy, recorded", 0.4, Unit.SHARE),)
     assert found.claims.total_ns == 3 * 60_000
     assert found.fix.summary == UNKNOWN
 
@@ -42,27 +42,27 @@ def test_collectives_keep_the_device_busy(tmp_path: Path) -> None:
     ("loading_us", "cores", "pointer"),
     [(30, 0.95, PREPARING), (30, 0.1, FETCHING), (0, 0.1, WAITING), (0, 0.95, UNKNOWN), (30, 0.6, UNKNOWN)],
 )
-def test_use_of_the_host_says_where_to_look(loading_us: float, cores: float, pointer: str, tmp_path: Path) -> None:
+def test_cpu_utilisation_shows_what_to_check(loading_us: float, cores: float, pointer: str, tmp_path: Path) -> None:
     captured = Captured(_steps(kernel_us=40, loading_us=loading_us), tmp_path).sampled(granted=cores)
     assert captured.finding(LowGpuBusy()).fix.summary == pointer
 
 
-def test_what_the_driver_sampled_stands_beside_what_was_recorded(tmp_path: Path) -> None:
+def test_sampled_and_recorded_utilisation_are_shown(tmp_path: Path) -> None:
     captured = Captured(_steps(kernel_us=40), tmp_path).sampled(cpu=0.2).with_device(mean_utilization_share=0.7)
     assert captured.finding(LowGpuBusy()).evidence[1:] == (
-        Evidence("GPU utilisation, sampled by the driver", 0.7, Unit.SHARE),
-        Evidence("use of the host's cores", 0.2, Unit.SHARE),
+        Evidence("GPU utilisation, sampled", 0.7, Unit.SHARE),
+        Evidence("CPU core utilisation", 0.2, Unit.SHARE),
     )
 
 
-def test_it_is_a_verdict_on_the_recording_and_no_finding_among_others(tmp_path: Path) -> None:
+def test_it_is_shown_with_the_headline_and_not_ranked(tmp_path: Path) -> None:
     judgement = judge(facts_of(_steps(kernel_us=40), tmp_path), (LowGpuBusy(),))
     assert judgement.findings == ()
     (umbrella,) = judgement.recording.umbrellas
     assert umbrella.rule.id == "IDLE009"
 
 
-def test_one_step_tells_nothing(tmp_path: Path) -> None:
+def test_one_step_is_too_few(tmp_path: Path) -> None:
     assert "Fewer than 3 steps" in skipped(LowGpuBusy(), _steps(kernel_us=40, count=1), tmp_path)
 
 

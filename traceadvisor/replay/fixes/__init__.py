@@ -1,1 +1,1 @@
-"""What-ifs: how each fix changes the recorded tasks."""
+"""Simulated fixes: how each one changes the recorded tasks."""

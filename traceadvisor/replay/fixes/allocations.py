@@ -1,4 +1,4 @@
-"""What if the allocator had no need of the driver."""
+"""Simulates an allocator that never calls the driver."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from traceadvisor.replay.what_if import Edit, Scenario
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CachedMemory(Edit):
-    """Memory comes from torch's own cache: no call takes any from the driver or gives it back."""
+    """Memory comes from PyTorch's caching allocator: no call allocates from the driver or frees to it."""
 
     calls: SpanSet
-    """When the host was inside such calls, since the trace's first event."""
+    """When the host was inside such calls, in nanoseconds since the first event of the trace."""
 
     rows: frozenset[int]
-    """Rows of the event table: those calls, of which some wait for the device."""
+    """Rows of the event table: these calls; some wait for the device."""
 
     changes_device: ClassVar = True
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """The calls' own time goes, as does what they wait for."""
+        """Remove the calls' own time and their waits."""
         host = WithoutWaits(self.rows).applied(WithoutHostWork(self.calls).applied(graph, scenario), scenario).host
         mine = np.isin(host.row, np.fromiter(self.rows, np.int64, len(self.rows)))
         left_ns = np.where(mine, host.call_ns - scaled(host.call_ns, REMOVED_SHARE[scenario]), host.call_ns)
-        is_work = mine & (host.action == Action.NOTHING)  # which makes no call that could take time
+        is_work = mine & (host.action == Action.NOTHING)  # it no longer makes a call that takes time
         work_ns = np.where(is_work, host.work_ns + left_ns, host.work_ns)
         return replace(graph, host=replace(host, work_ns=work_ns, call_ns=left_ns))

@@ -1,4 +1,4 @@
-"""What if tensors were made on the device instead of on the host."""
+"""Simulates tensors that are created on the device instead of the host."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
 KERNEL_NS = 5_000
-"""A kernel that fills a tensor, beyond which writing device memory takes far less than the copy did; an assumption."""
+"""Maximum time of a kernel that fills a tensor, an assumption. Writing device memory is much faster than the copy."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BuiltOnDevice(Edit):
-    """A kernel stands where a tensor was made on the host and copied."""
+    """A kernel replaces the creation of a tensor on the host and its copy."""
 
     made: SpanSet
-    """When the host made them, since the trace's first event."""
+    """When the host created the tensors, in nanoseconds since the first event of the trace."""
 
     copies: Int64
     """Rows of the event table: the copies."""
 
     calls: frozenset[int]
-    """Rows of the calls that copy, or wait for that."""
+    """Rows of the calls that copy or wait for a copy."""
 
     changes_device: ClassVar = True
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """The host hardly makes anything and waits for no copy; copies take a short kernel's time."""
+        """Remove the host work and the waits for copies; copies take the time of a short kernel."""
         graph = WithoutHostWork(self.made).applied(graph, scenario)
         graph = WithoutWaits(self.calls).applied(graph, scenario)
         short_ns = np.minimum(graph.device.duration_ns, KERNEL_NS)

@@ -1,4 +1,4 @@
-"""What if copies to the device came from pinned memory, and what if they ran beside the kernels."""
+"""Simulates copies from pinned memory, and copies that overlap kernels."""
 
 from __future__ import annotations
 
@@ -14,30 +14,29 @@ from traceadvisor.replay.step_graph import DeviceTasks, HostTasks, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
 USUAL_BYTES_PER_S = {Scenario.LOW: 0.0, Scenario.EXPECTED: 12e9, Scenario.HIGH: 25e9}
-"""Rate of copies from pinned memory where the link is not known: none better than recorded; what PCIe 3.0 x16 carries;
-what PCIe 4.0 x16 carries.
+"""Rate of copies from pinned memory if the link is unknown: as recorded; as over PCIe 3.0 x16; as over PCIe 4.0 x16.
 
-15.75 and 31.5 GB/s are the links' own rates (PCI-SIG), of which headers and flow control leave about 80%.
+The link rates are 15.75 and 31.5 GB/s (PCI-SIG). Headers and flow control leave about 80% of them.
 """
 
 REACHED_SHARE = {Scenario.LOW: 0.0, Scenario.EXPECTED: 0.8, Scenario.HIGH: 1.0}
-"""Share of a known link's rate: the copy no faster than recorded; what headers and flow control leave; all of it."""
+"""Reached share of a known link rate: as recorded; the part that headers and flow control leave; all of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedCopies(Edit):
-    """What was copied from pageable memory lies in pinned memory, and the host goes on while it is copied."""
+    """Copies from pageable memory become copies from pinned memory, and the host does not wait for them."""
 
     rows: frozenset[int]
     """Rows of the event table: the copies from pageable memory."""
 
     link_bytes_per_s: float | None = None
-    """What the link between host and device carries one way; None where not known."""
+    """Rate of the link between host and device, one way; None if unknown."""
 
     changes_device: ClassVar = True
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """These copies run at the link's rate where that is faster, and no call waits for them."""
+        """Run these copies at the link rate if it is faster. No call waits for them."""
         copies = np.isin(graph.device.row, np.fromiter(self.rows, np.int64, len(self.rows)))
         duration_ns, rate = graph.device.duration_ns.copy(), self._bytes_per_s(scenario)
         known = copies & (graph.device.byte_count != NONE)
@@ -55,12 +54,12 @@ class PinnedCopies(Edit):
 
 @dataclass(frozen=True, slots=True)
 class OverlappedCopies(Edit):
-    """Batches are copied a step ahead, on a stream of their own."""
+    """Batches are copied one step ahead, on a separate stream."""
 
     changes_device: ClassVar = True
 
-    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:  # noqa: ARG002  # there is nothing to assume
-        """A step's kernels wait for the copies that the step before launched, and no call waits for any."""
+    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:  # noqa: ARG002  # it needs no assumption
+        """The kernels of a step wait for the copies launched in the previous step. No call waits for copies."""
         copies = _is_upload(graph.device)
         if not copies.any():
             return graph
@@ -79,12 +78,12 @@ def _is_upload(device: DeviceTasks) -> Mask:
 
 
 def _not_waiting_for(graph: StepGraph, copies: Mask) -> HostTasks:
-    """No call waits for one of some copies."""
+    """The host tasks, without waits for the given copies."""
     return without_waits(graph, np.append(copies, False)[graph.host.first])
 
 
 def _after_copies_of_last_step(device: DeviceTasks, copies: Mask) -> Int64:
-    """The first task after a step's first copy waits for the last copy of the step before."""
+    """Dependencies in which the first task after a step's first copy waits for the last earlier copy."""
     after = device.after.copy()
     uploads, others = np.flatnonzero(copies), np.flatnonzero(~copies)
     for step in np.unique(device.step[uploads]).tolist():

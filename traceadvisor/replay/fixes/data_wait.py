@@ -1,4 +1,4 @@
-"""What if the next batch were always ready."""
+"""Simulates a data loader whose next batch is always ready."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
 HOST_FACTOR = {Scenario.LOW: 1.2, Scenario.EXPECTED: 1.07, Scenario.HIGH: 1.0}
-"""How many times as long host work takes once other processes make the batches: the most that was seen, the middle of
-what was seen, and no longer.
+"""Factor on host work once worker processes make the batches: the largest measured, the middle, and unchanged.
 
-Workers and the training thread share caches and memory: over public recordings of one ResNet-50 training with 0 and
-with 4 workers (pytorch/kineto, TensorBoard plugin samples) host work per step rose by 7 to 19%. A training thread whose
-caches no longer hold pictures that it decodes works faster: over the captured pair of docs/validation.md it fell by 5%,
-which is not promised to others.
+Workers and the training thread share caches and memory. In public recordings of one ResNet-50 training with 0 and 4
+workers (pytorch/kineto, TensorBoard plugin samples), host work per step rose by 7 to 19%. In the captured pair of
+docs/validation.md it fell by 5%, because the training thread no longer decodes images and keeps its caches. No variant
+assumes such a gain.
 """
 
 CROWDED_HOST_FACTOR = {Scenario.LOW: 1.1, Scenario.EXPECTED: 1.0, Scenario.HIGH: 1.0}
-"""The same where there are workers already, whose effect the recording shows; an assumption."""
+"""The same factor if the recording already has workers and shows their effect; an assumption."""
 
 FETCH_NS = {Scenario.LOW: 1_400_000, Scenario.EXPECTED: 700_000, Scenario.HIGH: 80_000}
-"""What it costs the training thread to take a finished batch: the range seen in the same recordings with 4 workers, and
-its middle. It replaces what a fetch took and never exceeds it."""
+"""Time to take a finished batch: the range and middle in the same recordings with 4 workers.
+
+It replaces the recorded time of a fetch and never exceeds it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class NoDataWait(Edit):
-    """The loader always has the next batch ready."""
+    """The next batch is always ready."""
 
     changes_device: ClassVar = False
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """Loading leaves the training thread; taking a batch stays, and the rest of the host slows down."""
+        """Remove loading from the training thread. Taking a batch stays, and other host work slows down."""
         takes, load_ns = fetches(graph.host)
         factor = (CROWDED_HOST_FACTOR if graph.loader_has_workers else HOST_FACTOR)[scenario]
         host = slowed(graph.host, np.where(is_loading(graph.host), 0.0, factor))

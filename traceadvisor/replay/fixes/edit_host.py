@@ -1,4 +1,4 @@
-"""Edits of host work that several what-ifs share."""
+"""Changes of host work that several simulated fixes share."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from traceadvisor.replay.step_graph import Action, HostTasks, Phase, StepGraph
 
 
 def is_loading(host: HostTasks) -> Mask:
-    """Tasks whose work is done inside the data loader."""
+    """Whether each host task runs inside the data loader."""
     loading: Mask = host.phase == Phase.LOADING
     return loading
 
 
 def slowed(host: HostTasks, factor: Float64 | float) -> HostTasks:
-    """Work and calls that take so many times as long; one factor, or one a task."""
+    """The host tasks with their work and calls multiplied by a factor, or by one factor per task."""
     return replace(host, work_ns=scaled(host.work_ns, factor), call_ns=scaled(host.call_ns, factor))
 
 
 def work_inside(graph: StepGraph, spans: SpanSet) -> Int64:
-    """For each host task, its work at some recorded instants, since the trace's first event; nanoseconds.
+    """For each host task, the nanoseconds of its work that lie in some recorded spans.
 
-    It takes what it took when it was recorded, and no more than is left of the task's work.
+    The result is the recorded time, limited to the remaining work of the task.
     """
     until_ns = graph.recorded_ns
     inside_ns = spans.measure_until(until_ns) - spans.measure_until(until_ns - graph.host.recorded_work_ns)
-    no_more_ns: Int64 = np.minimum(inside_ns, graph.host.work_ns)
-    return no_more_ns
+    limited_ns: Int64 = np.minimum(inside_ns, graph.host.work_ns)
+    return limited_ns
 
 
 def scaled(durations_ns: Int64, factor: Float64 | float) -> Int64:
@@ -40,7 +40,7 @@ def scaled(durations_ns: Int64, factor: Float64 | float) -> Int64:
 
 
 def fetches(host: HostTasks) -> tuple[Int64, Int64]:
-    """The task that ends each fetch of a batch, and the host's time in each fetch."""
+    """The last host task of each batch fetch, and the host time of each fetch in nanoseconds."""
     loading = is_loading(host)
     last = ~np.append(loading[1:], False)
     ends = np.flatnonzero(loading & last & np.isin(host.action, (Action.NOTHING, Action.FETCH)))

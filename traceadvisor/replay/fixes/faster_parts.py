@@ -1,4 +1,4 @@
-"""What if a part of the machine were faster: not a fix, but what buying one would bring."""
+"""Simulates faster hardware: not a fix, but the gain from a purchase."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from traceadvisor.replay.what_if import Edit, Scenario
 
 @dataclass(frozen=True, slots=True)
 class FasterDevice(Edit):
-    """Kernels take less time; copies and collectives, which follow the links, and launches take theirs."""
+    """Kernels take less time. Launches, copies and collectives keep theirs; the latter two depend on links."""
 
     times: float
-    """How many times as fast."""
+    """Speed-up factor."""
 
     changes_device: ClassVar = True
 
-    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:  # noqa: ARG002  # there is nothing to assume
-        """The kernels' durations are divided."""
+    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:  # noqa: ARG002  # it needs no assumption
+        """Divide the duration of each kernel."""
         factor = np.where(graph.device.kind == Kind.KERNEL, 1 / self.times, 1.0)
         duration_ns = scaled(graph.device.duration_ns, factor)
         return replace(graph, device=replace(graph.device, duration_ns=duration_ns))
@@ -31,30 +31,30 @@ class FasterDevice(Edit):
 
 @dataclass(frozen=True, slots=True)
 class FasterHost(Edit):
-    """All host work takes less time, loading included, in this process and in workers."""
+    """All host work takes less time, including loading in this process and in workers."""
 
     times: float
-    """How many times as fast."""
+    """Speed-up factor."""
 
     changes_device: ClassVar = False
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """Host work and calls are divided, and the time of batches."""
+        """Divide host work, calls and batch loading times."""
         rest = slowed(graph.host, np.where(is_loading(graph.host), 1.0, 1 / self.times))
         return FasterLoader(self.times).applied(replace(graph, host=rest), scenario)
 
 
 @dataclass(frozen=True, slots=True)
 class FasterLoader(Edit):
-    """Batches are made in less time, wherever they are made."""
+    """Batch loading takes less time, in this process and in workers."""
 
     times: float
-    """How many times as fast."""
+    """Speed-up factor."""
 
     changes_device: ClassVar = False
 
-    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:  # noqa: ARG002  # there is nothing to assume
-        """Work inside the loader is divided, and the workers' time for each batch."""
+    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:  # noqa: ARG002  # it needs no assumption
+        """Divide the work inside the loader and the workers' time per batch."""
         host = slowed(graph.host, np.where(is_loading(graph.host), 1 / self.times, 1.0))
         workers = graph.workers
         if workers:

@@ -1,4 +1,4 @@
-"""What if some of the host's own work were not done within the step."""
+"""Simulates a step without some of its host work."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
 REMOVED_SHARE = {Scenario.LOW: 0.5, Scenario.EXPECTED: 0.9, Scenario.HIGH: 1.0}
-"""How much of it goes; assumptions.
+"""Removed share of the work; assumptions.
 
-Work done every tenth step leaves a tenth of it. Work that moves to another thread of the same interpreter still takes
-turns with the training thread, and half of it may stay.
+If the work runs every tenth step, a tenth of it remains. If it moves to another thread of the same interpreter, both
+threads take turns, and half of it may remain.
 """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WithoutHostWork(Edit):
-    """The host's work at some instants is done less often, or elsewhere."""
+    """Some host work runs less often or elsewhere."""
 
     spans: SpanSet
-    """Recorded instants, since the trace's first event."""
+    """Recorded time of this work, in nanoseconds since the first event of the trace."""
 
     changes_device: ClassVar = False
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """Work that lies in the spans takes a share of its time; calls take theirs."""
+        """Remove a share of the work in the spans. Calls keep their time."""
         removed_ns = scaled(work_inside(graph, self.spans), REMOVED_SHARE[scenario])
         return replace(graph, host=replace(graph.host, work_ns=graph.host.work_ns - removed_ns))

@@ -1,4 +1,4 @@
-"""What if some kernels ran faster, and what if communication were hidden."""
+"""Simulates faster kernels, and communication overlapped by compute."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from traceadvisor.replay.what_if import Edit, Scenario
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FasterKernels(Edit):
-    """Some kernels run so many times as fast; how many, whoever asks must know."""
+    """Some kernels run faster, by speed-ups that the rule provides."""
 
     rows: Int64
     """Rows of the event table, ascending, shape ``(k,)``."""
 
     low: Float64
-    """Each kernel's speed-up, at least 1, where little is gained; shape ``(k,)``."""
+    """Lowest speed-up of each kernel, at least 1; shape ``(k,)``."""
 
     expected: Float64
     high: Float64
@@ -29,7 +29,7 @@ class FasterKernels(Edit):
     changes_device: ClassVar = True
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """The kernels take a share of their time."""
+        """Divide the durations by the speed-ups."""
         speedups = {Scenario.LOW: self.low, Scenario.EXPECTED: self.expected, Scenario.HIGH: self.high}[scenario]
         mine = np.isin(graph.device.row, self.rows)
         duration_ns = graph.device.duration_ns.copy()
@@ -40,15 +40,15 @@ class FasterKernels(Edit):
 
 @dataclass(frozen=True, slots=True)
 class HiddenCommunication(Edit):
-    """Collectives run behind the computation that does not need them."""
+    """Compute overlaps the collectives."""
 
     changes_device: ClassVar = True
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """All but a step's last collective take no time.
+        """Set all collectives except the last of each step to no time.
 
-        The last one cannot begin before the last gradients are there. At the most it is hidden too; at the least the
-        others are hidden by half.
+        The last one must wait for the last gradients. The high scenario removes it too. The low scenario keeps half of
+        the others.
         """
         collectives = np.flatnonzero(graph.device.kind == Kind.COLLECTIVE)
         is_last = np.append(graph.device.step[collectives][1:] != graph.device.step[collectives][:-1], True)

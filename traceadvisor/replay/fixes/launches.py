@@ -1,7 +1,4 @@
-"""What if the host had less to do to launch the same work.
-
-What if kernels that are already queued followed one another more closely.
-"""
+"""Simulates cheaper kernel launches, and shorter gaps between queued kernels."""
 
 from __future__ import annotations
 
@@ -18,30 +15,34 @@ from traceadvisor.replay.step_graph import Action, Phase, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
 LAUNCH_FACTOR = {Scenario.LOW: 0.9, Scenario.EXPECTED: 0.7, Scenario.HIGH: 0.1}
-"""What is left of the host's time in operators and in launches.
+"""Remaining share of the host time in operators and launches.
 
-At most: NVIDIA, "Getting Started with CUDA Graphs" (2019), a kernel of 2.9 us takes 9.6 us with its launch and 3.4 us
-within a graph, which leaves 0.5 of 6.7 us. A model of which only parts can be compiled or captured keeps more; seven
-and nine tenths are assumptions, no measurements.
+High: NVIDIA, "Getting Started with CUDA Graphs" (2019). A kernel of 2.9 us takes 9.6 us with its launch and 3.4 us
+within a graph, so 0.5 of 6.7 us remain. If only parts of a model can be compiled or captured, more remains: 0.7 and 0.9
+are assumptions, not measurements.
 """
 
 FUSED_FACTOR = {Scenario.LOW: 0.5, Scenario.EXPECTED: 0.1, Scenario.HIGH: 0.03}
-"""What is left of the host's time in ``Optimizer.step``: few multi-tensor launches instead of several for each
-parameter; an assumption."""
+"""Remaining share of the host time in ``Optimizer.step``, an assumption.
+
+A few multi-tensor launches replace several launches per parameter.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AmortisedLaunches(Edit):
-    """Operators are compiled or captured into graphs: the same kernels, launched with less ado."""
+    """Operators are compiled or captured into CUDA graphs: the same kernels with cheaper launches."""
 
     operators: SpanSet
-    """When the host was inside operators, since the trace's first event; what lies between them, the script's own
-    Python, is done all the same."""
+    """When the host was inside operators, in nanoseconds since the first event of the trace.
+
+    Python code of the script between operators keeps its time.
+    """
 
     changes_device: ClassVar = False
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """Operators' work that leads up to a kernel's launch, and the launch, take a share of their time."""
+        """Scale the operator work before each kernel launch, and the launch."""
         host = graph.host
         launches_kernel = np.append(graph.device.kind == Kind.KERNEL, False)[host.first]
         eased = launches_kernel & (host.action == Action.LAUNCH) & ~is_loading(host)
@@ -58,14 +59,14 @@ class FusedOptimizer(Edit):
     changes_device: ClassVar = True
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """The host's time in the optimizer shrinks; its kernels move the same bytes, without gaps between them."""
+        """Scale the host time in the optimizer. Its kernels move the same bytes, without gaps between them."""
         in_optimizer = (graph.host.phase == Phase.OPTIMIZER) & (graph.host.action == Action.LAUNCH)
         host = slowed(graph.host, np.where(in_optimizer, FUSED_FACTOR[scenario], 1.0))
         return _merged(replace(graph, host=host), in_optimizer)
 
 
 def _merged(graph: StepGraph, launching: Mask) -> StepGraph:
-    """The tasks of some launches as one task a step: the first of each step takes the time of all."""
+    """Merge the tasks of some launches into one per step: the first task takes the time of all."""
     first, count = graph.host.first[launching], graph.host.count[launching]
     tasks = np.repeat(first, count) + np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     duration_ns = graph.device.duration_ns.copy()
@@ -79,20 +80,20 @@ def _merged(graph: StepGraph, launching: Mask) -> StepGraph:
 
 
 GAP_FACTOR = {Scenario.LOW: 0.8, Scenario.EXPECTED: 0.55, Scenario.HIGH: 0.1}
-"""What is left of the gap between two queued kernels.
+"""Remaining share of the gap between two queued kernels.
 
-NVIDIA, "Getting Started with CUDA Graphs" (2019): a kernel of 2.9 us takes 3.8 us in a stream and 3.4 us in a graph,
-which leaves 0.5 of 0.9 us. At most, fusion leaves one kernel of ten; that and the least are assumptions.
+NVIDIA, "Getting Started with CUDA Graphs" (2019): a kernel of 2.9 us takes 3.8 us in a stream and 3.4 us in a graph, so
+0.5 of 0.9 us remain. High: fusion leaves one kernel of ten. The low and high values are assumptions.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class CloserKernels(Edit):
-    """Kernels are captured into graphs or fused."""
+    """Kernels are captured into CUDA graphs or fused."""
 
     changes_device: ClassVar = True
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """The gap between queued kernels shrinks; their own time stays."""
+        """Scale the gap between queued kernels. Kernels keep their time."""
         gap_ns = round(graph.constants.queued_gap_ns * GAP_FACTOR[scenario])
         return replace(graph, constants=replace(graph.constants, queued_gap_ns=gap_ns))

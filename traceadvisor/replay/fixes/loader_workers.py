@@ -1,4 +1,4 @@
-"""What if worker processes made the batches that the training thread makes itself."""
+"""Simulates worker processes that load the batches instead of the training thread."""
 
 from __future__ import annotations
 
@@ -14,39 +14,41 @@ from traceadvisor.replay.step_graph import Action, HostTasks, StepGraph, Workers
 from traceadvisor.replay.what_if import Edit, Scenario
 
 PREFETCH_FACTOR = 2
-"""Batches that a worker may be ahead; the default of ``torch.utils.data.DataLoader``."""
+"""Batches that each worker prefetches; the default of ``torch.utils.data.DataLoader``."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoaderWorkers(Edit):
-    """So many processes make batches, each taking as long for one as the training thread took."""
+    """Worker processes load batches. Each takes as long per batch as the training thread took."""
 
     count: int
     cores: float | None = None
-    """Cores for the training thread and the workers together; None where not known. A thread by itself gets one, or as
-    much of one as there is, which the recording shows."""
+    """CPU cores for the training thread and all workers together; None if unknown.
+
+    A thread alone gets one core, or a part of one if less is available. The recording already includes this.
+    """
 
     changes_device: ClassVar = False
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """Batches come from a bounded queue that workers fill; the rest of the host slows down."""
+        """Take batches from a bounded queue that workers fill. Other host work slows down."""
         takes, load_ns = fetches(graph.host)
         made_ns = scaled(load_ns, HOST_FACTOR[scenario])
         host = slowed(graph.host, np.where(is_loading(graph.host), 0.0, HOST_FACTOR[scenario]))
         if self.cores is not None:
             host, made_ns = self._contending(host, made_ns, max(self.cores, 1.0), scenario)
-        host.call_ns[takes] = np.minimum(load_ns, FETCH_NS[scenario])  # no dearer than to make it
+        host.call_ns[takes] = np.minimum(load_ns, FETCH_NS[scenario])  # at most the time to load it
         action = host.action.copy()
         action[takes] = Action.FETCH
         workers = Workers(self.count, self.count * PREFETCH_FACTOR, tuple(made_ns.tolist()))
         return replace(graph, host=replace(host, action=action), workers=workers, loader_has_workers=True)
 
     def _contending(self, host: HostTasks, made_ns: Int64, cores: float, scenario: Scenario) -> tuple[HostTasks, Int64]:
-        """Host work and batches where processes that want to run share the cores evenly.
+        """Host work and batch times if all running processes share the cores evenly.
 
-        With ``k`` workers at work beside the training thread, each gets ``cores / (k + 1)`` of a core. A batch takes
-        longer, and meanwhile the training thread falls behind by ``(k + 1 - cores) / (k cores)`` of what it takes by
-        itself. However they share, a batch and the host work for it come no faster than all cores do both.
+        With ``k`` busy workers and the training thread, each gets ``cores / (k + 1)`` of a core. A batch takes longer.
+        Meanwhile the training thread loses ``(k + 1 - cores) / (k cores)`` of the time of the batch without sharing.
+        The step takes at least as long as all cores need for the host work and the batch.
         """
         host_ns, all_made_ns = int((host.work_ns + host.call_ns).sum()), int(made_ns.sum())
         at_once = {Scenario.LOW: self.count, Scenario.EXPECTED: 1, Scenario.HIGH: 0}[scenario]

@@ -1,4 +1,4 @@
-"""What if some of the device's work were not asked for at all."""
+"""Simulates a step without some of its device operations."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
 WORK_LEFT_FACTOR = {Scenario.LOW: 1.0, Scenario.EXPECTED: 0.5, Scenario.HIGH: 0.0}
-"""What is left of the host's work between the call before and one that is not made; assumptions: a recording does not
-tell what of it led up to the call, and what would be done in any case."""
+"""Remaining share of the host work between the previous call and a removed call; assumptions.
+
+A recording does not show how much of this work prepares the removed call.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +29,7 @@ class SparedWork(Edit):
     changes_device: ClassVar = True
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """The work takes no time; calls that launch nothing else are not made."""
+        """Set these operations to no time, and remove calls that launch nothing else."""
         spared = np.isin(graph.device.row, self.rows)
         unmade = _launches_only(graph, spared & ~_is_waited_for(graph))
         host = slowed(graph.host, np.where(unmade, WORK_LEFT_FACTOR[scenario], 1.0))
@@ -41,14 +43,14 @@ class SparedWork(Edit):
 
 
 def _is_waited_for(graph: StepGraph) -> Mask:
-    """For each device task, whether a call or another stream waits for it, and so for all that went before it."""
+    """Whether a call or another stream waits for each device task."""
     targets = np.concatenate((graph.host.first[graph.host.count == 0], graph.device.after))
     waited: Mask = np.isin(np.arange(len(graph.device)), targets)
     return waited
 
 
 def _launches_only(graph: StepGraph, chosen: Mask) -> Mask:
-    """For each host task, whether it launches something, and nothing but chosen tasks."""
+    """Whether each host task launches chosen tasks and nothing else."""
     before = np.concatenate(([0], np.cumsum(chosen)))
     first, count = graph.host.first, graph.host.count
     launching = count > 0

@@ -1,4 +1,4 @@
-"""What if the host did not wait for the device where it does."""
+"""Simulates a step without some waits of the host for the device."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from traceadvisor.replay.what_if import Edit, Scenario
 
 @dataclass(frozen=True, slots=True)
 class WithoutWaits(Edit):
-    """Some waits are not there but for the copies to the host that they are the first to wait for.
+    """Some waits are removed. If a wait is the first to wait for a copy to the host, the wait for that copy stays.
 
-    What follows may depend on the values.
+    Later code may depend on the copied values.
     """
 
     rows: frozenset[int]
@@ -25,17 +25,17 @@ class WithoutWaits(Edit):
 
     changes_device: ClassVar = True
 
-    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:  # noqa: ARG002  # there is nothing to assume
-        """The host goes on at once, or as soon as it has what it reads."""
+    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:  # noqa: ARG002  # it needs no assumption
+        """The host continues at once, or as soon as the copy that it reads is done."""
         return replace(graph, host=without_waits(graph, _is_among(graph.host, self.rows)))
 
 
 @dataclass(frozen=True, slots=True)
 class DeferredReads(Edit):
-    """Some waits are not there, and what they fetch from the device is looked at long after.
+    """Some waits are removed, and the program reads the copied values much later.
 
-    That is what the fix is about: whether a program can do without a value at once, a recording cannot tell. Where it
-    cannot, only the waits that fetch nothing go, and nothing more is saved at the least.
+    A recording does not show whether the program needs a value at once. So the low scenario keeps the waits that fetch
+    a value.
     """
 
     rows: frozenset[int]
@@ -44,14 +44,14 @@ class DeferredReads(Edit):
     changes_device: ClassVar = True
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """The host goes on at once."""
+        """The host continues at once; in the low scenario, as with :class:`WithoutWaits`."""
         if scenario is Scenario.LOW:
             return WithoutWaits(self.rows).applied(graph, scenario)
         return replace(graph, host=_going_on(graph.host, _is_among(graph.host, self.rows)))
 
 
 def without_waits(graph: StepGraph, chosen: Mask) -> HostTasks:
-    """The host's tasks, of which some do not wait, or only for the copy to the host that they read."""
+    """The host tasks. Chosen tasks do not wait, or wait only for the copy to the host that they read."""
     read = _results_read(graph)
     reads = chosen & (read != NONE)
     host = _going_on(graph.host, chosen & ~reads)
@@ -64,9 +64,9 @@ def without_waits(graph: StepGraph, chosen: Mask) -> HostTasks:
 
 
 def _results_read(graph: StepGraph) -> Int64:
-    """For each host task, the last copy to the host that it waits for and none before it did; else NONE.
+    """For each host task, the last copy to the host that it is the first to wait for; else NONE.
 
-    A copy to the device that waits for itself reads nothing, whatever its stream did before.
+    A blocking copy to the device reads nothing, even if its stream copied to the host before.
     """
     host, device = graph.host, graph.device
     result = np.full(len(host), NONE, dtype=np.int64)

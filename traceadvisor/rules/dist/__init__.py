@@ -1,1 +1,1 @@
-"""Rules on several devices."""
+"""Rules on training with several GPUs."""

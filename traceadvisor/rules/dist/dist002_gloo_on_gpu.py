@@ -1,4 +1,4 @@
-"""DIST002: gradients of a GPU are exchanged by the CPU."""
+"""DIST002: the CPU runs the gradient all-reduce between GPUs."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, 
 
 @dataclass(frozen=True, slots=True)
 class GlooOnGpu(Rule):
-    """Collectives between GPU workers run on the host.
+    """The CPU runs the collectives of GPU ranks, through Gloo.
 
-    What it finds: Gloo collectives inside the steps of a process that works on a GPU, and the time in which the device
-        idles beside them.
-    Why it costs time: Gloo copies tensors to the host, exchanges them there and copies them back. NCCL and RCCL
-        exchange them between devices, over NVLink or PCIe, while the host goes on.
-    How to fix it: ``init_process_group("nccl")`` (the same name stands for RCCL on AMD). Keep a Gloo group beside it
-        only for what lives on the host.
-    How the saving is estimated: A bound: between nothing and all the device's idle time beside these collectives, the
-        middle being the expected value. A faster exchange still takes time, which a recording without one cannot tell.
-    When it may be wrong: Collectives of tensors that live on the host (a barrier, a metric) belong to Gloo; they should
-        be rare and short.
+    What it finds: Gloo collectives inside the steps of a process that uses a GPU, and the GPU idle time during these
+        collectives.
+    Why it costs time: Gloo copies tensors to CPU memory, reduces them there and copies them back. NCCL and RCCL
+        transfer them between GPUs over NVLink or PCIe, while the CPU continues.
+    How to fix it: Use ``init_process_group("nccl")``, which selects RCCL on AMD GPUs. Keep a Gloo group only for
+        tensors in CPU memory.
+    How the saving is estimated: The saving is an upper limit: the GPU idle time during these collectives. The expected
+        value is half of it. NCCL also takes time, which this recording does not show.
+    When it may be wrong: Collectives on CPU tensors, such as a barrier or a metric, belong to Gloo. They should be rare
+        and short.
     """
 
-    meta = RuleMeta("DIST002", "gloo-on-gpu", "Gradients between GPUs are exchanged by the CPU")
+    meta = RuleMeta("DIST002", "gloo-on-gpu", "The CPU runs the gradient all-reduce between GPUs")
     needs = frozenset({Input.STEPS, Input.DEVICE})
 
     min_share: float = 0.02
-    """Share of the step; a barrier or a metric on the host takes less."""
+    """Share of the step. A barrier or a metric on the CPU takes less."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the device's idle time beside Gloo's collectives with the step."""
+        """Compare the GPU idle time during Gloo collectives with the step."""
         rows = [rows_with_prefix(facts.trace, kind, "gloo:") for kind in (Kind.ANNOTATION, Kind.OPERATOR)]
-        exchanging = SpanSet.union_all(facts.trace.events.spans(found) for found in rows)
-        idle = facts.claim(*IDLE_CATEGORIES) & exchanging
+        gloo_spans = SpanSet.union_all(facts.trace.events.spans(found) for found in rows)
+        idle = facts.claim(*IDLE_CATEGORIES) & gloo_spans
         share = facts.share(idle)
         if share < self.min_share:
-            return Clear("idle beside collectives on the host", share, self.min_share, Unit.SHARE)
+            return Clear("GPU idle time during CPU collectives", share, self.min_share, Unit.SHARE)
         return facts.finding(
             claims=idle,
             fix=Fix(
-                "Exchange between the devices",
+                "Run collectives on the GPUs with NCCL",
                 change='torch.distributed.init_process_group("nccl")',
-                not_replayed="what the exchange would take between the devices themselves is not recorded",
+                not_replayed="a recording with Gloo does not show how long NCCL would take",
             ),
             effort=Effort.LINE,
             evidence=(
-                facts.time_per_step("device idle beside collectives on the host", idle),
-                facts.time_per_step("in such collectives altogether", exchanging & facts.steps.kept_windows),
+                facts.time_per_step("GPU idle time during CPU collectives", idle),
+                facts.time_per_step("total time in CPU collectives", gloo_spans & facts.steps.kept_windows),
                 Evidence("ranks", facts.run.rank_count, Unit.COUNT),
             ),
-            caveats=("Several processes on one GPU cannot use NCCL: there Gloo is the only way.",),
+            caveats=("Several processes on one GPU cannot use NCCL. Gloo is then the only option.",),
         )

@@ -1,4 +1,4 @@
-"""DIST003: the device does nothing but communicate."""
+"""DIST003: the GPU communicates while no compute kernel runs."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, 
 
 @dataclass(frozen=True, slots=True)
 class ExposedCommunication(Rule):
-    """Collectives run while no computation does.
+    """Collectives run while no compute kernel runs.
 
-    What it finds: Time in which a collective (all-reduce, all-gather, broadcast) runs on the device and no other
-        kernel.
-    Why it costs time: Ranks exchange gradients in every step. What is not hidden behind computation is added to the
-        step, and a rank that is late makes all others wait inside the collective.
-    How to fix it: Communicate less often (accumulate gradients under ``no_sync()``), less (gradients compressed to 16
-        bits by a communication hook), or do more work between two exchanges (a larger batch on each device). See first
-        whether one rank is late: the others' wait for it looks like communication.
-    How the saving is estimated: The step is replayed with the collectives hidden behind computation, all but each
-        step's last, which cannot begin before the last gradient is there; at the least the others are hidden by half,
-        at the most the last is hidden too.
-    When it may be wrong: A collective lasts until the slowest rank has come. From one rank's recording its transfer and
-        its waiting for others cannot be told apart; no setting of the communication mends a late rank.
+    What it finds: Time in which a collective (all-reduce, all-gather, broadcast) runs on the GPU and no compute kernel
+        runs.
+    Why it costs time: Ranks reduce their gradients in every step. Communication that no compute overlaps makes the step
+        longer. If one rank is late, all others wait inside the collective.
+    How to fix it: Communicate less often: accumulate gradients under ``no_sync()``. Send fewer bytes: compress
+        gradients to 16 bits with a communication hook. Or compute more between two all-reduces: use a larger batch per
+        GPU. First check whether one rank is late, because the others' wait looks like communication.
+    How the saving is estimated: We simulate the step with all collectives overlapped except the last of each step. The
+        last one must wait for the last gradient. The low estimate keeps half of the other collectives. The high
+        estimate overlaps the last one too.
+    When it may be wrong: A collective lasts until the slowest rank arrives. One rank's recording does not separate
+        transfer from waiting. Communication settings do not fix a late rank.
     """
 
-    meta = RuleMeta("DIST003", "exposed-communication", "Communication is not hidden behind computation")
+    meta = RuleMeta("DIST003", "exposed-communication", "No compute overlaps much of the communication")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.COLLECTIVES})
 
     min_share: float = 0.10
-    """Share of the step; some exchange at the end of the backward pass always stays."""
+    """Share of the step. The last all-reduce of the backward pass always stays exposed."""
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the exposed communication with the step."""
@@ -44,20 +44,19 @@ class ExposedCommunication(Rule):
         return facts.finding(
             claims=exposed,
             fix=Fix(
-                "Exchange gradients less often, or in fewer bytes, or behind more computation",
+                "Run the gradient all-reduce less often, with fewer bytes, or overlapped by more compute",
                 change="with model.no_sync(): loss.backward()  # in all but the last of the accumulated batches",
                 what_if=HiddenCommunication(),
             ),
             effort=Effort.REFACTOR,
             evidence=(
-                Evidence("communicating with nothing else going on", communication.exposed_ns, Unit.NS_PER_STEP),
-                Evidence("communicating altogether", communication.total_ns, Unit.NS_PER_STEP),
-                Evidence("share of the step spent so", share, Unit.SHARE),
+                Evidence("exposed communication", communication.exposed_ns, Unit.NS_PER_STEP),
+                Evidence("total communication", communication.total_ns, Unit.NS_PER_STEP),
+                Evidence("exposed communication, share of the step", share, Unit.SHARE),
                 Evidence("ranks", facts.run.rank_count, Unit.COUNT),
             ),
             caveats=(
-                "One late rank makes all others wait inside the collective: compare the ranks before tuning the "
-                "exchange.",
-                "Accumulating over several batches changes the effective batch size, and with it convergence.",
+                "Compare the ranks first: one late rank makes all others wait inside the collective.",
+                "Gradient accumulation changes the effective batch size and may change convergence.",
             ),
         )

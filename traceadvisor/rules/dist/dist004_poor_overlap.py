@@ -1,4 +1,4 @@
-"""DIST004: communication that could run beside the backward pass runs after it."""
+"""DIST004: communication runs after the backward pass instead of overlapping it."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, 
 
 @dataclass(frozen=True, slots=True)
 class PoorOverlap(Rule):
-    """Little of the communication goes on beside computation.
+    """Compute overlaps only a small part of the communication.
 
-    What it finds: Collectives of which less than the expected share runs while other kernels run.
-    Why it costs time: DistributedDataParallel exchanges the gradients of one bucket while the backward pass computes
-        the next. Where that does not happen (one huge bucket, parameters used out of order, a graph searched for unused
-        parameters in every step), the exchange comes behind the backward pass in full.
-    How to fix it: Smaller buckets (``bucket_cap_mb``), ``gradient_as_bucket_view=True``, ``static_graph=True`` where
-        the same parameters take part in every step, no ``find_unused_parameters``.
-    How the saving is estimated: The step is replayed with the collectives hidden behind computation, all but each
-        step's last; at the least the others are hidden by half, at the most the last is hidden too.
-    When it may be wrong: Where communication takes longer than the backward pass, little of it can be hidden. A late
-        rank looks the same.
+    What it finds: Collectives that compute overlaps for less than the expected share of their time.
+    Why it costs time: DistributedDataParallel reduces the gradients of one bucket while the backward pass computes the
+        next. One huge bucket, parameters used out of order, or a search for unused parameters in every step can prevent
+        this. Then the whole all-reduce follows the backward pass.
+    How to fix it: Use smaller buckets (``bucket_cap_mb``) and ``gradient_as_bucket_view=True``. Use
+        ``static_graph=True`` if every step uses the same parameters. Avoid ``find_unused_parameters``.
+    How the saving is estimated: We simulate the step with all collectives overlapped except the last of each step. The
+        low estimate keeps half of the other collectives. The high estimate overlaps the last one too.
+    When it may be wrong: If communication takes longer than the backward pass, only part of it can overlap. A late rank
+        looks the same.
     """
 
-    meta = RuleMeta("DIST004", "poor-overlap", "Communication hardly overlaps with computation")
+    meta = RuleMeta("DIST004", "poor-overlap", "Communication overlaps poorly with compute")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.COLLECTIVES})
     refines = frozenset({"DIST003"})
 
     min_overlap: float = 0.7
-    """Share of the communication beside computation that a tuned data-parallel run reaches with ease."""
+    """Share of the communication that compute overlaps. A tuned data-parallel run easily reaches it."""
 
     min_share: float = 0.05
-    """Exposed share of the step; below it a poor overlap costs next to nothing."""
+    """Exposed communication as a share of the step. Below it, poor overlap costs little time."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare what is hidden of the communication with all of it."""
+        """Compare the overlapped communication with all communication."""
         communication = facts.needed(facts.overlaps[Work.COMMUNICATION], Input.COLLECTIVES)
         exposed = facts.claim(Category.COMMUNICATION)
         share = facts.share(exposed)
@@ -45,25 +45,24 @@ class PoorOverlap(Rule):
         if share < self.min_share:
             return Clear("exposed communication", share, self.min_share, Unit.SHARE)
         if overlap >= self.min_overlap:
-            return Clear("communication beside computation", overlap, self.min_overlap, Unit.SHARE)
+            return Clear("communication overlapped by compute", overlap, self.min_overlap, Unit.SHARE)
         return facts.finding(
             claims=exposed,
             fix=Fix(
-                "Let the exchange of gradients begin while the backward pass goes on",
+                "Start the gradient all-reduce during the backward pass",
                 change="DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True, "
                 "bucket_cap_mb=...)",
                 what_if=HiddenCommunication(),
             ),
             effort=Effort.SETTING,
             evidence=(
-                Evidence("share of the communication that runs beside computation", overlap, Unit.SHARE),
-                Evidence("communicating with nothing else going on", communication.exposed_ns, Unit.NS_PER_STEP),
-                Evidence("communicating altogether", communication.total_ns, Unit.NS_PER_STEP),
+                Evidence("share of communication overlapped by compute", overlap, Unit.SHARE),
+                Evidence("exposed communication", communication.exposed_ns, Unit.NS_PER_STEP),
+                Evidence("total communication", communication.total_ns, Unit.NS_PER_STEP),
                 Evidence("ranks", facts.run.rank_count, Unit.COUNT),
             ),
             caveats=(
-                "One late rank makes all others wait inside the collective: compare the ranks first.",
-                "What takes longer than the backward pass cannot be hidden behind it: then exchange less, or less "
-                "often.",
+                "Compare the ranks first: one late rank makes all others wait inside the collective.",
+                "If communication takes longer than the backward pass, send fewer bytes or communicate less often.",
             ),
         )

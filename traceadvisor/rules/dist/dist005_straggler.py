@@ -1,4 +1,4 @@
-"""DIST005: all ranks wait for one."""
+"""DIST005: all ranks wait for one late rank."""
 
 from __future__ import annotations
 
@@ -22,50 +22,48 @@ from traceadvisor.rules.base import (
     Skipped,
     Unit,
 )
+from traceadvisor.rules.category_words import CATEGORY_WORDS
 from traceadvisor.rules.dist.late_ranks import late_rank
 
-NOT_REPLAYED = "ranks are replayed one by one, and which would be the last without this one is not known"
-
-
 MOST_CAUSES = 3
-NOT_REPLAYED = "ranks are replayed one by one, and which would be the last without this one is not known"
+NOT_REPLAYED = "ranks are simulated one by one, and it is unknown which rank would be the next to be late"
 
 
 @dataclass(frozen=True, slots=True)
 class Straggler(RankRule):
-    """One rank comes late to the collectives, and all others wait for it.
+    """One rank arrives late at the collectives, and all others wait for it.
 
-    What it finds: The rank that the others wait for most, and what takes it longer than them. A collective ends on all
-        ranks at once, so the rank that spends least time in it came last.
-    Why it costs time: Ranks exchange gradients in every step, and none goes on before the last has come: the job is as
-        fast as its slowest rank.
-    How to fix it: Mend what is longer there than elsewhere: an uneven share of the data, logging or checkpointing on
-        rank 0 alone, a slower disk or device, other processes on that host.
-    How the saving is estimated: A bound: between nothing and the others' mean wait for that rank, the middle being the
-        expected value. Without it another rank may be the last.
-    When it may be wrong: With few recorded steps, one odd step on one rank looks like a habit. Where ranks take turns
-        at being late (samples of uneven length), no single one is to blame, and this rule stays silent.
+    What it finds: The rank that the others wait for most, and the categories that take longer on it. A collective ends
+        on all ranks at the same time. So the rank that spends the least time in it arrived last.
+    Why it costs time: Ranks reduce their gradients in every step. No rank continues before the last one arrives, so the
+        job is as fast as its slowest rank.
+    How to fix it: Fix the cause on the late rank: an uneven share of the data, logging or checkpointing on rank 0 only,
+        a slower disk or GPU, or other processes on the machine.
+    How the saving is estimated: The saving is an upper limit: the others' mean wait for that rank. The expected value
+        is half of it. Without this wait, another rank may be the last.
+    When it may be wrong: In a short recording, one slow step on one rank looks like a pattern. If ranks take turns at
+        being late, for example with samples of uneven length, this rule reports nothing.
     """
 
-    meta = RuleMeta("DIST005", "straggler", "All ranks wait for one that is late")
+    meta = RuleMeta("DIST005", "straggler", "All ranks wait for one late rank")
     needs = frozenset({Input.STEPS})
 
     min_share: float = 0.05
-    """Share of the step that the others wait for the one; ranks are never quite in step."""
+    """Share of the step that the others wait for this rank. Small differences between ranks are normal."""
 
     min_share_of_waiting: float = 0.6
-    """Share of all waiting for the latest that must be for the one rank; where ranks take turns it is less."""
+    """Share of all waiting for late ranks that one rank causes. It is lower if ranks take turns at being late."""
 
     def compare(self, ranks: Sequence[RankFigures]) -> Outcome:
-        """Compare the waiting for the latest with the step."""
+        """Compare the wait for the late rank with the step."""
         late = late_rank(ranks)
         if late is None:
-            return Skipped("No step was recorded of all ranks with the same collectives in it.")
+            return Skipped("No step has matching collectives on all ranks: record the same steps on each rank.")
         share = late.caused_ns / late.step_ns
         if share < self.min_share:
-            return Clear("waiting for the rank that is late most", share, self.min_share, Unit.SHARE)
+            return Clear("wait for the rank that is late most often", share, self.min_share, Unit.SHARE)
         if late.share_of_waiting < self.min_share_of_waiting:
-            label = "of all waiting for the latest, for the one rank that is late most"
+            label = "share of waiting caused by the rank that is late most often"
             return Clear(label, late.share_of_waiting, self.min_share_of_waiting, Unit.SHARE, "ranks take turns")
         return Finding(
             claims=SpanSet.empty(),
@@ -73,17 +71,17 @@ class Straggler(RankRule):
             confidence=Confidence.MEDIUM if late.longer else Confidence.LOW,
             effort=Effort.REFACTOR,
             evidence=(
-                Evidence("the rank that is late", late.rank, Unit.COUNT),
-                Evidence("the others wait for it", late.caused_ns, Unit.NS_PER_STEP),
-                Evidence("of all waiting for the latest", late.share_of_waiting, Unit.SHARE),
+                Evidence("late rank", late.rank, Unit.COUNT),
+                Evidence("mean wait of the other ranks", late.caused_ns, Unit.NS_PER_STEP),
+                Evidence("share of all waiting for late ranks", late.share_of_waiting, Unit.SHARE),
                 *(
-                    Evidence(f"{category.value.replace('_', ' ')}: longer there by", excess_ns, Unit.NS_PER_STEP)
+                    Evidence(f"extra time on this rank: {CATEGORY_WORDS[category]}", excess_ns, Unit.NS_PER_STEP)
                     for category, excess_ns in late.longer[:MOST_CAUSES]
                 ),
             ),
             fix=Fix(
-                f"Find out what holds rank {late.rank} up: its own breakdown beside the others' shows where",
+                f"Find out what delays rank {late.rank}: compare its breakdown with the other ranks'",
                 not_replayed=NOT_REPLAYED,
             ),
-            caveats=("Where this rank is mended, the next slowest sets the pace.",),
+            caveats=("After the fix, the next slowest rank sets the pace.",),
         )

@@ -1,4 +1,4 @@
-"""DIST008: each device's part of the batch is too small to keep it busy."""
+"""DIST008: the batch per GPU is too small to keep the GPU busy."""
 
 from __future__ import annotations
 
@@ -10,64 +10,64 @@ from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, 
 
 @dataclass(frozen=True, slots=True)
 class PerGpuBatch(Rule):
-    """Several devices share a batch so small that each of them mostly waits for launches and for the others.
+    """The batch per GPU is so small that GPUs mostly wait for kernel launches and for each other.
 
-    What it finds: A batch per device below a floor, in a run on several devices whose device is idle between launches,
-        or in communication that nothing hides, for a good part of the step.
-    Why it costs time: Launches and collectives cost the same for one sample as for many. Split over more devices, the
-        computing gets shorter and they do not.
-    How to fix it: A larger batch per device, or fewer devices for the same batch. Accumulating gradients
-        (``no_sync()``) saves collectives where memory has no room for more.
-    How the saving is estimated: As a bound, per sample: between nothing and what launches and communication would take
-        less when spread over a batch of the floor's size.
-    When it may be wrong: A larger global batch changes convergence and wants the learning rate looked at again. Samples
-        of long sequences fill a device few at a time; then it is not idle, and this rule is silent.
+    What it finds: A batch per GPU below a minimum, in a run on several GPUs. The GPU must also be idle between
+        launches, or in exposed communication, for much of the step.
+    Why it costs time: Launches and collectives take the same time for one sample as for many. If you split a batch over
+        more GPUs, only the compute time shrinks.
+    How to fix it: Use a larger batch per GPU, or fewer GPUs for the same batch. If memory limits the batch, gradient
+        accumulation (``no_sync()``) saves collectives.
+    How the saving is estimated: The saving is an upper limit, per sample. It is the launch and communication time saved
+        by spreading it over a batch of the minimum size.
+    When it may be wrong: A larger global batch changes convergence, so check the learning rate. A few long sequences
+        can fill a GPU. Then the GPU is not idle, and this rule reports nothing.
     """
 
-    meta = RuleMeta("DIST008", "per-gpu-batch", "Each device's part of the batch is too small")
+    meta = RuleMeta("DIST008", "per-gpu-batch", "The batch per GPU is too small")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.SETTINGS})
     refines = frozenset({"IDLE002", "MEM002"})
 
     min_batch: int = 16
-    """Samples for each device: about where current devices are busy with images."""
+    """Samples per GPU. With images, current GPUs are busy from about this batch size."""
 
     min_idle_share: float = 0.2
-    """Share of the step in which the device waits for launches or for the others; less is usual for any batch."""
+    """Share of the step in which the GPU waits for launches or other GPUs. Less is normal for any batch size."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the batch per device with the floor, then look whether the device idles."""
+        """Compare the batch per GPU with its minimum, then check the GPU idle time."""
         devices = len(facts.trace.device_indices)
         if facts.run.rank_count * devices < 2:
-            return Skipped("Only one device trains.")
+            return Skipped("Training uses only one GPU.")
         batch = facts.run.batch_size
         if not batch:
-            return Skipped("The batch size is not known.")
+            return Skipped("The batch size is unknown: record with `traceadvisor capture`.")
         per_device = batch / devices
         if per_device >= self.min_batch:
-            return Clear("samples for each device", per_device, self.min_batch, Unit.COUNT)
+            return Clear("samples per GPU", per_device, self.min_batch, Unit.COUNT)
         idle, communication = facts.claim(Category.IDLE_LAUNCH, Category.IDLE_HOST), facts.claim(Category.COMMUNICATION)
         lost = idle | communication
         share = facts.share(lost)
         if share < self.min_idle_share:
-            label, remark = "waiting for launches or other devices", "the device is busy as it is"
+            label, remark = "wait for kernel launches or other GPUs", "the GPU is busy despite the small batch"
             return Clear(label, share, self.min_idle_share, Unit.SHARE, remark)
         return facts.finding(
             claims=lost,
             fix=Fix(
-                "Give each device more samples, or use fewer devices",
-                not_replayed="what steps of a larger batch would take is not recorded",
+                "Use a larger batch per GPU, or fewer GPUs",
+                not_replayed="the recording does not show how long a step with a larger batch takes",
             ),
             effort=Effort.SETTING,
             evidence=(
-                Evidence("samples for each device", per_device, Unit.COUNT),
-                Evidence("devices", facts.run.rank_count * devices, Unit.COUNT),
-                facts.time_per_step("device idle between launches", idle),
-                facts.time_per_step("communication that nothing hides", communication),
+                Evidence("samples per GPU", per_device, Unit.COUNT),
+                Evidence("GPUs", facts.run.rank_count * devices, Unit.COUNT),
+                facts.time_per_step("GPU idle time between launches", idle),
+                facts.time_per_step("exposed communication", communication),
             ),
             most_ns=facts.per_step_ns(lost) * (1 - per_device / self.min_batch),
             locations=facts.loader_locations,
             caveats=(
-                "A larger global batch changes convergence: look at the learning rate again.",
-                "The time saved is per sample: a step with a larger batch takes longer.",
+                "Check the learning rate: a larger global batch changes convergence.",
+                "The saving is per sample: a step with a larger batch takes longer.",
             ),
         )

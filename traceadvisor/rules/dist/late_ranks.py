@@ -1,4 +1,4 @@
-"""Which rank the others wait for inside collectives, and what it does meanwhile."""
+"""Find the rank that the others wait for inside collectives, and its extra time by category."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ class LateRank:
 
     rank: int
     caused_ns: float
-    """What it makes each other rank wait, mean per step."""
+    """Wait of each other rank for this one, mean per step."""
 
     share_of_waiting: float
-    """Of all the waiting for the latest, how much is for this one, 0..1."""
+    """Share of all waiting for late ranks that this rank causes, 0..1."""
 
     step_ns: float
-    """Mean step over the ranks."""
+    """Mean step of all ranks."""
 
     longer: tuple[tuple[Category, float], ...]
-    """What takes this rank longer than the mean of the others, and by how many nanoseconds a step; most first."""
+    """Categories longer than the others' mean, with the extra nanoseconds per step; longest first."""
 
 
 def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
-    """The rank that the others wait for most; None where no step was recorded of all with the same collectives.
+    """The rank that the others wait for most; None if no step has matching collectives on all ranks.
 
-    A collective ends on all ranks at the same time, so the one that comes last spends the least time in it, and what
-    the others spend beyond that is their wait for it, as far as they have nothing else to do. Waits in collectives that
-    run side by side are one wait. No clocks have to agree.
+    A collective ends on all ranks at the same time, so the last rank to arrive spends the least time in it. The extra
+    time of the others, while they run nothing else, is their wait. Concurrent collectives count as one wait. The
+    ranks' clocks need not agree.
     """
     starts_ns, durations_ns, step_count = _side_by_side(ranks)
-    if not durations_ns.size or len(ranks) < 2:  # to compare
+    if not durations_ns.size or len(ranks) < 2:  # a comparison needs two
         return None
     waits_ns = durations_ns - durations_ns.min(axis=0)
     latest = durations_ns.argmin(axis=0)
@@ -56,7 +56,7 @@ def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
 
 
 def _caused(ranks: Sequence[RankFigures], starts_ns: Int64, waits_ns: Int64) -> float:
-    """What each other rank waits in vain, mean over them, all steps together."""
+    """Exposed wait in nanoseconds over all steps, mean over the other ranks."""
     waited = (
         SpanSet.union_of(starts, starts + waits) & one.exposed
         for one, starts, waits in zip(ranks, starts_ns, waits_ns, strict=True)
@@ -65,7 +65,7 @@ def _caused(ranks: Sequence[RankFigures], starts_ns: Int64, waits_ns: Int64) -> 
 
 
 def _side_by_side(ranks: Sequence[RankFigures]) -> tuple[Int64, Int64, int]:
-    """Starts and durations of the same collectives, shape ``(ranks, n)`` each, and of how many steps they are."""
+    """Starts and durations of matching collectives, shape ``(ranks, n)`` each, and the number of their steps."""
     steps = set.intersection(*(set(one.calls.step.tolist()) for one in ranks)) if ranks else set()
     starts, durations = [np.empty((len(ranks), 0), np.int64)], [np.empty((len(ranks), 0), np.int64)]
     for step in sorted(steps):
@@ -77,7 +77,7 @@ def _side_by_side(ranks: Sequence[RankFigures]) -> tuple[Int64, Int64, int]:
 
 
 def _longer(late: RankFigures, others: Sequence[RankFigures]) -> tuple[tuple[Category, float], ...]:
-    """Communication apart: the late one has less of it."""
+    """Categories in which the late rank takes longer. Communication is excluded: the late rank has less of it."""
     excess = [
         (category, own_ns - float(np.mean([other.mean.parts_ns.get(category) or 0.0 for other in others])))
         for category, own_ns in late.mean.parts_ns.items()

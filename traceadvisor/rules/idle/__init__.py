@@ -1,1 +1,1 @@
-"""Rules on a device that has nothing to do."""
+"""Rules on an idle GPU."""

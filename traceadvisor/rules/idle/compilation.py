@@ -1,4 +1,4 @@
-"""When a run compiles, or searches for the fastest algorithm, instead of training."""
+"""Detects time spent on compilation and on searches for the fastest algorithm."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.trace import Trace
 
 _COMPILING = re.compile(r"^(?:dynamo|entire_frame_compile|backend_compile)$|\(dynamo_timed\)$")
-"""Ranges that torch.compile records while it compiles (torch._dynamo.utils.dynamo_timed), not while it runs."""
+"""Ranges that torch.compile records only while it compiles (torch._dynamo.utils.dynamo_timed)."""
 
 _EVENT_WAIT = re.compile(r"^(?:cuda|hip)EventSynchronize$")
 _CONVOLUTION = re.compile(r"^aten::(?:cudnn|miopen)_convolution")
 
 
 def compiling_rows(trace: Trace, tree: OperatorTree) -> Int64:
-    """The outermost ranges of each compilation."""
+    """The rows of the outermost range of each compilation."""
     named = name_mask(trace.names, lambda name: _COMPILING.search(name) is not None)
     compiles = named[trace.events.name_id[tree.rows]]
     inside = tree.parent != NONE
@@ -30,7 +30,7 @@ def compiling_rows(trace: Trace, tree: OperatorTree) -> Int64:
 
 
 def searching_rows(trace: Trace, tree: OperatorTree) -> Int64:
-    """Convolutions that try out algorithms: they wait for events, to time them, which no other convolution does."""
+    """The rows of convolutions that search for an algorithm: only these wait for events, to time each attempt."""
     waits = rows_named(trace, Kind.RUNTIME, lambda name: _EVENT_WAIT.match(name) is not None)
     around = tree.enclosing(trace.events.thread[waits].astype(np.int64), trace.events.start_ns[waits])
     inner = np.unique(around[around != NONE])

@@ -1,4 +1,4 @@
-"""Calls in which the host waits for the device, where they are written, and what the device loses after each."""
+"""Calls in which the CPU waits for the GPU, their lines in the code, and the GPU idle time after each."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from traceadvisor.model.spans import SpanSet
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SyncSite:
-    """All waits from one place in the code, or of one kind where the place is not known."""
+    """All waits from one line of the code; all waits of one operator if the line is unknown."""
 
     location: Location | None
     operator: str
-    """The outermost operator that waits (``aten::item``), or the runtime call itself."""
+    """The outermost operator around the wait, such as ``aten::item``; otherwise the runtime call."""
 
     rows: Int64
-    """The calls that wait."""
+    """Rows of the event table: the calls that wait."""
 
     drained: SpanSet
-    """The device is idle while the host refills its queue after these waits."""
+    """GPU idle time after these waits, until the CPU has launched the next kernel."""
 
     @property
     def label(self) -> str:
-        """What waits, and where."""
+        """The operator that waits, and its line."""
         if self.location is None:
-            return f"idle after {self.operator}"
+            return f"idle time after {self.operator}"
         line = f"{self.location.file}:{self.location.line}"
         where = f"at {line}" if self.location.is_call else f"in {self.location.function} ({line})"
-        return f"idle after {self.operator} {where}"
+        return f"idle time after {self.operator} {where}"
 
 
 def sync_sites(observation: Observation, tree: OperatorTree, windows: SpanSet, drained: SpanSet) -> list[SyncSite]:
-    """The waits inside some windows by place, the costliest first.
+    """The waits inside some windows by line, the costliest first.
 
-    Waits that belong to a copy to the device are left out: what to do about those is another matter.
+    Waits for CPU-to-GPU copies are left out: they need another fix.
 
     Args:
         observation: the recording.
         tree: its operators.
-        windows: where to look.
-        drained: the idle time that follows waits (the category ``idle_sync``).
+        windows: the spans to search.
+        drained: the idle time after waits (category ``idle_sync``).
     """
     events = observation.trace.events
     rows = blocking_rows(observation.trace, observation.launches)
@@ -69,7 +69,7 @@ def sync_sites(observation: Observation, tree: OperatorTree, windows: SpanSet, d
 
 
 def _drain_after(starts_ns: Int64, drained: SpanSet) -> list[SpanSet]:
-    """For each wait, the drained spans that begin after it and before the next."""
+    """For each wait, the idle spans that begin after it and before the next wait."""
     owner = np.searchsorted(starts_ns, drained.starts_ns, side="right") - 1
     return [
         SpanSet(drained.starts_ns[owner == position], drained.ends_ns[owner == position])
@@ -78,7 +78,7 @@ def _drain_after(starts_ns: Int64, drained: SpanSet) -> list[SpanSet]:
 
 
 def _belongs_to_upload(observation: Observation, tree: OperatorTree, rows: Int64) -> Mask:
-    """Whether each wait launches a host-to-device copy, or stands in the operator that does."""
+    """Whether each wait launches a host-to-device copy, or is in the operator that does."""
     events = observation.trace.events
     uploads = copy_call_rows(observation.launches, events.kind, Kind.COPY_H2D)
     inside = tree.enclosing(events.thread[rows].astype(np.int64), events.start_ns[rows])

@@ -1,4 +1,4 @@
-"""IDLE001: the host waits for the device inside the step."""
+"""IDLE001: the CPU waits for the GPU inside the step."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ MOST_SITES = 5
 
 @dataclass(frozen=True, slots=True)
 class HostSync(Rule):
-    """The host stops to wait for the device, which then runs dry until the queue is filled again.
+    """The CPU waits for the GPU. Then the GPU is idle until the CPU launches the next kernel.
 
-    What it finds: Calls that wait for the device inside the step (``.item()``, ``.cpu()``, ``nonzero``, printing a
-        tensor, an explicit synchronise), with the line that makes them where stacks were recorded, and the idle time of
-        the device after each. Waits that belong to a copy to the device are another rule's.
-    Why it costs time: While the host waits it launches nothing. When the device is done it has nothing to do until the
-        host has issued the next operators.
-    How to fix it: Keep values on the device: collect losses in a tensor and read them every hundred steps, compare on
-        the device, use ``torch.where`` instead of branching on a value.
-    How the saving is estimated: The step is replayed without these waits; at the least, those that fetch a value from
-        the device stay.
-    When it may be wrong: A wait whose value decides what runs next cannot simply go. Removing one wait can move the
-        drain to the next.
+    What it finds: Calls inside the step that wait for the GPU: ``.item()``, ``.cpu()``, ``nonzero``, printing a tensor,
+        explicit synchronisation. The finding shows the GPU idle time after each call. If stacks were recorded, it also
+        names the line. Waits for CPU-to-GPU copies belong to other rules.
+    Why it costs time: The CPU launches no kernels while it waits. When the GPU is done, it is idle until the CPU
+        launches the next kernel.
+    How to fix it: Keep values on the GPU. Collect losses in a tensor and read them every hundred steps. Compare on the
+        GPU. Use ``torch.where`` instead of branching on a value.
+    How the saving is estimated: We simulate the step without these waits. The low estimate keeps the waits that fetch a
+        value from the GPU.
+    When it may be wrong: A wait must stay if its value decides what runs next. If you remove one wait, the idle time
+        may move to the next wait.
     """
 
-    meta = RuleMeta("IDLE001", "host-sync", "The host waits for the device inside the step")
+    meta = RuleMeta("IDLE001", "host-sync", "The CPU waits for the GPU inside the step")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.SEVERAL_STEPS})
-    popular_fix = "Removing .item() and other waits for the device"
+    popular_fix = "Removing .item() and other waits for the GPU"
 
     min_share: float = 0.02
-    """Share of the step; below it the drains are a handful of launches, which any fix would hardly move."""
+    """Share of the step. A smaller idle time is only a few launches, and a fix would save little."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the idle time that follows waits with the step."""
+        """Compare the GPU idle time after waits with the step."""
         sites = sync_sites(facts.observation, facts.tree, facts.steps.kept_windows, facts.claim(Category.IDLE_SYNC))
         drained = SpanSet.union_all(site.drained for site in sites)
         share, costly = facts.share(drained), [site for site in sites if site.drained]
         fix = Fix(
-            "Keep the value on the device, or read it every hundred steps instead of every step",
+            "Keep the value on the GPU, or read it every hundred steps instead of every step",
             what_if=DeferredReads(frozenset(row for site in costly for row in site.rows.tolist())),
         )
         if share < self.min_share:
-            label = "idle time after waits other than those of copies to the device"
+            label = "GPU idle time after waits, without waits for CPU-to-GPU copies"
             return facts.clear(label, share, self.min_share, Unit.SHARE, fix=fix)
         shown = costly[:MOST_SITES]
         locations = tuple(dict.fromkeys(site.location for site in shown if site.location))
@@ -56,13 +56,13 @@ class HostSync(Rule):
             fix=fix,
             effort=Effort.LINE,
             evidence=(
-                facts.time_per_step("device idle after these waits", drained),
+                facts.time_per_step("GPU idle time after these waits", drained),
                 facts.count_per_step("waits", sum(site.rows.size for site in sites)),
                 *(facts.time_per_step(site.label, site.drained) for site in shown),
             ),
             locations=locations,
             caveats=(
-                "A value that decides what runs next has to be waited for.",
-                *(() if locations else ("Recorded without stacks: with_stack=True names the line.",)),
+                "A wait must stay if its value decides what runs next.",
+                *(() if locations else ("Record with with_stack=True to see the line.",)),
             ),
         )

@@ -1,4 +1,4 @@
-"""IDLE002: the device is faster than the host can feed it."""
+"""IDLE002: the GPU waits for kernel launches."""
 
 from __future__ import annotations
 
@@ -15,71 +15,70 @@ from traceadvisor.replay.fixes.launches import AmortisedLaunches
 from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 
 LONG_NS = 1_000_000
-"""A hundred times what an ordinary operator costs the host."""
+"""A hundred times the usual CPU time of an operator."""
 
 LONG_CALLS = Fix(
-    "Find out what the few long host calls do: compiling, allocating, searching for an algorithm, waiting",
-    not_replayed="a few long calls are the cause, and what could be left out of them is not known",
+    "Check what the few long CPU calls do: compile, allocate, search for an algorithm, or wait",
+    not_replayed="a few long calls are the cause, and it is unknown how much of them is avoidable",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchBound(Rule):
-    """The device idles while the host is still issuing the operators that come next.
+    """The GPU is idle while the CPU is still launching the next kernel.
 
-    What it finds: Time in which the device has run dry and the thread that launches the next operation is inside
-        operators or runtime calls. The evidence tells many short calls from a few long ones. One or two steps tell
-        nothing of it: they may be the first, which compile, load and allocate.
-    Why it costs time: An operator costs the host microseconds whatever its size. Where kernels are shorter than that,
-        the queue runs empty and the device waits for every launch.
-    How to fix it: Many short calls: give each kernel more to do (larger batch), or launch fewer (``torch.compile``,
-        CUDA graphs, fused or ``foreach`` optimizers). A few long calls: look at what they do, for example a first call
-        that compiles, allocates or searches for an algorithm.
-    How the saving is estimated: Many short calls: the step is replayed with seven tenths of the time that the host
-        spends in operators and launch calls (at the least nine tenths of it, at the most one). Python between operators
-        stays: which of it belongs to the model, and would be compiled too, a recording does not tell. The host is then
-        also done earlier, so more can be saved than the device's idle time: work that it does alone, like loading
-        batches, moves behind the device. A few long calls: a bound, between nothing and all of that idle time, the
-        middle being the expected value.
-    When it may be wrong: The profiler itself slows every operator and launch, so an unprofiled run is less launch-bound
-        than it looks, the more so with stacks and shapes recorded.
+    What it finds: Time in which the GPU is idle and the launching thread is inside operators or runtime calls. The
+        finding shows whether many short calls or a few long ones are the cause. It needs three steps, because the first
+        steps of a run compile, load and allocate.
+    Why it costs time: An operator takes microseconds of CPU time, whatever its size. If its kernels are shorter, the
+        queue runs empty and the GPU waits for every launch.
+    How to fix it: For many short calls, give each kernel more to do (larger batch), or launch fewer kernels
+        (``torch.compile``, CUDA graphs, fused or ``foreach`` optimizers). For a few long calls, check what they do. For
+        example, a first call may compile, allocate or search for an algorithm.
+    How the saving is estimated: For many short calls, we simulate the step with 0.7 of the CPU time in operators and
+        launch calls. The low estimate keeps 0.9 of it, the high estimate 0.1. Python between operators keeps its time:
+        a recording does not show how much of it would be compiled. The saving may exceed the GPU idle time, because
+        other CPU work, such as loading batches, then overlaps the GPU. For a few long calls, the saving is an upper
+        limit: all of this idle time. The expected value is half of it.
+    When it may be wrong: The profiler slows down every operator and launch, even more if it records stacks and shapes.
+        Without the profiler, the run is less launch-bound than shown.
     """
 
-    meta = RuleMeta("IDLE002", "launch-bound", "The device waits for the host to launch work")
+    meta = RuleMeta("IDLE002", "launch-bound", "The GPU waits for kernel launches")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.SEVERAL_STEPS})
-    popular_fix = "Launching less: CUDA graphs, torch.compile, a fused optimizer"
+    popular_fix = "Fewer kernel launches: CUDA graphs, torch.compile, a fused optimizer"
 
     min_share: float = 0.05
-    """Share of the step; the profiler's own cost on every launch makes less than that meaningless."""
+    """Share of the step. A smaller share may come from the profiler, which slows down every launch."""
 
     short_kernel_us: float = 10.0
-    """A kernel shorter than this does not outlast its own launch."""
+    """A shorter kernel takes less time than its launch."""
 
     few_long_calls: float = 0.5
-    """Share of that time in long calls from which they are the cause, and launching less often is no remedy."""
+    """Share of this idle time in long calls. Above it, long calls are the cause, and fewer launches do not help."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the idle time spent launching with the step."""
+        """Compare the GPU idle time during kernel launches with the step."""
         idle = facts.claim(Category.IDLE_LAUNCH)
         share = facts.share(idle)
         fix = Fix(
-            "Launch less often: a larger batch, torch.compile, CUDA graphs, a fused or foreach optimizer",
+            "Launch fewer kernels: use a larger batch, torch.compile, CUDA graphs, or a fused or foreach optimizer",
             change='model = torch.compile(model, mode="reduce-overhead")',
             what_if=AmortisedLaunches(_operators(facts)),
         )
         if share < self.min_share:
-            return facts.clear("idle time while the host launches", share, self.min_share, Unit.SHARE, fix=fix)
+            return facts.clear("GPU idle time during kernel launches", share, self.min_share, Unit.SHARE, fix=fix)
         long_share = (long_call_time(facts.observation) & idle).total_ns / max(idle.total_ns, 1)
         return facts.finding(
             claims=idle,
             fix=LONG_CALLS if long_share > self.few_long_calls else fix,
             effort=Effort.REFACTOR,
             evidence=(
-                facts.time_per_step("device idle while the host launches", idle),
-                Evidence("of it inside single operators or calls over 1 ms", long_share, Unit.SHARE),
+                facts.time_per_step("GPU idle time during kernel launches", idle),
+                Evidence("share of this time in single operators or calls over 1 ms", long_share, Unit.SHARE),
                 *self._kernel_evidence(facts),
             ),
-            caveats=("Profiling slows every launch: without it the run is less launch-bound than shown here.",),
+            caveats=("Profiling slows down every launch. Without it, the run is less launch-bound than shown.",),
         )
 
     def _kernel_evidence(self, facts: Facts) -> tuple[Evidence, ...]:
@@ -89,22 +88,24 @@ class LaunchBound(Rule):
         short = float((durations_ns < self.short_kernel_us * 1000).mean())
         return (
             facts.count_per_step("kernels", durations_ns.size),
-            Evidence("median kernel", float(np.median(durations_ns)), Unit.NS),
+            Evidence("median kernel duration", float(np.median(durations_ns)), Unit.NS),
             Evidence(
-                f"kernels shorter than {self.short_kernel_us:g} µs, about the cost of a launch", short, Unit.SHARE
+                f"share of kernels shorter than {self.short_kernel_us:g} µs (about the cost of a launch)",
+                short,
+                Unit.SHARE,
             ),
         )
 
 
 def _operators(facts: Facts) -> SpanSet:
-    """When threads that launch work were inside operators."""
+    """When threads that launch GPU operations were inside operators."""
     events, calls = facts.trace.events, facts.launches.call_rows
     launching = np.isin(events.thread, events.thread[calls[calls != NONE]])
     return events.spans(events.is_kind(Kind.OPERATOR) & launching)
 
 
 def long_call_time(observation: Observation, least_ns: int = LONG_NS) -> SpanSet:
-    """Instants at which the innermost operator of some thread lasts at least ``least_ns``, or a runtime call does."""
+    """Spans inside runtime calls, or innermost operators, of at least ``least_ns`` on any thread."""
     events = observation.trace.events
     is_long = events.duration_ns >= least_ns
     operators, calls = events.is_kind(Kind.OPERATOR), events.is_kind(Kind.RUNTIME)

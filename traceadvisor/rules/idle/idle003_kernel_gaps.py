@@ -1,4 +1,4 @@
-"""IDLE003: many short gaps between kernels that were already launched."""
+"""IDLE003: many short gaps between queued kernels."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, 
 
 @dataclass(frozen=True, slots=True)
 class KernelGaps(Rule):
-    """Kernels stand in the queue, and the device still pauses between one and the next.
+    """The GPU pauses between kernels although the next kernel is already queued.
 
-    What it finds: Short stretches in which the device does nothing although its next operation had been launched before
-        it ran dry: the time it takes to end one kernel and begin another.
-    Why it costs time: Each change of kernel costs about a microsecond. Where kernels last no longer than ten, that is a
-        noticeable part of the step, and launching earlier does not help.
-    How to fix it: Fewer and larger kernels: ``torch.compile`` fuses elementwise operators, fused or ``foreach``
-        optimizers update all parameters at once, a larger batch gives each kernel more to do. CUDA graphs bring kernels
-        closer together.
-    How the saving is estimated: The step is replayed with gaps of 0.55 of their length, as CUDA graphs were measured to
-        leave them (at the least 0.8, at the most a tenth, as after fusion).
-    When it may be wrong: Profilers lengthen gaps a little. A gap in which a kernel waits for another stream is not told
-        apart where it is short.
+    What it finds: Short gaps in which the GPU is idle although the CPU has already launched the next operation. This is
+        kernel-launch latency: the time to end one kernel and start the next.
+    Why it costs time: Each change of kernel costs about a microsecond. If kernels take ten microseconds or less, the
+        gaps are a noticeable part of the step. Earlier launches do not help.
+    How to fix it: Run fewer and larger kernels. ``torch.compile`` fuses elementwise operators. Fused or ``foreach``
+        optimizers update all parameters at once. A larger batch gives each kernel more to do. CUDA graphs shorten the
+        gaps.
+    How the saving is estimated: We simulate the step with gaps of 0.55 of their length, as measured with CUDA graphs.
+        The low estimate keeps 0.8 of each gap. The high estimate keeps 0.1, as after fusion.
+    When it may be wrong: Profilers lengthen the gaps a little. A short gap may also be a wait for another stream.
     """
 
-    meta = RuleMeta("IDLE003", "kernel-gaps", "Many short gaps between kernels that were already launched")
+    meta = RuleMeta("IDLE003", "kernel-gaps", "Many short gaps between queued kernels")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES})
 
     min_share: float = 0.05
-    """Share of the step; about 1% is usual, and closer kernels save half of it at best."""
+    """Share of the step. About 1% is usual. Shorter gaps save at most half of it."""
 
     short_gap_us: float = 20.0
-    """A gap from one queued kernel to the next lasts 1 to 10 µs, whoever made the device; longer ones are waits."""
+    """Gaps between queued kernels last 1 to 10 µs on GPUs of all vendors. Longer gaps are waits."""
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the time in short gaps with the step."""
@@ -45,21 +44,21 @@ class KernelGaps(Rule):
         if share < self.min_share:
             return Clear("short gaps between queued kernels", share, self.min_share, Unit.SHARE)
         kernels_ns = facts.trace.events.duration_ns[facts.device_work.kernels]
-        median_ns = float(np.median(kernels_ns)) if kernels_ns.size else None  # all may begin before a window
+        median_ns = float(np.median(kernels_ns)) if kernels_ns.size else None  # every kernel may begin before a window
         return facts.finding(
             claims=gaps,
             fix=Fix(
-                "Run fewer, larger kernels: fuse elementwise operators and the optimizer, capture graphs",
+                "Run fewer, larger kernels: fuse elementwise operators and the optimizer, or use CUDA graphs",
                 change='model = torch.compile(model, mode="reduce-overhead")',
                 what_if=CloserKernels(),
             ),
             effort=Effort.REFACTOR,
             evidence=(
-                facts.time_per_step("device idle in short gaps", gaps),
-                facts.count_per_step("such gaps", len(gaps)),
-                Evidence("median gap", float(np.median(gaps.ends_ns - gaps.starts_ns)), Unit.NS),
+                facts.time_per_step("GPU idle time in short gaps", gaps),
+                facts.count_per_step("short gaps", len(gaps)),
+                Evidence("median gap duration", float(np.median(gaps.ends_ns - gaps.starts_ns)), Unit.NS),
                 facts.count_per_step("kernels", kernels_ns.size),
-                facts.known("median kernel", median_ns, Unit.NS),
+                facts.known("median kernel duration", median_ns, Unit.NS),
             ),
             caveats=("Profilers lengthen the gaps a little.",),
         )

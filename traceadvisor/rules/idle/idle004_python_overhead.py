@@ -1,4 +1,4 @@
-"""IDLE004: the device idles while the host runs plain Python."""
+"""IDLE004: the training loop runs Python code outside operators."""
 
 from __future__ import annotations
 
@@ -14,61 +14,60 @@ from traceadvisor.replay.fixes.host_work import WithoutHostWork
 from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
 MOST_SITES = 5
-NOT_TOLD = (
-    "Neither a device nor Python calls were recorded, so Python cannot be told from a thread that waits for its turn: "
+AMBIGUOUS = (
+    "Without GPU activity and Python calls, Python code looks like a thread that waits for a CPU core: "
     "record with with_stack=True."
 )
 
 _TRAINING = re.compile(r"<traceadvisor>|nn\.Module:|torch/(?!serialization\.py|utils/tensorboard/)")
-"""What the script calls to train, or a capture in its place: time in there is torch's, or a wait for a busy core."""
+"""Training code that the script or a capture calls. Time in it belongs to PyTorch, or is a wait for a busy core."""
 
 USUAL_SHARE = 0.5
-"""Of the mean step's such time in the median step, from which it is in usual steps."""
+"""Python time of the median step, relative to the mean step. Above it, usual steps run this code too."""
 
 LEAST_SITE_SHARE = 0.05
-"""Of that time, from which a place is worth naming."""
+"""Share of the Python time from which the finding names a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonOverhead(Rule):
-    """Nothing runs while the training loop does something other than training.
+    """Python code outside operators delays the training step.
 
-    What it finds: Stretches in which the host neither runs operators nor calls the runtime, outside the loader, while
-        the device has nothing to do: logging, metrics, checkpoints, sleep. With the functions in which they are spent
-        where stacks were recorded; recordings of 2021 tell the lines before and after. Without a device, all such
-        stretches.
-    Why it costs time: Python and the device work side by side only as long as the device has work queued. A long
-        stretch without a launch runs the queue dry.
-    How to fix it: Do it less often (every hundred steps instead of every step), or in another thread or process; write
+    What it finds: Stretches outside the data loader in which the CPU runs no operators and no runtime calls, and the
+        GPU is idle: logging, metrics, checkpoints, sleep. If stacks were recorded, the finding names the functions. For
+        recordings from 2021, it names the lines before and after. Without a GPU, all such stretches count.
+    Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels. If no kernel is
+        launched for long, the queue runs empty.
+    How to fix it: Run this code every hundred steps instead of every step, or in another thread or process. Write
         checkpoints in the background.
-    How the saving is estimated: The step is replayed without nine tenths of that work, at the least half of it, at the
-        most all. Where only some steps do it, a bound: between nothing and all of that idle time.
-    When it may be wrong: A profiler that records stacks slows Python itself, many small calls most of all. What the
-        stretch prepares may be needed at once. Where no Python calls were recorded, a thread that waits for a busy core
-        looks the same.
+    How the saving is estimated: We simulate the step with 0.9 of this work removed. The low estimate removes 0.5 of it,
+        the high estimate all. If only some steps run this code, the saving is an upper limit: all of this idle time.
+    When it may be wrong: Stack recording slows down Python, especially many small calls. The next operators may need
+        the result of this code at once. Without recorded Python calls, a thread that waits for a busy core looks the
+        same.
     """
 
-    meta = RuleMeta("IDLE004", "python-overhead", "Time goes to plain Python between the operators")
+    meta = RuleMeta("IDLE004", "python-overhead", "Python code outside operators slows down the step")
     needs = frozenset({Input.STEPS, Input.SEVERAL_STEPS})
     refines = frozenset({"IDLE006"})
 
     min_share: float = 0.05
-    """Share of the step; one slow step among a handful makes 2% of the mean."""
+    """Share of the step. One slow step in a short recording can add 2% to the mean."""
 
     min_stretch_us: float = 100.0
-    """What lies between two operators takes 5 to 50 µs and belongs to launching them; longer is work of its own."""
+    """Minimum length of a stretch. Python between two operators takes 5 to 50 µs and belongs to their launch."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the idle time in long stretches of plain Python with the step."""
+        """Compare the time in long stretches of Python code with the step."""
         stretches = plain_python(facts.observation, self.min_stretch_us * 1000) & facts.steps.kept_windows
         lost = stretches & facts.claim(Category.IDLE_HOST if facts.observation.has_device else Category.OTHER_HOST)
         if facts.share(lost) >= self.min_share and facts.trace.python_calls.start_ns.size:
             stretches = lost = SpanSet.union_all(site.spans for site in _own_sites(facts, lost))
         elif facts.share(lost) >= self.min_share and not facts.observation.has_device:
-            return Skipped(NOT_TOLD)
+            return Skipped(AMBIGUOUS)
         share = facts.share(lost)
         if share < self.min_share:
-            return Clear("idle in long stretches of plain Python", share, self.min_share, Unit.SHARE)
+            return Clear("idle time in long stretches of Python code", share, self.min_share, Unit.SHARE)
         usual_ns = median(lost.clip(step.start_ns, step.end_ns).total_ns for step in facts.steps.kept)
         is_usual = usual_ns > USUAL_SHARE * facts.per_step_ns(lost)
         least_ns = LEAST_SITE_SHARE * lost.total_ns
@@ -77,26 +76,26 @@ class PythonOverhead(Rule):
         return facts.finding(
             claims=lost,
             fix=Fix(
-                "Do this less often than every step, or in another thread or process",
+                "Run this code less often than every step, or in another thread or process",
                 what_if=WithoutHostWork(stretches) if is_usual else None,
-                not_replayed=None if is_usual else "only usual steps are replayed, and those do not do it",
+                not_replayed=None if is_usual else "we simulate only usual steps, and those do not run this code",
             ),
             effort=Effort.LINE,
             evidence=(
-                facts.time_per_step("idle in long stretches of plain Python", lost),
-                facts.count_per_step("such stretches", len(stretches)),
+                facts.time_per_step("idle time in long stretches of Python code", lost),
+                facts.count_per_step("long stretches of Python code", len(stretches)),
                 *(facts.time_per_step(site.label, site.spans) for site in sites),
             ),
             locations=locations,
             caveats=(
-                "Recording stacks slows Python, so without the profiler this takes less."
+                "Stack recording slows down Python. Without the profiler, this code takes less time."
                 if locations
-                else "Recorded without stacks: with_stack=True names the function.",
+                else "Record with with_stack=True to see the function.",
             ),
         )
 
 
 def _own_sites(facts: Facts, lost: SpanSet) -> list[CallSite]:
-    """Where the script itself is at work, not torch or the capture on its behalf."""
+    """Lines where the script's own code runs, without PyTorch and the capture."""
     sites = call_sites(facts.trace, facts.tree, facts.observation.thread, lost)
     return [site for site in sites if not _TRAINING.match(site.callee or "")]

@@ -1,4 +1,4 @@
-"""IDLE008: steps that should be steady compile, or search for algorithms."""
+"""IDLE008: steps after the first still compile or search for algorithms."""
 
 from __future__ import annotations
 
@@ -11,32 +11,31 @@ from traceadvisor.rules.idle.compilation import compiling_rows, searching_rows
 
 @dataclass(frozen=True, slots=True)
 class Recompilation(Rule):
-    """Long after the start of the run, steps still stop to compile or to try out algorithms.
+    """Steps after the first still compile or search for algorithms.
 
-    What it finds: Compilations by ``torch.compile``, and convolutions that try out cuDNN's algorithms, in recorded
-        steps other than the first. cuDNN's search is told by convolutions that wait for events, which they do to time
-        the attempts.
-    Why it costs time: Both are made once for each new shape of their inputs, and take as long as many steps. Where
-        lengths or batch sizes change all the time, they never end.
-    How to fix it: Give inputs few shapes: sort samples into buckets by length, pad to a few lengths, drop the last,
-        smaller batch. ``torch.compile(..., dynamic=True)`` compiles for all lengths at once; with changing shapes,
-        switch ``torch.backends.cudnn.benchmark`` off.
-    How the saving is estimated: As a bound: between nothing and all of that time, the middle being the expected value.
-    When it may be wrong: A run of few steps may have met each of its shapes soon after; then nothing more is to be
-        saved.
+    What it finds: Compilations by ``torch.compile``, and cuDNN algorithm searches of convolutions, in recorded steps
+        other than the first. The rule detects a search by event waits inside a convolution, which time each attempt.
+    Why it costs time: Both run once for each new input shape and take the time of many steps. If lengths or batch sizes
+        change all the time, they never end.
+    How to fix it: Use few input shapes: sort samples into buckets by length, pad to a few lengths, drop the smaller
+        last batch. ``torch.compile(..., dynamic=True)`` compiles for all lengths at once. If shapes change, set
+        ``torch.backends.cudnn.benchmark`` to False.
+    How the saving is estimated: The saving is an upper limit: all of this time. The expected value is half of it.
+    When it may be wrong: A short recording may contain the first use of each shape. If no new shape follows, there is
+        nothing to save.
     """
 
-    meta = RuleMeta("IDLE008", "recompilation", "Steady steps stop to compile or to try out algorithms")
+    meta = RuleMeta("IDLE008", "recompilation", "Later steps still compile or search for algorithms")
     needs = frozenset({Input.STEPS})
     refines = frozenset({"IDLE002", "IDLE006"})
 
     min_share: float = 0.03
-    """Share of the steps; one compilation takes tenths of seconds, so that less is one in a great many steps."""
+    """Share of the steps. One compilation takes tenths of a second, so a smaller share means very rare ones."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time of compilations and searches with the steps."""
+        """Compare the time of compilations and algorithm searches with the steps."""
         if facts.step_count < 2:
-            return Skipped("A single step was recorded, and the first may compile: record several.")
+            return Skipped("A single step was recorded, and the first step may compile: record several.")
         events, marks = facts.trace.events, facts.steps.kept_marks
         steady = marks - marks.clip(0, facts.steps.kept[0].host_end_ns)
         compiling, searching = (
@@ -47,23 +46,23 @@ class Recompilation(Rule):
         claims = spans - facts.claim(Category.KERNEL)
         share = facts.share(claims)
         if share < self.min_share:
-            return Clear("compiling and trying out algorithms", share, self.min_share, Unit.SHARE)
-        remedy, change = "do without the search", "torch.backends.cudnn.benchmark = False"
+            return Clear("time in compilation and algorithm search", share, self.min_share, Unit.SHARE)
+        remedy, change = "disable the algorithm search", "torch.backends.cudnn.benchmark = False"
         if compiling.size:
-            remedy, change = "compile for all of them at once", "torch.compile(model, dynamic=True)"
+            remedy, change = "compile for all shapes at once", "torch.compile(model, dynamic=True)"
         return facts.finding(
             claims=claims,
             fix=Fix(
-                f"Give inputs few shapes, or {remedy}",
+                f"Use few input shapes, or {remedy}",
                 change,
-                not_replayed="how often it would still happen with fewer shapes is not known",
+                not_replayed="it is unknown how often this would still happen with fewer shapes",
             ),
             effort=Effort.LINE,
             evidence=(
-                facts.time_per_step("compiling and trying out algorithms", claims),
+                facts.time_per_step("time in compilation and algorithm search", claims),
                 facts.count_per_step("compilations", compiling.size),
-                facts.count_per_step("convolutions that try out algorithms", searching.size),
+                facts.count_per_step("convolutions with an algorithm search", searching.size),
             ),
             locations=facts.locations(compiling if compiling.size else searching),
-            caveats=("Each shape costs this once: a longer run may have met all of them.",),
+            caveats=("Each shape costs this only once. A longer run may have used all shapes already.",),
         )

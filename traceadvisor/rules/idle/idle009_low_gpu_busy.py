@@ -1,4 +1,4 @@
-"""IDLE009: the device computes for less than half of the step."""
+"""IDLE009: the GPU computes for less than half of the step."""
 
 from __future__ import annotations
 
@@ -8,54 +8,51 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 
 PREPARING = (
-    "The GPU has little to do while the host's cores are busy and batches are waited for: "
-    "look at loading and preprocessing first"
+    "Check data loading and preprocessing first: "
+    "the GPU is mostly idle, the CPU cores are busy, and the loop waits for batches"
 )
 FETCHING = (
-    "Neither the GPU nor the host's cores have much to do while batches are waited for: "
-    "they are loaded one after another, or come from slow storage"
+    "Check for serial data loading and slow storage first: "
+    "GPU and CPU cores are mostly idle, and the loop waits for batches"
 )
-WAITING = (
-    "Neither the GPU nor the host's cores have much to do: "
-    "look at waits for the device, at launches and at the structure of the loop first"
-)
-UNKNOWN = "The GPU has little to do: look at the largest kind of idle time first"
+WAITING = "Check synchronisation, kernel launches and the loop structure first: GPU and CPU cores are mostly idle"
+UNKNOWN = "Check the largest idle category first: the GPU is mostly idle"
 
 
 @dataclass(frozen=True, slots=True)
 class LowGpuBusy(Rule):
-    """The device is idle for most of the step; the causes are other rules' findings.
+    """The GPU is idle for most of the step. Other findings show the causes.
 
-    What it finds: A busy share (kernels, collectives included) below one half. Where the machine was sampled, use of
-        the device and of the host's cores are read together: a busy host beside an idle device points at loading and
-        preprocessing; both idle, at waits, launches or the structure of the loop, or, where batches are waited for, at
-        storage and at loading one after another.
-    Why it costs time: The device is the dearest part of the machine, and the step is as long as all that it waits for.
-    How to fix it: By the findings that name the causes; this verdict says where to look first.
-    How the saving is estimated: It is none: it would be that of the causes told twice. The most is all time in which
-        nothing runs.
-    When it may be wrong: A busy share says how long the device works, not how well: a step can be short and the share
-        low. A driver samples utilisation over its own periods, which blur short runs.
+    What it finds: Kernels and collectives run on the GPU for less than half of the step. If GPU and CPU were sampled,
+        the rule compares both. A busy CPU beside an idle GPU points to loading and preprocessing. If both are idle,
+        synchronisation, kernel launches or the loop structure are likely causes. If the loop also waits for batches,
+        slow storage or serial loading is likely.
+    Why it costs time: The GPU is the most expensive part of the machine. While it waits, each step becomes longer.
+    How to fix it: Follow the findings that name the causes. This rule says which to check first.
+    How the saving is estimated: No saving is claimed, because the causes have their own savings. The upper limit is the
+        time in which no kernel or collective runs.
+    When it may be wrong: The busy share does not show how efficiently the GPU works: a short step can have a low share.
+        The driver averages utilisation over its own periods, which blurs short runs.
     """
 
-    meta = RuleMeta("IDLE009", "low-gpu-busy", "The device is idle for most of the step")
+    meta = RuleMeta("IDLE009", "low-gpu-busy", "The GPU is idle for most of the step")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.SEVERAL_STEPS})
     umbrella = True
 
     low_share: float = 0.5
-    """Below half of the step the TensorBoard plugin speaks of low utilisation; 0.7 and more it calls good."""
+    """Share of the step. The TensorBoard plugin calls less than 0.5 low, and 0.7 or more good."""
 
     busy_cores_share: float = 0.8
-    """Share of the cores granted from which the host has no more to give: some of each core goes to the system."""
+    """Share of the granted CPU cores. From here on they count as fully used, because the system needs the rest."""
 
     idle_cores_share: float = 0.5
-    """Share of the cores granted below which they are no reason for anything to wait."""
+    """Share of the granted CPU cores. Below it, the cores limit nothing."""
 
     min_wait_share: float = 0.05
-    """Share of the step in which batches are waited for, from which that is a cause; as for the rules on loading."""
+    """Share of the step that waits for batches. From here on it counts as a cause, as in the data loading rules."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the busy share with a half, then look at the host."""
+        """Compare the busy share with its limit, then check the CPU cores."""
         busy = facts.claim(Category.KERNEL, Category.COMMUNICATION)
         share = facts.share(busy)
         if share >= self.low_share:
@@ -66,18 +63,18 @@ class LowGpuBusy(Rule):
             claims=facts.steps.kept_windows - busy,
             fix=Fix(
                 self._pointer(cores, facts.share(facts.claim(Category.DATA_WAIT))),
-                not_replayed="it sums up idle time of many causes, each with a fix of its own",
+                not_replayed="this idle time has several causes, each with its own fix",
             ),
             effort=Effort.REFACTOR,
             evidence=(
-                Evidence("GPU busy, by the recording", share, Unit.SHARE),
-                facts.known("GPU utilisation, sampled by the driver", sampled, Unit.SHARE),
-                facts.known("use of the host's cores", cores, Unit.SHARE),
+                Evidence("GPU busy, recorded", share, Unit.SHARE),
+                facts.known("GPU utilisation, sampled", sampled, Unit.SHARE),
+                facts.known("CPU core utilisation", cores, Unit.SHARE),
             ),
         )
 
     def _pointer(self, cores: float | None, waits: float) -> str:
-        """Where to look first, by the cores in use and the share of the step that waits for batches."""
+        """What to check first, from the CPU core use and the share of the step that waits for batches."""
         if cores is not None and cores >= self.busy_cores_share and waits >= self.min_wait_share:
             return PREPARING
         if cores is not None and cores < self.idle_cores_share:
@@ -86,7 +83,7 @@ class LowGpuBusy(Rule):
 
 
 def _cores_share(facts: Facts) -> float | None:
-    """How much of the cores that the run may use it uses; of all cores of the host where the former is not known."""
+    """Used share of the granted cores; of all cores if the grant is unknown; None without telemetry."""
     if facts.run.telemetry is None:
         return None
     granted = facts.run.telemetry.processes.granted_cpu_share

@@ -1,4 +1,4 @@
-"""Steps that take far longer than most, and what a recording shows of them that the others do not have."""
+"""Steps that take far longer than most, and what only these steps contain."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
 _REGULAR_SHARE = 0.1
-"""Intervals that differ by no more than this from their median are called regular."""
+"""Intervals are regular if they differ from their median by at most this share."""
 
 _TELLING = (Kind.OPERATOR, Kind.RUNTIME, Kind.ANNOTATION)
 
 
 @dataclass(frozen=True, slots=True)
 class Outliers:
-    """Far longer steps among the steps of a run."""
+    """The slow steps of a run."""
 
     indices: tuple[int, ...]
     step_count: int
-    """Of all that were looked at."""
+    """Number of compared steps, slow or not."""
 
     median_ns: float
     longest_ns: float
-    """Of the outliers; 0 without any."""
+    """The longest slow step; 0 without one."""
 
     excess_ns: float
-    """What they take beyond the median, spread over all steps."""
+    """Time of slow steps beyond the median, averaged over all steps."""
 
     @property
     def every(self) -> int | None:
-        """Steps from one to the next, where these are regular intervals, at least three."""
+        """Steps from one slow step to the next; None unless at least three intervals are regular."""
         intervals = [after - before for before, after in pairwise(self.indices)]
         usual = median(intervals) if len(intervals) > 2 else 0
         regular = usual > 1 and all(abs(one - usual) <= _REGULAR_SHARE * usual for one in intervals)
@@ -50,8 +50,8 @@ def find_outliers(lengths_ns: Mapping[int, float], ratio: float) -> Outliers:
     """Steps longer than ``ratio`` times the median.
 
     Args:
-        lengths_ns: by the step's index, in order; at least one.
-        ratio: to the median: among a handful of steps no number of standard deviations can be exceeded.
+        lengths_ns: by step index, in order; at least one.
+        ratio: to the median. In a short recording, a limit in standard deviations cannot be exceeded.
     """
     usual = float(median(lengths_ns.values()))
     far = {index: length for index, length in lengths_ns.items() if length > ratio * usual}
@@ -60,20 +60,20 @@ def find_outliers(lengths_ns: Mapping[int, float], ratio: float) -> Outliers:
 
 
 def undisturbed_lengths(steps: Sequence[TimedStep]) -> dict[int, float]:
-    """Undisturbed steps without their time in the loader; the first of the run and those of epochs apart."""
+    """Lengths of undisturbed steps without time in the loader; without the first step of the run and of each epoch."""
     plain = [step for step in steps if step.state is StepState.PLAIN and step.index > 0 and not step.loader_start_ns]
     return {step.index: float(max(step.duration_ns - step.loader_ns, 0)) for step in plain}
 
 
 def recorded_lengths(rows: Sequence[StepRow], *, edges: bool = False) -> dict[int, float]:
-    """The kept steps of a recording without their data wait, the first and the last apart unless ``edges``."""
+    """Lengths of kept recorded steps without data wait; ``edges`` includes the first and the last step."""
     kept = [row for row in rows if row.step.kept]
     kept = kept if edges else kept[1:-1]
     return {row.step.index: float(row.step.duration_ns - _part(row, Category.DATA_WAIT)) for row in kept}
 
 
 def grown_category(odd: Sequence[StepRow], ordinary: Sequence[StepRow]) -> tuple[Category, float]:
-    """The category of which odd steps have most beyond what ordinary ones have, and how much more, in nanoseconds."""
+    """The category that grew most in slow steps, and its growth in nanoseconds."""
     growth = {
         category: float(np.mean([_part(row, category) for row in odd]))
         - float(np.median([_part(row, category) for row in ordinary]))
@@ -85,7 +85,7 @@ def grown_category(odd: Sequence[StepRow], ordinary: Sequence[StepRow]) -> tuple
 
 
 def only_in(trace: Trace, odd: SpanSet, ordinary: SpanSet) -> list[tuple[str, float]]:
-    """Operators, calls and ranges that begin in odd steps and in no ordinary one, with their time, longest first."""
+    """Operators, calls and ranges that only slow steps contain, with their time in nanoseconds, longest first."""
     events = trace.events
     rows = np.flatnonzero(events.is_kind(*_TELLING))
     here, there = _named_in(events, rows, odd), _named_in(events, rows, ordinary)
