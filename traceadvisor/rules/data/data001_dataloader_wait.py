@@ -22,7 +22,7 @@ class DataLoaderWait(Rule):
     How to fix it: Deliver batches faster than the GPU uses them. Load in worker processes, and raise ``num_workers`` to
         the smallest number that hides the wait. Keep workers alive with ``persistent_workers=True``. Decode less data,
         or decode it before the training.
-    How the saving is estimated: The step is replayed with every batch ready when the loop requests it. Work that was
+    How the saving is estimated: The step is simulated with every batch ready when the loop requests it. Work that was
         hidden behind the wait becomes visible and does not count as saved. Taking a batch is expected to cost 0.7 ms.
         If the training process loaded its batches itself, its other CPU work is expected to take 1.07 times as long
         with workers. The low estimate uses 1.2 times, the high estimate 1.0 times.

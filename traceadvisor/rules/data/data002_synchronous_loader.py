@@ -27,9 +27,9 @@ class SynchronousLoader(Rule):
         is the time to load a batch divided by the rest of the step, rounded up. One spare worker is added, because
         workers deliver unevenly. If a capture recorded the CPU cores, the number is at most the cores left beside the
         training thread.
-    How the saving is estimated: The step is replayed with this number of workers. Each worker takes as long for a batch
-        as the training process did, and fills a queue of two batches. Taking a batch and other CPU work cost the same
-        as for DATA001. If there are more processes than cores, they share the cores.
+    How the saving is estimated: The step is simulated with this number of workers. Each worker takes as long for a
+        batch as the training process did, and fills a queue of two batches. Taking a batch and other CPU work cost the
+        same as for DATA001. If there are more processes than cores, they share the cores.
     When it may be wrong: On a machine with one or two cores, workers compete with the training thread. For a data set
         in memory, sending batches between processes can take longer than indexing.
     """

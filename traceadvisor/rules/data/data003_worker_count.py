@@ -26,7 +26,7 @@ class WorkerCount(Rule):
     How to fix it: Set the smallest number that hides the loading. This is the worker time for the batches of one step,
         divided by the rest of the step, rounded up. One spare worker is added, because workers deliver unevenly. The
         number is at most the CPU cores that the process may use.
-    How the saving is estimated: Too few: the step is replayed with every batch ready when the loop requests it, as for
+    How the saving is estimated: Too few: the step is simulated with every batch ready when the loop requests it, as for
         DATA001. If cores are free for only some of the needed workers, the saving is an upper limit: the exposed data
         wait. Too many: only memory is saved, no time.
     When it may be wrong: While the loop waits, we assume that all workers are busy. With slow storage or a slow network

@@ -20,7 +20,7 @@ class CpuBoundPreprocessing(Rule):
     How to fix it: Do less CPU work per sample. Decode to the size that you need. Prepare the data once and store the
         result. Move transforms to the GPU: ``torchvision.transforms.v2`` works on GPU tensors. Decode on the GPU with
         NVIDIA DALI or nvImageCodec. Or use more CPU cores.
-    How the saving is estimated: The step is replayed with every batch ready when the loop requests it, as for DATA001.
+    How the saving is estimated: The step is simulated with every batch ready when the loop requests it, as for DATA001.
         This is the saving of a complete fix.
     When it may be wrong: Other programs on the machine may keep the cores busy. Busy-waiting in libraries counts as CPU
         time.

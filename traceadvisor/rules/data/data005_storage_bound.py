@@ -18,7 +18,7 @@ class StorageBound(Rule):
     Why it costs time: The disk or the network delivers samples more slowly than the training loop uses them.
     How to fix it: Copy the data to local storage first. Pack many small files into a few large ones. Read ahead with
         more workers. Keep data in memory if it fits.
-    How the saving is estimated: The step is replayed with every batch ready when the loop requests it, as for DATA001.
+    How the saving is estimated: The step is simulated with every batch ready when the loop requests it, as for DATA001.
         This is the saving of a complete fix.
     When it may be wrong: I/O wait is measured for the whole machine, including other programs. Network storage does not
         always count as I/O wait.

@@ -49,7 +49,7 @@ class WorkerRestart(Rule):
             fix=Fix(
                 "Keep the workers between epochs",
                 change=f"DataLoader(..., num_workers={loader.worker_count}, persistent_workers=True)",
-                not_replayed="epochs start outside the replayed steps",
+                not_replayed="epochs start outside the simulated steps",
             ),
             effort=Effort.SETTING,
             evidence=(

@@ -24,8 +24,8 @@ class CollateInMain(Rule):
     How to fix it: Run these functions in worker processes: set ``num_workers``, or wrap a data pipe in a
         ``DataLoader``. Make the most expensive function cheaper: process whole batches instead of samples, and compute
         constant values only once.
-    How the saving is estimated: The step is replayed without nine tenths of this work. The low estimate removes half of
-        it, the high estimate all of it.
+    How the saving is estimated: The step is simulated without nine tenths of this work. The low estimate removes half
+        of it, the high estimate all of it.
     When it may be wrong: A profiler that records call stacks slows down Python, mostly code with many small calls.
         Operators inside a function count towards its time only if Python calls were recorded.
     """

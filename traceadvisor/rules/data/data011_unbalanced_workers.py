@@ -23,7 +23,7 @@ class UnbalancedWorkers(Rule):
     How to fix it: Distribute the work evenly. For an ``IterableDataset``, use shards of equal size, and give each
         worker the same number of shards (``get_worker_info()`` identifies the worker). If files differ much in size,
         split the large ones.
-    How the saving is estimated: The step is replayed with every batch ready when the loop requests it, as for DATA001.
+    How the saving is estimated: The step is simulated with every batch ready when the loop requests it, as for DATA001.
         This is the saving of a complete fix.
     When it may be wrong: A worker may be busy for a short time only, for example with the first file that it opens.
         Only the busiest sixteen child processes are sampled. With several data loaders, the busiest workers are assumed

@@ -25,11 +25,11 @@ class PageableCopy(Rule):
         fraction of the link rate. The call blocks the CPU until the copy is done.
     How to fix it: Use ``DataLoader(..., pin_memory=True)`` and then ``batch.to(device, non_blocking=True)``. The copy
         runs at the link rate while the CPU continues.
-    How the saving is estimated: The step is replayed with no call waiting for these copies. Copies that are slower than
-        four fifths of the link rate run at that rate. The low estimate keeps the recorded rate, the high estimate uses
-        the full link rate. Copies from pinned memory stay the same. The link is the sampled one, otherwise the one that
-        the GPU supports. If neither is known, copies run at 12 GB/s, in the high estimate at 25 GB/s. The saving is
-        usually small.
+    How the saving is estimated: The step is simulated with no call waiting for these copies. Copies that are slower
+        than four fifths of the link rate run at that rate. The low estimate keeps the recorded rate, the high estimate
+        uses the full link rate. Copies from pinned memory stay the same. The link is the sampled one, otherwise the one
+        that the GPU supports. If neither is known, copies run at 12 GB/s, in the high estimate at 25 GB/s. The saving
+        is usually small.
     When it may be wrong: Pinning a batch takes CPU time. For batches of a few kilobytes, it saves nothing. ROCm does
         not record which copies are pageable, so the rule is skipped there.
     """

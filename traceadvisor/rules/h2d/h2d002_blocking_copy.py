@@ -20,7 +20,7 @@ class BlockingCopy(Rule):
         next kernels, and the GPU is idle until they arrive. With pinned memory, this wait is unnecessary.
     How to fix it: Use ``batch.to(device, non_blocking=True)``. Kernels on the same stream wait for the copy
         automatically.
-    How the saving is estimated: The step is replayed without these waits.
+    How the saving is estimated: The step is simulated without these waits.
     When it may be wrong: If the program writes to a pinned buffer again before its copy is done, as hand-written
         loaders do, it needs an event.
     """

@@ -22,7 +22,7 @@ class ExposedCopy(Rule):
     How to fix it: Copy the next batch on a separate stream while the GPU computes the current one, from pinned memory
         and without blocking. Copy less data: send images as ``uint8``, a quarter of the size of ``float32``, and
         normalise them on the GPU.
-    How the saving is estimated: The step is replayed with its copies on a separate stream, launched one step ahead.
+    How the saving is estimated: The step is simulated with its copies on a separate stream, launched one step ahead.
     When it may be wrong: The next batch takes GPU memory in addition to the current one. Data that the CPU computes
         during the step cannot be copied earlier.
     """

@@ -22,7 +22,7 @@ class ManySmallCopies(Rule):
     Why it costs time: A copy takes about ten microseconds of CPU time, whatever its size. With pageable memory, the CPU
         also waits for each copy. Many small copies take longer than one large copy.
     How to fix it: Collate related values into one tensor and copy that. Take views of it on the GPU.
-    How the saving is estimated: The step is replayed with only one of these copies per step. Half of the CPU work
+    How the saving is estimated: The step is simulated with only one of these copies per step. Half of the CPU work
         before the other copies is removed; the low estimate removes none of it, the high estimate all of it.
     When it may be wrong: Values that are computed one after the other during the step cannot be copied together.
     """

@@ -26,7 +26,7 @@ class HostBuiltTensor(Rule):
         memory blocks the CPU until it is done. Meanwhile the GPU gets no new kernels.
     How to fix it: Create the tensor on the GPU: ``torch.zeros(n, device=device)``, ``torch.randn_like(x)``. If it is
         the same in every step, create it once before the loop and keep it as a buffer.
-    How the saving is estimated: The step is replayed with a tenth of the CPU time in these operators, no waits for
+    How the saving is estimated: The step is simulated with a tenth of the CPU time in these operators, no waits for
         these copies, and short kernels in their place. The low estimate keeps half of the CPU time, the high estimate
         none.
     When it may be wrong: With the same seed, the GPU draws other random numbers than the CPU. If another operator runs

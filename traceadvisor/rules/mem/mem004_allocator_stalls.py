@@ -24,7 +24,7 @@ class AllocatorStalls(Rule):
     How to fix it: Do not call ``torch.cuda.empty_cache()`` in the loop. If sizes change from step to step, set
         ``PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True``, or round sizes up to a few values. If memory is nearly
         full, use a smaller batch: before it gives up, the allocator frees its cache and tries again.
-    How the saving is estimated: The step is replayed without these calls and their waits. The low estimate keeps half
+    How the saving is estimated: The step is simulated without these calls and their waits. The low estimate keeps half
         of their own time.
     When it may be wrong: The first steps of a run fill the cache. A recording that begins with the run shows calls that
         do not occur later.
