@@ -68,7 +68,7 @@ def test_a_single_worker_has_no_one_to_share_with(tmp_path: Path) -> None:
 
 
 def test_without_samples_of_the_host_the_rule_cannot_look(tmp_path: Path) -> None:
-    assert "The host was not sampled" in skipped(UnbalancedWorkers(), _waiting(), tmp_path)
+    assert "The CPU was not sampled" in skipped(UnbalancedWorkers(), _waiting(), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_without_input_types_the_rule_cannot_look(tmp_path: Path) -> None:
 
 
 def test_of_an_unknown_device_nothing_is_claimed(tmp_path: Path) -> None:
-    assert "What the device is capable of" in skipped(NoMixedPrecision(), _matmul(("float",), {}), tmp_path)
+    assert "The GPU's capabilities are unknown" in skipped(NoMixedPrecision(), _matmul(("float",), {}), tmp_path)
 
 
 def test_with_shapes_the_saving_is_what_they_leave_to_be_saved(tmp_path: Path) -> None:

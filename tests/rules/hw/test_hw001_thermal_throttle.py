@@ -34,7 +34,7 @@ def test_where_the_driver_gives_no_reasons_the_rule_cannot_look(tmp_path: Path) 
 
 
 def test_without_samples_of_the_device_the_rule_cannot_look(tmp_path: Path) -> None:
-    assert "The device was not sampled" in skipped(ThermalThrottle(), _busy(), tmp_path)
+    assert "The GPU was not sampled" in skipped(ThermalThrottle(), _busy(), tmp_path)
 
 
 @pytest.mark.parametrize(("share", "found"), [(0.049, False), (0.05, True)])

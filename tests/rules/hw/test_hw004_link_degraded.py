@@ -51,7 +51,7 @@ def test_a_link_that_is_not_told_or_not_known_cannot_be_judged(seen: tuple[int, 
 
 def test_without_samples_of_the_device_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(0, 100))
-    assert "The device was not sampled" in skipped(LinkDegraded(), builder, tmp_path)
+    assert "The GPU was not sampled" in skipped(LinkDegraded(), builder, tmp_path)
 
 
 @pytest.mark.parametrize(("busy", "found"), [(0.19, False), (0.2, True)])

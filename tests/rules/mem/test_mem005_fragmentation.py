@@ -45,7 +45,7 @@ def test_a_reserve_that_takes_little_of_the_device_is_clear(tmp_path: Path) -> N
 
 def test_without_allocator_events_the_rule_cannot_look(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(0, 100))
-    assert "Device memory was not recorded" in skipped(Fragmentation(), builder, tmp_path)
+    assert "GPU memory was not recorded" in skipped(Fragmentation(), builder, tmp_path)
 
 
 @pytest.mark.parametrize(

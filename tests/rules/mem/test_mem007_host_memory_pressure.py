@@ -55,7 +55,7 @@ def test_without_a_figure_of_memory_the_rule_cannot_look(tmp_path: Path) -> None
 
 
 def test_without_samples_of_the_host_the_rule_cannot_look(tmp_path: Path) -> None:
-    assert "The host was not sampled" in skipped(HostMemoryPressure(), _step(), tmp_path)
+    assert "The CPU was not sampled" in skipped(HostMemoryPressure(), _step(), tmp_path)
 
 
 @pytest.mark.parametrize(("group", "swapped_gib", "found"), [(0.9, 1, False), (0.91, 1, True), (0.9, 1.01, True)])
