@@ -52,7 +52,7 @@ def test_impossible_device_numbers_are_left_out_with_a_note(tmp_path: Path) -> N
     report = api.load(builder.write(tmp_path / "w.1.pt.trace.json"), settings=Settings(select=("DATA001",)))
     assert len(report.recordings) == MOST_DEVICES
     (message,) = {row.note.message for row in report.health_notes if row.note.code == "devices-left-out"}
-    assert message == "The file tells of 65 devices: only the first 64 are shown."
+    assert message == "The file contains 65 GPUs. The report shows only the first 64."
 
 
 def test_operations_of_any_device_number_belong_to_a_device(tmp_path: Path) -> None:

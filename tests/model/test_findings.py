@@ -18,7 +18,7 @@ def test_a_bound_says_why_it_is_none_that_was_replayed(reason: str | None) -> No
 
 
 def test_the_middle_of_a_bound_stands_for_the_expected_value() -> None:
-    assert Estimate.bound(20, "nobody asked") == Estimate(0, 10, 20, Method.BOUND, "not replayed: nobody asked")
+    assert Estimate.bound(20, "nobody asked") == Estimate(0, 10, 20, Method.BOUND, "not simulated: nobody asked")
 
 
 def test_an_estimate_of_nothing_is_an_estimate() -> None:

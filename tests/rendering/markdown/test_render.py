@@ -89,7 +89,7 @@ def test_an_upper_limit_has_its_reason() -> None:
     report = one_recording()
     finding = replace(report.findings[0].finding, saving=Estimate.bound(9_000_000, "nobody ran it"))
     text = text_of(replace(report, findings=(replace(report.findings[0], finding=finding),)))
-    assert "Upper limit: other work may take its place. Not replayed: nobody ran it. |" in text
+    assert "Upper limit: other work may take its place. Not simulated: nobody ran it. |" in text
 
 
 @pytest.mark.parametrize(

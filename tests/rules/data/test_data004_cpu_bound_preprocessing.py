@@ -33,7 +33,7 @@ def test_busy_cores_without_a_wait_are_clear(tmp_path: Path) -> None:
 
 
 def test_without_cpu_samples_the_rule_is_skipped(tmp_path: Path) -> None:
-    assert "The host was not sampled" in skipped(CpuBoundPreprocessing(), _waiting(), tmp_path)
+    assert "The CPU was not sampled" in skipped(CpuBoundPreprocessing(), _waiting(), tmp_path)
 
 
 def test_loading_in_the_training_process_is_left_to_data002(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_reads_without_a_wait_are_clear(tmp_path: Path) -> None:
 
 
 def test_without_cpu_samples_the_rule_is_skipped(tmp_path: Path) -> None:
-    assert "The host was not sampled" in skipped(StorageBound(), _waiting(), tmp_path)
+    assert "The CPU was not sampled" in skipped(StorageBound(), _waiting(), tmp_path)
 
 
 @pytest.mark.parametrize(("wait_us", "iowait", "found"), [(50, 0.25, True), (49, 0.25, False), (50, 0.249, False)])

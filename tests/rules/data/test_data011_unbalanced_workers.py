@@ -68,7 +68,7 @@ def test_with_a_single_worker_the_rule_is_skipped(tmp_path: Path) -> None:
 
 
 def test_without_cpu_samples_the_rule_is_skipped(tmp_path: Path) -> None:
-    assert "The host was not sampled" in skipped(UnbalancedWorkers(), _waiting(), tmp_path)
+    assert "The CPU was not sampled" in skipped(UnbalancedWorkers(), _waiting(), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_without_input_types_the_rule_is_skipped(tmp_path: Path) -> None:
 
 
 def test_an_unknown_gpu_is_skipped(tmp_path: Path) -> None:
-    assert "What the device is capable of" in skipped(NoMixedPrecision(), _matmul(("float",), {}), tmp_path)
+    assert "The GPU's capabilities are unknown" in skipped(NoMixedPrecision(), _matmul(("float",), {}), tmp_path)
 
 
 def test_with_shapes_the_saving_is_limited_by_the_gpu(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_without_clock_event_reasons_the_rule_is_skipped(tmp_path: Path) -> None
 
 
 def test_without_gpu_samples_the_rule_is_skipped(tmp_path: Path) -> None:
-    assert "The device was not sampled" in skipped(ThermalThrottle(), _busy(), tmp_path)
+    assert "The GPU was not sampled" in skipped(ThermalThrottle(), _busy(), tmp_path)
 
 
 @pytest.mark.parametrize(("share", "found"), [(0.049, False), (0.05, True)])

@@ -58,7 +58,7 @@ def test_unknown_memory_owners_are_skipped(tmp_path: Path) -> None:
 
 def test_without_gpu_samples_the_rule_is_skipped(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(0, 100))
-    assert "The device was not sampled" in skipped(SharedDevice(), builder, tmp_path)
+    assert "The GPU was not sampled" in skipped(SharedDevice(), builder, tmp_path)
 
 
 @pytest.mark.parametrize(

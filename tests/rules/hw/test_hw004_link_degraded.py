@@ -51,7 +51,7 @@ def test_an_unknown_link_is_skipped(seen: tuple[int, int] | None, tmp_path: Path
 
 def test_without_gpu_samples_the_rule_is_skipped(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(0, 100))
-    assert "The device was not sampled" in skipped(LinkDegraded(), builder, tmp_path)
+    assert "The GPU was not sampled" in skipped(LinkDegraded(), builder, tmp_path)
 
 
 @pytest.mark.parametrize(("busy", "found"), [(0.19, False), (0.2, True)])

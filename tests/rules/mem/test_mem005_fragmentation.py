@@ -45,7 +45,7 @@ def test_a_reserve_with_a_small_share_of_the_gpu_memory_is_clear(tmp_path: Path)
 
 def test_without_allocator_events_the_rule_is_skipped(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5).launch(0, 2, kernel=(0, 100))
-    assert "Device memory was not recorded" in skipped(Fragmentation(), builder, tmp_path)
+    assert "GPU memory was not recorded" in skipped(Fragmentation(), builder, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_without_memory_figures_the_rule_is_skipped(tmp_path: Path) -> None:
 
 
 def test_without_cpu_samples_the_rule_is_skipped(tmp_path: Path) -> None:
-    assert "The host was not sampled" in skipped(HostMemoryPressure(), _step(), tmp_path)
+    assert "The CPU was not sampled" in skipped(HostMemoryPressure(), _step(), tmp_path)
 
 
 @pytest.mark.parametrize(("group", "swapped_gib", "found"), [(0.9, 1, False), (0.91, 1, True), (0.9, 1.01, True)])

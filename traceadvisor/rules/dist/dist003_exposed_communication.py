@@ -28,11 +28,11 @@ class ExposedCommunication(Rule):
         transfer from waiting. Communication settings do not fix a late rank.
     """
 
-    meta = RuleMeta("DIST003", "exposed-communication", "No compute overlaps much of the communication")
+    meta = RuleMeta("DIST003", "exposed-communication", "Much of the communication is exposed")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.COLLECTIVES})
 
     min_share: float = 0.10
-    """Share of the step. The last all-reduce of the backward pass always stays exposed."""
+    """Share of the step. Some communication after the backward pass always stays exposed."""
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the exposed communication with the step."""
@@ -52,7 +52,7 @@ class ExposedCommunication(Rule):
             evidence=(
                 Evidence("exposed communication", communication.exposed_ns, Unit.NS_PER_STEP),
                 Evidence("total communication", communication.total_ns, Unit.NS_PER_STEP),
-                Evidence("exposed communication, share of the step", share, Unit.SHARE),
+                Evidence("share of the step in exposed communication", share, Unit.SHARE),
                 Evidence("ranks", facts.run.rank_count, Unit.COUNT),
             ),
             caveats=(
