@@ -41,7 +41,7 @@ def test_loading_is_the_time_in_the_training_loader(tmp_path: Path) -> None:
     assert not _observed(_step(), tmp_path).loading
 
 
-def test_the_profilers_own_work_is_told_from_what_the_run_would_do_without_it(tmp_path: Path) -> None:
+def test_the_profilers_own_work_is_separated_from_the_runs(tmp_path: Path) -> None:
     builder = _step().overhead(20, 25).overhead(30, 35, name="Lazy Function Loading")
     observation = _observed(builder.overhead(36, 38, name="Command Buffer Full"), tmp_path)
     assert spans_us(observation.profiler) == [(20, 25)]

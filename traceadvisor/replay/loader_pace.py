@@ -50,7 +50,7 @@ def paced(graph: StepGraph, steps: Sequence[Step], turn: int = 1, undisturbed_sh
 
     A recording does not show the workers. If the loop waits for them in most turns, they make batches as fast as the
     loop takes them. That pace is one constant: the host's mean step over the batches it takes. (The host's step is
-    shorter than the window of a device that lags more and more.) A fetch costs the training thread as much as the
+    shorter than the window of a device that lags more and more.) A fetch costs the training thread the time of the
     quickest recorded one, at most the assumed cost of a ready batch. If the loop waits in few turns or none, fetches
     stay unchanged: late workers are faster than the loop at other times, and how fast is unknown.
 

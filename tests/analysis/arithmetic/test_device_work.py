@@ -162,7 +162,7 @@ def test_a_call_of_unknown_shape_is_as_fast_as_before(tmp_path: Path) -> None:
     assert speedups.high.tolist() == [1]
 
 
-def test_16_bit_convolutions_of_a_resnet_gain_as_much_as_published(shared_traces: Path) -> None:
+def test_16_bit_convolutions_of_a_resnet_gain_what_was_published(shared_traces: Path) -> None:
     """On a V100 others measured 342 ms for a step in float32 and 152 to 111 under autocast, two thirds convolutions."""
     work = Facts(read_trace(Origin(shared_traces / FOUR_WORKERS, "", "worker0", "")), 0, "recording").device_work
     speedups = work.in_type(Precision.FP16, np.ones(work.calls.kind.size, np.bool_))

@@ -44,7 +44,7 @@ def test_what_was_sampled_comes_before_what_was_reserved(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("sampled", [None, replace(DEVICE, peak_foreign_memory_bytes=100.0)])
-def test_without_a_sample_of_the_whole_nothing_is_told_of_others(sampled: DeviceWindow | None, tmp_path: Path) -> None:
+def test_without_a_sample_of_the_whole_others_are_unknown(sampled: DeviceWindow | None, tmp_path: Path) -> None:
     memory = _memory(tmp_path, (10, 300, 500), sampled=sampled)
     assert memory is not None
     assert (memory.foreign_bytes, memory.own_bytes) == (None, 500)

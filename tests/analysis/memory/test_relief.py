@@ -39,4 +39,4 @@ def test_checkpointing_takes_a_third_of_the_time_of_kernels_in_addition(tmp_path
             builder.memory(at + instant, 1, total_allocated=held * 10**9)
             builder.events[-1]["args"]["Total Reserved"] = 9 * 10**9
     found = finding(CheckpointingCandidate(), builder, tmp_path)
-    assert evidence(found, "longer step") == pytest.approx(30_000)
+    assert evidence(found, "extra step time for checkpointing") == pytest.approx(30_000)

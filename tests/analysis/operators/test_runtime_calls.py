@@ -49,7 +49,7 @@ def test_where_every_step_ends_with_one_the_last_is_the_runs_too(tmp_path: Path)
     assert _stops(builder.sync(200, 210, name="cudaDeviceSynchronize"), tmp_path) == ["cudaDeviceSynchronize"]
 
 
-def test_calls_are_told_apart_by_their_names(tmp_path: Path) -> None:
+def test_names_separate_kinds_of_calls(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 200).launch(0, 5, kernel=(5, 10)).allocate(10, 15).sync(20, 25)
     builder.copy(30, 35, on_device=(35, 40)).copy(40, 42, on_device=(42, 44), pinned=True)
     builder.copy(50, 55, on_device=(52, 54), direction="d2h", pinned=True, call="cudaMemcpy")

@@ -173,7 +173,7 @@ def test_a_last_step_whose_kernels_were_not_recorded_is_dropped(tmp_path: Path) 
     assert facts.steps.dropped == ((2, reason),)
 
 
-def test_a_last_step_that_lost_as_much_as_another_is_shown(tmp_path: Path) -> None:
+def test_a_last_step_with_the_same_losses_as_another_is_shown(tmp_path: Path) -> None:
     assert dropped(steps_of_ten_launches(TraceBuilder(), [0, 3, 3]), tmp_path) == []
 
 
