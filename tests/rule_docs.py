@@ -17,19 +17,19 @@ _HEAD = ("| id | name | finds | needs | proven on |", "|---|---|---|---|---|")
 _INTRODUCTION = """\
 # Rules
 
-What reports look for. Each page is the rule's own documentation, as `traceadvisor rules explain ID` prints it;
-thresholds are set in a project's [settings](../settings.md), and rules [of your own](../writing-a-rule.md) stand
-beside these.
+TraceAdvisor runs these rules on every recording. Each page is the documentation of one rule. `traceadvisor rules explain
+ID` prints the same text. [Settings](../settings.md) change thresholds. You can also [write your own
+rules](../writing-a-rule.md).
 
-A rule is proven when it has found something in a real recording: one of the [samples](../../sample_traces/README.md),
-or one of the public recordings by others (`formats/...` and `tensorboard-logs/...`, from the projects kineto,
-HolisticTraceAnalysis and TraceLens) that the tests read where they are at hand. The others have so far been shown on
-traces built in tests only. [fired.json](fired.json) says what fired where; a test keeps it true.
+A rule is proven when it found something in a real recording. This is one of the [samples](../../sample_traces/README.md)
+or a public recording (`formats/...` and `tensorboard-logs/...`, from the projects kineto, HolisticTraceAnalysis and
+TraceLens). The other rules were only tested on synthetic traces. [fired.json](fired.json) lists the findings in each
+recording, and a test checks the list.
 
-Where a page says that the step is replayed, but the replay is not trusted, the saving is an upper limit: all the time
-that the fix could remove. [How savings are estimated](../how-savings-are-estimated.md) says when that is so.
+If a page says that the step is simulated, but the simulation cannot be trusted, the saving is an upper limit: all the time
+that the fix could remove. See [how savings are estimated](../how-savings-are-estimated.md).
 
-The id HW006 stands for what a run costs: no rule looks for that, as every recording and every finding shows it once a
+The id HW006 is reserved for the cost of a run. No rule has it: reports show the cost of each recording and finding if a
 [price](../settings.md#cost) is set ([why](../decisions/0012-cost-is-no-rule.md)).
 """
 
@@ -58,10 +58,10 @@ def page_text(page: RulePage, proofs: tuple[str, ...]) -> str:
     parts = [f"# {page.id} {page.name}: {page.title}", page.summary]
     for section in page.sections:
         parts += [f"## {section.title}", section.text]
-    parts += ["## Needs", _sentence(page.needs) if page.needs else "Nothing in particular."]
+    parts += ["## Needs", _sentence(page.needs) if page.needs else "No input in particular."]
     if page.refines:
         links = ", ".join(f"[{rule}]({rule}.md)" for rule in page.refines)
-        parts += ["## Stands in place of", f"{links}, where they find the same time."]
+        parts += ["## Replaces", f"{links}, if both find the same time."]
     if page.thresholds:
         parts += ["## Thresholds", "\n".join(_thresholds(page.thresholds))]
     parts += ["## Proven on", _list(proofs)]
@@ -80,7 +80,7 @@ def _thresholds(rows: Iterable[ThresholdRow]) -> list[str]:
 
 def _list(proofs: tuple[str, ...]) -> str:
     if not proofs:
-        return "Synthetic traces only: it has not found anything in a recording at hand yet."
+        return "Synthetic traces only: it has not found anything in a real recording yet."
     return "\n".join(f"- `{recording}`" for recording in proofs)
 
 

@@ -42,7 +42,7 @@ class RunTiming:
 
     @property
     def excess_ns(self) -> tuple[float, float]:
-        """Extra time of recorded steps over undisturbed ones, and its share in the loader.
+        """Extra time of recorded steps over undisturbed ones: in total, and in the loader.
 
         Zero if either is unknown; negative if recorded steps are shorter.
         """
