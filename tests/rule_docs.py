@@ -17,17 +17,17 @@ _HEAD = ("| id | name | finds | needs | proven on |", "|---|---|---|---|---|")
 _INTRODUCTION = """\
 # Rules
 
-TraceAdvisor runs these rules on every recording. Each page is the documentation of one rule. `traceadvisor rules explain
-ID` prints the same text. [Settings](../settings.md) change thresholds. You can also [write your own
-rules](../writing-a-rule.md).
+TraceAdvisor runs these rules on every recording. Each page is the documentation of one rule;
+`traceadvisor rules explain ID` prints the same text. [Settings](../settings.md) change thresholds. You can also
+[write your own rules](../writing-a-rule.md).
 
-A rule is proven when it found something in a real recording. This is one of the [samples](../../sample_traces/README.md)
-or a public recording (`formats/...` and `tensorboard-logs/...`, from the projects kineto, HolisticTraceAnalysis and
+A rule is proven when it found something in a real recording: one of the [samples](../../sample_traces/README.md) or
+a public recording (`formats/...` and `tensorboard-logs/...`, from the projects kineto, HolisticTraceAnalysis and
 TraceLens). The other rules were only tested on synthetic traces. [fired.json](fired.json) lists the findings in each
 recording, and a test checks the list.
 
-If a page says that the step is simulated, but the simulation cannot be trusted, the saving is an upper limit: all the time
-that the fix could remove. See [how savings are estimated](../how-savings-are-estimated.md).
+If a page says that the step is simulated, but the simulation cannot be trusted, the saving is an upper limit: all
+the time that the fix could remove. See [how savings are estimated](../how-savings-are-estimated.md).
 
 The id HW006 is reserved for the cost of a run. No rule has it: reports show the cost of each recording and finding if a
 [price](../settings.md#cost) is set ([why](../decisions/0012-cost-is-no-rule.md)).
