@@ -1,5 +1,3 @@
-"""DATA001: the training loop waits for the data loader."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""DATA002: the training process loads batches itself."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""DATA003: the data loader has too few workers, or more than it needs."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""DATA004: CPU cores limit data loading."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

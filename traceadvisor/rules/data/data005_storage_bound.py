@@ -1,5 +1,3 @@
-"""DATA005: storage limits data loading."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""DATA006: a few steps wait long for the data loader, most do not wait."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""DATA007: the loader workers are restarted in each epoch."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

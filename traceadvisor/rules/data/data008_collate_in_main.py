@@ -1,5 +1,3 @@
-"""DATA008: user functions load batches in the training thread."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""DATA009: more processes load data than the CPU quota has cores for."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

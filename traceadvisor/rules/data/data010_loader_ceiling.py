@@ -1,5 +1,3 @@
-"""DATA010: whether the data loader or the model is slower."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

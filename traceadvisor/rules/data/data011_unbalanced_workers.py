@@ -1,5 +1,3 @@
-"""DATA011: one loader worker does much more work than the others."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""DIST001: one process drives several GPUs."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""DIST002: the CPU runs the gradient all-reduce between GPUs."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""DIST003: the GPU communicates while no compute kernel runs."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

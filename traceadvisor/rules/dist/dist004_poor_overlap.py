@@ -1,5 +1,3 @@
-"""DIST004: communication runs after the backward pass instead of overlapping it."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

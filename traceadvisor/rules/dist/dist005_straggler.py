@@ -1,5 +1,3 @@
-"""DIST005: all ranks wait for one late rank."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

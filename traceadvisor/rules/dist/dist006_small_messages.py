@@ -1,5 +1,3 @@
-"""DIST006: ranks send many small messages."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""DIST007: the last batches of an epoch are too short, or ranks have different numbers of batches."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

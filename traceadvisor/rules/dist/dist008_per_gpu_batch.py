@@ -1,5 +1,3 @@
-"""DIST008: the batch per GPU is too small to keep the GPU busy."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""GPU001: matrix operations run in float32 on a GPU with tensor cores."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""GPU002: float32 matrix operations do not use TF32."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""GPU003: sizes of 16-bit matmuls do not fit tensor cores."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""GPU004: attention runs as separate kernels instead of one fused kernel."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""GPU005: the optimizer updates parameters one by one."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""GPU006: runs of elementwise kernels are not fused."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""GPU007: tensors change their memory layout before and after convolutions."""
-
 from __future__ import annotations
 
 import re

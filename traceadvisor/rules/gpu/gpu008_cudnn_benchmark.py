@@ -1,5 +1,3 @@
-"""GPU008: convolutions of constant shape run without autotuning."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""GPU009: kernels have too few blocks to fill the GPU."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""GPU010: the GPU is busy, but computes far below its peak rate."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""GPU011: memory limits most of the kernel time, not arithmetic."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""GPU012: convolutions add a bias that the next batch norm subtracts."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""GPU013: the GPU computes at a good rate, and no cheap fix is left."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""GPU014: gradients are set to zero, and new gradients are added to the zeros."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

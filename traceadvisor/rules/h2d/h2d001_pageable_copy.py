@@ -1,5 +1,3 @@
-"""H2D001: batches are copied to the GPU from pageable memory."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""H2D002: the CPU waits for copies from pinned memory."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

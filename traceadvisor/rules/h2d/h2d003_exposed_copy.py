@@ -1,5 +1,3 @@
-"""H2D003: the GPU waits while its next batch is copied."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

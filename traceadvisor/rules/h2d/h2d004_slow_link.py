@@ -1,5 +1,3 @@
-"""H2D004: copies to the GPU are much slower than the PCIe link."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

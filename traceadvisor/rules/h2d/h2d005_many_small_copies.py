@@ -1,5 +1,3 @@
-"""H2D005: each step copies many small tensors to the GPU."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""H2D006: tensors are created on the CPU within the step, then copied."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""HW001: heat slows the GPU down."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""HW002: a power limit slows the GPU down."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

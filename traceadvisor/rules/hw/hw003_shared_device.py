@@ -1,5 +1,3 @@
-"""HW003: other processes use the GPU."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

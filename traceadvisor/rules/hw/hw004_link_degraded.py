@@ -1,5 +1,3 @@
-"""HW004: the GPU's PCIe link is below its maximum."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""HW005: step time with a faster GPU, CPU or data loader."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,5 +1,3 @@
-"""IDLE001: the CPU waits for the GPU inside the step."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""IDLE002: the GPU waits for kernel launches."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

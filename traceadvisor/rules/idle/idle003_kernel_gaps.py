@@ -1,5 +1,3 @@
-"""IDLE003: many short gaps between queued kernels."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

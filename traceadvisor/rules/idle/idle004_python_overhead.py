@@ -1,5 +1,3 @@
-"""IDLE004: the training loop runs Python code outside operators."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""IDLE005: Python's garbage collector pauses training."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""IDLE006: some steps take far longer than most."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

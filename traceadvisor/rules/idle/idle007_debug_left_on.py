@@ -1,5 +1,3 @@
-"""IDLE007: debugging options are enabled."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""IDLE008: steps after the first still compile or search for algorithms."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

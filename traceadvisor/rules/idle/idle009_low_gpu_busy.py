@@ -1,5 +1,3 @@
-"""IDLE009: the GPU computes for less than half of the step."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""MEM001: GPU memory is nearly full."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

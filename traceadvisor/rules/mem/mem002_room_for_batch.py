@@ -1,5 +1,3 @@
-"""MEM002: a larger batch would fit and keep the GPU busier."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""MEM003: GPU memory grows from step to step."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

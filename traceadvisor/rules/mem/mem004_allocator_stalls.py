@@ -1,5 +1,3 @@
-"""MEM004: steady steps still allocate memory through the driver."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

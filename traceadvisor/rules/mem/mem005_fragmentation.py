@@ -1,5 +1,3 @@
-"""MEM005: PyTorch reserves much more GPU memory than tensors use."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""MEM006: activations fill the GPU memory."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

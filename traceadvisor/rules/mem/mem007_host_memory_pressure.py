@@ -1,5 +1,3 @@
-"""MEM007: CPU memory is nearly full."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass
