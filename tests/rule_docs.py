@@ -61,10 +61,10 @@ def page_text(page: RulePage, proofs: tuple[str, ...]) -> str:
     parts += ["## Needs", _sentence(page.needs) if page.needs else "No input in particular."]
     if page.refines:
         links = ", ".join(f"[{rule}]({rule}.md)" for rule in page.refines)
-        parts += ["## Replaces", f"{links}, if both find the same time."]
+        parts += ["## Hides findings of", f"{links} about the same time."]
     if page.thresholds:
         parts += ["## Thresholds", "\n".join(_thresholds(page.thresholds))]
-    parts += ["## Proven on", _list(proofs)]
+    parts += ["## Tested on", _list(proofs)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -74,13 +74,13 @@ def _row(page: RulePage, proofs: tuple[str, ...]) -> str:
 
 
 def _thresholds(rows: Iterable[ThresholdRow]) -> list[str]:
-    lines = ["| name | default | may be | why |", "|---|---|---|---|"]
+    lines = ["| name | default | allowed values | why |", "|---|---|---|---|"]
     return lines + [f"| `{row.name}` | {row.value} | {row.may_be} | {row.reason} |" for row in rows]
 
 
 def _list(proofs: tuple[str, ...]) -> str:
     if not proofs:
-        return "Synthetic traces only: it has not found anything in a real recording yet."
+        return "Synthetic traces only: this rule has no finding on a real recording yet."
     return "\n".join(f"- `{recording}`" for recording in proofs)
 
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[1]
 
+SAMPLES = tuple(sorted(path.parent for path in (CHECKOUT / "sample_traces").glob("*/manifest.json")))
+"""The captures that are kept with the code."""
+
 SHARED_TRACES = CHECKOUT.parent / "shared" / "traces"
 
 NO_WORKERS = "tensorboard-logs/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz"

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from tests.build_report import nothing_readable, on_the_cpu, three_recordings
 from tests.rendering.captures import captured_on_host, captured_ranks
-from tests.shared import CHECKOUT, RECORDINGS
+from tests.shared import CHECKOUT, RECORDINGS, SAMPLES
 from traceadvisor.api import load
 from traceadvisor.cli import main
 from traceadvisor.model.report import Report
@@ -236,6 +236,6 @@ def test_joined_strings_and_comments_are_searched_as_one_text(tmp_path: Path) ->
 def test_reports_of_samples_and_public_recordings_use_plain_words(shared_traces: Path) -> None:
     if "tests/golden" in not_yet():
         pytest.skip("sample reports are listed as not yet")
-    samples = [path for path in (CHECKOUT / "sample_traces").iterdir() if path.is_dir()]
+    samples = list(SAMPLES)
     reports = [load(path) for path in (*samples, *(shared_traces / name for name in RECORDINGS))]
     assert _found((text for report in reports for text in report_texts(report)), "all", "reports") == []

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import shared
 from tests.rule_docs import Proofs, index, page_text
 from tests.shared import CHECKOUT, RECORDINGS
 from traceadvisor import api
@@ -22,9 +23,7 @@ from traceadvisor.rules.base import Rule
 
 FOLDER = CHECKOUT / "docs" / "rules"
 FIRED = FOLDER / "fired.json"
-SAMPLES = tuple(
-    sorted(f"sample_traces/{path.name}" for path in (CHECKOUT / "sample_traces").iterdir() if path.is_dir())
-)
+SAMPLES = tuple(f"sample_traces/{path.name}" for path in shared.SAMPLES)
 
 
 def _found(path: Path) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import shared
 from tests.shared import CHECKOUT
 from traceadvisor import __version__
 from traceadvisor.api import load
@@ -41,7 +42,7 @@ def _report(name: str) -> Report:
 
 
 def test_the_page_lists_exactly_the_samples() -> None:
-    assert sorted(path.name for path in SAMPLES.iterdir() if path.is_dir()) == sorted(NAMES)
+    assert sorted(path.name for path in shared.SAMPLES) == sorted(NAMES)
     listed = re.findall(r"^\| `([a-z-]+)` \|", (SAMPLES / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(NAMES)
 

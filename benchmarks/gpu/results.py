@@ -180,8 +180,18 @@ def _bundles(
             if member is None:
                 continue
             with tarfile.open(fileobj=io.BytesIO(member.read())) as inner:
-                inner.extractall(scratch, filter="data")
+                _extract_files(inner, scratch)
         yield row, scratch / row["name"]
+
+
+def _extract_files(archive: tarfile.TarFile, folder: Path) -> None:
+    """Write the regular files of an archive below a folder; links, devices and names that lead out are left out."""
+    for member in archive:
+        target = (folder / member.name).resolve()
+        content = archive.extractfile(member) if member.isfile() else None
+        if content is not None and target.is_relative_to(folder.resolve()):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content.read())
 
 
 def _predict_again(document: dict[str, Any], bundles: dict[str, Path]) -> None:

@@ -16,11 +16,9 @@ from tests.analysis.known_idleness import Ending, Traits
 from tests.analysis.known_steps import mark_steps
 from tests.analysis.known_truth import Layout
 from tests.build import Framing, Generation, TraceBuilder
-from tests.shared import CHECKOUT, RECORDINGS, SHARED_TRACES
+from tests.shared import RECORDINGS, SAMPLES, SHARED_TRACES
 from tests.spelling import SPELLINGS, Clock, spelled
 from traceadvisor.model.telemetry import DeviceColumn
-
-SAMPLES = CHECKOUT / "sample_traces"
 
 FEW_EVENTS = 1500
 """Of a thinned recording."""
@@ -92,7 +90,7 @@ def laid_out() -> Iterator[Subject]:
 
 def captures() -> Iterator[Subject]:
     """The samples, their recordings thinned."""
-    for folder in sorted(path for path in SAMPLES.iterdir() if path.is_dir()):
+    for folder in SAMPLES:
         files: dict[str, bytes] = {}
         for path in sorted(folder.iterdir()):
             if path.suffix == ".gz":

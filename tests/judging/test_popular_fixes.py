@@ -71,7 +71,7 @@ def test_absent_costs_and_larger_savings_are_not_listed(clear: Clear) -> None:
 def test_without_a_simulation_the_whole_cost_is_the_upper_limit() -> None:
     (row,) = _told(_clear(SHARE, not_replayed="nothing was recorded"))
     assert row.reason == (
-        "The fix can only remove this share of the step: a cost. Not simulated: nothing was recorded."
+        "The fix removes at most this share of the step: a cost. Not simulated: nothing was recorded."
     )
 
 

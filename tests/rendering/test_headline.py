@@ -33,7 +33,7 @@ def said(shares: dict[Category, float]) -> str:
     [
         (Category.DATA_WAIT, 0.334, "The GPU waits 33% of each step for the data loader."),
         (Category.DATA_WAIT, 0.37, "The GPU waits 37% of each step for the data loader."),
-        (Category.COMMUNICATION, 0.5, "Exposed communication takes 50% of each step: no compute overlaps it."),
+        (Category.COMMUNICATION, 0.5, "Communication that does not overlap with compute takes 50% of each step."),
         (Category.IDLE_LAUNCH, 0.665, "The GPU waits 67% of each step for the CPU to launch the next kernel."),
         (Category.IDLE_PROFILER, 0.99, "The GPU waits 99% of each step for the profiler. A run without"),
     ],

@@ -29,7 +29,7 @@ from tests.build_report import (
     three_recordings,
 )
 from tests.rendering.captures import captured, captured_on_host, captured_ranks
-from tests.shared import CHECKOUT
+from tests.shared import SAMPLES
 from traceadvisor import api
 from traceadvisor.errors import InputError
 from traceadvisor.model.breakdown import Category, MeanBreakdown, StepBreakdown
@@ -56,7 +56,6 @@ from traceadvisor.model.steps import Step
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.results.report_json import read, render
 
-SAMPLES = sorted(path for path in (CHECKOUT / "sample_traces").iterdir() if path.is_dir())
 BUILT = (one_recording, three_recordings, on_the_cpu, nothing_readable, captured, captured_on_host, captured_ranks)
 
 

@@ -76,7 +76,7 @@ def _why_small(clear: Clear, *, has_findings: bool) -> str:
     """Why the fix saves little, in sentences."""
     if clear.saving_share is None:
         why_not = f" Not simulated: {clear.not_replayed}." if clear.not_replayed else ""
-        return f"The fix can only remove this share of the step: {clear.label}.{why_not}"
+        return f"The fix removes at most this share of the step: {clear.label}.{why_not}"
     by_little = f"shortens the step by less than {WORTH_DOING_SHARE:.0%}"
     effect = by_little if clear.saving_share >= NOTICED_SHARE else "does not shorten the step"
     simulated = f"In the simulation, this fix {effect}"

@@ -12,7 +12,7 @@ from traceadvisor.rendering.units import duration, number_of, whole_percent
 
 LOST_ON_DEVICE = {
     Category.DATA_WAIT: "The GPU waits {part} for the data loader.",
-    Category.COMMUNICATION: "Exposed communication takes {part}: no compute overlaps it.",
+    Category.COMMUNICATION: "Communication that does not overlap with compute takes {part}.",
     Category.H2D_COPY: "The GPU waits {part} for CPU-to-GPU copies.",
     Category.OTHER_COPY: "Exposed copies take {part}: no compute overlaps them.",
     Category.IDLE_DEVICE: "Kernel-launch latency takes {part}.",

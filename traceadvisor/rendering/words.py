@@ -87,13 +87,13 @@ CONFIDENCE = {
 }
 
 EFFORT = {
-    Effort.SETTING: "a setting",
-    Effort.LINE: "a line of code",
-    Effort.REFACTOR: "refactoring",
+    Effort.SETTING: "change a setting",
+    Effort.LINE: "change one line",
+    Effort.REFACTOR: "refactor code",
 }
 
 METHOD = {
-    Method.REPLAY: "Simulated: we replayed the recorded step without this cost.",
+    Method.REPLAY: "Simulated: the recorded step without this cost.",
     Method.BOUND: "Upper limit: other work may take its place.",
     Method.MODEL: "Calculated with a documented formula.",
 }

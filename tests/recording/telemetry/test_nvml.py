@@ -105,7 +105,7 @@ def test_an_old_driver_is_called_by_the_old_names(old_driver: Path, tmp_path: Pa
 def test_without_a_driver_the_header_says_why_only_the_host_is_sampled(tmp_path: Path, driver: Path) -> None:
     recorded = record(tmp_path, driver=driver, STAND_IN_INIT="9")
     assert recorded.header["devices"] == []
-    assert recorded.header["nvml_unavailable"] == "no NVIDIA driver answers: Driver Not Loaded"
+    assert recorded.header["nvml_unavailable"] == "the NVIDIA driver was not found (Driver Not Loaded)"
     assert recorded.samples[-1]["node"]["cpu_percent"] is not None
 
 

@@ -189,7 +189,7 @@ def open_nvml() -> Nvml:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        return Nvml(None, unavailable=f"no NVIDIA driver answers: {error}")
+        return Nvml(None, unavailable=f"the NVIDIA driver was not found ({error})")
     devices, failure = _devices(nvml)
     if devices:
         return Nvml(nvml, devices)

@@ -27,8 +27,8 @@ class BurstyStarvation(Rule):
     How the saving is estimated: Upper limit, from the step times of the run: the share of the training time in these
         waits, applied to the step. The median step contains no such wait.
     When it may be wrong: A longer queue does not remove pauses with another cause, such as another job on the same
-        storage. The steps with a wait may not be among the recorded ones. The rule needs a capture. In a few steps, or
-        with an unknown number of workers, a pause looks the same as workers that take turns.
+        storage. The steps with a wait may not be among the recorded ones. The rule needs a capture. With few steps, or
+        an unknown number of workers, the rule cannot tell a pause from workers that deliver batches together.
     """
 
     meta = RuleMeta("DATA006", "bursty-starvation", "The loader queue sometimes runs empty")

@@ -24,7 +24,7 @@ from traceadvisor.rules.category_words import CATEGORY_WORDS
 from traceadvisor.rules.dist.late_ranks import late_rank
 
 MOST_CAUSES = 3
-NOT_REPLAYED = "ranks are simulated one by one, and it is unknown which rank would be the next to be late"
+NOT_REPLAYED = "each rank is simulated alone, and after the fix another rank may be late"
 
 
 @dataclass(frozen=True, slots=True)

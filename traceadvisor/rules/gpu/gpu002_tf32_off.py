@@ -23,9 +23,9 @@ class Tf32Off(Rule):
 
     What it finds: Kernel time of float32 matrix operations that do not run as TF32. Kernel names show this. If they do
         not, the captured settings do.
-    Why it costs time: From compute capability 8.0, tensor cores multiply float32 matrices eight times as fast as the
-        GPU's other cores. For this, they round the factors to TF32, which has 10 mantissa bits. PyTorch allows TF32 for
-        convolutions but, since 1.12, not for matmuls.
+    Why it costs time: From compute capability 8.0, tensor cores multiply float32 matrices eight times as fast as
+        CUDA cores. They round the inputs to TF32, which has 10 mantissa bits. PyTorch allows TF32 for convolutions but,
+        since 1.12, not for matmuls.
     How to fix it: Call ``torch.set_float32_matmul_precision("high")`` for matmuls. Set
         ``torch.backends.cudnn.allow_tf32 = True`` for convolutions. Mixed precision saves more time but needs more
         care.

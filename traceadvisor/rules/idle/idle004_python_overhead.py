@@ -13,7 +13,7 @@ from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, R
 
 MOST_SITES = 5
 AMBIGUOUS = (
-    "Without GPU activity and Python calls, Python code looks like a thread that waits for a CPU core: "
+    "Neither GPU activity nor Python calls were recorded, so Python time cannot be measured: "
     "record with with_stack=True."
 )
 

@@ -11,7 +11,7 @@ from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, 
 class RoomForBatch(Rule):
     """A larger batch would fit into GPU memory, and the GPU waits for kernel launches.
 
-    What it finds: A peak well below four fifths of the GPU memory, which a run can safely hold. The GPU is idle between
+    What it finds: Peak memory use well below 80% of the GPU memory, the limit that is safe. The GPU is idle between
         launches, and it is not waiting for data. GPU009 covers kernels that use only part of the GPU, and predicts the
         same batch size.
     Why it costs time: The CPU cost of a launch does not depend on the batch size. With small batches, the GPU finishes
