@@ -21,6 +21,8 @@ PAGES = (
     "docs/rules/README.md",
     "docs/validation.md",
     "sample_traces/README.md",
+    "benchmarks/gpu/README.md",
+    "docs/mutants.md",
 )
 
 _HELP_BLOCK = re.compile(r"(<!-- help: traceadvisor([a-z ]*?) -->\n```text\n)(.*?)(```\n)", re.DOTALL)
