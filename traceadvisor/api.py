@@ -77,7 +77,7 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
         skip_first: steps to skip at the start.
         wait: steps to skip before each recording.
         warmup: profiler warm-up steps; raised to the number of batches that the data loader prefetches.
-        active: steps to record; at least 8, rounded up to a multiple of the data loader workers.
+        active: steps to record; raised to 8, then rounded up to a multiple of the loader workers.
         repeat: number of recordings.
         stacks: whether to record Python call stacks.
         memory: whether to record memory allocations.

@@ -51,7 +51,7 @@ class Settings:
     """Whether to load rules from plugins; see [how to write a rule](writing-a-rule.md)."""
 
     gpu_price_per_hour: Annotated[float, Meta(gt=0, lt=1e9)] | None = None
-    """Price of one GPU per hour. Adds the cost per million samples and the worth of each finding to reports."""
+    """Price of one GPU per hour. Adds the cost per million samples and the money that each fix saves to reports."""
 
     currency: Annotated[str, Meta(min_length=1, max_length=8)] = "USD"
     """Currency of all amounts of money."""

@@ -67,7 +67,7 @@ def test_device_changes_are_not_trusted_if_the_host_alone_explains_the_step(tmp_
     host_bound = Gate(4, gate.baseline_ns, gate.measured_ns, gate.measured_ns * 0.99, 0.0)
     assert host_bound.doubt is None
     assert host_bound.device_doubt == (
-        "CPU work alone explains the recorded step to within 1.0%, "
+        "a simulated GPU that takes no time gives the same step within 1.0%, "
         "so GPU savings could not be validated on this recording"
     )
 
@@ -103,7 +103,7 @@ def test_device_savings_become_an_upper_limit_with_the_reason(tmp_path: Path) ->
     pinned, ready = facts.what_if(PinnedCopies(frozenset()), 5_000), facts.what_if(NoDataWait(), 5_000)
     assert (pinned.method, pinned.high_ns, ready.method) == (Method.BOUND, 5_000, Method.REPLAY)
     assert pinned.reason is not None
-    assert pinned.reason.startswith("not simulated: CPU work alone explains the recorded step")
+    assert pinned.reason.startswith("not simulated: a simulated GPU that takes no time gives the same step")
 
 
 def _table(*durations: int) -> StepTable:

@@ -31,7 +31,7 @@ def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], C
 @_steps("skip_first", "Steps to skip at the start.", 0)
 @_steps("wait", "Steps to skip before each recording.", 0)
 @_steps("warmup", "Profiler warm-up steps; raised to the number of batches that the data loader prefetches.", 1)
-@_steps("active", "Steps to record; at least 8, rounded up to a multiple of the data loader workers.", 1)
+@_steps("active", "Steps to record; raised to 8, then rounded up to a multiple of the loader workers.", 1)
 @_steps("repeat", "Number of recordings.", 1)
 @click.option("--no-stacks", is_flag=True, help="Do not record Python call stacks.")
 @click.option("--no-memory", is_flag=True, help="Do not record memory allocations.")

@@ -23,7 +23,7 @@ _COST = ("hw006", "cost")
 """Names for the cost of a run, which is a setting and not a rule."""
 
 _HOW_TO_SEE_COST = (
-    "set `gpu_price_per_hour` in [tool.traceadvisor] to see the cost per million samples and the worth of each "
+    "set `gpu_price_per_hour` in [tool.traceadvisor] to see the cost per million samples and the money saved by each "
     "finding in every report."
 )
 

@@ -20,7 +20,7 @@ CATEGORY = {
     Category.IDLE_PROFILER: "Idle: profiler overhead",
     Category.IDLE_ALLOCATOR: "Idle: memory allocation",
     Category.IDLE_SYNC: "Idle: after a synchronisation",
-    Category.IDLE_LAUNCH: "Idle: kernel launches",
+    Category.IDLE_LAUNCH: "Idle: CPU launching kernels",
     Category.IDLE_HOST: "Idle: other CPU work",
     Category.OPTIMIZER: "Optimizer",
     Category.BACKWARD: "Backward",
@@ -113,7 +113,7 @@ SOURCE_KIND = {
 STEP_STATE = {
     StepState.PLAIN: "Undisturbed",
     StepState.WARMUP: "Profiler warming up",
-    StepState.SETTLING: "Too soon after a profiler stall",
+    StepState.SETTLING: "Just after a profiler pause",
     StepState.RECORDED: "Recorded",
     StepState.STALLED: "Profiler starting or exporting",
     StepState.OTHER: "Not a training step",

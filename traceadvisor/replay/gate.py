@@ -120,7 +120,7 @@ class Gate:
         """Why the replay is not trusted for changes to device work; None if it is."""
         if self.doubt is None and abs(self.null_error_share) <= MOST_ERROR_SHARE:
             return (
-                f"CPU work alone explains the recorded step to within {abs(self.null_error_share):.1%}, "
+                f"a simulated GPU that takes no time gives the same step within {abs(self.null_error_share):.1%}, "
                 "so GPU savings could not be validated on this recording"
             )
         return self.doubt

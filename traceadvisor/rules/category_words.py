@@ -14,7 +14,7 @@ CATEGORY_WORDS = {
     Category.IDLE_PROFILER: "GPU idle (profiler overhead)",
     Category.IDLE_ALLOCATOR: "GPU idle (memory allocation)",
     Category.IDLE_SYNC: "GPU idle (after a synchronisation)",
-    Category.IDLE_LAUNCH: "GPU idle (kernel launches)",
+    Category.IDLE_LAUNCH: "GPU idle (CPU launching kernels)",
     Category.IDLE_HOST: "GPU idle (other CPU work)",
     Category.OPTIMIZER: "optimizer",
     Category.BACKWARD: "backward pass",

@@ -12,7 +12,7 @@ DISTURBED_SHARE = 0.10
 """Difference between recorded and undisturbed steps above which the recording no longer represents the run."""
 
 NOT_COUNTED = {
-    StepState.SETTLING: "it came too soon after the profiler stalled the loop",
+    StepState.SETTLING: "the profiler had just paused the training loop",
     StepState.STALLED: "the profiler started or exported during it",
     StepState.OTHER: "it is not a training step",
 }
