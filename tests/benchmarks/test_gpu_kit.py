@@ -15,7 +15,7 @@ from benchmarks.gpu.__main__ import NAMES
 from benchmarks.gpu.outbox import MOST_FILE_BYTES, MOST_FILES, files_of
 from benchmarks.gpu.parts import MOST_MINUTES, PARTS
 from benchmarks.gpu.results import MOST_SAMPLE_BYTES
-from tests.children import run
+from tests.children import added, run
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -92,11 +92,12 @@ def test_results_go_into_a_checkout_only_when_asked_for_and_its_tests_pass(out: 
     ignored = shutil.ignore_patterns(".*", "__pycache__", "wheels")
     shutil.copytree(CHECKOUT, checkout, ignore=ignored)
     command = [sys.executable, "-m", "benchmarks.gpu.results", str(out)]
-    refused = run(*command, cwd=checkout, limit_s=600)
+    alone = added(CI="false")  # public recordings are not beside this checkout
+    refused = run(*command, cwd=checkout, env=alone, limit_s=600)
     assert refused.returncode == 1
     assert "no GPU result" in refused.stderr
     asked = [*command, "--accept-reduced"]
-    taken = run(*asked, cwd=checkout, limit_s=600)
+    taken = run(*asked, cwd=checkout, env=alone, limit_s=600)
     assert taken.returncode == 0, taken.stdout + taken.stderr
     page = (checkout / "docs" / "validation.md").read_text(encoding="utf-8")
     assert tables.REDUCED in page
@@ -106,5 +107,5 @@ def test_results_go_into_a_checkout_only_when_asked_for_and_its_tests_pass(out: 
     fired = json.loads((checkout / "docs" / "rules" / "fired.json").read_text(encoding="utf-8"))
     assert {f"sample_traces/{sample.name}" for sample in samples} <= set(fired)
     check = [sys.executable, "-m", "pytest", "-q", "tests/test_sample_traces.py", "tests/test_rule_pages.py"]
-    checked = run(*check, cwd=checkout, limit_s=600)
+    checked = run(*check, cwd=checkout, env=alone, limit_s=600)
     assert checked.returncode == 0, checked.stdout

@@ -87,5 +87,5 @@ def test_the_rank_that_is_late_is_named_with_its_cause(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (row,) = [row for row in load(tmp_path / "runs").findings if row.finding.rule.id == "DIST005"]
     evidence = [(one.label, one.value) for one in row.finding.evidence]
-    assert ("the rank that is late", 1) in evidence
-    assert evidence[3][0] == "other host: longer there by"
+    assert ("late rank", 1) in evidence
+    assert evidence[3][0] == "extra time on this rank: other CPU work"
