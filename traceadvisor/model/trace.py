@@ -112,6 +112,10 @@ def _nothing() -> Sparse[np.int32]:
     return Sparse(np.empty(0, np.int64), np.empty(0, np.int32))
 
 
+def _no_numbers() -> Sparse[np.int64]:
+    return Sparse(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Details:
     """Columns that only some events have, by row of the event table."""
@@ -132,6 +136,12 @@ class Details:
 
     concrete_id: Sparse[np.int32] = field(default_factory=_nothing)
     """Row of :attr:`Trace.texts`: the JSON list of the values of inputs that are not tensors."""
+
+    sequence: Sparse[np.int64] = field(default_factory=_no_numbers)
+    """Number that a backward operator shares with its forward operator; counts per forward thread."""
+
+    forward_thread: Sparse[np.int64] = field(default_factory=_no_numbers)
+    """Torch's number of the forward operator's thread; only for backward operators."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

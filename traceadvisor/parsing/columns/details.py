@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from traceadvisor.model.arrays import Int32, Int64, Mask
 from traceadvisor.model.events import NONE, Kind, Sparse
 from traceadvisor.model.trace import AllocatorSamples, Details
-from traceadvisor.parsing.columns.growing import Column, Parts, int64
+from traceadvisor.parsing.columns.growing import Column, Parts, int64, keys
 from traceadvisor.parsing.columns.interning import Shortener, Signatures, Texts, TypeLists
 from traceadvisor.parsing.columns.timestamps import nanoseconds
 from traceadvisor.parsing.json.events import MISSING, EventArgs, InstantEvent
@@ -76,6 +76,14 @@ class DetailColumns:
             ids = np.fromiter(map(self.texts.__getitem__, stacks), np.int32, len(stacks))
             self._add("stack_id", rows, ids, ids != self.texts.get("", NONE))
         self.has_types = self.has_types or any(arg.input_types is not MISSING for arg in args)
+        self._add_sequences(args, rows)
+
+    def _add_sequences(self, args: list[EventArgs], rows: Int64) -> None:
+        sequence = keys([arg.sequence for arg in args])
+        if (sequence >= 0).any():
+            forward_thread = keys([arg.forward_thread for arg in args])
+            self._add("sequence", rows, sequence, sequence >= 0)
+            self._add("forward_thread", rows, forward_thread, (sequence >= 0) & (forward_thread > 0))
 
     def _add_sizes(self, args: list[EventArgs], rows: Int64) -> None:
         self._add_byte_count([arg.byte_count for arg in args], rows)
@@ -151,6 +159,8 @@ class DetailColumns:
             dtypes_id=column("dtypes_id", np.int32),
             dims_id=column("dims_id", np.int32),
             concrete_id=column("concrete_id", np.int32),
+            sequence=column("sequence", np.int64),
+            forward_thread=column("forward_thread", np.int64),
         )
 
 
