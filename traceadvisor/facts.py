@@ -49,9 +49,9 @@ from traceadvisor.replay.what_if import Edit, Scenario
 from traceadvisor.run_facts import RunFacts
 
 if TYPE_CHECKING:
+    from traceadvisor.analysis.arithmetic.device_work import DeviceWork
     from traceadvisor.analysis.origins.attribution import Attribution
     from traceadvisor.model.origins import Origins
-    from traceadvisor.analysis.arithmetic.device_work import DeviceWork
     from traceadvisor.replay.replay import Replay
 
 T = TypeVar("T")

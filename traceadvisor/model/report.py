@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from traceadvisor.model.breakdown import MeanBreakdown, StepBreakdown
+from traceadvisor.model.breakdown import Category, MeanBreakdown, StepBreakdown
 from traceadvisor.model.cost import Price, RunCost, Worth
 from traceadvisor.model.findings import Evidence, Finding, Fix, Method, RuleMeta, RuleOutcome, Severity
 from traceadvisor.model.health import Health, HealthNote
+from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.run import Run
 from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime
@@ -192,6 +193,10 @@ class Recording:
 
     umbrellas: tuple[Umbrella, ...] = ()
     """Verdicts on the step as a whole."""
+
+    origins: Mapping[Category, Origins] = field(default_factory=dict)
+    """Where the time of each category comes from, over the steps that averages include; categories without time are
+    left out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,8 +157,12 @@ def _finding(finding: FindingView, *, several: bool) -> list[SummaryLine]:
     ]
     if several:
         lines.append(_line(Piece(f"   In {', '.join(finding.recordings)}", Style.QUIET)))
-    at = Piece(f" at {finding.places[0].where}", Style.CODE) if finding.places else Piece("")
-    lines.append(_line(Piece("   Fix"), at, Piece(f": {finding.fix}")))
+    place = finding.places[0] if finding.places else None
+    at = Piece(f" at {place.where}", Style.CODE) if place else Piece("")
+    owner = Piece(f" (time in {place.owner})", Style.QUIET) if place and place.owner else Piece("")
+    lines.append(_line(Piece("   Fix"), at, owner, Piece(f": {finding.fix}")))
+    if finding.origin_phrase:
+        lines.append(_line(Piece(f"   Origin: {finding.origin_phrase}", Style.QUIET)))
     if finding.change is not None:
         lines += [_line(Piece(f"   {code}", Style.CODE)) for code in finding.change.splitlines() if code.strip()]
     if finding.saving.predicted:

@@ -104,7 +104,8 @@ def innermost_course(starts_ns: Int64, ends_ns: Int64) -> Course:
     started = np.searchsorted(starts_ns, closed_ns, side="left")
     order = np.arange(count)
     opens, closes = order + ended, order + started
-    depth = np.empty(2 * count, np.int16 if (order + 1 - ended).max() < _FEW_LEVELS else np.int64)
+    is_shallow = (order + 1 - ended).max() < _FEW_LEVELS
+    depth: NDArray[np.signedinteger] = np.empty(2 * count, np.int16 if is_shallow else np.int64)
     depth[opens], depth[closes] = order + 1 - ended, started - order - 1
     opened = np.full(2 * count, NONE, np.int64)
     opened[opens] = order

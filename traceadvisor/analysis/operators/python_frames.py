@@ -76,12 +76,13 @@ class RunningFrames:
     """Name of the module around it."""
 
     started_ns: Int64
-    """Start of the user's innermost call; NONE without one."""
+    """Start of the innermost call; NONE without one."""
 
     @property
     def known(self) -> Mask:
         """Whether a frame runs."""
-        return (self.inner != NONE) | (self.owner != NONE)
+        known: Mask = (self.inner != NONE) | (self.owner != NONE)
+        return known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,9 +112,8 @@ class PythonFrames:
         chosen = np.arange(calls.start_ns.size) if wanted is None else np.flatnonzero(wanted)
         self._trace, self._marks = trace, marks
         self._name = calls.name_id[chosen].astype(np.int64)
-        self._start_ns, self._end_ns, self._thread = (
-            column[chosen] for column in (calls.start_ns, calls.end_ns, calls.thread)
-        )
+        self._start_ns, self._end_ns = calls.start_ns[chosen], calls.end_ns[chosen]
+        self._thread = calls.thread[chosen]
         self.calls = ThreadCalls(self._start_ns, self._end_ns, self._thread)
 
     def at(self, threads: Int32 | Int64, instants_ns: Int64) -> RunningFrames:
@@ -129,7 +129,7 @@ class PythonFrames:
             owner=self._canonical[names[owner]],
             module=names[module],
             around=names[self._module_around[module]],
-            started_ns=starts[inner],
+            started_ns=starts[innermost],
         )
 
     @cached_property

@@ -18,6 +18,7 @@ from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.python_frames import (
     MODULE_PREFIX,
     PythonFrames,
+    RunningFrames,
     calls_at,
     frame_of,
     module_class,
@@ -116,8 +117,11 @@ class Stacks:
             stack = self._from_text(inner) if inner != NONE else Stack(None, None, None)
         else:
             names = self._trace.names
-            owned = frame_of(names[owner]) if owner != NONE else None
-            stack = Stack(*(_location(names[name]) if name != NONE else None for name in (outer, inner)), owned)
+            stack = Stack(
+                _location(names[outer]) if outer != NONE else None,
+                _location(names[inner]) if inner != NONE else None,
+                frame_of(names[owner]) if owner != NONE else None,
+            )
         return _backward(stack) if is_backward else stack
 
     def module(self, module: int, around: int, *, is_backward: bool) -> str | None:
@@ -144,36 +148,34 @@ class Stacks:
 
     # -- Python calls --------------------------------------------------------------------------------------------
 
-    def frames(self, wanted: Mask) -> PythonFrames:
-        """Return the frames of some Python calls."""
-        return PythonFrames(self._trace, self._marks, wanted)
-
     def _from_calls(self, threads: Int64, instants_ns: Int64, operators: Int64) -> StackKeys:
         tree = self._tree
         node, forward = (np.append(column, NONE)[operators] for column in self._forward)
-        linked = np.flatnonzero(forward != NONE)
+        linked, waiting = np.flatnonzero(forward != NONE), np.flatnonzero(self._is_backward_thread(threads))
         forward = forward[linked]
-        waiting = np.flatnonzero(np.append(self._is_backward, False)[operators] & (threads != self._training_thread))
         main = np.full(waiting.size, self._training_thread, dtype=np.int64)
         asked = np.concatenate((threads, tree.thread[forward], main))
         asked_ns = np.concatenate((instants_ns, tree.start_ns[forward], instants_ns[waiting]))
-        frames = self.frames(calls_at(self._trace.python_calls, asked, asked_ns))
-        found = frames.at(threads, instants_ns)
+        frames = PythonFrames(self._trace, self._marks, calls_at(self._trace.python_calls, asked, asked_ns))
+        here = frames.at(threads, instants_ns)
         made = frames.at(tree.thread[forward], tree.start_ns[forward])
-        outside = found.started_ns[linked] < np.append(tree.start_ns, 0)[node[linked]]
-        is_backward = np.zeros(threads.size, dtype=np.bool_)
-        is_backward[linked[outside & made.known]] = True
-        columns = [getattr(found, name).copy() for name in ("outer", "inner", "owner", "module", "around")]
         called = frames.at(main, instants_ns[waiting])
-        for places, source, used in (
-            (waiting, called, ~found.known[waiting]),
-            (linked, made, is_backward[linked]),
-        ):
-            for column, name in zip(columns, ("outer", "inner", "owner", "module", "around"), strict=True):
-                column[places[used]] = getattr(source, name)[used]
-        outer, inner, owner, *modules = columns
-        module, around = (self._class_of[module] for module in modules)
-        return StackKeys(outer, inner, owner, module, around, is_backward)
+        found = {name: getattr(here, name).copy() for name in ("outer", "inner", "owner", "module", "around")}
+
+        def take(places: Int64, source: RunningFrames, used: Mask, *names: str) -> None:
+            for name in names:
+                found[name][places[used]] = getattr(source, name)[used]
+
+        take(waiting, called, ~here.known[waiting], *found)
+        ran_inside = here.started_ns[linked] >= np.append(tree.start_ns, 0)[node[linked]]
+        no_user, no_module = here.inner[linked] == NONE, here.module[linked] == NONE
+        take(linked, made, made.known & ~ran_inside, *found)
+        take(linked, made, made.known & ran_inside & no_user, "outer", "inner")  # recomputed, or compiled code
+        take(linked, made, made.known & ran_inside & no_module, "module", "around")
+        is_backward = np.zeros(threads.size, dtype=np.bool_)
+        is_backward[linked[made.known & (~ran_inside | no_user)]] = True
+        module, around = (self._class_of[found[name]] for name in ("module", "around"))
+        return StackKeys(found["outer"], found["inner"], found["owner"], module, around, is_backward)
 
     @cached_property
     def _class_of(self) -> Int64:
@@ -189,13 +191,16 @@ class Stacks:
     def _forward(self) -> tuple[Int64, Int64]:
         return forward_operators(self._trace, self._tree)
 
+    def _is_backward_thread(self, threads: Int64) -> Mask:
+        """Return whether each thread runs backward passes while the training thread waits."""
+        chosen: Mask = np.isin(threads, self._backward_threads) & (threads != self._training_thread)
+        return chosen
+
     @cached_property
-    def _is_backward(self) -> Mask:
-        """Whether each operator is inside a backward node."""
+    def _backward_threads(self) -> Int64:
         names = self._trace.events.name_id[self._tree.rows]
         is_node = name_mask(self._trace.names, lambda name: name.startswith(BACKWARD_PREFIX))[names]
-        inside: Mask = self._tree.nearest(is_node) != NONE
-        return inside
+        return np.unique(self._tree.thread[is_node])
 
     # -- stacks of operators, as in 2021 -------------------------------------------------------------------------
 
@@ -206,7 +211,15 @@ class Stacks:
         own, made = text[operators], text[forward]
         is_backward = (made != NONE) & ((own == NONE) | (own == text[node]))
         key = np.where(is_backward, made, own)
+        waiting = np.flatnonzero((key == NONE) & self._is_backward_thread(threads))
+        key[waiting] = self._last_text(instants_ns[waiting])
         return StackKeys(key, key, key, none, none, is_backward)
+
+    def _last_text(self, instants_ns: Int64) -> Int64:
+        """Return the last stack of the training thread before each instant: it waits there for the backward pass."""
+        mine = np.flatnonzero((self._tree.thread == self._training_thread) & (self.text_of != NONE))
+        place = np.searchsorted(self._tree.start_ns[mine], instants_ns, side="right") - 1
+        return np.append(self.text_of[mine], NONE)[np.where(place >= 0, place, mine.size)]
 
     @cached_property
     def text_of(self) -> Int64:

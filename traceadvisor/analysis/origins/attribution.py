@@ -101,9 +101,7 @@ class Attribution:
 
     def origins(self, spans: SpanSet, step_count: int, most_rows: int) -> Origins:
         """Return where some time comes from, as tables of at most ``most_rows`` rows and a row for all others."""
-        starts, ends, _, mine = overlapping(
-            spans.starts_ns, spans.ends_ns, self.pieces.start_ns, self.pieces.end_ns
-        )
+        starts, ends, _, mine = overlapping(spans.starts_ns, spans.ends_ns, self.pieces.start_ns, self.pieces.end_ns)
         lengths = ends - starts
 
         def table(keys: _Keys, row: Callable[[int, int, int], Row]) -> tuple[tuple[Row, ...], OtherOrigins]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 
-from traceadvisor.analysis.operators.innermost import positions_by
+from traceadvisor.analysis.communication.collectives import host_collective_rows
+from traceadvisor.analysis.operators.innermost import ThreadCalls, positions_by
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.analysis.origins.pieces import Holder, Pieces
@@ -65,6 +67,7 @@ class OperatorLabels:
         name = self._name[operators]
         row_name = np.append(events.name_id, NONE)[pieces.row].astype(np.int64)
         kind = np.append(events.kind, Kind.OTHER)[pieces.row]
+        name = np.where(self._is_exchange[name], self._collective(pieces, name), name)
         result = self._key(_Kind.NAMED, np.where(operators != NONE, name, row_name))
         is_work = pieces.holder == Holder.WORK
         lone = is_work & (operators == NONE)
@@ -85,31 +88,40 @@ class OperatorLabels:
         self._name_gaps(result, pieces.taken(gaps), gaps)
         return result
 
+    @cached_property
+    def _is_exchange(self) -> Mask:
+        return np.append(name_mask(self._trace.names, lambda name: name == EXCHANGE), False)
+
+    def _collective(self, pieces: Pieces, name: Int64) -> Int64:
+        """Return the names; of what records the sizes of a collective, that of the collective (``nccl:all_to_all``)."""
+        events, rows = self._trace.events, host_collective_rows(self._trace)
+        found = np.flatnonzero(self._is_exchange[name])
+        calls = ThreadCalls(events.start_ns[rows], events.end_ns[rows], events.thread[rows])
+        around = np.append(rows, NONE)[calls.at(pieces.thread[found], pieces.instant_ns[found])]
+        result = name.copy()
+        result[found[around != NONE]] = events.name_id[around[around != NONE]]
+        return result
+
     def words(self, number: int) -> str | None:
         """Return an operator in words; None for time outside all that was recorded."""
         kind, rest = divmod(number, self._base * self._base)
         first, second = (self._word(name - 1) for name in divmod(rest, self._base))
-        match _Kind(kind):
-            case _Kind.LAUNCHED:
-                return f"{first} (launched outside operators)"
-            case _Kind.UNLINKED:
-                return f"{first} (launch not recorded)"
-            case _Kind.CALL:
-                return f"{first} in {second}" if second else first
-            case _Kind.AFTER:
-                return f"after {first} in {second}" if second else f"after {first}"
-            case _Kind.BETWEEN:
-                if first and second:
-                    return f"between {first} and {second}"
-                return f"after {first}" if first else f"before {second}" if second else None
-            case _:
-                return first
+        inside = f" in {second}" if second else ""
+        words = {
+            _Kind.NAMED: first,
+            _Kind.CALL: f"{first}{inside}",
+            _Kind.LAUNCHED: f"{first} (launched outside operators)",
+            _Kind.UNLINKED: f"{first} (launch not recorded)",
+            _Kind.AFTER: f"after {first}{inside}",
+            _Kind.BETWEEN: _between(first, second),
+        }
+        return words[_Kind(kind)]
 
     def _word(self, name: int) -> str | None:
         return None if name == NONE else self._trace.names[name].removeprefix(f"{BACKWARD_PREFIX}: ")
 
     def _without_prefix(self, names: Int64) -> Int64:
-        """Replace the names of the engine's nodes by those of the operators inside them, which are the same in words."""
+        """Replace the names of the engine's nodes by those of the operators inside them: in words they are the same."""
         plain = np.arange(len(self._trace.names))
         number = {name: place for place, name in enumerate(self._trace.names)}
         for place, name in enumerate(self._trace.names):
@@ -154,6 +166,12 @@ class OperatorLabels:
         alone &= (last == NONE) | (events.end_ns[rows] <= np.append(tree.start_ns, 0)[last])
         chosen = alone | own[events.name_id[rows]]
         result[places[annotated[chosen]]] = self._key(_Kind.NAMED, events.name_id[rows[chosen]].astype(np.int64))
+
+
+def _between(before: str | None, after: str | None) -> str | None:
+    if before and after:
+        return f"between {before} and {after}"
+    return f"after {before}" if before else f"before {after}" if after else None
 
 
 def neighbours(tree: OperatorTree, chosen: Int64, threads: Int64, instants_ns: Int64) -> tuple[Int64, Int64]:

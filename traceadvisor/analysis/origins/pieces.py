@@ -124,7 +124,8 @@ class _Finder:
     def _busy(self, category: Category, spans: SpanSet) -> Pieces:
         events, launches = self._events, self._observation.launches
         chosen = np.flatnonzero(np.isin(events.kind[launches.work_rows], _WORK_KINDS[category]))
-        begins, runs = first_come(events.start_ns[launches.work_rows[chosen]], events.end_ns[launches.work_rows[chosen]])
+        rows = launches.work_rows[chosen]
+        begins, runs = first_come(events.start_ns[rows], events.end_ns[rows])
         work = chosen[runs]
         starts, ends, _, theirs = overlapping(
             spans.starts_ns, spans.ends_ns, begins, events.end_ns[launches.work_rows[work]]
@@ -222,8 +223,8 @@ class _Finder:
         return Pieces.joined([found, self._host(left_starts[left], left_ends[left], thread[parent[left]])])
 
     def _of_rows(self, starts_ns: Int64, ends_ns: Int64, rows: Int64, holder: Holder) -> Pieces:
-        events = self._events
-        return Pieces.of((starts_ns, ends_ns), holder, rows, events.thread[rows].astype(np.int64), events.start_ns[rows])
+        thread, instant_ns = self._events.thread[rows].astype(np.int64), self._events.start_ns[rows]
+        return Pieces.of((starts_ns, ends_ns), holder, rows, thread, instant_ns)
 
     def _host(self, starts_ns: Int64, ends_ns: Int64, thread: Int64 | None = None) -> Pieces:
         """Return pieces by what a thread runs, by default the training thread; what that runs if the thread is idle.
@@ -268,7 +269,9 @@ class _Finder:
         """Whether each row is an annotation of the user; those of torch tell what runs."""
         names = self._observation.trace.names
         users = name_mask(names, lambda name: not name.startswith(("enumerate(", "Optimizer.")))
-        return (rows != NONE) & (self._events.kind[rows] == Kind.ANNOTATION) & users[self._events.name_id[rows]]
+        events = self._events
+        found: Mask = (rows != NONE) & (events.kind[rows] == Kind.ANNOTATION) & users[events.name_id[rows]]
+        return found
 
     def _backward_instead(self, pieces: Pieces) -> Pieces:
         """Return the same pieces; those in which another thread runs the backward pass belong to it."""

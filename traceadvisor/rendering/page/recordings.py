@@ -12,6 +12,7 @@ from traceadvisor.rendering.charts.per_step import per_step
 from traceadvisor.rendering.charts.step_bar import step_bar
 from traceadvisor.rendering.charts.timeline import timeline
 from traceadvisor.rendering.headline import MEDIAN, recording_verdict, step_time
+from traceadvisor.rendering.origins import OriginView, category_views
 from traceadvisor.rendering.page.findings import UmbrellaView, umbrella_views
 from traceadvisor.rendering.page.memory import MemoryView, memory_chart, memory_view
 from traceadvisor.rendering.page.tables import kernel_table, operator_table, overlap_table, replay_table
@@ -73,6 +74,7 @@ class RecordingView:
     memory_over_time: Chart | None
     memory: MemoryView | None
     umbrellas: tuple[UmbrellaView, ...]
+    origins: tuple[OriginView, ...]
     kernels: Table | None
     operators: Table | None
     environment: tuple[Fact, ...]
@@ -100,6 +102,7 @@ def recording_view(recording: Recording, number: int) -> RecordingView:
         memory_over_time=memory_chart(recording.memory_over_time, f"{anchor}-memory"),
         memory=memory_view(recording),
         umbrellas=umbrella_views(recording),
+        origins=tuple(category_views(recording)),
         kernels=kernel_table(recording),
         operators=operator_table(recording),
         environment=tuple(_environment(recording)),

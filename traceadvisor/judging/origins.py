@@ -1,0 +1,31 @@
+"""Adds to findings and categories where their time comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from traceadvisor.facts import Facts
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.origins import Origins
+from traceadvisor.model.report import RankedFinding
+
+CATEGORY_ROWS = 8
+"""Rows of a table about a category, besides the one for all others."""
+
+FINDING_ROWS = 4
+"""Rows of a table about a finding, which is narrower already."""
+
+
+def category_origins(facts: Facts) -> Mapping[Category, Origins]:
+    """Where the time of each category comes from, over the kept steps; categories without time are left out."""
+    claimed = {category: facts.claim(category) for category in facts.partition}
+    return {category: facts.origins(spans, CATEGORY_ROWS) for category, spans in claimed.items() if spans}
+
+
+def with_origins(facts: Facts, row: RankedFinding) -> RankedFinding:
+    """The finding with the origins of the time that it claims."""
+    claims = row.finding.claims
+    if not claims:
+        return row
+    return replace(row, finding=replace(row.finding, origins=facts.origins(claims, FINDING_ROWS)))
