@@ -5,13 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.operators.innermost import positions_by
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_with_prefix
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.model.arrays import Int64
-from traceadvisor.model.events import NONE
+from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.trace import Trace
 
 MOST_THREADS = 8
 """Most forward threads that are told apart, those with the most operators. Usually there is one."""
+
+
+def backward_rows(trace: Trace) -> Int64:
+    """Return the rows of backward nodes: those of the autograd engine, and those with a recorded forward thread."""
+    chosen = np.zeros(len(trace.events), dtype=np.bool_)
+    chosen[rows_with_prefix(trace, Kind.OPERATOR, BACKWARD_PREFIX)] = True
+    chosen[trace.details.forward_thread.rows] = True
+    return np.flatnonzero(chosen)
 
 
 def forward_operators(trace: Trace, tree: OperatorTree) -> tuple[Int64, Int64]:

@@ -29,10 +29,15 @@ class Course:
 
     def at(self, instants_ns: Int64) -> Int64:
         """Return the call that runs at each instant; NONE if there is none."""
-        if not self.bounds_ns.size:
-            return np.full(instants_ns.shape, NONE, dtype=np.int64)
-        place = np.searchsorted(self.bounds_ns, instants_ns, side="right") - 1
-        return np.where(place >= 0, self.calls[np.maximum(place, 0)], NONE)
+        return self.call_at(self.places(instants_ns))
+
+    def places(self, instants_ns: Int64) -> Int64:
+        """Return how many bounds are not after each instant: the number of the stretch in which nothing changes."""
+        return np.searchsorted(self.bounds_ns, instants_ns, side="right")
+
+    def call_at(self, places: Int64) -> Int64:
+        """Return the call that runs in each of those stretches; NONE if there is none."""
+        return np.append(self.calls, NONE)[places - 1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

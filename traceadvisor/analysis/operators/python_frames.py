@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from traceadvisor.analysis.operators.innermost import ThreadCalls, is_crossed, positions_by
+from traceadvisor.analysis.operators.numbering import numbered
 from traceadvisor.analysis.operators.source_files import FRAME, is_library
 from traceadvisor.analysis.operators.tree import parents_of
 from traceadvisor.model.arrays import Int32, Int64, Mask
@@ -57,8 +58,11 @@ def calls_at(calls: PythonCalls, threads: Int32 | Int64, instants_ns: Int64) -> 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RunningFrames:
-    """Frames at some instants, by their names: rows of :attr:`Trace.names`, NONE without one; shape ``(n,)``."""
+class FrameTable:
+    """Distinct combinations of frames that run at once, by their names: rows of :attr:`Trace.names`; shape ``(n,)``.
+
+    NONE stands for no frame.
+    """
 
     outer: Int64
     """The user's outermost frame in the step; in the training loop itself, the innermost."""
@@ -70,13 +74,10 @@ class RunningFrames:
     """The innermost frame, if it is not the user's. Where a library calls a function written in C, the library's."""
 
     module: Int64
-    """Name of the innermost module."""
+    """The innermost module."""
 
     around: Int64
-    """Name of the module around it."""
-
-    started_ns: Int64
-    """Start of the innermost call; NONE without one."""
+    """The module around it."""
 
     @property
     def known(self) -> Mask:
@@ -116,26 +117,38 @@ class PythonFrames:
         self._thread = calls.thread[chosen]
         self.calls = ThreadCalls(self._start_ns, self._end_ns, self._thread)
 
-    def at(self, threads: Int32 | Int64, instants_ns: Int64) -> RunningFrames:
-        """Return the frames that run on each thread at each instant."""
-        inner, outer = self._users.at(threads, instants_ns), self._outer_users.at(threads, instants_ns)
-        file, innermost = self._files.at(threads, instants_ns), self.calls.at(threads, instants_ns)
-        owner = np.where(file == inner, np.where(innermost == inner, NONE, innermost), file)
-        module = self._modules.at(threads, instants_ns)
-        names, starts = np.append(self._name, NONE), np.append(self._start_ns, NONE)
-        return RunningFrames(
-            outer=names[np.where(outer == NONE, inner, outer)],
-            inner=names[inner],
-            owner=self._canonical[names[owner]],
-            module=names[module],
-            around=names[self._module_around[module]],
-            started_ns=starts[innermost],
-        )
+    def numbers(self, calls: Int64) -> Int64:
+        """Return which combination of :attr:`table` runs while each call is innermost; for NONE, that of no frame."""
+        return self._numbered[1][calls]
+
+    def started_ns(self, calls: Int64) -> Int64:
+        """Return when each call started; NONE for NONE."""
+        return np.append(self._start_ns, NONE)[calls]
+
+    @property
+    def table(self) -> FrameTable:
+        """The distinct combinations of frames."""
+        return self._numbered[0]
 
     @cached_property
-    def has_modules(self) -> bool:
-        """Whether calls of modules were recorded."""
-        return bool(self._modules.rows.size)
+    def _numbered(self) -> tuple[FrameTable, Int64]:
+        """The distinct combinations of frames, and that of each call; the last entry is that of no call."""
+        at = self._thread, self._start_ns
+        parts = (self._users, self._outer_users, self._files, self._modules)
+        inner, outer, file, module = (part.at(*at) for part in parts)
+        innermost = self.calls.at(*at)
+        owner = np.where(file == inner, np.where(innermost == inner, NONE, innermost), file)
+        names = np.append(self._name, NONE)
+        columns = (
+            names[np.where(outer == NONE, inner, outer)],
+            names[inner],
+            self._canonical[names[owner]],
+            names[module],
+            names[self._module_around[module]],
+        )
+        columns = tuple(np.append(column, NONE) for column in columns)
+        number, example = numbered(*columns)
+        return FrameTable(*(column[example] for column in columns)), number
 
     @cached_property
     def _frames(self) -> dict[int, Frame]:

@@ -7,18 +7,17 @@ backward pass runs has the stack of its forward operator.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import takewhile
 
 import numpy as np
 
-from traceadvisor.analysis.operators.forward import forward_operators
-from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
+from traceadvisor.analysis.operators.forward import backward_rows, forward_operators
 from traceadvisor.analysis.operators.python_frames import (
     MODULE_PREFIX,
+    FrameTable,
     PythonFrames,
-    RunningFrames,
     calls_at,
     frame_of,
     module_class,
@@ -51,6 +50,10 @@ class StackKeys:
 
     is_backward: Mask
     """Whether the stack is that of the forward operator."""
+
+    def taken(self, chosen: Int64) -> StackKeys:
+        """Some of the stacks."""
+        return StackKeys(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,33 +152,93 @@ class Stacks:
     # -- Python calls --------------------------------------------------------------------------------------------
 
     def _from_calls(self, threads: Int64, instants_ns: Int64, operators: Int64) -> StackKeys:
+        tree, linked = self._tree, self.forward_of[operators]
+        forward = linked[linked != NONE]
+        asked = np.concatenate((threads, np.full(threads.size, self._training_thread), tree.thread[forward]))
+        asked_ns = np.concatenate((instants_ns, instants_ns, tree.start_ns[forward]))
+        frames = self.frames(calls_at(self._trace.python_calls, asked, asked_ns))
+        calls = frames.calls.at(threads, instants_ns)
+        own, ran_inside = self.own_frames(frames, calls, threads, instants_ns, operators)
+        return self.keys(frames.table, own, self.forward_frames(frames, operators)[operators], ran_inside)
+
+    def frames(self, wanted: Mask) -> PythonFrames:
+        """Return the frames of some Python calls."""
+        return PythonFrames(self._trace, self._marks, wanted)
+
+    def own_frames(
+        self, frames: PythonFrames, calls: Int64, threads: Int64, instants_ns: Int64, operators: Int64
+    ) -> tuple[Int64, Mask]:
+        """Return the frames that run, and whether they started inside the backward node around.
+
+        Args:
+            frames: Python calls.
+            calls: the innermost call at each instant; shape ``(n,)`` as all others.
+            threads: where a backward thread runs no Python, the training thread waits for it: its frames count.
+            instants_ns: instants.
+            operators: position in the tree of the innermost operator then; NONE without one.
+
+        Returns:
+            Numbers of combinations in the table of the frames.
+        """
+        own = frames.numbers(calls)
+        waiting = np.flatnonzero((calls == NONE) & self._is_backward_thread(threads))
+        main = frames.calls.course(self._training_thread).at(instants_ns[waiting])
+        own[waiting] = frames.numbers(main)
+        return own, frames.started_ns(calls) >= np.append(self._node_start_ns, 0)[operators]
+
+    def forward_frames(self, frames: PythonFrames, operators: Int64) -> Int64:
+        """Return the frames of each operator's forward operator, for those that occur; NONE without one, and last."""
         tree = self._tree
-        node, forward = (np.append(column, NONE)[operators] for column in self._forward)
-        linked, waiting = np.flatnonzero(forward != NONE), np.flatnonzero(self._is_backward_thread(threads))
-        forward = forward[linked]
-        main = np.full(waiting.size, self._training_thread, dtype=np.int64)
-        asked = np.concatenate((threads, tree.thread[forward], main))
-        asked_ns = np.concatenate((instants_ns, tree.start_ns[forward], instants_ns[waiting]))
-        frames = PythonFrames(self._trace, self._marks, calls_at(self._trace.python_calls, asked, asked_ns))
-        here = frames.at(threads, instants_ns)
-        made = frames.at(tree.thread[forward], tree.start_ns[forward])
-        called = frames.at(main, instants_ns[waiting])
-        found = {name: getattr(here, name).copy() for name in ("outer", "inner", "owner", "module", "around")}
+        used = np.zeros(tree.rows.size + 1, dtype=np.bool_)
+        used[operators] = True
+        places = np.flatnonzero(used[:-1] & (self.forward_of[:-1] != NONE))
+        forward = self.forward_of[places]
+        result = np.full(tree.rows.size + 1, NONE, dtype=np.int64)
+        result[places] = frames.numbers(frames.calls.at(tree.thread[forward], tree.start_ns[forward]))
+        return result
 
-        def take(places: Int64, source: RunningFrames, used: Mask, *names: str) -> None:
-            for name in names:
-                found[name][places[used]] = getattr(source, name)[used]
+    def keys(self, table: FrameTable, own: Int64, forward: Int64, ran_inside: Mask) -> StackKeys:
+        """Return stacks from the frames that run and those of the forward operators.
 
-        take(waiting, called, ~here.known[waiting], *found)
-        ran_inside = here.started_ns[linked] >= np.append(tree.start_ns, 0)[node[linked]]
-        no_user, no_module = here.inner[linked] == NONE, here.module[linked] == NONE
-        take(linked, made, made.known & ~ran_inside, *found)
-        take(linked, made, made.known & ran_inside & no_user, "outer", "inner")  # recomputed, or compiled code
-        take(linked, made, made.known & ran_inside & no_module, "module", "around")
-        is_backward = np.zeros(threads.size, dtype=np.bool_)
-        is_backward[linked[made.known & (~ran_inside | no_user)]] = True
-        module, around = (self._class_of[found[name]] for name in ("module", "around"))
-        return StackKeys(found["outer"], found["inner"], found["owner"], module, around, is_backward)
+        The backward pass has the stack of its forward operator, unless it runs Python itself: then only what that does
+        not tell.
+
+        Args:
+            table: combinations of frames.
+            own: numbers of combinations; shape ``(n,)`` as all others.
+            forward: the same; NONE outside the backward pass.
+            ran_inside: whether the frames that run started inside the backward pass.
+        """
+        known = (forward != NONE) & np.append(table.known, False)[forward]
+        no_user, no_module = table.inner[own] == NONE, table.module[own] == NONE
+        of_user, of_module = known & (~ran_inside | no_user), known & (~ran_inside | no_module)
+        chosen = {
+            "outer": of_user,
+            "inner": of_user,
+            "owner": known & ~ran_inside,
+            "module": of_module,
+            "around": of_module,
+        }
+        found = {
+            name: np.where(used, getattr(table, name)[forward], getattr(table, name)[own])
+            for name, used in chosen.items()
+        }
+        found |= {name: self._class_of[found[name]] for name in ("module", "around")}
+        return StackKeys(**found, is_backward=of_user)
+
+    @cached_property
+    def forward_of(self) -> Int64:
+        """The forward operator of the backward node around each operator; NONE without one, and last."""
+        return np.append(self._links[1], NONE)
+
+    @cached_property
+    def _node_start_ns(self) -> Int64:
+        """Start of that backward node."""
+        return np.append(self._tree.start_ns, 0)[self._links[0]]
+
+    @cached_property
+    def _links(self) -> tuple[Int64, Int64]:
+        return forward_operators(self._trace, self._tree)
 
     @cached_property
     def _class_of(self) -> Int64:
@@ -187,26 +250,22 @@ class Stacks:
                 result[place] = first.setdefault(module_class(name), place)
         return result
 
-    @cached_property
-    def _forward(self) -> tuple[Int64, Int64]:
-        return forward_operators(self._trace, self._tree)
-
     def _is_backward_thread(self, threads: Int64) -> Mask:
         """Return whether each thread runs backward passes while the training thread waits."""
-        chosen: Mask = np.isin(threads, self._backward_threads) & (threads != self._training_thread)
-        return chosen
+        return self._backward_threads[threads]
 
     @cached_property
-    def _backward_threads(self) -> Int64:
-        names = self._trace.events.name_id[self._tree.rows]
-        is_node = name_mask(self._trace.names, lambda name: name.startswith(BACKWARD_PREFIX))[names]
-        return np.unique(self._tree.thread[is_node])
+    def _backward_threads(self) -> Mask:
+        is_backward = np.zeros(len(self._trace.threads) + 1, dtype=np.bool_)
+        is_backward[self._trace.events.thread[backward_rows(self._trace)]] = True
+        is_backward[[self._training_thread, NONE]] = False
+        return is_backward
 
     # -- stacks of operators, as in 2021 -------------------------------------------------------------------------
 
     def _from_operators(self, threads: Int64, instants_ns: Int64, operators: Int64) -> StackKeys:
         none = np.full(threads.size, NONE, dtype=np.int64)
-        node, forward = (np.append(column, NONE)[operators] for column in self._forward)
+        node, forward = (np.append(column, NONE)[operators] for column in self._links)
         text = np.append(self.text_of, NONE)
         own, made = text[operators], text[forward]
         is_backward = (made != NONE) & ((own == NONE) | (own == text[node]))

@@ -55,26 +55,26 @@ class OperatorLabels:
         names = self._without_prefix(trace.events.name_id[tree.rows].astype(np.int64))
         self._name = np.append(names, NONE)[np.append(self._speaking(names), NONE)]
 
-    def of(self, pieces: Pieces, operators: Int64, launches: Int64) -> Int64:
+    def of(self, pieces: Pieces, operators: Int64, causes: Int64) -> Int64:
         """Return the number of each piece's operator.
 
         Args:
             pieces: shape ``(n,)``.
             operators: position in the tree of the innermost operator at each piece's instant; NONE without one.
-            launches: row of the launch of each GPU operation; NONE for other pieces.
+            causes: row of the launch of each GPU operation; of other pieces their own row.
         """
         events = self._trace.events
         name = self._name[operators]
         row_name = np.append(events.name_id, NONE)[pieces.row].astype(np.int64)
         kind = np.append(events.kind, Kind.OTHER)[pieces.row]
-        name = np.where(self._is_exchange[name], self._collective(pieces, name), name)
+        name = self._with_collectives(name, causes)
         result = self._key(_Kind.NAMED, np.where(operators != NONE, name, row_name))
         is_work = pieces.holder == Holder.WORK
         lone = is_work & (operators == NONE)
         result[lone] = self._key(_Kind.LAUNCHED, row_name[lone])
         unlinked = is_work & (pieces.thread == NONE)
         result[unlinked] = self._key(_Kind.UNLINKED, row_name[unlinked])
-        launch_name = np.append(events.name_id, NONE)[launches].astype(np.int64)
+        launch_name = np.append(events.name_id, NONE)[causes].astype(np.int64)
         by_graph = is_work & self._matching(_GRAPH_LAUNCH)[launch_name]
         result[by_graph] = self._key(_Kind.CALL, launch_name[by_graph], name[by_graph])
         is_event = pieces.holder == Holder.EVENT
@@ -92,12 +92,14 @@ class OperatorLabels:
     def _is_exchange(self) -> Mask:
         return np.append(name_mask(self._trace.names, lambda name: name == EXCHANGE), False)
 
-    def _collective(self, pieces: Pieces, name: Int64) -> Int64:
+    def _with_collectives(self, name: Int64, causes: Int64) -> Int64:
         """Return the names; of what records the sizes of a collective, that of the collective (``nccl:all_to_all``)."""
-        events, rows = self._trace.events, host_collective_rows(self._trace)
         found = np.flatnonzero(self._is_exchange[name])
+        if not found.size:
+            return name
+        events, rows = self._trace.events, host_collective_rows(self._trace)
         calls = ThreadCalls(events.start_ns[rows], events.end_ns[rows], events.thread[rows])
-        around = np.append(rows, NONE)[calls.at(pieces.thread[found], pieces.instant_ns[found])]
+        around = np.append(rows, NONE)[calls.at(events.thread[causes[found]], events.start_ns[causes[found]])]
         result = name.copy()
         result[found[around != NONE]] = events.name_id[around[around != NONE]]
         return result

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from traceadvisor.analysis.communication.collectives import host_collective_rows
 from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.operators.forward import backward_rows
 from traceadvisor.analysis.operators.innermost import (
     ThreadCalls,
     first_come,
@@ -18,10 +20,10 @@ from traceadvisor.analysis.operators.innermost import (
     positions_by,
     split,
 )
-from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask, rows_named
+from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows
 from traceadvisor.analysis.steps.breakdown import Partition
-from traceadvisor.model.arrays import Int64, Mask, distinct
+from traceadvisor.model.arrays import Int32, Int64, Mask, distinct
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
@@ -57,57 +59,73 @@ class Pieces:
 
     start_ns: Int64
     end_ns: Int64
-    holder: Int64
+    holder: NDArray[np.int8]
     """A :class:`Holder`."""
 
-    row: Int64
+    row: Int32 | Int64
     """Row of the event table; NONE for plain Python on the CPU."""
 
-    thread: Int64
+    item: Int64
+    """Number of the event, or of the stretch of plain Python, that the piece belongs to."""
+
+    thread: Int32 | Int64
     """The thread whose stack explains the piece; NONE if it was not recorded."""
 
-    instant_ns: Int64
-    """The instant of that stack."""
-
-    @classmethod
-    def of(cls, spans: tuple[Int64, Int64], holder: Holder, row: Int64, thread: Int64, instant_ns: Int64) -> Self:
-        """Pieces with one kind of holder."""
-        kind = np.full(spans[0].size, holder, dtype=np.int64)
-        return cls(*spans, kind, row, thread, instant_ns)
+    call: Int32 | Int64
+    """The Python call that explains the piece, of those that were looked at; NONE without one."""
 
     @classmethod
     def joined(cls, parts: list[Self]) -> Self:
-        """Several pieces in order of time."""
-        columns = [np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)]
-        order = np.argsort(columns[0], kind="stable")
-        return cls(*(column[order] for column in columns))
+        """Several pieces, one after the other."""
+        filled = [part for part in parts if part.start_ns.size] or parts[:1]
+        if len(filled) == 1:
+            return filled[0]
+        return cls(*(np.concatenate([getattr(part, field.name) for part in filled]) for field in fields(cls)))
 
     def taken(self, chosen: Int64 | Mask) -> Self:
         """Some of the pieces."""
         return type(self)(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
+    def without(self, chosen: Mask) -> tuple[Self, Self]:
+        """The pieces that were not chosen, and those that were."""
+        if not chosen.any():
+            return self, self.taken(np.empty(0, np.int64))
+        return self.taken(~chosen), self.taken(chosen)
 
-def find_pieces(observation: Observation, partition: Partition) -> Pieces:
-    """Split all categories into pieces, each with the event that its time belongs to.
+
+IDLE = frozenset(Category) - frozenset(_WORK_KINDS)
+"""Categories whose time mostly belongs to what the CPU does."""
+
+
+def find_pieces(observation: Observation, partition: Partition, python: ThreadCalls) -> Pieces:
+    """Split all categories into pieces, each with the event that its time belongs to, in order of time.
 
     Busy time belongs to the GPU operation that runs; of several, to the one that started first. Idle time belongs to
     what the thread runs that launches the next operation, until that launch; then to the launched operation. Time after
     a wait for the GPU belongs to the wait.
+
+    Args:
+        observation: the recording.
+        partition: its categories.
+        python: the Python calls to look at.
     """
-    finder = _Finder(observation)
+    finder = _Finder(observation, python)
     parts = [finder.of_category(category, spans) for category, spans in partition.items() if spans]
-    return Pieces.joined([*parts, finder.nothing])
+    pieces = Pieces.joined([*parts, finder.nothing])
+    return pieces.taken(np.argsort(pieces.start_ns, kind="stable"))
 
 
 class _Finder:
-    def __init__(self, observation: Observation) -> None:
-        self._observation, self._events = observation, observation.trace.events
+    def __init__(self, observation: Observation, python: ThreadCalls) -> None:
+        self._observation, self._events, self._python = observation, observation.trace.events, python
+        self._gaps: dict[int, int] = {}
+        self._next_gap = len(self._events)
 
     @property
     def nothing(self) -> Pieces:
         """No pieces."""
         none = np.empty(0, np.int64)
-        return Pieces(none, none, none, none, none, none)
+        return Pieces(none, none, none.astype(np.int8), none, none, none, none)
 
     def of_category(self, category: Category, spans: SpanSet) -> Pieces:
         """Return the pieces of a category."""
@@ -134,12 +152,8 @@ class _Finder:
 
     def _launched(self, starts_ns: Int64, ends_ns: Int64, work: Int64) -> Pieces:
         """Return pieces that belong to GPU operations; ``work`` is their position among the launches."""
-        launches, events = self._observation.launches, self._events
-        calls = launches.call_rows[work]
-        has_call = calls != NONE
-        thread = np.where(has_call, events.thread[calls], NONE)
-        instant = np.where(has_call, events.start_ns[calls], 0)
-        return Pieces.of((starts_ns, ends_ns), Holder.WORK, launches.work_rows[work], thread, instant)
+        launches = self._observation.launches
+        return self._of_rows(starts_ns, ends_ns, launches.work_rows[work], Holder.WORK, launches.call_rows[work])
 
     # -- idle time -----------------------------------------------------------------------------------------------
 
@@ -207,7 +221,7 @@ class _Finder:
 
     @cached_property
     def _backward_rows(self) -> Int64:
-        return rows_named(self._observation.trace, Kind.OPERATOR, lambda name: name.startswith(BACKWARD_PREFIX))
+        return backward_rows(self._observation.trace)
 
     def _by_events(self, starts_ns: Int64, ends_ns: Int64, rows: Int64, thread: Int64) -> Pieces:
         """Return pieces that belong to events; the rest to what a thread runs."""
@@ -222,9 +236,14 @@ class _Finder:
         left = ~union.contains(left_starts)
         return Pieces.joined([found, self._host(left_starts[left], left_ends[left], thread[parent[left]])])
 
-    def _of_rows(self, starts_ns: Int64, ends_ns: Int64, rows: Int64, holder: Holder) -> Pieces:
-        thread, instant_ns = self._events.thread[rows].astype(np.int64), self._events.start_ns[rows]
-        return Pieces.of((starts_ns, ends_ns), holder, rows, thread, instant_ns)
+    def _of_rows(
+        self, starts_ns: Int64, ends_ns: Int64, rows: Int64, holder: Holder, causes: Int64 | None = None
+    ) -> Pieces:
+        """Return pieces that belong to events; ``causes`` are the events that explain them, by default themselves."""
+        events, causes = self._events, rows if causes is None else causes
+        thread = np.append(events.thread, NONE)[causes]
+        call = self._python.at(thread, np.append(events.start_ns, 0)[causes])
+        return Pieces(starts_ns, ends_ns, np.full(rows.size, holder, np.int8), rows, rows, thread, call)
 
     def _host(self, starts_ns: Int64, ends_ns: Int64, thread: Int64 | None = None) -> Pieces:
         """Return pieces by what a thread runs, by default the training thread; what that runs if the thread is idle.
@@ -232,25 +251,38 @@ class _Finder:
         While the training thread only waits for the backward pass, they belong to the backward pass.
         """
         training = self._observation.thread
-        threads = np.full(starts_ns.size, training, dtype=np.int64) if thread is None else thread
-        first = self._running(starts_ns, ends_ns, threads)
-        idle = (first.row == NONE) & (first.thread != training)
-        own = first.taken(idle)
-        second = self._running(own.start_ns, own.end_ns, np.full(own.start_ns.size, training, dtype=np.int64))
-        pieces = Pieces.joined([first.taken(~idle), second])
-        is_gap = (pieces.row == NONE) | self._is_annotation(pieces.row)
-        is_gap &= pieces.thread == training
-        return Pieces.joined([pieces.taken(~is_gap), self._backward_instead(pieces.taken(is_gap))])
+        pieces = self._running(
+            starts_ns, ends_ns, np.full(starts_ns.size, training, dtype=np.int64) if thread is None else thread
+        )
+        pieces, idle = pieces.without((pieces.row == NONE) & (pieces.thread != training))
+        instead = self._running(idle.start_ns, idle.end_ns, np.full(idle.start_ns.size, training, dtype=np.int64))
+        pieces = Pieces.joined([pieces, instead])
+        if not self._backward_spans[0].size:
+            return pieces
+        may_wait = ((pieces.row == NONE) | self._is_annotation(pieces.row)) & (pieces.thread == training)
+        pieces, waiting = pieces.without(may_wait)
+        return Pieces.joined([pieces, self._backward_instead(waiting)])
 
     def _running(self, starts_ns: Int64, ends_ns: Int64, thread: Int64) -> Pieces:
         parts = [self.nothing]
         for number, mine in positions_by(thread).items():
-            course = self._calls.course(number)
-            starts, ends, _ = split(starts_ns[mine], ends_ns[mine], course.bounds_ns)
-            row = np.append(self._call_rows, NONE)[course.at(starts)]
-            threads = np.full(starts.size, number, dtype=np.int64)
-            parts.append(Pieces.of((starts, ends), Holder.HOST, row, threads, starts))
+            calls, python = self._calls.course(number), self._python.course(number)
+            cuts = np.concatenate((calls.bounds_ns, python.bounds_ns))
+            cuts.sort(kind="stable")
+            starts, ends, _ = split(starts_ns[mine], ends_ns[mine], distinct(cuts))
+            place = calls.places(starts)
+            row = np.append(self._call_rows, NONE)[calls.call_at(place)]
+            item = np.where(row == NONE, self._gap_numbers(number, calls.bounds_ns.size) + place, row)
+            holder = np.full(starts.size, Holder.HOST, np.int8)
+            parts.append(Pieces(starts, ends, holder, row, item, np.full(starts.size, number), python.at(starts)))
         return Pieces.joined(parts)
+
+    def _gap_numbers(self, thread: int, count: int) -> int:
+        """Return the first number for stretches of plain Python of a thread."""
+        if thread not in self._gaps:
+            self._gaps[thread] = self._next_gap
+            self._next_gap += count + 1
+        return self._gaps[thread]
 
     @cached_property
     def _call_rows(self) -> Int64:
@@ -275,16 +307,19 @@ class _Finder:
 
     def _backward_instead(self, pieces: Pieces) -> Pieces:
         """Return the same pieces; those in which another thread runs the backward pass belong to it."""
+        begins, node_ends, threads = self._backward_spans
+        cuts = np.concatenate((begins, node_ends))
+        cuts.sort(kind="stable")
+        starts, ends, parent = split(pieces.start_ns, pieces.end_ns, cuts)
+        place = np.maximum(np.searchsorted(begins, starts, side="right") - 1, 0)
+        inside = (begins[place] <= starts) & (starts < node_ends[place])
+        rest = replace(pieces.taken(parent[~inside]), start_ns=starts[~inside], end_ns=ends[~inside])
+        return Pieces.joined([rest, self._running(starts[inside], ends[inside], threads[place[inside]])])
+
+    @cached_property
+    def _backward_spans(self) -> tuple[Int64, Int64, Int64]:
+        """Disjoint spans in which other threads run the backward pass: starts, ends and threads."""
         nodes = self._backward_rows
         nodes = nodes[self._events.thread[nodes] != self._observation.thread]
         begins, runs = first_come(self._events.start_ns[nodes], self._events.end_ns[nodes])
-        node_ends = self._events.end_ns[nodes[runs]]
-        if not begins.size:
-            return pieces
-        starts, ends, parent = split(pieces.start_ns, pieces.end_ns, np.sort(np.concatenate((begins, node_ends))))
-        place = np.maximum(np.searchsorted(begins, starts, side="right") - 1, 0)
-        inside = (begins[place] <= starts) & (starts < node_ends[place])
-        rest = pieces.taken(parent[~inside])
-        waiting = Pieces(starts[~inside], ends[~inside], rest.holder, rest.row, rest.thread, starts[~inside])
-        thread = self._events.thread[nodes[runs[place[inside]]]].astype(np.int64)
-        return Pieces.joined([waiting, self._running(starts[inside], ends[inside], thread)])
+        return begins, self._events.end_ns[nodes[runs]], self._events.thread[nodes[runs]].astype(np.int64)
