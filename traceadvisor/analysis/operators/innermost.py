@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.model.arrays import Int32, Int64, Mask, read_only
 from traceadvisor.model.events import NONE
+
+_MOST_INT32 = 1 << 30
+"""Fewer calls are numbered in 32 bits, which takes half the memory."""
 
 _FEW_LEVELS = 1 << 15
 """Depths below it fit 16 bits, which numpy sorts in linear time."""
@@ -21,7 +25,7 @@ class Course:
     bounds_ns: Int64
     """Ascending."""
 
-    calls: Int64
+    calls: Int32 | Int64
     """Position of a call; NONE if nothing runs."""
 
     def __post_init__(self) -> None:
@@ -31,13 +35,20 @@ class Course:
         """Return the call that runs at each instant; NONE if there is none."""
         return self.call_at(self.places(instants_ns))
 
+    def bounds_in(self, start_ns: int, end_ns: int) -> Int64:
+        """Return the bounds from one instant to another."""
+        first, last = np.searchsorted(self.bounds_ns, (start_ns, end_ns))
+        return self.bounds_ns[first:last]
+
     def places(self, instants_ns: Int64) -> Int64:
         """Return how many bounds are not after each instant: the number of the stretch in which nothing changes."""
         return np.searchsorted(self.bounds_ns, instants_ns, side="right")
 
     def call_at(self, places: Int64) -> Int64:
         """Return the call that runs in each of those stretches; NONE if there is none."""
-        return np.append(self.calls, NONE)[places - 1]
+        if not self.calls.size:
+            return np.full(places.shape, NONE, dtype=np.int64)
+        return np.where(places > 0, self.calls[places - 1], NONE).astype(np.int64, copy=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +74,7 @@ class ThreadCalls:
                 mine = mine[np.lexsort((-ends, starts))]
                 starts, ends = self.start_ns[mine], self.end_ns[mine]
             course = (outermost_course if self.outermost else innermost_course)(starts, ends)
-            positions = np.append(mine, NONE)[course.calls]
+            positions = np.append(mine, NONE).astype(course.calls.dtype)[course.calls]
             self._courses[thread] = Course(course.bounds_ns, positions)
         return self._courses[thread]
 
@@ -107,12 +118,12 @@ def innermost_course(starts_ns: Int64, ends_ns: Int64) -> Course:
     closed_ns = ends_ns[closing]
     ended = np.searchsorted(closed_ns, starts_ns, side="right")
     started = np.searchsorted(starts_ns, closed_ns, side="left")
-    order = np.arange(count)
+    order: NDArray[Any] = np.arange(count, dtype=np.int32 if count < _MOST_INT32 else np.int64)
     opens, closes = order + ended, order + started
     is_shallow = (order + 1 - ended).max() < _FEW_LEVELS
     depth: NDArray[np.signedinteger] = np.empty(2 * count, np.int16 if is_shallow else np.int64)
     depth[opens], depth[closes] = order + 1 - ended, started - order - 1
-    opened = np.full(2 * count, NONE, np.int64)
+    opened = np.full(2 * count, NONE, order.dtype)
     opened[opens] = order
     running = _last_opened(opened, depth)
     if not np.array_equal(running[closes - 1], closing):
@@ -123,11 +134,11 @@ def innermost_course(starts_ns: Int64, ends_ns: Int64) -> Course:
     return Course(times[last], running[last])
 
 
-def _last_opened(opened: Int64, depth: NDArray[np.signedinteger]) -> Int64:
+def _last_opened(opened: Int32 | Int64, depth: NDArray[np.signedinteger]) -> Int32 | Int64:
     """Return what runs after each event: the last call that opened at the depth after it."""
     by_depth = np.argsort(depth, kind="stable")
     of_group = opened[by_depth]
-    latest = np.arange(depth.size)
+    latest = np.arange(depth.size, dtype=opened.dtype)
     latest[of_group == NONE] = 0
     np.maximum.accumulate(latest, out=latest)
     running = np.empty_like(opened)

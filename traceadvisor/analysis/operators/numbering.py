@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from traceadvisor.model.arrays import Int32, Int64
 from traceadvisor.model.events import NONE
 
 _LOOKUP_SIZE = 1 << 22
 """Largest range of values that is numbered with a lookup table, which is much faster than sorting."""
+
+
+def values_at(column: NDArray[Any], rows: Int32 | Int64) -> Int64:
+    """Return the values at some rows; NONE for NONE."""
+    if not column.size:
+        return np.full(rows.shape, NONE, dtype=np.int64)
+    return np.where(rows == NONE, NONE, column[rows])
 
 
 def numbered(*columns: Int32 | Int64) -> tuple[Int64, Int64]:
@@ -23,7 +33,8 @@ def numbered(*columns: Int32 | Int64) -> tuple[Int64, Int64]:
     size = columns[0].size
     number, count = np.zeros(size, dtype=np.int64), 1
     for column in columns:
-        values, width = column, int(column.max(initial=NONE)) - NONE + 1
+        values: Int64 = column.astype(np.int64, copy=False)
+        width = int(column.max(initial=NONE)) - NONE + 1
         if width > max(_LOOKUP_SIZE // count, 1) and width > count:
             values, width = _dense(values - NONE, width)
             values += NONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -29,6 +29,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _INSTANCE = re.compile(r"_\d+$")
 
 
+@lru_cache(maxsize=1 << 14)
 def frame_of(name: str) -> Frame:
     """Return the frame that the name of a Python call describes, without addresses."""
     if match := FRAME.match(name.strip()):
@@ -146,9 +147,9 @@ class PythonFrames:
             names[module],
             names[self._module_around[module]],
         )
-        columns = tuple(np.append(column, NONE) for column in columns)
-        number, example = numbered(*columns)
-        return FrameTable(*(column[example] for column in columns)), number
+        padded = [np.append(column, NONE) for column in columns]
+        number, example = numbered(*padded)
+        return FrameTable(*(column[example] for column in padded)), number
 
     @cached_property
     def _frames(self) -> dict[int, Frame]:

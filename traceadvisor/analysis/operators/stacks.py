@@ -88,6 +88,7 @@ class Stacks:
         self._trace, self._tree, self._training_thread = trace, tree, training_thread
         self._marks = np.array(list(marks), dtype=np.int64).reshape(-1, 2)
         self._texts: dict[int, Stack] = {}
+        self._user_files: dict[str, bool] = {}
 
     @property
     def has_calls(self) -> bool:
@@ -329,7 +330,11 @@ class Stacks:
         return self._texts[text]
 
     def _is_user(self, frame: Frame) -> bool:
-        return frame.file is not None and not is_library(frame.file, self._trace.own_code)
+        if frame.file is None:
+            return False
+        if frame.file not in self._user_files:
+            self._user_files[frame.file] = not is_library(frame.file, self._trace.own_code)
+        return self._user_files[frame.file]
 
     def _shared(self, frames: list[Frame]) -> int:
         """Return how many of the outermost frames all stacks in the steps share: those around the training loop."""

@@ -11,9 +11,10 @@ import numpy as np
 from traceadvisor.analysis.communication.collectives import host_collective_rows
 from traceadvisor.analysis.operators.innermost import ThreadCalls, positions_by
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
+from traceadvisor.analysis.operators.numbering import values_at
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.analysis.origins.pieces import Holder, Pieces
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int32, Int64, Mask
 from traceadvisor.model.events import EXCHANGE, NONE, Kind
 from traceadvisor.model.trace import Trace
 
@@ -64,29 +65,32 @@ class OperatorLabels:
             causes: row of the launch of each GPU operation; of other pieces their own row.
         """
         events = self._trace.events
-        name = self._name[operators]
-        row_name = np.append(events.name_id, NONE)[pieces.row].astype(np.int64)
-        kind = np.append(events.kind, Kind.OTHER)[pieces.row]
-        name = self._with_collectives(name, causes)
-        result = self._key(_Kind.NAMED, np.where(operators != NONE, name, row_name))
-        is_work = pieces.holder == Holder.WORK
-        lone = is_work & (operators == NONE)
-        result[lone] = self._key(_Kind.LAUNCHED, row_name[lone])
-        unlinked = is_work & (pieces.thread == NONE)
-        result[unlinked] = self._key(_Kind.UNLINKED, row_name[unlinked])
-        launch_name = np.append(events.name_id, NONE)[causes].astype(np.int64)
-        by_graph = is_work & self._matching(_GRAPH_LAUNCH)[launch_name]
-        result[by_graph] = self._key(_Kind.CALL, launch_name[by_graph], name[by_graph])
-        is_event = pieces.holder == Holder.EVENT
-        result[is_event] = self._key(_Kind.NAMED, row_name[is_event])
-        waits = pieces.holder == Holder.WAIT
-        result[waits] = self._key(_Kind.AFTER, row_name[waits], name[waits])
-        calls = (pieces.holder == Holder.HOST) & (kind == Kind.RUNTIME)
-        shown = calls & (self._matching(_SHOWN_CALL)[row_name] | (operators == NONE))
-        result[shown] = self._key(_Kind.CALL, row_name[shown], name[shown])
-        gaps = np.flatnonzero((pieces.holder == Holder.HOST) & (operators == NONE) & (kind != Kind.RUNTIME))
+        host, work = pieces.holder == Holder.HOST, pieces.holder == Holder.WORK
+        row_name, cause_name = values_at(events.name_id, pieces.row), values_at(events.name_id, causes)
+        is_call = host & (values_at(events.kind, pieces.row) == Kind.RUNTIME)
+        name = self._with_collectives(self._name[operators], causes)
+        outside = operators == NONE
+        result = self._key(_Kind.NAMED, np.where(outside | (pieces.holder == Holder.EVENT), row_name, name))
+        for kind, chosen, first, second in (
+            (_Kind.LAUNCHED, work & outside, row_name, None),
+            (_Kind.UNLINKED, work & (causes == NONE), row_name, None),
+            (_Kind.CALL, work & self._is_graph_launch[cause_name], cause_name, name),
+            (_Kind.AFTER, pieces.holder == Holder.WAIT, row_name, name),
+            (_Kind.CALL, is_call & (self._is_shown_call[row_name] | outside), row_name, name),
+        ):
+            inside = second[chosen] if second is not None else NONE
+            result[chosen] = self._key(kind, first[chosen], inside)
+        gaps = np.flatnonzero(host & outside & ~is_call)
         self._name_gaps(result, pieces.taken(gaps), gaps)
         return result
+
+    @cached_property
+    def _is_graph_launch(self) -> Mask:
+        return self._matching(_GRAPH_LAUNCH)
+
+    @cached_property
+    def _is_shown_call(self) -> Mask:
+        return self._matching(_SHOWN_CALL)
 
     @cached_property
     def _is_exchange(self) -> Mask:
@@ -97,12 +101,16 @@ class OperatorLabels:
         found = np.flatnonzero(self._is_exchange[name])
         if not found.size:
             return name
-        events, rows = self._trace.events, host_collective_rows(self._trace)
-        calls = ThreadCalls(events.start_ns[rows], events.end_ns[rows], events.thread[rows])
+        events, (rows, calls) = self._trace.events, self._collectives
         around = np.append(rows, NONE)[calls.at(events.thread[causes[found]], events.start_ns[causes[found]])]
         result = name.copy()
         result[found[around != NONE]] = events.name_id[around[around != NONE]]
         return result
+
+    @cached_property
+    def _collectives(self) -> tuple[Int64, ThreadCalls]:
+        events, rows = self._trace.events, host_collective_rows(self._trace)
+        return rows, ThreadCalls(events.start_ns[rows], events.end_ns[rows], events.thread[rows])
 
     def words(self, number: int) -> str | None:
         """Return an operator in words; None for time outside all that was recorded."""
@@ -156,17 +164,26 @@ class OperatorLabels:
             above = np.append(tree.parent, NONE)[inner]
         return np.where(inner == NONE, own, inner)
 
+    @cached_property
+    def _outermost(self) -> Int64:
+        return np.flatnonzero(self._tree.parent == NONE)
+
+    @cached_property
+    def _is_own(self) -> Mask:
+        return name_mask(self._trace.names, lambda name: name.startswith(_OWN_NAMES))
+
     def _name_gaps(self, result: Int64, gaps: Pieces, places: Int64) -> None:
         """Number plain Python: by an annotation that only holds plain Python, else by the operators around it."""
         tree, events = self._tree, self._trace.events
-        before, after = neighbours(tree, np.flatnonzero(tree.parent == NONE), gaps.thread, gaps.start_ns)
+        before, after = neighbours(tree, self._outermost, gaps.thread, gaps.start_ns)
         result[places] = self._key(_Kind.BETWEEN, self._name[before], self._name[after])
-        own = np.append(name_mask(self._trace.names, lambda name: name.startswith(_OWN_NAMES)), False)
         annotated = np.flatnonzero(gaps.row != NONE)
         rows, first, last = gaps.row[annotated], before[annotated], after[annotated]
-        alone = (first == NONE) | (np.append(tree.end_ns, 0)[first] <= events.start_ns[rows])
-        alone &= (last == NONE) | (events.end_ns[rows] <= np.append(tree.start_ns, 0)[last])
-        chosen = alone | own[events.name_id[rows]]
+        if not rows.size:
+            return
+        after_first = (first == NONE) | (values_at(tree.end_ns, first) <= events.start_ns[rows])
+        before_last = (last == NONE) | (events.end_ns[rows] <= values_at(tree.start_ns, last))
+        chosen = (after_first & before_last) | self._is_own[events.name_id[rows]]
         result[places[annotated[chosen]]] = self._key(_Kind.NAMED, events.name_id[rows[chosen]].astype(np.int64))
 
 
@@ -176,7 +193,7 @@ def _between(before: str | None, after: str | None) -> str | None:
     return f"after {before}" if before else f"before {after}" if after else None
 
 
-def neighbours(tree: OperatorTree, chosen: Int64, threads: Int64, instants_ns: Int64) -> tuple[Int64, Int64]:
+def neighbours(tree: OperatorTree, chosen: Int64, threads: Int32 | Int64, instants_ns: Int64) -> tuple[Int64, Int64]:
     """Return the last of some operators that started before each instant on its thread, and the next one.
 
     Args:

@@ -21,6 +21,7 @@ from traceadvisor.analysis.operators.innermost import (
     split,
 )
 from traceadvisor.analysis.operators.names import name_mask, rows_named
+from traceadvisor.analysis.operators.numbering import values_at
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows
 from traceadvisor.analysis.steps.breakdown import Partition
 from traceadvisor.model.arrays import Int32, Int64, Mask, distinct
@@ -34,6 +35,7 @@ _WORK_KINDS = {
     Category.H2D_COPY: (Kind.COPY_H2D,),
     Category.OTHER_COPY: (Kind.COPY_D2H, Kind.COPY_OTHER, Kind.MEMSET),
 }
+_LATEST = np.iinfo(np.int64).max
 _NOT_THE_PROFILERS = ("Lazy Function Loading", "Command Buffer Full")
 
 
@@ -97,29 +99,26 @@ IDLE = frozenset(Category) - frozenset(_WORK_KINDS)
 """Categories whose time mostly belongs to what the CPU does."""
 
 
-def find_pieces(observation: Observation, partition: Partition, python: ThreadCalls) -> Pieces:
-    """Split all categories into pieces, each with the event that its time belongs to, in order of time.
+class PieceFinder:
+    """Splits categories into pieces, each with the event that its time belongs to.
 
     Busy time belongs to the GPU operation that runs; of several, to the one that started first. Idle time belongs to
     what the thread runs that launches the next operation, until that launch; then to the launched operation. Time after
     a wait for the GPU belongs to the wait.
-
-    Args:
-        observation: the recording.
-        partition: its categories.
-        python: the Python calls to look at.
     """
-    finder = _Finder(observation, python)
-    parts = [finder.of_category(category, spans) for category, spans in partition.items() if spans]
-    pieces = Pieces.joined([*parts, finder.nothing])
-    return pieces.taken(np.argsort(pieces.start_ns, kind="stable"))
 
-
-class _Finder:
     def __init__(self, observation: Observation, python: ThreadCalls) -> None:
+        """Take a recording, and those of its Python calls that are to be looked at."""
         self._observation, self._events, self._python = observation, observation.trace.events, python
+        self._works: dict[Category, tuple[Int64, Int64, Int64]] = {}
         self._gaps: dict[int, int] = {}
         self._next_gap = len(self._events)
+
+    def pieces(self, partition: Partition) -> Pieces:
+        """Return the pieces of some categories, in order of time."""
+        parts = [self.of_category(category, spans) for category, spans in partition.items() if spans]
+        pieces = Pieces.joined([*parts, self.nothing])
+        return pieces.taken(np.argsort(pieces.start_ns, kind="stable"))
 
     @property
     def nothing(self) -> Pieces:
@@ -140,15 +139,19 @@ class _Finder:
     # -- busy time -----------------------------------------------------------------------------------------------
 
     def _busy(self, category: Category, spans: SpanSet) -> Pieces:
-        events, launches = self._events, self._observation.launches
-        chosen = np.flatnonzero(np.isin(events.kind[launches.work_rows], _WORK_KINDS[category]))
-        rows = launches.work_rows[chosen]
-        begins, runs = first_come(events.start_ns[rows], events.end_ns[rows])
-        work = chosen[runs]
-        starts, ends, _, theirs = overlapping(
-            spans.starts_ns, spans.ends_ns, begins, events.end_ns[launches.work_rows[work]]
-        )
+        begins, work_ends, work = self._work(category)
+        starts, ends, _, theirs = overlapping(spans.starts_ns, spans.ends_ns, begins, work_ends)
         return self._launched(starts, ends, work[theirs])
+
+    def _work(self, category: Category) -> tuple[Int64, Int64, Int64]:
+        """Return disjoint spans, and the GPU operation that each belongs to: its position among the launches."""
+        if category not in self._works:
+            events, launches = self._events, self._observation.launches
+            chosen = np.flatnonzero(np.isin(events.kind[launches.work_rows], _WORK_KINDS[category]))
+            rows = launches.work_rows[chosen]
+            begins, runs = first_come(events.start_ns[rows], events.end_ns[rows])
+            self._works[category] = begins, events.end_ns[rows[runs]], chosen[runs]
+        return self._works[category]
 
     def _launched(self, starts_ns: Int64, ends_ns: Int64, work: Int64) -> Pieces:
         """Return pieces that belong to GPU operations; ``work`` is their position among the launches."""
@@ -158,11 +161,10 @@ class _Finder:
     # -- idle time -----------------------------------------------------------------------------------------------
 
     def _idle(self, category: Category, spans: SpanSet) -> Pieces:
-        launches, events = self._observation.launches, self._events
-        work_starts = events.start_ns[launches.work_rows]
-        starts, ends, _ = split(spans.starts_ns, spans.ends_ns, distinct(work_starts))
+        launches, events, work_starts = self._observation.launches, self._events, self._work_starts
+        starts, ends, _ = split(spans.starts_ns, spans.ends_ns, work_starts)
         following = np.searchsorted(work_starts, ends)
-        calls = np.append(launches.call_rows, NONE)[np.minimum(following, work_starts.size)]
+        calls = np.where(following < work_starts.size, launches.call_rows[following % work_starts.size], NONE)
         returned = np.where(calls != NONE, events.end_ns[calls], np.iinfo(np.int64).max)
         cut = ends if category is Category.IDLE_SYNC else np.clip(returned, starts, ends)
         before, after = cut > starts, ends > cut
@@ -177,24 +179,31 @@ class _Finder:
             rest = self._host(starts, ends, thread)
         return Pieces.joined([launched, rest])
 
+    @cached_property
+    def _work_starts(self) -> Int64:
+        return self._events.start_ns[self._observation.launches.work_rows]
+
     def _profiler(self, starts_ns: Int64, ends_ns: Int64, thread: Int64) -> Pieces:
+        return self._by_events(starts_ns, ends_ns, self._overhead_rows, thread)
+
+    @cached_property
+    def _overhead_rows(self) -> Int64:
         trace = self._observation.trace
-        rows = rows_named(trace, Kind.OVERHEAD, lambda name: not name.startswith(_NOT_THE_PROFILERS))
-        return self._by_events(starts_ns, ends_ns, rows, thread)
+        return rows_named(trace, Kind.OVERHEAD, lambda name: not name.startswith(_NOT_THE_PROFILERS))
 
     def _after_wait(self, starts_ns: Int64, ends_ns: Int64, thread: Int64) -> Pieces:
         """Return pieces that belong to the waits; without a recorded one, to what the thread runs."""
-        dry = np.concatenate((self._busy_spans.ends_ns, self._events.start_ns[self._observation.launches.work_rows]))
-        dry = np.sort(dry)
-        place = np.searchsorted(dry, starts_ns, side="right") - 1
-        row = self._waits.at(np.zeros(starts_ns.size, np.int64), dry[np.maximum(place, 0)])
+        place = np.searchsorted(self._dry_ns, starts_ns, side="right") - 1
+        row = self._waits.at(np.zeros(starts_ns.size, np.int64), self._dry_ns[np.maximum(place, 0)])
         known = (row != NONE) & (place >= 0)
         found = self._of_rows(starts_ns[known], ends_ns[known], self._wait_rows[row[known]], Holder.WAIT)
         return Pieces.joined([found, self._host(starts_ns[~known], ends_ns[~known], thread[~known])])
 
     @cached_property
-    def _busy_spans(self) -> SpanSet:
-        return self._events.spans(self._observation.launches.work_rows)
+    def _dry_ns(self) -> Int64:
+        """When the GPU ran out of work, or started an operation that takes no time."""
+        busy = self._events.spans(self._observation.launches.work_rows)
+        return np.sort(np.concatenate((busy.ends_ns, self._work_starts)))
 
     @cached_property
     def _wait_rows(self) -> Int64:
@@ -211,13 +220,17 @@ class _Finder:
         starts, ends = spans.starts_ns, spans.ends_ns
         training = np.full(starts.size, self._observation.thread, dtype=np.int64)
         if category is Category.COMMUNICATION:
-            return self._by_events(starts, ends, host_collective_rows(self._observation.trace), training)
+            return self._by_events(starts, ends, self._collective_rows, training)
         if category is Category.BACKWARD:
             nodes = self._backward_rows
             begins, runs = first_come(self._events.start_ns[nodes], self._events.end_ns[nodes])
             starts, ends, _, theirs = overlapping(starts, ends, begins, self._events.end_ns[nodes[runs]])
             return self._host(starts, ends, self._events.thread[nodes[runs[theirs]]].astype(np.int64))
         return self._host(starts, ends, training)
+
+    @cached_property
+    def _collective_rows(self) -> Int64:
+        return host_collective_rows(self._observation.trace)
 
     @cached_property
     def _backward_rows(self) -> Int64:
@@ -240,9 +253,9 @@ class _Finder:
         self, starts_ns: Int64, ends_ns: Int64, rows: Int64, holder: Holder, causes: Int64 | None = None
     ) -> Pieces:
         """Return pieces that belong to events; ``causes`` are the events that explain them, by default themselves."""
-        events, causes = self._events, rows if causes is None else causes
-        thread = np.append(events.thread, NONE)[causes]
-        call = self._python.at(thread, np.append(events.start_ns, 0)[causes])
+        causes = rows if causes is None else causes
+        thread = values_at(self._events.thread, causes)
+        call = self._python.at(thread, values_at(self._events.start_ns, causes))
         return Pieces(starts_ns, ends_ns, np.full(rows.size, holder, np.int8), rows, rows, thread, call)
 
     def _host(self, starts_ns: Int64, ends_ns: Int64, thread: Int64 | None = None) -> Pieces:
@@ -267,11 +280,13 @@ class _Finder:
         parts = [self.nothing]
         for number, mine in positions_by(thread).items():
             calls, python = self._calls.course(number), self._python.course(number)
-            cuts = np.concatenate((calls.bounds_ns, python.bounds_ns))
+            around = int(starts_ns[mine].min(initial=_LATEST)), int(ends_ns[mine].max(initial=0))
+            cuts = np.concatenate((calls.bounds_in(*around), python.bounds_in(*around)))
             cuts.sort(kind="stable")
             starts, ends, _ = split(starts_ns[mine], ends_ns[mine], distinct(cuts))
             place = calls.places(starts)
-            row = np.append(self._call_rows, NONE)[calls.call_at(place)]
+            call = calls.call_at(place)
+            row = values_at(self._call_rows, call)
             item = np.where(row == NONE, self._gap_numbers(number, calls.bounds_ns.size) + place, row)
             holder = np.full(starts.size, Holder.HOST, np.int8)
             parts.append(Pieces(starts, ends, holder, row, item, np.full(starts.size, number), python.at(starts)))
@@ -297,13 +312,16 @@ class _Finder:
         rows = self._call_rows
         return ThreadCalls(self._events.start_ns[rows], self._events.end_ns[rows], self._events.thread[rows])
 
-    def _is_annotation(self, rows: Int64) -> Mask:
+    def _is_annotation(self, rows: Int32 | Int64) -> Mask:
         """Whether each row is an annotation of the user; those of torch tell what runs."""
-        names = self._observation.trace.names
-        users = name_mask(names, lambda name: not name.startswith(("enumerate(", "Optimizer.")))
         events = self._events
-        found: Mask = (rows != NONE) & (events.kind[rows] == Kind.ANNOTATION) & users[events.name_id[rows]]
+        found: Mask = values_at(events.kind, rows) == Kind.ANNOTATION
+        found[found] = self._is_users_name[events.name_id[rows[found]]]
         return found
+
+    @cached_property
+    def _is_users_name(self) -> Mask:
+        return name_mask(self._observation.trace.names, lambda name: not name.startswith(("enumerate(", "Optimizer.")))
 
     def _backward_instead(self, pieces: Pieces) -> Pieces:
         """Return the same pieces; those in which another thread runs the backward pass belong to it."""
