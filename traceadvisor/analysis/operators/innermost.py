@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,11 @@ class Course:
     calls: Int32 | Int64
     """Position of a call; NONE if nothing runs."""
 
+    around: Int32 | Int64
+    """For each call, in order of start, the one that it began in; NONE without one. Empty for outermost calls."""
+
     def __post_init__(self) -> None:
-        read_only(self.bounds_ns, self.calls)
+        read_only(self.bounds_ns, self.calls, self.around)
 
     def at(self, instants_ns: Int64) -> Int64:
         """Return the call that runs at each instant; NONE if there is none."""
@@ -62,20 +65,32 @@ class ThreadCalls:
     """Whether :meth:`at` gives the outermost call instead of the innermost."""
 
     _courses: dict[int, Course] = field(default_factory=dict)
+    _rows: dict[int, Int64] = field(default_factory=dict)
+    """Positions of the calls of each thread, in order of start, without calls that take no time."""
+
     _slices: dict[int, Int64] = field(default_factory=dict)
+
+    def around(self) -> Int64:
+        """Return the call that each call began in; NONE without one, and for calls that take no time."""
+        result = np.full(self.start_ns.size, NONE, dtype=np.int64)
+        for thread in self._by_thread():
+            course, rows = self.course(thread), self._rows[thread]
+            result[rows] = np.append(rows, NONE)[course.around]
+        return result
 
     def course(self, thread: int) -> Course:
         """Return what runs on a thread; positions are those of the arrays."""
         if thread not in self._courses:
-            mine = self._by_thread().get(thread, np.empty(0, np.int64))
-            mine = mine[self.end_ns[mine] > self.start_ns[mine]]
-            starts, ends = self.start_ns[mine], self.end_ns[mine]
+            rows = self._by_thread().get(thread, np.empty(0, np.int64))
+            rows = rows[self.end_ns[rows] > self.start_ns[rows]]
+            starts, ends = self.start_ns[rows], self.end_ns[rows]
             if ((starts[1:] < starts[:-1]) | ((starts[1:] == starts[:-1]) & (ends[1:] > ends[:-1]))).any():
-                mine = mine[np.lexsort((-ends, starts))]
-                starts, ends = self.start_ns[mine], self.end_ns[mine]
+                rows = rows[np.lexsort((-ends, starts))]
+                starts, ends = self.start_ns[rows], self.end_ns[rows]
             course = (outermost_course if self.outermost else innermost_course)(starts, ends)
-            positions = np.append(mine, NONE).astype(course.calls.dtype)[course.calls]
-            self._courses[thread] = Course(course.bounds_ns, positions)
+            positions: NDArray[Any] = np.append(rows, NONE).astype(course.calls.dtype)
+            self._rows[thread] = rows
+            self._courses[thread] = replace(course, calls=positions[course.calls])
         return self._courses[thread]
 
     def at(self, threads: Int32 | Int64, instants_ns: Int64) -> Int64:
@@ -113,7 +128,7 @@ def innermost_course(starts_ns: Int64, ends_ns: Int64) -> Course:
     """
     count = starts_ns.size
     if not count:
-        return Course(np.empty(0, np.int64), np.empty(0, np.int64))
+        return Course(*(np.empty(0, np.int64) for _ in range(3)))
     closing = count - 1 - np.argsort(ends_ns[::-1], kind="stable")  # inner calls first among equal ends
     closed_ns = ends_ns[closing]
     ended = np.searchsorted(closed_ns, starts_ns, side="right")
@@ -131,7 +146,8 @@ def innermost_course(starts_ns: Int64, ends_ns: Int64) -> Course:
     times = np.empty(2 * count, np.int64)
     times[opens], times[closes] = starts_ns, closed_ns
     last = np.append(times[1:] != times[:-1], True)
-    return Course(times[last], running[last])
+    around = np.where(opens > 0, running[opens - 1], NONE)
+    return Course(times[last], running[last], around)
 
 
 def _last_opened(opened: Int32 | Int64, depth: NDArray[np.signedinteger]) -> Int32 | Int64:
@@ -151,6 +167,7 @@ def _overlapping_course(starts_ns: Int64, ends_ns: Int64) -> Course:
     """Return the same, call by call, also for calls that overlap without being nested."""
     bounds: list[int] = []
     calls: list[int] = []
+    around: list[int] = []
     running: list[tuple[int, int]] = []
     ends = (*ends_ns.tolist(), 0)
     for call, start in enumerate((*starts_ns.tolist(), int(ends_ns.max()))):
@@ -160,12 +177,13 @@ def _overlapping_course(starts_ns: Int64, ends_ns: Int64) -> Course:
                 running.pop()
             bounds.append(until)
             calls.append(running[-1][1] if running else NONE)
+        around.append(running[-1][1] if running else NONE)
         running.append((ends[call], call))
         bounds.append(start)
         calls.append(call)
     times = np.array(bounds[:-1], np.int64)  # the last call only ends all others
     last = np.append(times[1:] != times[:-1], True)
-    return Course(times[last], np.array(calls[:-1], np.int64)[last])
+    return Course(times[last], np.array(calls[:-1], np.int64)[last], np.array(around[:-1], np.int64))
 
 
 def outermost_course(starts_ns: Int64, ends_ns: Int64) -> Course:
@@ -181,7 +199,7 @@ def outermost_course(starts_ns: Int64, ends_ns: Int64) -> Course:
     bounds = np.concatenate((begins, stops[gap]))
     calls = np.concatenate((chosen, np.full(int(gap.sum()), NONE, np.int64)))
     order = np.argsort(bounds, kind="stable")
-    return Course(bounds[order], calls[order])
+    return Course(bounds[order], calls[order], np.empty(0, np.int64))
 
 
 def first_come(starts_ns: Int64, ends_ns: Int64) -> tuple[Int64, Int64]:

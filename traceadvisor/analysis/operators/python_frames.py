@@ -135,9 +135,9 @@ class PythonFrames:
     def _numbered(self) -> tuple[FrameTable, Int64]:
         """The distinct combinations of frames, and that of each call; the last entry is that of no call."""
         at = self._thread, self._start_ns
-        parts = (self._users, self._outer_users, self._files, self._modules)
-        inner, outer, file, module = (part.at(*at) for part in parts)
-        innermost = self.calls.at(*at)
+        inner, outer, module = (part.at(*at) for part in (self._users, self._outer_users, self._modules))
+        innermost = np.arange(self._name.size)
+        file = self._file_around(innermost)
         owner = np.where(file == inner, np.where(innermost == inner, NONE, innermost), file)
         names = np.append(self._name, NONE)
         columns = (
@@ -165,9 +165,17 @@ class PythonFrames:
             result[name] = first.setdefault(frame, name)
         return result
 
-    @cached_property
-    def _files(self) -> _Chosen:
-        return self._some(self._named(lambda _, frame: frame.file is not None and frame.file != _DISPATCHER))
+    def _file_around(self, calls: Int64) -> Int64:
+        """Return the innermost call of a function in a file at each call: itself or one around; NONE without one."""
+        is_file = np.zeros(calls.size + 1, dtype=np.bool_)
+        is_file[self._named(lambda _, frame: frame.file is not None and frame.file != _DISPATCHER)] = True
+        is_file[NONE] = True
+        around, result = self.calls.around(), calls.copy()
+        left = np.flatnonzero(~is_file[result])
+        while left.size:
+            result[left] = around[result[left]]
+            left = left[~is_file[result[left]]]
+        return result
 
     @cached_property
     def _users(self) -> _Chosen:

@@ -205,4 +205,4 @@ def _distinct_items(item: Int32 | Int64, group: Int64, group_count: int) -> Int6
         _, item = np.unique(item, return_inverse=True)
     seen = np.zeros((group_count, int(item.max(initial=0)) + 1), dtype=np.bool_)
     seen[group, item] = True
-    return np.count_nonzero(seen, axis=1)
+    return seen.sum(axis=1, dtype=np.int64)
