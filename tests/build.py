@@ -130,11 +130,18 @@ class TraceBuilder:
         types: Sequence[str] = (),
         dims: Sequence[Sequence[int]] = (),
         values: Sequence[str] = (),
+        sequence: int | None = None,
+        forward_thread: int = 0,
     ) -> Self:
-        """An operator, with the Python frames it was called from and its inputs' types, shapes and values."""
+        """An operator, with the Python frames it was called from and its inputs' types, shapes and values.
+
+        A backward operator has the sequence number of its forward operator, and a forward thread other than 0.
+        """
         self._external_id += 1
         self._operators.append((thread, _decimal(start), _decimal(end), self._external_id))
         args: dict[str, Any] = {"External id": self._external_id}
+        if sequence is not None:
+            args |= {"Sequence number": sequence, "Fwd thread id": forward_thread}
         if types:
             args["Input type"] = list(types)
         if dims:

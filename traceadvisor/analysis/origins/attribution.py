@@ -180,7 +180,10 @@ def _operators(observation: Observation, tree: OperatorTree) -> Int32:
     position = np.full(len(events), NONE, dtype=np.int32)
     position[tree.rows] = np.arange(tree.rows.size)
     others = events.rows(Kind.RUNTIME, Kind.ANNOTATION, Kind.OVERHEAD)
-    position[others] = tree.enclosing(events.thread[others].astype(np.int64), events.start_ns[others])
+    found = tree.enclosing(events.thread[others].astype(np.int64), events.start_ns[others])
+    while (shorter := np.flatnonzero((found != NONE) & (values_at(tree.end_ns, found) < events.end_ns[others]))).size:
+        found[shorter] = tree.parent[found[shorter]]  # it starts with the event, inside it
+    position[others] = found
     return position
 
 
@@ -205,4 +208,5 @@ def _distinct_items(item: Int32 | Int64, group: Int64, group_count: int) -> Int6
         _, item = np.unique(item, return_inverse=True)
     seen = np.zeros((group_count, int(item.max(initial=0)) + 1), dtype=np.bool_)
     seen[group, item] = True
-    return seen.sum(axis=1, dtype=np.int64)
+    count: Int64 = seen.sum(axis=1, dtype=np.int64)
+    return count
