@@ -17,6 +17,9 @@ from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.text.cleaning import clipped, clipped_inside
 
 OTHER = "All others"
+LEAST_SHARE = 0.005
+"""Smallest share of the step of a category on the page; the JSON report has all."""
+
 LONGEST_NAME = 160
 """Characters of an operator, module or place in a table."""
 
@@ -54,9 +57,12 @@ def frame_words(frame: Frame) -> str:
 
 
 def category_views(recording: Recording) -> Iterator[OriginView]:
-    """One view for each category of a recording, largest first."""
+    """One view for each category that takes a noticeable share of the step, largest first."""
+    whole_ns = sum(origins.total_ns for origins in recording.origins.values())
     largest_first = sorted(recording.origins.items(), key=lambda item: -item[1].total_ns)
     for category, origins in largest_first:
+        if origins.total_ns < LEAST_SHARE * whole_ns:
+            return
         of_step = f"{CATEGORY[category]}: {duration(origins.total_ns / origins.step_count)} per step"
         yield OriginView(_with_main(of_step, origins), tuple(_tables(origins)), PAINTS[category])
 

@@ -47,7 +47,7 @@ def test_each_call_began_in_the_one_that_ran_just_before_it(spans: list[Span]) -
         assert found[call] == (open_[-1] if open_.size else NONE)
 
 
-def test_deeply_nested_calls_are_told_apart() -> None:
+def test_deeply_nested_calls_have_their_own_time() -> None:
     depth = 40_000
     starts = np.arange(depth, dtype=np.int64)
     calls = ThreadCalls(starts, 3 * depth - starts, np.zeros(depth, np.int64))

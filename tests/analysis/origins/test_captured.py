@@ -107,7 +107,8 @@ def test_all_categories_have_exact_tables(eager: Facts) -> None:
 
 
 def test_compiled_code_belongs_to_its_region(tmp_path: Path) -> None:
-    model: nn.Module = torch.compile(nn.Sequential(Block(), Block()), backend="eager")
+    model = nn.Sequential(Block(), Block())
+    model.compile(backend="eager")
     facts = captured(tmp_path, model)
     names = [row.name for row in facts.origins(facts.claim(Category.FORWARD), 8).operators.rows]
     assert any(name and name.startswith("Torch-Compiled Region") for name in names), names

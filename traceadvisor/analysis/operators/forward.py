@@ -12,7 +12,7 @@ from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.trace import Trace
 
 MOST_THREADS = 8
-"""Most forward threads that are told apart, those with the most operators. Usually there is one."""
+"""Most forward threads that are distinguished: those with the most operators. Usually there is one."""
 
 
 def backward_rows(trace: Trace) -> Int64:
