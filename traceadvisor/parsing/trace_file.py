@@ -73,6 +73,7 @@ def read_trace(
         with_stacks=bool(tables.details.stack_id.rows.size or tables.python_calls.start_ns.size),
         with_shapes=columns.details.has_types,
         health=replace(health, notes=(*health.notes, *secret_notes(origin.path, summary.members))),
+        messages=columns.messages,
     )
 
 
