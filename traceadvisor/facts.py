@@ -24,6 +24,7 @@ from traceadvisor.hardware.tensor_cores import has_tensor_cores
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.communication import CommunicationRow, Purpose
+from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import (
     FEWEST_STEPS,
     HOW_TO_GET,
@@ -384,7 +385,7 @@ class Facts:
             Input.DEVICE: bool(self.partition.get(Category.KERNEL)),
             Input.LOADER: self.observation.loader is not None,
             Input.LAUNCHES: bool((self.launches.call_rows >= 0).any()),
-            Input.COLLECTIVES: bool(self.partition.get(Category.COMMUNICATION)) and self.device is not None,
+            Input.COLLECTIVES: bool((self.trace.events.kind[self.launches.work_rows] == Kind.COLLECTIVE).any()),
             Input.STACKS: self.trace.with_stacks,
             Input.DTYPES: self.trace.with_shapes,
             Input.SHAPES: bool(self.trace.details.dims_id.rows.size),

@@ -23,6 +23,9 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepTable
 from traceadvisor.model.trace import Trace
 
+_OPERATORS = "c10d::"
+"""Prefix of the operators that start collectives."""
+
 _DEFAULT_GROUPS = ("", "default_pg")
 """Descriptions of a group of all ranks, or of none that was recorded."""
 
@@ -109,20 +112,27 @@ def collectives(observation: Observation, tree: OperatorTree) -> Collectives:
     names = [trace.names[name] for name in events.name_id[rows].tolist()]
     ranges = _ranges_around(trace, calls)
     exchanges = places.nearest(lambda name: name == EXCHANGE)
-    messages = tuple(
-        _sized(trace, own or called or ranged)
+    recorded = [
+        own or called or ranged
         for own, called, ranged in zip(*(_messages(trace, at) for at in (rows, exchanges, ranges)), strict=True)
-    )
-    range_names = ["" if row == NONE else trace.names[events.name_id[row]] for row in ranges.tolist()]
-    kinds = tuple(
-        _kind(message, range_name, name) for message, range_name, name in zip(messages, range_names, names, strict=True)
-    )
+    ]
+    asked = _names(trace, places.nearest(lambda name: name.startswith(_OPERATORS)))
+    kinds = tuple(map(_kind, recorded, asked, _names(trace, ranges), names))
+    messages = tuple(_completed(trace, message, kind) for message, kind in zip(recorded, kinds, strict=True))
     return Collectives(rows, calls, kinds, purposes_of(kinds, messages, names, places, observation.thread), messages)
 
 
-def _kind(message: Message | None, range_name: str, name: str) -> CollectiveKind:
-    """Return the kind from the recorded arguments, else the range, else the kernel."""
-    told = (message.collective if message else "", range_name, name)
+def _names(trace: Trace, rows: Int64) -> list[str]:
+    """Return the name of each event; empty for NONE."""
+    return ["" if row == NONE else trace.names[trace.events.name_id[row]] for row in rows.tolist()]
+
+
+def _kind(message: Message | None, asked: str, range_name: str, name: str) -> CollectiveKind:
+    """Return the kind from the recorded arguments, else the operator, else the range, else the kernel.
+
+    Gloo runs a reduce-scatter as an all-reduce: what the program asked for counts.
+    """
+    told = (message.collective if message else "", asked, range_name, name)
     found = (kind_named(text) for text in told if text)
     return next((kind for kind in found if kind is not CollectiveKind.OTHER), CollectiveKind.OTHER)
 
@@ -133,12 +143,22 @@ def _messages(trace: Trace, rows: Int64) -> list[Message | None]:
     return [None if number == NONE else trace.messages[number] for number in numbers.tolist()]
 
 
-def _sized(trace: Trace, message: Message | None) -> Message | None:
-    """Fill in the number of all ranks for a message of the default group without a size."""
-    world_size = trace.distributed.world_size if trace.distributed else None
-    if message is None or message.group_size or message.group not in _DEFAULT_GROUPS:
-        return message
-    return replace(message, group_size=world_size if world_size and world_size > 0 else None)
+def _completed(trace: Trace, message: Message | None, kind: CollectiveKind) -> Message | None:
+    """Fill in the number of all ranks for the default group, and the output of an all-gather."""
+    if message is None:
+        return None
+    size = message.group_size
+    if not size and message.group in _DEFAULT_GROUPS and trace.distributed:
+        size = trace.distributed.world_size
+        message = replace(message, group_size=size if size and size > 0 else None)
+    if (
+        kind is CollectiveKind.ALL_GATHER
+        and message.out_elements is None
+        and message.in_elements
+        and message.group_size
+    ):
+        message = replace(message, out_elements=message.in_elements * message.group_size)
+    return message
 
 
 def _ranges_around(trace: Trace, call_rows: Int64) -> Int64:
@@ -167,10 +187,13 @@ def _ranges_around(trace: Trace, call_rows: Int64) -> Int64:
 def _host_calls(trace: Trace, rows: Int64) -> Int64:
     """Return the operator that started each host-side collective: a backend works through its queue in order.
 
-    NONE if their numbers differ, because some were recorded without the other.
+    If their numbers differ, because some were recorded without the other, those of a kind are matched whose numbers
+    agree; NONE for the rest.
     """
     events = trace.events
-    calls = rows_named(trace, Kind.OPERATOR, lambda name: name.startswith("c10d::"))
+    calls = rows_named(trace, Kind.OPERATOR, lambda name: name.startswith(_OPERATORS))
+    if calls.size == rows.size:
+        return calls
     result = np.full(rows.size, NONE, dtype=np.int64)
     ranged, called = (
         np.array([list(CollectiveKind).index(kind_named(trace.names[name])) for name in events.name_id[some].tolist()])

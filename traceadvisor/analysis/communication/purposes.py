@@ -9,6 +9,7 @@ from enum import Enum
 
 from traceadvisor.analysis.communication.surroundings import Surroundings
 from traceadvisor.model.communication import CollectiveKind, Message, Purpose
+from traceadvisor.model.events import EXCHANGE
 
 TINY_BYTES = 64 << 10
 """Losses, metrics and norms are smaller; a layer's activations or gradients are larger."""
@@ -26,10 +27,10 @@ _BARRIER = re.compile(r"^c10d::barrier|^(?:nccl|gloo|rccl):.*barrier")
 _BATCH_NORM = re.compile(r"SyncBatchNorm|SyncBatchnorm")
 _TENSOR_PARALLEL = re.compile(
     r"(?:Model|Tensor|Sequence)ParallelRegion|LinearWithGradAccumulationAndAsync|LinearWithFrozenWeight"
-    r"|VocabParallel|tensor_model_parallel|fused_all_gather_(?:scaled_)?matmul|fused_(?:scaled_)?matmul_reduce_scatter"
+    r"|VocabParallel|Redistribute|(?:To|From)TorchTensor|tensor_model_parallel|fused_all_gather_(?:scaled_)?matmul|fused_(?:scaled_)?matmul_reduce_scatter"
     r"|symm_mem::"
 )
-"""Autograd functions of Megatron, functions of vLLM, and torch's fused and symmetric-memory operators."""
+"""Autograd functions of Megatron and DTensor, functions of vLLM, and torch's fused and symmetric-memory operators."""
 
 _PIPELINE = re.compile(r"^(?:Forward|Backward) \d+$|pipelin|p2p_communication", re.IGNORECASE)
 """Ranges of ``torch.distributed.pipelining``, and names that say so."""
@@ -42,6 +43,9 @@ _GRADIENT_HOOK = "AccumulateGrad"
 
 _ZERO_HOOK = re.compile(r"^PreBackwardFunction")
 """Node in which DeepSpeed gathers parameters for the backward pass."""
+
+_COMMUNICATING = ("c10d::", EXCHANGE)
+"""Prefixes of operators that only start a collective."""
 
 _LIBRARY = re.compile(r"ccl|gloo|mpi|ucc", re.IGNORECASE)
 """Names of the kernels and ranges of communication libraries; a framework's own all-reduce has another."""
@@ -77,7 +81,7 @@ def role_of(group: str) -> Role:
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """What is known of one collective."""
+    """One collective and the place of its launch."""
 
     kind: CollectiveKind
     message: Message | None
@@ -88,6 +92,9 @@ class _Launch:
 
     in_backward: bool
     is_launched: bool
+    in_operator: bool
+    """Whether an operator that is no collective encloses the launch."""
+
     in_barrier: bool
     in_sharded: bool
     in_sharded_hook: bool
@@ -134,6 +141,7 @@ def purposes_of(
             _FUNCTIONAL,
         )
     ]
+    operators = places.nearest(lambda name: not name.startswith(_COMMUNICATING)).tolist()
     on_thread = places.on_backward_thread(training_thread).tolist()
     roles = {group: role_of(group) for group in {message.group for message in messages if message}}
     launches = [
@@ -145,10 +153,19 @@ def purposes_of(
             node,
             bool(node) or off_thread,
             call >= 0,
+            operator >= 0,
             *flags,
         )
-        for kind, message, name, node, off_thread, call, *flags in zip(
-            kinds, messages, names, places.backward_nodes(), on_thread, places.call_rows.tolist(), *within, strict=True
+        for kind, message, name, node, off_thread, call, operator, *flags in zip(
+            kinds,
+            messages,
+            names,
+            places.backward_nodes(),
+            on_thread,
+            places.call_rows.tolist(),
+            operators,
+            *within,
+            strict=True,
         )
     ]
     found = [_purpose(launch) for launch in launches]
@@ -171,7 +188,7 @@ def _purpose(launch: _Launch) -> Purpose:  # noqa: PLR0911  # one branch per cas
     if launch.kind is CollectiveKind.ALL_TO_ALL:
         return Purpose.EXCHANGE
     if launch.kind is CollectiveKind.SEND_RECEIVE:
-        return Purpose.PIPELINE if launch.role is Role.PIPELINE or launch.in_pipeline else Purpose.UNKNOWN
+        return _of_messages(launch)
     if launch.in_batch_norm or _BATCH_NORM.search(launch.node):
         return Purpose.BATCH_NORM
     if launch.role is Role.TENSOR or launch.in_tensor_parallel or _TENSOR_PARALLEL.search(launch.node):
@@ -185,6 +202,17 @@ def _purpose(launch: _Launch) -> Purpose:  # noqa: PLR0911  # one branch per cas
             return _of_all_reduce(launch)
         case _:
             return Purpose.UNKNOWN
+
+
+def _of_messages(launch: _Launch) -> Purpose:
+    """Return the purpose of sending or receiving. Schedules of pipelines do it between the operators of a model.
+
+    Ring attention does it inside an operator or a backward node.
+    """
+    if launch.role is Role.PIPELINE or launch.in_pipeline:
+        return Purpose.PIPELINE
+    is_between = launch.is_launched and not launch.in_operator and not launch.in_backward
+    return Purpose.PIPELINE if is_between and launch.role is Role.NONE else Purpose.UNKNOWN
 
 
 def _of_shards(launch: _Launch) -> Purpose:

@@ -75,6 +75,8 @@ class Messages(Interner[Message]):
 def _of_inputs(args: EventArgs) -> Message | None:
     """Return a message from the shapes and types of a range's inputs, as older profilers write them."""
     shapes, types = _decoded(args.input_dims), _decoded(args.input_types)
+    if not isinstance(shapes, list) or not isinstance(types, list):
+        return None
     names = {name for name in types if isinstance(name, str)}
     counts = [_elements(shape) for shape in shapes]
     if not counts or None in counts or len(names) != 1:
@@ -100,15 +102,16 @@ def _group_size(args: EventArgs) -> int | None:
     if 0 < args.group_size < MOST_RANKS:
         return args.group_size
     ranks = _decoded(args.group_ranks)
-    if len(ranks) == 1 and isinstance(ranks[0], str):
-        ranks = _decoded(ranks[0].encode())
-    return len(ranks) if ranks and all(isinstance(rank, int) for rank in ranks) else None
+    if isinstance(ranks, str):
+        ranks = _decoded(ranks.encode())
+    if not isinstance(ranks, list) or not ranks or not all(isinstance(rank, int) for rank in ranks):
+        return None
+    return len(ranks)
 
 
-def _decoded(raw: msgspec.Raw | bytes) -> list[object]:
-    """Return a JSON list; a text is returned as its only element."""
+def _decoded(raw: msgspec.Raw | bytes) -> object:
+    """Return a JSON value; None if there is none."""
     try:
-        decoded = msgspec.json.decode(raw) if raw else []
+        return msgspec.json.decode(raw) if raw else None
     except (msgspec.DecodeError, RecursionError):
-        return []
-    return decoded if isinstance(decoded, list) else [decoded]
+        return None

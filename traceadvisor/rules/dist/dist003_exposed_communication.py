@@ -26,7 +26,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 model.register_comm_hook(None, default_hooks.{hook})  # model: DistributedDataParallel"""
 
 _FIRST_WITH_BFLOAT16 = (8, 0)
-"""Compute capability of the first NVIDIA GPUs that compute in bfloat16."""
+"""Compute capability of the first NVIDIA GPUs that compute in bfloat16; AMD's with it report more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ def _accumulation(facts: Facts, mine: Collectives) -> Fix:
 
 def _hook(facts: Facts) -> str:
     capability = facts.device.compute_capability if facts.device else None
-    is_older = capability is not None and capability < _FIRST_WITH_BFLOAT16
-    return "fp16_compress_hook" if is_older else "bf16_compress_hook"
+    has_bfloat16 = capability is not None and capability >= _FIRST_WITH_BFLOAT16
+    return "bf16_compress_hook" if has_bfloat16 else "fp16_compress_hook"
 
 
 def _caveats(purpose: Purpose) -> tuple[str, ...]:

@@ -6,6 +6,11 @@ from traceadvisor.model.communication import Purpose
 from traceadvisor.replay.fixes.spared_work import SparedWork
 from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
+_CHANGE = """\
+model = torch.nn.parallel.DistributedDataParallel(
+    model, forward_sync_buffers=False  # with an older PyTorch: broadcast_buffers=False
+)"""
+
 
 @dataclass(frozen=True, slots=True)
 class BufferBroadcast(Rule):
@@ -13,8 +18,9 @@ class BufferBroadcast(Rule):
 
     What it finds: Time in which a broadcast of buffers, such as running statistics of batch norm, is alone on the GPU.
     Why it costs time: Each forward pass starts with the broadcast, so every rank waits there for rank 0.
-    How to fix it: Use ``broadcast_buffers=False`` if ranks need no equal buffers during training. Batch norm uses its
-        running statistics in evaluation only, and checkpoints of rank 0 hold those of rank 0 either way.
+    How to fix it: Use ``forward_sync_buffers=False`` if ranks need no equal buffers during training; with an older
+        PyTorch, ``broadcast_buffers=False``. Batch norm uses its running statistics in evaluation only, and checkpoints
+        of rank 0 hold those of rank 0 either way.
     How the saving is estimated: We simulate the step without the broadcasts.
     When it may be wrong: If every rank evaluates by itself, its running statistics differ without the broadcast.
         Buffers that change in forward and are needed there, such as a queue of keys, have to stay equal.
@@ -40,7 +46,7 @@ class BufferBroadcast(Rule):
             claims=exposed,
             fix=Fix(
                 "Do not broadcast buffers in every forward pass",
-                change="model = torch.nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)",
+                change=_CHANGE,
                 what_if=SparedWork(mine.rows),
             ),
             effort=Effort.SETTING,
