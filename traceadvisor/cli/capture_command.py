@@ -36,6 +36,7 @@ def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], C
 @click.option("--no-stacks", is_flag=True, help="Do not record Python call stacks.")
 @click.option("--no-memory", is_flag=True, help="Do not record memory allocations.")
 @click.option("--no-shapes", is_flag=True, help="Do not record input shapes of operators.")
+@click.option("--keep-arguments", is_flag=True, help="Record arguments of SCRIPT that look like secrets, too.")
 @click.option("-m", "is_module", is_flag=True, help="Run SCRIPT as a module, like python -m.")
 @click.option(
     "-o",
@@ -55,6 +56,7 @@ def command(
     no_stacks: bool,
     no_memory: bool,
     no_shapes: bool,
+    keep_arguments: bool,
     is_module: bool,
     output: Path | None,
     command_line: tuple[str, ...],
@@ -74,6 +76,7 @@ def command(
         stacks=not no_stacks,
         memory=not no_memory,
         shapes=not no_shapes,
+        keep_arguments=keep_arguments,
         folder=output,
     )
     with errors_as_exit_codes():

@@ -26,6 +26,7 @@ from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.telemetry import TelemetrySampler
 from traceadvisor.text.cleaning import clean, clipped
+from traceadvisor.text.secrets import without_secret_arguments
 
 if TYPE_CHECKING:
     from traceadvisor.recording.loop.loop_capture import LoopCapture
@@ -34,6 +35,11 @@ TORCH = "torch"
 TELEMETRY_INTERVAL_S = 0.1
 LONGEST_MESSAGE = 2000
 """Characters of the script's last error in the manifest."""
+
+_ARGUMENTS_REDACTED = (
+    "{count} of the command's arguments looked like secrets and were not recorded. "
+    "To record them: traceadvisor capture --keep-arguments."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,9 @@ class CaptureSession:
         folder = launch.given(options.folder) if options.folder else launch.folder(name)
         self._shown = folder
         self.folder = folder.absolute()  # the script may change the working directory
-        header = Manifest(FORMAT, __version__, launch.started_ns, command, options.schedule, launch.world_size)
+        kept = command if options.keep_arguments else without_secret_arguments(command)
+        self._redacted = sum(before != after for before, after in zip(command, kept, strict=True))
+        header = Manifest(FORMAT, __version__, launch.started_ns, kept, options.schedule, launch.world_size)
         staging = self.folder.with_name(f".{self.folder.name}.{launch.host}.{os.getpid()}")
         self._writer = BundleWriter(self.folder, header, launch.rank, staging)
         self._thread = threading.get_ident()  # torch may be imported in another
@@ -166,6 +174,8 @@ class CaptureSession:
         notes = self._loop.notes if self._loop else [self._no_loop]
         if self._sampler and self._sampler.error:
             notes.append(Note("telemetry-ended", f"Sampling the machine ended early: {self._sampler.error}"))
+        if self._redacted:
+            notes.append(Note("arguments-redacted", _ARGUMENTS_REDACTED.format(count=self._redacted), degrades=False))
         return tuple(msgspec.structs.replace(note, message=clean(note.message)) for note in notes)
 
     def _failure(self, error: OSError) -> str:
