@@ -79,6 +79,7 @@ def test_a_communication_kernel_is_recognised_by_its_name(kernel: str, kind: Col
         "void SoftmaxWarpImpl<float, WarpAllReduce<MaxOp, float> >(float*)",
         "void LayerNormBlockSMemImpl<blockAllReduce, 4>(float*)",
         "gemm_allreduce_kernel_sm90",
+        "triton_poi_fused__to_copy_all_gather_into_tensor_wait_tensor_3",
         "_matmul_reduce_scatter_kernel",
         "void at::native::indexing_backward_kernel_broadcast<float>(long)",
         "Memcpy PtoP (Device -> Device)",

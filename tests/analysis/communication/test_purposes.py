@@ -185,6 +185,13 @@ def test_the_place_of_the_launch_tells_the_purpose(  # noqa: PLR0917  # a table
     assert launched.purpose(tmp_path) is purpose
 
 
+def test_forward_and_backward_in_an_optimizers_closure_are_not_the_optimizer(tmp_path: Path) -> None:
+    launched = Launched()
+    launched.builder.optimizer(15, 800)  # the backward pass runs at 500
+    launched.collective("_allgather_base", ranges=("FSDP::pre_forward (0)",)).collective("allreduce")
+    assert launched.purposes(tmp_path) == (Purpose.SHARDS, Purpose.UNKNOWN)
+
+
 def test_synchronised_batch_norm_is_recognised_in_backward(tmp_path: Path) -> None:
     node = (NODE + "SyncBatchNormBackward",)
     assert Launched().collective("allreduce", operators=node, backward=True).purpose(tmp_path) is Purpose.BATCH_NORM

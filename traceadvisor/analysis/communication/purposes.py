@@ -51,6 +51,20 @@ _LIBRARY = re.compile(r"ccl|gloo|mpi|ucc", re.IGNORECASE)
 """Names of the kernels and ranges of communication libraries; a framework's own all-reduce has another."""
 
 
+_PATTERNS = (
+    _BARRIER,
+    _SHARDED,
+    _SHARDED_HOOK,
+    _REPLICATED_FORWARD,
+    _OPTIMIZER,
+    _BATCH_NORM,
+    _TENSOR_PARALLEL,
+    _PIPELINE,
+    _FUNCTIONAL,
+)
+"""In the order of the last fields of :class:`_Launch`."""
+
+
 class Role(Enum):
     """What a process group is for, by its description."""
 
@@ -127,22 +141,11 @@ def purposes_of(
         places: where they are launched.
         training_thread: a row of ``trace.threads``.
     """
-    within = [
-        places.within(pattern).tolist()
-        for pattern in (
-            _BARRIER,
-            _SHARDED,
-            _SHARDED_HOOK,
-            _REPLICATED_FORWARD,
-            _OPTIMIZER,
-            _BATCH_NORM,
-            _TENSOR_PARALLEL,
-            _PIPELINE,
-            _FUNCTIONAL,
-        )
-    ]
+    within = [places.within(pattern).tolist() for pattern in _PATTERNS]
     operators = places.nearest(lambda name: not name.startswith(_COMMUNICATING)).tolist()
     on_thread = places.on_backward_thread(training_thread).tolist()
+    if places.runs_backward_in(_OPTIMIZER):
+        within[_PATTERNS.index(_OPTIMIZER)] = [False] * len(kinds)
     roles = {group: role_of(group) for group in {message.group for message in messages if message}}
     launches = [
         _Launch(
@@ -216,9 +219,11 @@ def _of_messages(launch: _Launch) -> Purpose:
 
 
 def _of_shards(launch: _Launch) -> Purpose:
+    if launch.in_sharded or _ZERO_HOOK.search(launch.node):
+        return Purpose.SHARDS
     if launch.in_optimizer:
         return Purpose.OPTIMIZER
-    if launch.in_sharded or launch.role is Role.DATA or _ZERO_HOOK.search(launch.node):
+    if launch.role is Role.DATA:
         return Purpose.SHARDS
     if launch.kind is not CollectiveKind.ALL_GATHER and _GRADIENT_HOOK in launch.node:
         return Purpose.SHARDS
@@ -235,7 +240,7 @@ def _of_broadcast(launch: _Launch) -> Purpose:
     return Purpose.OPTIMIZER if launch.in_optimizer else Purpose.UNKNOWN
 
 
-def _of_all_reduce(launch: _Launch) -> Purpose:  # noqa: PLR0911  # as above
+def _of_all_reduce(launch: _Launch) -> Purpose:  # as above
     if launch.in_sharded_hook:
         return Purpose.SHARDS
     if _GRADIENT_HOOK in launch.node or (launch.in_backward and not launch.node):
@@ -244,8 +249,6 @@ def _of_all_reduce(launch: _Launch) -> Purpose:  # noqa: PLR0911  # as above
         return Purpose.BOOKKEEPING
     if launch.role is Role.DATA and not launch.is_tiny:
         return Purpose.GRADIENTS
-    if launch.in_optimizer:
-        return Purpose.OPTIMIZER
     if launch.is_custom or (launch.in_functional and not launch.in_backward):
         return Purpose.TENSOR_PARALLEL
-    return Purpose.UNKNOWN
+    return Purpose.OPTIMIZER if launch.in_optimizer else Purpose.UNKNOWN

@@ -54,6 +54,15 @@ class Surroundings:
             for row in rows.tolist()
         ]
 
+    def runs_backward_in(self, pattern: re.Pattern[str]) -> bool:
+        """Return whether most backward nodes run during ranges whose name matches: an optimizer that got a closure."""
+        events = self.trace.events
+        ranges, nodes = events.rows(Kind.ANNOTATION), events.rows(Kind.OPERATOR)
+        matches = name_mask(self.trace.names, lambda name: pattern.search(name) is not None)
+        is_node = name_mask(self.trace.names, lambda name: name.startswith(BACKWARD_PREFIX))
+        ranges, nodes = ranges[matches[events.name_id[ranges]]], nodes[is_node[events.name_id[nodes]]]
+        return 2 * int(events.spans(ranges).contains(events.start_ns[nodes]).sum()) > nodes.size
+
     def on_backward_thread(self, training_thread: int) -> Mask:
         """Return whether each launch comes from another thread than the training thread that runs backward nodes."""
         events = self.trace.events

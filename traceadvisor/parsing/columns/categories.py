@@ -67,9 +67,9 @@ _COLLECTIVE = re.compile(
 _OF_A_BLOCK = re.compile(r"(?:warp|block|wave|cta|group|lane|quad|thread)_?all_?reduce", re.IGNORECASE)
 """A reduction inside one kernel, as a template argument or in a name: ``softmax<BlockAllReduce>``."""
 
-_COMPUTES = re.compile(r"gemm|matmul|_mm_|conv\dd|convolution|attention|attn", re.IGNORECASE)
+_COMPUTES = re.compile(r"^triton_|gemm|matmul|_mm_|conv\dd|convolution|attention|attn", re.IGNORECASE)
 """Kernels that also compute. One that multiplies matrices and communicates keeps the device busy with both, and counts
-as compute."""
+as compute. Inductor names a fused elementwise kernel for all operators around it, collectives included."""
 
 
 def kind_of(category: str, name: str) -> Kind:

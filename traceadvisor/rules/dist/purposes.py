@@ -30,6 +30,8 @@ LATE_RANKS = "Compare the ranks first: one late rank makes all others wait insid
 
 def not_validated(purpose: Purpose) -> str:
     """Why the saving of a kind of communication is only an upper limit, as a clause without its stop."""
+    if purpose is Purpose.UNKNOWN:
+        return "the recording does not show what the communication is for"
     return f"no recording with {PURPOSE_WORDS[purpose]} has validated a simulation yet"
 
 
