@@ -59,6 +59,21 @@ def test_time_beyond_the_fastest_equal_message_is_shown(tmp_path: Path) -> None:
     assert evidence(outcome.finding, "time beyond the fastest") == 150_000
 
 
+@pytest.mark.parametrize(("last", "warned"), [(1880, True), (1890, False)])
+def test_equal_messages_of_very_different_length_are_pointed_out(last: float, tmp_path: Path, *, warned: bool) -> None:
+    # 290 us and 180 or 190 us for the same message: 110 of 470 us (23%), or 100 of 480 us (21%), beyond the fastest.
+    builder = collective(steps(2), "all_to_allv", (700, 990))
+    builder = collective(builder, "all_to_allv", (1700, last), at=1040)
+    found = finding(AllToAll(max_waiting_share=0.22), builder, tmp_path)
+    assert any("balance" in caveat for caveat in found.caveats) is warned
+
+
+@pytest.mark.parametrize(("dtype", "named"), [("Float", True), ("Int", False), ("BFloat16", False)])
+def test_only_32_bit_floats_can_be_sent_in_16(dtype: str, tmp_path: Path, *, named: bool) -> None:
+    builder = collective(steps(), "all_to_allv", (700, 990), message=(MIB, dtype))
+    assert ("16-bit" in finding(AllToAll(), builder, tmp_path).fix.summary) is named
+
+
 def test_an_overlapped_all_to_all_is_clear(tmp_path: Path) -> None:
     assert clear(AllToAll(), collective(steps(), "all_to_all", (400, 690)), tmp_path).value == 0
 

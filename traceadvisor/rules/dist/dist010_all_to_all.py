@@ -11,12 +11,15 @@ from traceadvisor.model.communication import Purpose
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.fixes.communication import OverlappedExchange
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
-from traceadvisor.rules.dist.purposes import LATE_RANKS, sends_32_bits, transfer_ns
+from traceadvisor.rules.dist.purposes import LATE_RANKS, transfer_ns
 
 _CHANGE = """\
 exchange = torch.distributed.all_to_all_single(received, sent, async_op=True)
 output = dense(features)  # compute that does not need the exchange
 exchange.wait()"""
+
+
+_UNBALANCED = "Equal messages take very different times: balance tables or experts over the ranks first."
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,9 @@ class AllToAll(Rule):
     min_share: float = 0.05
     """Share of the step. Some of an exchange between two dependent layers always stays exposed."""
 
+    max_waiting_share: float = 0.33
+    """Share of the all-to-all beyond the fastest equal messages. More is a sign of late ranks; some varies anyway."""
+
     def check(self, facts: Facts) -> Outcome:
         """Compare the exposed all-to-all with the step."""
         mine = facts.collectives.of((Purpose.EXCHANGE,))
@@ -55,12 +61,12 @@ class AllToAll(Rule):
         events = facts.trace.events
         least_ns, room_ns = transfer_ns(facts, mine), _room_ns(facts, mine)
         waiting_ns = int((events.duration_ns[mine.rows] - least_ns).sum())
-        size_bytes = mine.size_bytes
+        size_bytes, total_ns = mine.size_bytes, int(events.duration_ns[mine.rows].sum())
         return facts.finding(
             claims=exposed,
             fix=Fix(
                 "Overlap the all-to-all with compute that does not need it, or send 16-bit numbers"
-                if sends_32_bits(mine)
+                if _sends_floats(mine)
                 else "Overlap the all-to-all with compute that does not need it",
                 change=_CHANGE,
                 what_if=OverlappedExchange(mine.rows, room_ns),
@@ -77,8 +83,18 @@ class AllToAll(Rule):
                 Evidence("ranks", facts.run.rank_count, Unit.COUNT),
             ),
             locations=facts.locations(mine.call_rows[mine.call_rows != NONE]),
-            caveats=(LATE_RANKS, "Settings of DistributedDataParallel do not reach all-to-all."),
+            caveats=(
+                *((_UNBALANCED,) if waiting_ns > self.max_waiting_share * total_ns else ()),
+                LATE_RANKS,
+                "Settings of DistributedDataParallel do not reach all-to-all.",
+            ),
         )
+
+
+def _sends_floats(mine: Collectives) -> bool:
+    """Whether most bytes are known to be 32-bit floating-point numbers; indices cannot be sent in 16 bits."""
+    sizes = [(message.size_bytes or 0, message.element_type) for message in mine.messages if message]
+    return 2 * sum(size for size, name in sizes if name == "float") > sum(size for size, _ in sizes)
 
 
 def _per_step(facts: Facts, size_bytes: Int64) -> float | None:
