@@ -72,7 +72,7 @@ def test_kernels_missing_everywhere_make_everything_less_sure(tmp_path: Path) ->
     ("marked", "count", "confidence"),
     [
         (True, 3, Confidence.HIGH),
-        (True, 1, Confidence.MEDIUM),
+        (True, 1, Confidence.LOW),
         (False, 4, Confidence.MEDIUM),
         (False, 1, Confidence.LOW),
     ],

@@ -142,7 +142,7 @@ def _compared(compared: Iterable[OutcomeRow], recordings: Mapping[str, Recording
 
 
 def _step_ns(recording: Recording) -> float | None:
-    return recording.undisturbed_median_step_ns or recording.median_step_ns
+    return recording.undisturbed_median_step_ns or recording.step_ns
 
 
 def _figures(facts: Facts) -> DeviceFigures:
@@ -189,6 +189,13 @@ def recording_of(facts: Facts) -> Recording:
         joules_per_sample=facts.run.joules_per_sample,
         memory=facts.memory_figures,
         memory_over_time=memory_over_time(facts.trace, facts.device_index, facts.steps.steps),
+        workload=facts.workload,
+        inference_sign=facts.inference_sign,
+        typical_step_ns=facts.typical.duration_ns if facts.typical else None,
+        typical_breakdown=facts.typical,
+        typical_busy_share=device_figures(facts.trace, facts.launches, facts.steps.typical_windows).busy_share,
+        operations_per_step=facts.operations_per_step,
+        start_up_share=facts.start_up_share,
     )
 
 

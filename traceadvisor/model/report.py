@@ -18,6 +18,7 @@ from traceadvisor.model.steps import Step, StepSource
 from traceadvisor.model.telemetry_window import TelemetryWindow
 from traceadvisor.model.timeline import Timeline
 from traceadvisor.model.trace import Device, Distributed
+from traceadvisor.model.workload import InferenceSign, Workload
 
 
 class SourceKind(Enum):
@@ -193,6 +194,48 @@ class Recording:
     umbrellas: tuple[Umbrella, ...] = ()
     """Verdicts on the step as a whole."""
 
+    workload: Workload | None = None
+    """Training or inference; None where the recording does not show which."""
+
+    inference_sign: InferenceSign | None = None
+    """What shows that the recording is of inference; None for any other."""
+
+    typical_step_ns: float | None = None
+    """Mean of the typical steps: the kept ones without start-up, teardown and outliers."""
+
+    typical_breakdown: MeanBreakdown | None = None
+    """Mean over the typical steps, to which the headline and all findings refer; empty where there are none."""
+
+    typical_busy_share: float | None = None
+    """Time with a kernel running, collectives included, as a share of the typical steps."""
+
+    operations_per_step: float | None = None
+    """GPU operations in a typical step; None without a device or without typical steps."""
+
+    start_up_share: float | None = None
+    """Share of the typical steps in start-up: first calls, compilation, memory allocation. None with three or more
+    typical steps, which hold none."""
+
+    @property
+    def typical_steps(self) -> tuple[Step, ...]:
+        """The steps that the headline and findings refer to."""
+        return tuple(row.step for row in self.steps if row.step.typical)
+
+    @property
+    def breakdown(self) -> MeanBreakdown | None:
+        """The breakdown to show: of the typical steps; of the kept steps in a report that does not hold the former."""
+        return self.typical_breakdown or self.mean_breakdown
+
+    @property
+    def step_ns(self) -> float | None:
+        """The recorded step time to show: the mean typical step; the median kept one in a report without the former."""
+        return self.median_step_ns if self.typical_step_ns is None else self.typical_step_ns
+
+    @property
+    def busy_share(self) -> float | None:
+        """The share to show of time with a kernel running: of the typical steps, else of the kept ones."""
+        return self.figures.busy_share if self.typical_busy_share is None else self.typical_busy_share
+
 
 @dataclass(frozen=True, slots=True)
 class PredictedStep:
@@ -222,8 +265,8 @@ class RankedFinding:
     """The saving in money; None where no price is set or nothing is saved."""
 
     step_ns: float | None = None
-    """The step time that the saving refers to: the undisturbed median, else the median of the recorded steps, without
-    the first and the last where there are others. None where no step time is known."""
+    """The step time that the saving refers to: the undisturbed median, else the mean of the typical steps. None where
+    no step time is known."""
 
     predicted: PredictedStep | None = None
     """The step with the fix made, where it differs from the step less the saving: in a report that was read back these

@@ -45,6 +45,9 @@ class DetailColumns:
         self.has_types = False
         """Whether input types of operators were recorded."""
 
+        self.has_record_ids = False
+        """Whether operators have the ids that torch writes since it always writes sequence numbers, too."""
+
     def add(
         self,
         args: list[EventArgs],
@@ -57,6 +60,7 @@ class DetailColumns:
         on_host = ~on_device
         self._add_ratios(*_chosen(args, on_device))
         self._add_texts(*_chosen(args, on_host))
+        self._add_sequence(*_chosen(args, kind == Kind.OPERATOR))
         self._add_sizes(*_chosen(args, _SIZED[kind]))
         self._add_messages(*_chosen(args, np.frombuffer(signatures.has_message, np.bool_)[signature]))
         self._add_shapes(*_chosen(args, np.frombuffer(signatures.has_shapes, np.bool_)[signature]))
@@ -76,6 +80,12 @@ class DetailColumns:
             ids = np.fromiter(map(self.texts.__getitem__, stacks), np.int32, len(stacks))
             self._add("stack_id", rows, ids, ids != self.texts.get("", NONE))
         self.has_types = self.has_types or any(arg.input_types is not MISSING for arg in args)
+
+    def _add_sequence(self, args: list[EventArgs], rows: Int64) -> None:
+        if args:
+            numbers = int64([arg.sequence for arg in args])
+            self._add("sequence", rows, numbers, numbers >= 0)
+            self.has_record_ids = self.has_record_ids or any(arg.record_id != NONE for arg in args)
 
     def _add_sizes(self, args: list[EventArgs], rows: Int64) -> None:
         self._add_byte_count([arg.byte_count for arg in args], rows)
@@ -151,6 +161,7 @@ class DetailColumns:
             dtypes_id=column("dtypes_id", np.int32),
             dims_id=column("dims_id", np.int32),
             concrete_id=column("concrete_id", np.int32),
+            sequence=column("sequence", np.int64),
         )
 
 

@@ -48,6 +48,11 @@ class EventArgs(KeyArgs, frozen=True, gc=False):
     message_type: str = msgspec.field(default="", name="dtype")
     """Element type of a collective's message."""
 
+    sequence: int = msgspec.field(default=NONE, name="Sequence number")
+    """Links an operator of the forward pass to the node of the backward pass that autograd made for it."""
+
+    record_id: int = msgspec.field(default=NONE, name="Record function id")
+
 
 class InstantArgs(msgspec.Struct, frozen=True, gc=False):
     """What the caching allocator holds, in memory events; events of 2021 have no totals."""

@@ -1,4 +1,4 @@
-"""The mean step as a stacked bar, for one recording or several."""
+"""The typical step as a stacked bar, for one recording or several."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def step_bar(recording: Recording, chart_id: str) -> Chart | None:
-    """The mean step by category; None without a measured step."""
-    mean = recording.mean_breakdown
+    """The typical step by category; None without a measured step."""
+    mean = recording.breakdown
     if mean is None or not mean.duration_ns:
         return None
     parts = list(_parts(mean, mean.duration_ns))
     return Chart(
         id=chart_id,
-        title="Mean step by category",
+        title="Typical step by category",
         caption=None,
         description=_sentence(mean),
         height=BAR_HEIGHT + AXIS_HEIGHT,
@@ -68,13 +68,11 @@ def step_bar(recording: Recording, chart_id: str) -> Chart | None:
 
 
 def comparison_bars(recordings: Sequence[Recording], chart_id: str) -> Chart | None:
-    """The mean steps of several recordings; None if fewer than two were measured.
+    """The typical steps of several recordings; None if fewer than two were measured.
 
     All bars share one time scale. If the steps differ too much in length, each bar fills the width.
     """
-    measured = (
-        (recording, mean) for recording in recordings if (mean := recording.mean_breakdown) and mean.duration_ns
-    )
+    measured = ((recording, mean) for recording in recordings if (mean := recording.breakdown) and mean.duration_ns)
     means = list(islice(measured, MOST_ROWS))
     if len(means) < 2:
         return None
@@ -94,7 +92,7 @@ def comparison_bars(recordings: Sequence[Recording], chart_id: str) -> Chart | N
     height = len(means) * ROW_HEIGHT
     return Chart(
         id=chart_id,
-        title="Mean steps compared",
+        title="Typical steps compared",
         caption=None if on_one_scale else "Each bar is one whole step: the step times differ too much for one scale.",
         description=" ".join(f"{recording.id}: {_sentence(mean)}" for recording, mean in means),
         height=height + AXIS_HEIGHT,
@@ -179,7 +177,7 @@ def _labels(mean: MeanBreakdown, parts: Iterable[tuple[Category, float, float]],
 def _sentence(mean: MeanBreakdown) -> str:
     taken = sorted(((ns, category) for category, ns in mean.parts_ns.items() if ns), key=lambda part: -part[0])
     parts = ", ".join(f"{CATEGORY[category]} {percent(mean.share(category))}" for _, category in taken)
-    return f"The mean step takes {duration(mean.duration_ns)}: {parts}."
+    return f"The typical step takes {duration(mean.duration_ns)}: {parts}."
 
 
 def _table(mean: MeanBreakdown) -> Table:
@@ -189,7 +187,7 @@ def _table(mean: MeanBreakdown) -> Table:
     )
     total = cells("Step", milliseconds(mean.duration_ns), percent(1.0))
     return Table(
-        "Mean step by category", (Column("Category", numeric=False), Column("ms"), Column("Share")), (*rows, total)
+        "Typical step by category", (Column("Category", numeric=False), Column("ms"), Column("Share")), (*rows, total)
     )
 
 

@@ -26,6 +26,7 @@ class PoorOverlap(Rule):
 
     meta = RuleMeta("DIST004", "poor-overlap", "Communication overlaps poorly with compute")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.COLLECTIVES})
+    training_only = True
     refines = frozenset({"DIST003"})
 
     min_overlap: float = 0.7

@@ -38,7 +38,7 @@ class SmallMessages(Rule):
     def check(self, facts: Facts) -> Outcome:
         """Compare the exposed time of small messages with the step."""
         rows, sent_bytes = message_sizes(facts.trace, facts.launches, facts.tree)
-        kept = facts.steps.kept_windows.contains(facts.trace.events.start_ns[rows])
+        kept = facts.steps.typical_windows.contains(facts.trace.events.start_ns[rows])
         rows, sent_bytes = rows[kept], sent_bytes[kept]
         if not rows.size:
             return Skipped("No message sizes were recorded: record with PyTorch from 2024 or later.")
