@@ -83,7 +83,8 @@ def recording_verdict(recording: Recording) -> str:
     mean, is_inference = recording.breakdown, recording.workload is Workload.INFERENCE
     first = f"{INFERENCE} " if is_inference else ""
     if mean is None or not mean.duration_ns:
-        return f"{first}No complete {step_word(recording)} was recorded, so there is no step time to report."
+        missing = "iteration" if is_inference else "training step"
+        return f"{first}No complete {missing} was recorded, so there is no step time to report."
     whole = _whole(recording)
     if (operations := recording.operations_per_step) is not None and _is_test(recording):
         return f"{first}{TOO_LITTLE.format(count=number_of(round(operations), 'GPU operation'), whole=whole)}"

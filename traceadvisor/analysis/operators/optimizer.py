@@ -102,7 +102,8 @@ def _linked(trace: Trace, nested: Int64, around: Int64) -> Int64:
 def _outermost_starts(starts_ns: Int64, ends_ns: Int64) -> Int64:
     """Return the starts of the steps that begin inside no earlier one; ``starts_ns`` is ascending."""
     latest = np.maximum.accumulate(ends_ns)
-    return starts_ns[np.append(True, starts_ns[1:] >= latest[:-1])]
+    outermost: Int64 = starts_ns[np.append(True, starts_ns[1:] >= latest[:-1])]
+    return outermost
 
 
 def _extents(trace: Trace, begins_ns: Int64, forward: Int64, nested: Int64) -> list[tuple[int, int]]:

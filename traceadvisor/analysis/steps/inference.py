@@ -128,7 +128,7 @@ def _model_calls(trace: Trace) -> Int64:
         return modules[:0]
     modules = modules[calls.thread[modules] == calls.thread[generating[0]]]
     if not modules.size:
-        return modules
+        return generating[:0]
     ends = np.maximum.accumulate(calls.end_ns[modules])
     outer: Int64 = modules[np.append(True, calls.start_ns[modules[1:]] >= ends[:-1])]
     usual = np.bincount(calls.name_id[outer]).argmax()

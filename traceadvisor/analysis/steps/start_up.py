@@ -82,10 +82,11 @@ def _first_calls(observation: Observation) -> SpanSet:
 def _first_launches(observation: Observation) -> SpanSet:
     """Return long first launches of a kernel while the device is idle: its code is loaded.
 
-    A launch that takes long while the device is busy may wait for room in the queue.
+    A launch that takes long while the device is busy may wait for room in the queue. A graph launches all its kernels.
     """
     events, launches = observation.trace.events, observation.launches
-    launched = launches.call_rows != NONE
+    graphs = rows_named(observation.trace, Kind.RUNTIME, lambda name: _LAUNCHES_GRAPH.search(name) is not None)
+    launched = (launches.call_rows != NONE) & ~np.isin(launches.call_rows, graphs)
     work, calls = launches.work_rows[launched], launches.call_rows[launched]
     order = np.argsort(events.start_ns[calls], kind="stable")
     work, calls = work[order], calls[order]
