@@ -335,11 +335,6 @@ class Recording:
         without = set(range(len(self.marks))) - holders
         return position not in without or 2 * len(without) >= len(self.marks)
 
-    def is_left_behind_carry_in(self, start: int, end: int) -> bool:
-        """Whether carry-in cut off at most half of the first step, and takes at most 2% of the rest."""
-        inside = overlap(Flat(e for e in self.device if self.is_carry_in(e)), start, end)
-        return 2 * (end - start) >= self.marks[0].end - self.marks[0].start and 50 * inside <= end - start
-
     # Typical steps
 
     def typical(self, steps: list[PlainStep]) -> list[PlainStep]:
@@ -493,8 +488,6 @@ class Recording:
             kept = kept and self.is_complete(position) and self.is_training(position)
             steps.append(PlainStep(self.marks[position].index, start, end, kept, times))
         dropped = (steps.pop().index,) if self.last_is_dropped() else ()
-        if not any(step.kept for step in steps) and self.is_complete(0) and self.is_training(0):
-            steps[0] = replace(steps[0], kept=self.is_left_behind_carry_in(steps[0].start_ns, steps[0].end_ns))
         steps = self.typical(steps)
         kept_steps = [step for step in steps if step.kept]
         lengths = [Fraction(step.end_ns - step.start_ns) for step in kept_steps]

@@ -64,20 +64,15 @@ def mark_steps(layout: Layout, random: Random) -> Truth:
 def _steps(layout: Layout, first: int, *later: tuple[int, int]) -> tuple[TrueStep, ...]:
     """Those that were laid out, where there are ``later`` marks, too."""
     others = _of_another_kind(layout, later) | _short_of_records(layout)
-    without_carry_in = [_is_kept(layout, section, is_first=number == 0) for number, section in enumerate(layout.steps)]
-    kept = [number not in others and is_kept for number, is_kept in enumerate(without_carry_in)]
-    if not any(kept):
-        kept[0] = 0 not in others and _is_left_behind_carry_in(layout, layout.steps[0])
     return tuple(
-        _true_step(layout, first + number, section, kept=kept[number]) for number, section in enumerate(layout.steps)
+        _true_step(
+            layout,
+            first + number,
+            section,
+            kept=number not in others and _is_kept(layout, section, is_first=number == 0),
+        )
+        for number, section in enumerate(layout.steps)
     )
-
-
-def _is_left_behind_carry_in(layout: Layout, section: Section) -> bool:
-    """Whether carry-in cut off no more than half of a step, and takes no more than 2% of the rest."""
-    inside = {tick for work in layout.carried for tick in _ticks(work.start, work.end, section)}
-    length, marked = section.end - section.start, section.mark_end - section.mark_start
-    return 2 * length >= marked and 50 * len(inside) <= length
 
 
 def _of_another_kind(layout: Layout, later: tuple[tuple[int, int], ...]) -> set[int]:

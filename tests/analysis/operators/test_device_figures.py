@@ -62,5 +62,5 @@ def test_without_a_device_there_are_no_figures(tmp_path: Path) -> None:
 
 
 def test_without_a_kept_step_there_are_no_figures(tmp_path: Path) -> None:
-    builder = TraceBuilder().launch(0, 5, kernel=(5, 80), stream=8).step(0, 10, 100).launch(10, 15, kernel=(15, 90))
+    builder = TraceBuilder().launch(0, 5, kernel=(5, 60), stream=8).step(0, 10, 100).launch(10, 15, kernel=(15, 90))
     assert figures_of(builder, tmp_path) == DeviceFigures(None, None, None)

@@ -13,9 +13,11 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from tests.analysis.analysing import breakdown_us, facts_of, spans_us
 from tests.build import AUTOGRAD, TraceBuilder
 from tests.rules.judging import clear
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_with_prefix
 from traceadvisor.analysis.operators.optimizer import optimizer_steps, optimizer_work
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.events import Kind
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
@@ -132,29 +134,37 @@ def _model() -> tuple[torch.nn.Module, torch.Tensor, torch.Tensor]:
     return torch.nn.Sequential(torch.nn.Linear(400, 400), torch.nn.ReLU()), torch.randn(400, 400), torch.randn(400, 400)
 
 
-def test_an_lbfgs_step_is_mostly_forward_and_backward(tmp_path: Path) -> None:
+def test_each_evaluation_of_an_lbfgs_closure_is_forward_and_backward(tmp_path: Path) -> None:
     model, x, y = _model()
     optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4, history_size=4)
+    current, evaluations = [0], list[int]()
 
     def closure() -> torch.Tensor:
+        evaluations.append(current[0])
         optimizer.zero_grad()
         loss = torch.nn.functional.mse_loss(model(x), y)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
     def loop(end_step: Callable[[], None]) -> None:
-        for _ in range(6):
+        for number in range(6):
+            current[0] = number
             optimizer.step(closure)  # type: ignore[no-untyped-call]
             end_step()
 
     facts = _recorded(loop, tmp_path)
-    steps = optimizer_steps(facts.trace)
-    assert steps.has_closure
-    assert len(steps.closures) >= 2 * len(facts.steps.kept)  # it evaluates its closure several times
-    means = _means_ms(facts)
-    assert means[Category.FORWARD] > 0
-    assert means[Category.BACKWARD] > 0
-    assert 0 < means[Category.OPTIMIZER] < sum(means.values()) / 2
+    steps, events = optimizer_steps(facts.trace), facts.trace.events
+    recorded = [at for at in evaluations if at in {step.index for step in facts.steps.steps}]
+    assert len(facts.steps.steps) == 4
+    assert len(steps.closures) == len(recorded) > 4
+    backward = events.spans(rows_with_prefix(facts.trace, Kind.OPERATOR, BACKWARD_PREFIX))
+    assert backward
+    assert not backward & steps.own
+    assert {category for category, ms in _means_ms(facts).items() if ms} >= {
+        Category.FORWARD,
+        Category.BACKWARD,
+        Category.OPTIMIZER,
+    }
 
 
 def test_code_of_the_user_in_a_closure_is_neither_training_pass_nor_optimizer(tmp_path: Path) -> None:

@@ -140,23 +140,8 @@ def test_steps_whose_kernels_lie_behind_the_break_are_left_out(tmp_path: Path) -
 
 def test_time_that_carry_in_cuts_off_the_start_counts(tmp_path: Path) -> None:
     builder = TraceBuilder().launch(0, 5, kernel=(5, 110)).step(0, 10, 1010).launch(10, 15, kernel=(110, 1000))
-    builder.step(1, 1010, 2010).launch(1010, 1015, kernel=(1015, 2000))
-    assert windows_us(facts_of(builder, tmp_path)) == [(110, 1010), (1010, 2010)]
-    assert kept(builder, tmp_path) == [1]
-
-
-@pytest.mark.parametrize(("carried_us", "steps"), [(510, [0]), (512, [])])
-def test_the_only_step_is_kept_from_where_its_window_begins_unless_half_is_cut_off(
-    carried_us: int, steps: list[int], tmp_path: Path
-) -> None:
-    builder = TraceBuilder().launch(0, 5, kernel=(5, carried_us)).step(0, 10, 1010)
-    builder.launch(10, 15, kernel=(carried_us, 1000))
-    assert kept(builder, tmp_path) == steps
-
-
-def test_the_only_step_with_carry_in_inside_is_left_out(tmp_path: Path) -> None:
-    builder = TraceBuilder().launch(0, 5, kernel=(500, 600), stream=8).step(0, 10, 1010)
-    assert kept(builder.launch(10, 15, kernel=(15, 1000)), tmp_path) == []
+    assert windows_us(facts_of(builder, tmp_path)) == [(110, 1010)]
+    assert kept(builder, tmp_path) == []
 
 
 def test_a_device_that_lags_throughout_cuts_nothing_off(tmp_path: Path) -> None:

@@ -22,8 +22,6 @@ from traceadvisor.model.trace import Trace
 CARRY_IN_SHARE = 0.02
 """Share of a step above which GPU work from before the recording distorts it."""
 
-CARRY_IN = "GPU work that no step launched takes"
-
 LOST_RECORDS_SHARE = 0.02
 """How far a step's share of launches without a GPU record may exceed the lowest share of any step."""
 
@@ -59,10 +57,9 @@ def step_windows(trace: Trace, launches: Launches, not_counted: Mapping[int, str
     for position, reason in _reasons(trace, marks, not_counted or {}).items():
         steps[position] = replace(steps[position], left_out=reason)
     incomplete = _incomplete_last(trace, marks)
-    dropped = () if incomplete is None else ((steps.pop().index, incomplete),)
-    if not any(step.kept for step in steps):
-        steps[0] = _behind_carry_in(steps[0], work)
-    return StepTable(source, tuple(steps), dropped)
+    if incomplete is None:
+        return StepTable(source, tuple(steps))
+    return StepTable(source, tuple(steps[:-1]), ((steps[-1].index, incomplete),))
 
 
 def _assign(trace: Trace, launches: Launches, marks: tuple[Mark, ...], *, can_carry_in: bool) -> _Work:
@@ -89,16 +86,7 @@ def _window(mark: Mark, work: _Work, position: int, previous_end_ns: int | None)
     share = _carry_in_share(step, work, is_first=position == 0)
     if share <= CARRY_IN_SHARE:
         return step
-    return replace(step, left_out=f"{CARRY_IN} {share:.0%} of it")
-
-
-def _behind_carry_in(step: Step, work: _Work) -> Step:
-    """Return the first step, kept if at most half of it was cut off: its window begins behind the carry-in."""
-    inside = SpanSet.union_of(work.start_ns[work.is_carry_in], work.end_ns[work.is_carry_in])
-    taken = inside.clip(step.start_ns, step.end_ns).total_ns
-    is_cut = step.left_out is not None and step.left_out.startswith(CARRY_IN)
-    is_left = 2 * step.duration_ns >= step.host_end_ns - step.host_start_ns
-    return replace(step, left_out=None) if is_cut and is_left and taken <= CARRY_IN_SHARE * step.duration_ns else step
+    return replace(step, left_out=f"GPU work that no step launched takes {share:.0%} of it")
 
 
 def _carry_in_share(step: Step, work: _Work, *, is_first: bool) -> float:
