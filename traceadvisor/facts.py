@@ -13,7 +13,7 @@ from traceadvisor.analysis.observation import Observation, observe
 from traceadvisor.analysis.operators.launches import Launches, link_launches
 from traceadvisor.analysis.operators.source_lines import location_of_call
 from traceadvisor.analysis.operators.tree import OperatorTree, operator_tree
-from traceadvisor.analysis.recording_health import missing_parts, recording_notes, timing_notes
+from traceadvisor.analysis.recording_health import missing_parts, recording_notes, start_up_notes, timing_notes
 from traceadvisor.analysis.steps.breakdown import Partition, break_down, overlaps, partition_recording
 from traceadvisor.analysis.steps.inference import has_training, inference_sign
 from traceadvisor.analysis.steps.marks import recording_extent
@@ -494,6 +494,7 @@ class Facts:
             *self.run_notes,
             *recording_notes(self.observation, self.steps),
             *timing_notes(self.run.timing),
+            *start_up_notes(self.start_up_share, self.steps),
         )
 
     @property

@@ -70,8 +70,8 @@ class DeviceFigures:
     sm_efficiency_share: float | None
     achieved_occupancy_share: float | None
     flops_per_s: float | None = None
-    """Operations of matrix products, convolutions and attention per second of the kept steps. None where under 90% of
-    kernel time is explained, or the device's peak rates are unknown."""
+    """Operations of matrix products, convolutions and attention per second of the typical steps. None where under 90%
+    of kernel time is explained, or the device's peak rates are unknown."""
 
     peak_rate_share: float | None = None
     """Share of the device's peak rate: model FLOPs utilisation, if nothing is recomputed."""
@@ -79,7 +79,7 @@ class DeviceFigures:
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """All launches of one kernel in the kept steps."""
+    """All launches of one kernel in the typical steps."""
 
     name: str
     calls_per_step: float
@@ -91,7 +91,7 @@ class KernelRow:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRow:
-    """All calls of one operator in the kept steps."""
+    """All calls of one operator in the typical steps."""
 
     name: str
     calls_per_step: float

@@ -19,7 +19,7 @@ from traceadvisor.model.trace import AllocatorSamples, Details
 from traceadvisor.parsing.columns.growing import Column, Parts, int64
 from traceadvisor.parsing.columns.interning import Shortener, Signatures, Texts, TypeLists
 from traceadvisor.parsing.columns.timestamps import nanoseconds
-from traceadvisor.parsing.json.events import MISSING, EventArgs, InstantEvent
+from traceadvisor.parsing.json.events import MISSING, EventArgs, InstantEvent, KeyArgs
 
 MOST_RATIO = 1e9
 """Largest plausible ratio of a kernel; larger values and NaN count as not recorded."""
@@ -60,10 +60,18 @@ class DetailColumns:
         on_host = ~on_device
         self._add_ratios(*_chosen(args, on_device))
         self._add_texts(*_chosen(args, on_host))
-        self._add_sequence(*_chosen(args, kind == Kind.OPERATOR))
         self._add_sizes(*_chosen(args, _SIZED[kind]))
         self._add_messages(*_chosen(args, np.frombuffer(signatures.has_message, np.bool_)[signature]))
         self._add_shapes(*_chosen(args, np.frombuffer(signatures.has_shapes, np.bool_)[signature]))
+
+    def add_sequence(self, args: Sequence[KeyArgs], kind: NDArray[np.int8]) -> None:
+        """Add the sequence numbers of a window's operators; called after :meth:`add`, and also without it."""
+        rows = np.flatnonzero(kind == Kind.OPERATOR)
+        if rows.size:
+            operators = [args[row] for row in rows.tolist()]
+            numbers = int64([arg.sequence for arg in operators])
+            self._add("sequence", rows, numbers, numbers >= 0)
+            self.has_record_ids = self.has_record_ids or any(arg.record_id != NONE for arg in operators)
         self._row_count += len(args)
 
     def _add_ratios(self, args: list[EventArgs], rows: Int64) -> None:
@@ -80,12 +88,6 @@ class DetailColumns:
             ids = np.fromiter(map(self.texts.__getitem__, stacks), np.int32, len(stacks))
             self._add("stack_id", rows, ids, ids != self.texts.get("", NONE))
         self.has_types = self.has_types or any(arg.input_types is not MISSING for arg in args)
-
-    def _add_sequence(self, args: list[EventArgs], rows: Int64) -> None:
-        if args:
-            numbers = int64([arg.sequence for arg in args])
-            self._add("sequence", rows, numbers, numbers >= 0)
-            self.has_record_ids = self.has_record_ids or any(arg.record_id != NONE for arg in args)
 
     def _add_sizes(self, args: list[EventArgs], rows: Int64) -> None:
         self._add_byte_count([arg.byte_count for arg in args], rows)
