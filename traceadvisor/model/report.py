@@ -206,8 +206,8 @@ class Recording:
     typical_breakdown: MeanBreakdown | None = None
     """Mean over the typical steps, to which the headline and all findings refer; empty where there are none."""
 
-    typical_busy_share: float | None = None
-    """Time with a kernel running, collectives included, as a share of the typical steps."""
+    typical_figures: DeviceFigures | None = None
+    """Use of the device over the typical steps; the figures beside it are those of the kept steps."""
 
     operations_per_step: float | None = None
     """GPU operations in a typical step; None without a device or without typical steps."""
@@ -232,9 +232,9 @@ class Recording:
         return self.median_step_ns if self.typical_step_ns is None else self.typical_step_ns
 
     @property
-    def busy_share(self) -> float | None:
-        """The share to show of time with a kernel running: of the typical steps, else of the kept ones."""
-        return self.figures.busy_share if self.typical_busy_share is None else self.typical_busy_share
+    def shown_figures(self) -> DeviceFigures:
+        """The use of the device to show: over the typical steps, else over the kept ones."""
+        return self.figures if self.typical_figures is None else self.typical_figures
 
 
 @dataclass(frozen=True, slots=True)

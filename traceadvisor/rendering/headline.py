@@ -96,6 +96,13 @@ def recording_verdict(recording: Recording) -> str:
     return first + _device_verdict(mean, whole)
 
 
+def shown_step(recording: Recording) -> str:
+    """What the shown breakdown covers, as a noun: ``typical step``, ``step`` for a single one, or ``recording``."""
+    if recording.step_source is StepSource.WINDOW:
+        return "recording"
+    return step_word(recording) if _kept(recording) == 1 else f"typical {step_word(recording)}"
+
+
 def _is_test(recording: Recording) -> bool:
     """Whether one or two recorded steps do too little work to show anything about training."""
     marked = recording.step_source is not StepSource.WINDOW

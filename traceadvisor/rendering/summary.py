@@ -123,7 +123,7 @@ def _recording(recording: Recording, report: Report) -> SummaryLine:
         Piece(f" ({'; '.join(filter(None, (time.kind, time.beside)))})", Style.QUIET),
         Piece(f", {count(samples)} samples/s" if samples is not None else ""),
         Piece(f", {cost}" if (cost := cost_words(recording)) else ""),
-        Piece(f", GPU busy {percent(recording.busy_share)}"),
+        Piece(f", GPU busy {percent(recording.shown_figures.busy_share)}"),
         Piece(_largest(recording)),
     )
 

@@ -489,7 +489,6 @@ RECORDS = (
             "typical_breakdown.totals": "typical_totals_us",
             "overlaps": "overlap_us",
             "figures.busy_share": "gpu_busy_share",
-            "typical_busy_share": "typical_gpu_busy_share",
             "operations_per_step": "gpu_operations_per_step",
             "captured": "captured_run",
             "recorded_wall_ns": "recorded_unix_us",

@@ -122,7 +122,7 @@ def _totals(report: Report) -> Table:
     counted = any(recording.samples_per_s is not None for recording in report.recordings)
     columns = (
         Column("Recording", numeric=False),
-        *((Column("Step", numeric=False), Column("Recorded step")) if timed else (Column("Typical step"),)),
+        *((Column("Step", numeric=False), Column("Recorded step")) if timed else (Column("Step"),)),
         *((Column("Samples/s"),) if counted else ()),
         *((Column("Cost"),) if priced else ()),
         Column("GPU busy"),
@@ -144,7 +144,7 @@ def _totals_row(recording: Recording, *, timed: bool, counted: bool, priced: boo
         Cell(_recorded(recording)),
         *((Cell(count(recording.samples_per_s)),) if counted else ()),
         *((Cell(cost_words(recording) or NOT_MEASURED),) if priced else ()),
-        Cell(percent(recording.busy_share)),
+        Cell(percent(recording.shown_figures.busy_share)),
         *(Cell(percent(share)) for share in total_shares(recording)),
     )
 

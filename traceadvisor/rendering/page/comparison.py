@@ -54,7 +54,7 @@ def _row(report: Report, recording: Recording, place: int) -> tuple[Cell, ...]:
     return (
         Cell(recording.id, href=f"#recording-{place}" if place <= MOST_DRAWN else None),
         _step(recording),
-        Cell(percent(recording.busy_share)),
+        Cell(percent(recording.shown_figures.busy_share)),
         *(Cell(percent(share)) for share in total_shares(recording)),
         _first_finding(report, recording),
     )

@@ -136,14 +136,14 @@ def figures(recording: Recording) -> Iterator[Figure]:
         yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated")
     yield from _money_and_energy(recording)
     without = "no GPU activity recorded" if is_without_device(recording) else None
-    yield Figure("GPU busy", percent(recording.busy_share), without)
-    if recording.figures.sm_efficiency_share is not None:
-        yield Figure("SM efficiency", percent(recording.figures.sm_efficiency_share))
-    if recording.figures.achieved_occupancy_share is not None:
-        yield Figure("Occupancy", percent(recording.figures.achieved_occupancy_share), "estimated at launch")
-    if recording.figures.flops_per_s is not None:
-        of_peak = f"{percent(recording.figures.peak_rate_share)} of the GPU's peak"
-        yield Figure("Compute rate", arithmetic_rate(recording.figures.flops_per_s), of_peak)
+    yield Figure("GPU busy", percent(recording.shown_figures.busy_share), without)
+    if recording.shown_figures.sm_efficiency_share is not None:
+        yield Figure("SM efficiency", percent(recording.shown_figures.sm_efficiency_share))
+    if recording.shown_figures.achieved_occupancy_share is not None:
+        yield Figure("Occupancy", percent(recording.shown_figures.achieved_occupancy_share), "estimated at launch")
+    if recording.shown_figures.flops_per_s is not None:
+        of_peak = f"{percent(recording.shown_figures.peak_rate_share)} of the GPU's peak"
+        yield Figure("Compute rate", arithmetic_rate(recording.shown_figures.flops_per_s), of_peak)
 
 
 def _step_label(recording: Recording, time: StepTime) -> str:
