@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import assert_never
 
 import msgspec
 
+from tests.recordings.generated.trainings import written
 from tests.shared import CHECKOUT, SHARED_TRACES
 from traceadvisor import load
 
@@ -35,6 +37,19 @@ class Verdict(Enum):
     UNLABELLED = "unlabelled"
 
 
+class Origin(Enum):
+    """Where a recording comes from."""
+
+    REAL = "real"
+    """A training that was not made for this purpose."""
+
+    PLANTED = "planted"
+    """A capture of a small training of ours with one planted fault, or none: ``benchmarks/planted``."""
+
+    GENERATED = "generated"
+    """A simulated training on hardware that is not at hand: ``tests/recordings/generated``."""
+
+
 class Opinion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One expert opinion on one piece of advice."""
 
@@ -49,7 +64,7 @@ class Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an expert says of one recording."""
 
     path: str
-    """Relative to ``shared/traces``, or a folder of ``sample_traces/``."""
+    """Relative to ``shared/traces``, a folder of ``sample_traces/``, or ``planted/`` or ``generated/`` and a name."""
 
     written_on: bool
     """Whether rules were written with this recording at hand; such recordings are counted apart."""
@@ -60,6 +75,8 @@ class Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     opinions: tuple[Opinion, ...]
     must: tuple[str, ...] = ()
     """Advice of which a report has to give at least one among its first findings; empty where none is due."""
+
+    origin: Origin = Origin.REAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +107,16 @@ def labels() -> tuple[Label, ...]:
 
 
 def folder_of(label: Label) -> Path:
-    """Where the recording lies."""
-    return (CHECKOUT if label.path.startswith("sample_traces/") else SHARED_TRACES) / label.path
+    """Where the recording lies; a generated one is written first."""
+    match label.origin:
+        case Origin.REAL:
+            return (CHECKOUT if label.path.startswith("sample_traces/") else SHARED_TRACES) / label.path
+        case Origin.PLANTED:
+            return LABELS.parent / label.path
+        case Origin.GENERATED:
+            return written(label.path.removeprefix("generated/"))
+        case _:
+            assert_never(label.origin)
 
 
 def score(label: Label) -> Score:
@@ -121,12 +146,27 @@ def table(scores: Iterable[Score]) -> Iterator[str]:
 
 
 def groups(scores: Iterable[Score]) -> Mapping[str, tuple[Score, ...]]:
-    """Recordings that rules were written on, and the others."""
-    scores = tuple(scores)
-    return {
-        "rules were written on": tuple(one for one in scores if one.label.written_on),
-        "others": tuple(one for one in scores if not one.label.written_on),
-    }
+    """Real recordings that rules were written on, the other real ones, captures of planted faults, generated ones."""
+    found: dict[str, list[Score]] = {name: [] for name in GROUPS}
+    for one in scores:
+        found[group_of(one.label)].append(one)
+    return {name: tuple(group) for name, group in found.items()}
+
+
+GROUPS = ("rules were written on", "others", "planted captures", "generated")
+
+
+def group_of(label: Label) -> str:
+    """The name of the label's group."""
+    match label.origin:
+        case Origin.REAL:
+            return GROUPS[0] if label.written_on else GROUPS[1]
+        case Origin.PLANTED:
+            return GROUPS[2]
+        case Origin.GENERATED:
+            return GROUPS[3]
+        case _:
+            assert_never(label.origin)
 
 
 if __name__ == "__main__":
