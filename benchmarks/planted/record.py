@@ -57,11 +57,11 @@ TRAININGS = {
     "epochs-of-12-steps": _training("images.py --workers 2 --steps-per-epoch 12 --steps 120", *NO_STACKS),
     "pictures-nothing-planted": _training("images.py --workers 1 --decode-passes 0 --width 128 --steps 80", *NO_STACKS),
     "collate-in-python": _training("language.py --fault collate"),
-    "tokenise-in-loop": _training("language.py --fault tokenise", *NO_STACKS),
-    "tensor-from-lists": _training("language.py --fault lists", *NO_STACKS),
+    "tokenise-in-loop": _training("language.py --fault tokenise"),
+    "tensor-from-lists": _training("language.py --fault lists"),
     "anomaly-detection": _training("language.py --fault anomaly", *NO_STACKS),
     "language-nothing-planted": _training("language.py", *NO_STACKS),
-    "adversarial-writes-pictures": _training("adversarial.py", *NO_STACKS),
+    "adversarial-writes-pictures": _training("adversarial.py"),
     "recurrent-tiny-operators": _training("recurrent.py --length 10", *NO_STACKS),
     "recurrent-keeps-graphs": _training(
         "recurrent.py --keep-losses --length 4 --width 256 --batch 128 --steps 100", *NO_STACKS
