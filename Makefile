@@ -40,8 +40,8 @@ SAMPLE ?= 400
 mutants: ## plant faults in rules, analysis and replay, and list those that their own tests miss (SAMPLE=..., MUTANT_SEED=...)
 	nice -n 19 python -m tests.mutants --sample $(SAMPLE) --seed $(or $(MUTANT_SEED),1) --into docs/mutants.md
 
-advice: ## score the first findings of reports against expert labels
-	python -m tests.recordings.advice
+advice: ## score the first findings of reports against expert labels (WRITE=1: also write docs/validation.md)
+	python -m tests.recordings.advice $(if $(WRITE),--write)
 
 lint: ## look for mistakes and for style
 	ruff check
