@@ -193,9 +193,11 @@ def violations(facts: Facts, found: Sequence[Finding]) -> Iterator[Violation]:
         yield from _of_claims(facts, finding)
         yield from _of_saving(facts, finding)
     if facts.replay and facts.step_ns:
-        joint_ns = facts.replay.joint_step_ns([one.fix.what_if for one in found if one.fix.what_if], facts.step_ns)
-        if joint_ns is not None and joint_ns < 0:
-            yield Violation("all", "saved together", facts.step_ns - joint_ns, facts.step_ns)
+        edits = [edit for one in found if isinstance(edit := one.fix.what_if, Edit) and not facts.replay.doubt(edit)]
+        for scenario in Scenario:
+            together_ns = facts.replay.saving_share(edits, scenario) * facts.step_ns
+            if together_ns > facts.step_ns:
+                yield Violation("all rules", "saved together", together_ns, facts.step_ns)
 
 
 def _of_claims(facts: Facts, finding: Finding) -> Iterator[Violation]:
