@@ -135,19 +135,22 @@ class TraceBuilder:
     ) -> Self:
         """An operator, with the Python frames it was called from and its inputs' types, shapes and values.
 
-        A backward operator has the sequence number of its forward operator, and a forward thread other than 0.
+        ``sequence`` links it to a node of the backward pass, which has a forward thread other than 0; -1 for a profiler
+        that writes such numbers but not here.
         """
         self._external_id += 1
         self._operators.append((thread, _decimal(start), _decimal(end), self._external_id))
         args: dict[str, Any] = {"External id": self._external_id}
-        if sequence is not None:
-            args |= {"Sequence number": sequence, "Fwd thread id": forward_thread}
         if types:
             args["Input type"] = list(types)
         if dims:
             args["Input Dims"] = [list(shape) for shape in dims]
         if values:
             args["Concrete Inputs"] = list(values)
+        if sequence is not None:
+            args["Record function id"] = self._external_id
+            if sequence >= 0:
+                args |= {"Sequence number": sequence, "Fwd thread id": forward_thread}
         if stack and self.generation is Generation.Y2021:
             args["Call stack"] = ";".join(stack)
         elif stack:
@@ -232,11 +235,15 @@ class TraceBuilder:
         stream: int = STREAM + 1,
         device: int = 0,
         message: tuple[int, str] | None = None,
+        args: Mapping[str, Any] | None = None,
     ) -> Self:
-        """A communication kernel and its launch, and the elements and their type that a rank sends."""
-        if message:
-            args = {"In msg nelems": message[0], "dtype": message[1]}
-            self._timed("cpu_op", "record_param_comms", (start, end), thread, args)
+        """A communication kernel and its launch, and the elements and their type that a rank sends.
+
+        ``args`` are further arguments of the operator that records them, under torch's own keys.
+        """
+        if message or args:
+            sent = {"In msg nelems": message[0], "dtype": message[1]} if message else {}
+            self._timed("cpu_op", "record_param_comms", (start, end), thread, {**sent, **(args or {})})
         return self.launch(start, end, kernel=kernel, name=name, thread=thread, stream=stream, device=device)
 
     def copy(

@@ -18,7 +18,7 @@ FINDING_ROWS = 4
 
 
 def category_origins(facts: Facts) -> Mapping[Category, Origins]:
-    """Where the time of each category comes from, over the kept steps; categories without time are left out."""
+    """Where the time of each category comes from, over the typical steps; categories without time are left out."""
     claimed = {category: facts.claim(category) for category in facts.partition}
     return {category: facts.origins(spans, CATEGORY_ROWS) for category, spans in claimed.items() if spans}
 
@@ -28,4 +28,7 @@ def with_origins(facts: Facts, row: RankedFinding) -> RankedFinding:
     claims = row.finding.claims
     if not claims:
         return row
-    return replace(row, finding=replace(row.finding, origins=facts.origins(claims, FINDING_ROWS)))
+    about_all = bool(claims - facts.steps.typical_windows)  # a rule on what happens in some steps only
+    step_count = facts.of_all_steps.step_count if about_all else facts.step_count
+    origins = facts.attribution.origins(claims, step_count, FINDING_ROWS)
+    return replace(row, finding=replace(row.finding, origins=origins))

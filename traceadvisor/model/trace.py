@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from traceadvisor.model.arrays import Int32, Int64, read_only
+from traceadvisor.model.communication import Message
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Sparse
 from traceadvisor.model.health import Health
 
@@ -137,8 +138,12 @@ class Details:
     concrete_id: Sparse[np.int32] = field(default_factory=_nothing)
     """Row of :attr:`Trace.texts`: the JSON list of the values of inputs that are not tensors."""
 
+    message_id: Sparse[np.int32] = field(default_factory=_nothing)
+    """Row of :attr:`Trace.messages`, of collectives and of the operators and ranges that launch them."""
+
     sequence: Sparse[np.int64] = field(default_factory=_no_numbers)
-    """Number that a backward operator shares with its forward operator; counts per forward thread."""
+    """Sequence number of an operator, which its node of the backward pass shares. Only operators that run while
+    gradients are enabled, and nodes of the backward pass, have one."""
 
     forward_thread: Sparse[np.int64] = field(default_factory=_no_numbers)
     """Torch's number of the forward operator's thread; only for backward operators."""
@@ -177,6 +182,12 @@ class Trace:
     own_code: frozenset[str] | None = None
     """First path components of the user's own modules, as in stacks: ``train.py``, ``datasets``. None without a
     capture."""
+
+    messages: tuple[Message, ...] = ()
+    """Distinct arguments of collectives."""
+
+    with_sequence: bool = False
+    """Whether torch wrote a sequence number for every operator that has one. Profilers of 2020 wrote none."""
 
     @property
     def is_empty(self) -> bool:

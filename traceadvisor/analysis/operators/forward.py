@@ -27,7 +27,7 @@ def forward_operators(trace: Trace, tree: OperatorTree) -> tuple[Int64, Int64]:
     """Return the backward node around each operator, and the forward operator of that node.
 
     Both share a sequence number, which counts per forward thread. Several operators can have one number: the last of
-    them made the node (``torch/csrc/profiler/kineto_client_interface.cpp`` links the same one). Torch numbers threads
+    them made the node (``torch/csrc/profiler/collection.cpp`` links the same one). Torch numbers threads
     differently than the operating system: the forward thread is the one with the most matching numbers.
 
     Returns:
@@ -36,8 +36,10 @@ def forward_operators(trace: Trace, tree: OperatorTree) -> tuple[Int64, Int64]:
     nothing = np.full(tree.rows.size, NONE, dtype=np.int64)
     sequence = trace.details.sequence.at(tree.rows, np.int64(NONE))
     caller = trace.details.forward_thread.at(tree.rows, np.int64(NONE))
-    nodes = np.flatnonzero((sequence != NONE) & (caller != NONE))
-    makers = np.flatnonzero((sequence != NONE) & (caller == NONE))
+    is_node = np.zeros(len(trace.events), dtype=np.bool_)
+    is_node[backward_rows(trace)] = True
+    nodes = np.flatnonzero((sequence != NONE) & is_node[tree.rows])
+    makers = np.flatnonzero((sequence != NONE) & ~is_node[tree.rows])
     if not nodes.size or not makers.size:
         return nothing, nothing
     by_thread = [makers[places] for places in _largest(positions_by(tree.thread[makers]))]

@@ -222,10 +222,7 @@ class PieceFinder:
         if category is Category.COMMUNICATION:
             return self._by_events(starts, ends, self._collective_rows, training)
         if category is Category.BACKWARD:
-            nodes = self._backward_rows
-            begins, runs = first_come(self._events.start_ns[nodes], self._events.end_ns[nodes])
-            starts, ends, _, theirs = overlapping(starts, ends, begins, self._events.end_ns[nodes[runs]])
-            return self._host(starts, ends, self._events.thread[nodes[runs[theirs]]].astype(np.int64))
+            return self._by_threads(starts, ends, self._backward_rows, training)
         return self._host(starts, ends, training)
 
     @cached_property
@@ -236,18 +233,32 @@ class PieceFinder:
     def _backward_rows(self) -> Int64:
         return backward_rows(self._observation.trace)
 
+    def _by_threads(self, starts_ns: Int64, ends_ns: Int64, rows: Int64, thread: Int64) -> Pieces:
+        """Return pieces by what the threads of some events run; the rest by what another thread runs."""
+        starts, ends, held_by, left_thread = self._held(starts_ns, ends_ns, rows, thread)
+        threads = np.where(held_by == NONE, left_thread, values_at(self._events.thread, held_by))
+        return self._host(starts, ends, threads)
+
     def _by_events(self, starts_ns: Int64, ends_ns: Int64, rows: Int64, thread: Int64) -> Pieces:
         """Return pieces that belong to events; the rest to what a thread runs."""
+        starts, ends, held_by, left_thread = self._held(starts_ns, ends_ns, rows, thread)
+        is_held = held_by != NONE
+        left = ~is_held
+        found = self._of_rows(starts[is_held], ends[is_held], held_by[is_held], Holder.EVENT)
+        return Pieces.joined([found, self._host(starts[left], ends[left], left_thread[left])])
+
+    def _held(self, starts_ns: Int64, ends_ns: Int64, rows: Int64, thread: Int64) -> tuple[Int64, Int64, Int64, Int64]:
+        """Split spans by the event that runs, of several the first; NONE where none runs.
+
+        Returns:
+            Starts, ends, the event of each part, and the thread of its span.
+        """
         begins, runs = first_come(self._events.start_ns[rows], self._events.end_ns[rows])
         stops = self._events.end_ns[rows[runs]]
-        starts, ends, _, theirs = overlapping(starts_ns, ends_ns, begins, stops)
-        found = self._of_rows(starts, ends, rows[runs[theirs]], Holder.EVENT)
-        union = SpanSet.union_of(begins, stops)
-        left_starts, left_ends, parent = split(
-            starts_ns, ends_ns, np.sort(np.concatenate((union.starts_ns, union.ends_ns)))
-        )
-        left = ~union.contains(left_starts)
-        return Pieces.joined([found, self._host(left_starts[left], left_ends[left], thread[parent[left]])])
+        starts, ends, parent = split(starts_ns, ends_ns, distinct(np.sort(np.concatenate((begins, stops)))))
+        place = np.searchsorted(begins, starts, side="right") - 1
+        is_held = (place >= 0) & (starts < values_at(stops, place))
+        return starts, ends, np.where(is_held, values_at(rows[runs], place), NONE), thread[parent]
 
     def _of_rows(
         self, starts_ns: Int64, ends_ns: Int64, rows: Int64, holder: Holder, causes: Int64 | None = None

@@ -32,6 +32,10 @@ class KeyArgs(msgspec.Struct, frozen=True, gc=False):
     external_id_2021: int = msgspec.field(default=NONE, name="external id")
     device: int = NONE
     stream: int | str = NONE
+    sequence: int = msgspec.field(default=NONE, name="Sequence number")
+    """Links an operator of the forward pass to the node of the backward pass that autograd made for it."""
+
+    record_id: int = msgspec.field(default=NONE, name="Record function id")
 
 
 class EventArgs(KeyArgs, frozen=True, gc=False):
@@ -44,15 +48,18 @@ class EventArgs(KeyArgs, frozen=True, gc=False):
     concrete_inputs: msgspec.Raw = msgspec.field(default=MISSING, name="Concrete Inputs")
     input_types: msgspec.Raw = msgspec.field(default=MISSING, name="Input type")
     input_dims: msgspec.Raw = msgspec.field(default=MISSING, name="Input Dims")
-    sequence: int = msgspec.field(default=NONE, name="Sequence number")
-    """Links a backward operator to its forward operator."""
-
     forward_thread: int = msgspec.field(default=NONE, name="Fwd thread id")
     """Torch's number of the forward operator's thread, in a backward operator; 0 in a forward one."""
 
     message_elements: int = msgspec.field(default=NONE, name="In msg nelems")
     message_type: str = msgspec.field(default="", name="dtype")
     """Element type of a collective's message."""
+
+    received_elements: int = msgspec.field(default=NONE, name="Out msg nelems")
+    collective: str = msgspec.field(default="", name="Collective name")
+    group_size: int = msgspec.field(default=NONE, name="Group size")
+    group_ranks: msgspec.Raw = msgspec.field(default=MISSING, name="Process Group Ranks")
+    group: str = msgspec.field(default="", name="Process Group Description")
 
 
 class InstantArgs(msgspec.Struct, frozen=True, gc=False):
