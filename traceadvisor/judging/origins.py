@@ -19,8 +19,9 @@ FINDING_ROWS = 4
 
 def category_origins(facts: Facts) -> Mapping[Category, Origins]:
     """Where the time of each category comes from, over the typical steps; categories without time are left out."""
-    claimed = {category: facts.claim(category) for category in facts.partition}
-    return {category: facts.origins(spans, CATEGORY_ROWS) for category, spans in claimed.items() if spans}
+    windows = facts.steps.typical_windows  # claims leave out start-up, the breakdown does not
+    inside = {category: spans & windows for category, spans in facts.partition.items()}
+    return {category: facts.origins(spans, CATEGORY_ROWS) for category, spans in inside.items() if spans}
 
 
 def with_origins(facts: Facts, row: RankedFinding) -> RankedFinding:

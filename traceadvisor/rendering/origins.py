@@ -23,7 +23,7 @@ LEAST_SHARE = 0.005
 LONGEST_NAME = 160
 """Characters of an operator, module or place in a table."""
 
-LONGEST_PHRASE = 90
+LONGEST_PHRASE = 160
 """Characters of a name inside a sentence."""
 
 _INSTALLED = re.compile(r"^.*[/\\](?:site-packages|dist-packages)[/\\]|^.*[/\\]lib[/\\]python\d[\d.]*[/\\]")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.analysis.analysing import facts_of
 from tests.build import AUTOGRAD, MAIN, Generation, TraceBuilder
 from traceadvisor.facts import Facts
+from traceadvisor.judging.origins import category_origins
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.trace import Origin
@@ -26,7 +27,7 @@ CONV = "torch/nn/modules/conv.py(440): forward"
 
 def origins_of(builder: TraceBuilder, folder: Path, category: Category, most_rows: int = 8) -> Origins:
     facts = facts_of(builder, folder)
-    return facts.origins(facts.claim(category), most_rows)
+    return facts.origins(facts.partition[category] & facts.steps.typical_windows, most_rows)
 
 
 def operators(origins: Origins) -> Rows:
@@ -337,7 +338,7 @@ def test_hostile_names_are_names(tmp_path: Path) -> None:
         )
     facts = facts_of(builder, tmp_path)
     for category in facts.partition:
-        facts.origins(facts.claim(category), 3)
+        facts.origins(facts.partition[category] & facts.steps.typical_windows, 3)
 
 
 # -- exact sums -------------------------------------------------------------------------------------------------------
@@ -398,8 +399,18 @@ def test_the_rows_of_every_table_sum_to_the_category(
     for device in trace.device_indices or (None,):
         facts = Facts(trace, device, "recording")
         for category in facts.partition:
-            spans = facts.claim(category)
+            spans = facts.partition[category] & facts.steps.typical_windows
             found = facts.origins(spans, most_rows)  # checks the sums of its tables
             assert found.total_ns == spans.total_ns
             for table in (found.operators, found.modules, found.stacks):
                 assert table is None or len(table.rows) <= most_rows
+
+
+def test_the_report_has_origins_of_every_category_with_time(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("a", 0, 60).launch(10, 15, kernel=(20, 50)).allocate(50, 60)
+    facts = facts_of(builder.launch(60, 65, kernel=(65, 100)), tmp_path)
+    found = category_origins(facts)
+    parts = facts.step_rows[0].breakdown.parts_ns
+    assert {category: origins.total_ns for category, origins in found.items()} == {
+        category: ns for category, ns in parts.items() if ns
+    }
