@@ -121,7 +121,7 @@ def _with_share(name: str, row: OriginRow | StackRow, origins: Origins) -> str:
 
 def _tables(origins: Origins) -> Iterator[Table]:
     yield _table("Operator", origins, map(_operator, origins.operators.rows), origins.operators.other)
-    if origins.modules:
+    if origins.modules and any(row.name is not None for row in origins.modules.rows):
         yield _table("Module", origins, map(_module, origins.modules.rows), origins.modules.other)
     if origins.stacks:
         yield _table("Python stack", origins, map(_stack, origins.stacks.rows), origins.stacks.other)
