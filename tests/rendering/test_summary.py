@@ -20,7 +20,9 @@ def test_the_summary_of_one_recording_is_short() -> None:
         "step 177.6 ms (median; mean 177.6 ms), GPU busy 55.5%, largest category: Kernels 55.5%",
         "",
         "1. The device waits for the data loader: saves about 51.0 ms per step (28.7%), high confidence",
-        "   Fix at ~/src/train.py:41: Load batches in worker processes",
+        "   Fix at ~/src/train.py:41 (time in scipy/ndimage/interpolation.py:7 (zoom)): Load batches in worker processes",
+        "   Origin: aten::conv2d (50.0%); ~/src/train.py:41 (main) > backward of ~/src/model.py:12 (forward), "
+        "in torch/nn/functional.py:300 (conv2d) (50.0%)",
         "   DataLoader(..., num_workers=4, persistent_workers=True)",
         "   Predicted step: 126.6 ms (118.3 ms to 139.4 ms), now 177.6 ms",
     ]
