@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
+from traceadvisor.analysis.idle.gaps import Gaps, find_gaps
+from traceadvisor.analysis.idle.unknown import Unknown, find_unknown
 from traceadvisor.analysis.memory.device_memory import DeviceMemory, device_memory
 from traceadvisor.analysis.memory.step_memory import fullest, memory_figures, step_memory
 from traceadvisor.analysis.observation import Observation, observe
@@ -110,7 +112,16 @@ class Facts:
     @cached_property
     def partition(self) -> Partition:
         """The category of every instant of the recording."""
-        return partition_recording(self.observation)
+        return partition_recording(self.observation, self._gaps, self.unknown)
+
+    @cached_property
+    def unknown(self) -> Unknown:
+        """Time in which the recording does not show whether the device worked, by reason."""
+        return find_unknown(self.observation, self._gaps)
+
+    @cached_property
+    def _gaps(self) -> Gaps:
+        return find_gaps(self.observation, recording_extent(self.trace))
 
     @cached_property
     def step_rows(self) -> tuple[StepRow, ...]:
@@ -241,7 +252,7 @@ class Facts:
             fix: what to change.
             effort: how much work the fix is.
             evidence: figures; None, for a figure that was not measured, is left out.
-            claims: the time that the finding accounts for; none by default.
+            claims: the time that the finding accounts for; none by default. Unknown time is left out of it.
             most_ns: upper limit of the saving per mean recorded step; by default the claimed time per step.
             most_share: the same limit as a share of the training time, for a fix that cannot be simulated.
             saving: the saving, if the rule computes it.
@@ -249,7 +260,7 @@ class Facts:
             locations: places in the user's code.
             caveats: sentences on when the finding may be wrong.
         """
-        claims = claims or SpanSet.empty()
+        claims = (claims or SpanSet.empty()) - self.unknown.spans
         if most_share is not None:
             saving = Estimate.bound(most_share * (self.step_ns or 0.0), fix.not_replayed or "")
         saving = saving or self.saving(fix, self.per_step_ns(claims) if most_ns is None else most_ns)
@@ -311,7 +322,7 @@ class Facts:
         """The simulation of the steps; None without kept steps."""
         from traceadvisor.replay.replay import replay  # noqa: PLC0415  # a breakdown does not need it
 
-        return replay(self.observation, self.steps, self.run.timing, self.run.worker_count)
+        return replay(self.observation, self.steps, self.run.timing, self.run.worker_count, self.unknown.spans)
 
     def what_if(self, edit: Edit, most_ns: float) -> Estimate:
         """The simulated saving of an edit; an upper limit if the simulation is not trusted.
@@ -341,11 +352,15 @@ class Facts:
         doubts = (
             (self.steps.source is not StepSource.MARKS)
             + (self.step_count < FEWEST_STEPS)
-            + any(note.degrades for note in (*self.trace.health.notes, *missing_parts(self.observation, self.steps)))
+            + any(note.degrades for note in (*self.trace.health.notes, *self._missing_parts))
             + (abs(self.run.timing.disturbance_share or 0.0) > DISTURBED_SHARE)
             + (saving is not None and saving.method is Method.REPLAY and saving.reason is not None)
         )
         return (Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW)[min(doubts, 2)]
+
+    @property
+    def _missing_parts(self) -> tuple[HealthNote, ...]:
+        return tuple(missing_parts(self.observation, self.steps, self.unknown))
 
     def missing(self, needs: frozenset[Input]) -> str | None:
         """The missing input of a rule with these needs, and how to get it; None if nothing is missing."""
@@ -401,7 +416,7 @@ class Facts:
         return (
             *self.trace.health.notes,
             *self.run_notes,
-            *recording_notes(self.observation, self.steps),
+            *recording_notes(self.observation, self.steps, self.unknown),
             *timing_notes(self.run.timing),
         )
 

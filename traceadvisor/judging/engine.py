@@ -146,7 +146,7 @@ def _step_ns(recording: Recording) -> float | None:
 
 
 def _figures(facts: Facts) -> DeviceFigures:
-    figures = device_figures(facts.trace, facts.launches, facts.steps.kept_windows)
+    figures = device_figures(facts.trace, facts.launches, facts.steps.kept_windows, facts.unknown.spans)
     rate = facts.device_work.rate
     if rate is None or not rate.is_whole:
         return figures

@@ -64,7 +64,7 @@ class DeviceFigures:
     """Use of the device. Shares are 0..1; None where the trace lacks their input."""
 
     busy_share: float | None
-    """Time with a kernel running, collectives included, as a share of the kept steps."""
+    """Time with a kernel running, collectives included, as a share of the kept steps. Unknown time counts as idle."""
 
     sm_efficiency_share: float | None
     achieved_occupancy_share: float | None
@@ -74,6 +74,9 @@ class DeviceFigures:
 
     peak_rate_share: float | None = None
     """Share of the device's peak rate: model FLOPs utilisation, if nothing is recomputed."""
+
+    busy_share_high: float | None = None
+    """The busy share if the device worked in all unknown time; None without unknown time."""
 
 
 @dataclass(frozen=True, slots=True)

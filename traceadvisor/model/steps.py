@@ -39,6 +39,9 @@ class Step:
     left_out: str | None = None
     """Why the step does not count in means and medians; None where it does."""
 
+    caution: str | None = None
+    """What limits the figures of a step that counts because no other does; None for nothing."""
+
     @property
     def duration_ns(self) -> int:
         """Length of the step."""

@@ -87,16 +87,17 @@ def _whole(recording: Recording) -> str:
 
 
 def lost_share(recording: Recording) -> float:
-    """Share of the mean step without a running kernel; 0 if it was not measured."""
+    """Share of the mean step without a running kernel; 0 if it was not measured. Unknown time is not lost."""
     mean = recording.mean_breakdown
     kernel = None if mean is None else mean.share(Category.KERNEL)
-    return 0.0 if kernel is None else 1 - kernel
+    return 0.0 if mean is None or kernel is None else 1 - kernel - (mean.share(Category.IDLE_UNKNOWN) or 0.0)
 
 
 def _device_verdict(mean: MeanBreakdown, whole: str) -> str:
-    kernel = mean.share(Category.KERNEL) or 0.0
+    kernel, unknown = mean.share(Category.KERNEL) or 0.0, mean.share(Category.IDLE_UNKNOWN) or 0.0
     largest = _largest(mean, tuple(LOST_ON_DEVICE))
-    computes = f"The GPU computes for {whole_percent(kernel)} of {whole}."
+    shares = dict.fromkeys((whole_percent(kernel), whole_percent(kernel + unknown)))
+    computes = f"The GPU computes for {' to '.join(shares)} of {whole}."
     if kernel >= WELL_USED_SHARE:
         return f"{computes} Faster kernels are the main way to save more time."
     if (mean.share(largest) or 0.0) >= WORTH_NAMING_SHARE:

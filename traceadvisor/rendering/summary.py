@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.headline import recording_verdict, step_time, verdict, verdict_scope
 from traceadvisor.rendering.page.findings import FindingView, finding_views
 from traceadvisor.rendering.page.health import NoteView, warnings
 from traceadvisor.rendering.page.recordings import cost_words
-from traceadvisor.rendering.units import count, duration, number_of, percent
+from traceadvisor.rendering.units import count, duration, number_of, percent, percent_range
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.results.redaction import redacted, shortened
 from traceadvisor.text.cleaning import one_line
@@ -122,7 +123,7 @@ def _recording(recording: Recording, report: Report) -> SummaryLine:
         Piece(f" ({'; '.join(filter(None, (time.kind, time.beside)))})", Style.QUIET),
         Piece(f", {count(samples)} samples/s" if samples is not None else ""),
         Piece(f", {cost}" if (cost := cost_words(recording)) else ""),
-        Piece(f", GPU busy {percent(recording.figures.busy_share)}"),
+        Piece(f", GPU busy {percent_range(recording.figures.busy_share, recording.figures.busy_share_high)}"),
         Piece(_largest(recording)),
     )
 
@@ -130,10 +131,12 @@ def _recording(recording: Recording, report: Report) -> SummaryLine:
 def _largest(recording: Recording) -> str:
     mean = recording.mean_breakdown
     measured = {} if mean is None else {category: ns for category, ns in mean.parts_ns.items() if ns}
+    unknown_ns = measured.pop(Category.IDLE_UNKNOWN, 0.0)
     if mean is None or not measured:
         return ""
     top = max(measured, key=lambda category: measured[category])
-    return f", largest category: {CATEGORY[top]} {percent(mean.share(top))}"
+    known = "known " if unknown_ns > measured[top] else ""
+    return f", largest {known}category: {CATEGORY[top]} {percent(mean.share(top))}"
 
 
 def _findings(report: Report) -> list[SummaryLine]:

@@ -15,6 +15,7 @@ CATEGORY = {
     Category.COMMUNICATION: "Communication",
     Category.H2D_COPY: "CPU-to-GPU copy",
     Category.OTHER_COPY: "Other copies",
+    Category.IDLE_UNKNOWN: "Unknown",
     Category.DATA_WAIT: "Data wait",
     Category.IDLE_DEVICE: "Idle: kernel-launch latency",
     Category.IDLE_PROFILER: "Idle: profiler overhead",
@@ -35,6 +36,8 @@ DEFINITION = {
     Category.H2D_COPY: "The GPU receives a copy from CPU memory (host to device), and no kernel or collective runs.",
     Category.OTHER_COPY: "The GPU copies data to the CPU, to another GPU or within its own memory, or sets memory, "
     "and does none of the above.",
+    Category.IDLE_UNKNOWN: "The recording does not show whether the GPU worked. This is no cause of lost time, and it "
+    "makes the GPU's busy share a range.",
     Category.DATA_WAIT: "The GPU is idle and the training thread waits inside the data loader.",
     Category.IDLE_DEVICE: "The GPU is idle although the CPU has already launched the next operation.",
     Category.IDLE_PROFILER: "The GPU is idle while the profiler works. A run without the profiler avoids this.",

@@ -10,6 +10,7 @@ from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.steps.run_timing import RunTiming
 from traceadvisor.model.findings import Estimate, Method
 from traceadvisor.model.replay import ReplayFigures, WhatIf
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepTable
 from traceadvisor.replay.build_graph import build_graph
 from traceadvisor.replay.gate import MOST_ERROR_SHARE, Gate, gate, held_to_workers, without_device
@@ -80,7 +81,11 @@ class Replay:
 
 
 def replay(
-    observation: Observation, table: StepTable, timing: RunTiming, worker_count: int | None = None
+    observation: Observation,
+    table: StepTable,
+    timing: RunTiming,
+    worker_count: int | None = None,
+    unknown: SpanSet | None = None,
 ) -> Replay | None:
     """Return the replay of the steps nearest to the median; None if no step is kept.
 
@@ -89,12 +94,14 @@ def replay(
         table: its steps.
         timing: step times of the whole run.
         worker_count: loader worker processes; None if unknown.
+        unknown: time in which the recording does not show whether the device worked; none by default.
     """
     steps = chosen_steps(table)
     if not steps:
         return None
     recorded = build_graph(observation, steps)
-    graph, held = undisturbed(recorded, observation, steps, timing), gate(recorded, observation, steps)
+    graph = undisturbed(recorded, observation, steps, timing)
+    held = gate(recorded, observation, steps, unknown or SpanSet.empty())
     if observation.loader and not observation.loader.in_training_process:
         turn, late = turn_of(worker_count, steps), late_share(observation.loader, table.kept)
         at_pace = paced(recorded, steps, turn)

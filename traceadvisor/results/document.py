@@ -485,6 +485,7 @@ RECORDS = (
             "mean_breakdown.totals": "totals_us",
             "overlaps": "overlap_us",
             "figures.busy_share": "gpu_busy_share",
+            "figures.busy_share_high": "gpu_busy_share_high",
             "captured": "captured_run",
             "recorded_wall_ns": "recorded_unix_us",
         },

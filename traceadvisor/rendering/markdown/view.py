@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.headline import step_time, verdict, verdict_scope
-from traceadvisor.rendering.page.comparison import total_shares
+from traceadvisor.rendering.page.comparison import total_cells, total_titles
 from traceadvisor.rendering.page.findings import FindingView, finding_views, umbrella_table
 from traceadvisor.rendering.page.health import HealthView, health_view
 from traceadvisor.rendering.page.outcomes import outcomes_view
 from traceadvisor.rendering.page.recordings import cost_words
 from traceadvisor.rendering.page.settings import settings_facts
 from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
-from traceadvisor.rendering.units import NOT_MEASURED, count, duration, milliseconds, percent
+from traceadvisor.rendering.units import NOT_MEASURED, count, duration, milliseconds, percent, percent_range
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.results.redaction import shortened
 
@@ -125,26 +125,23 @@ def _totals(report: Report) -> Table:
         *((Column("Samples/s"),) if counted else ()),
         *((Column("Cost"),) if priced else ()),
         Column("GPU busy"),
-        Column("Data wait"),
-        Column("CPU-to-GPU copy"),
-        Column("Kernels"),
-        Column("Communication"),
-        Column("Other copies"),
-        Column("Idle"),
+        *(Column(title.replace("\u00ad", "")) for title in total_titles(report)),
     )
-    rows = (_totals_row(recording, timed=timed, counted=counted, priced=priced) for recording in report.recordings)
+    rows = (
+        _totals_row(report, recording, timed=timed, counted=counted, priced=priced) for recording in report.recordings
+    )
     return measured_columns(Table("Recordings", columns, tuple(rows)))
 
 
-def _totals_row(recording: Recording, *, timed: bool, counted: bool, priced: bool) -> tuple[Cell, ...]:
+def _totals_row(report: Report, recording: Recording, *, timed: bool, counted: bool, priced: bool) -> tuple[Cell, ...]:
     return (
         Cell(recording.id),
         *((Cell(_step(recording)),) if timed else ()),
         Cell(duration(recording.median_step_ns)),
         *((Cell(count(recording.samples_per_s)),) if counted else ()),
         *((Cell(cost_words(recording) or NOT_MEASURED),) if priced else ()),
-        Cell(percent(recording.figures.busy_share)),
-        *(Cell(percent(share)) for share in total_shares(recording)),
+        Cell(percent_range(recording.figures.busy_share, recording.figures.busy_share_high)),
+        *total_cells(report, recording),
     )
 
 

@@ -25,6 +25,7 @@ from traceadvisor.rendering.units import (
     money,
     number_of,
     percent,
+    percent_range,
     size,
 )
 from traceadvisor.rendering.words import STEP_SOURCE
@@ -135,7 +136,7 @@ def figures(recording: Recording) -> Iterator[Figure]:
         yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated")
     yield from _money_and_energy(recording)
     without = "no GPU activity recorded" if is_without_device(recording) else None
-    yield Figure("GPU busy", percent(recording.figures.busy_share), without)
+    yield Figure("GPU busy", percent_range(recording.figures.busy_share, recording.figures.busy_share_high), without)
     if recording.figures.sm_efficiency_share is not None:
         yield Figure("SM efficiency", percent(recording.figures.sm_efficiency_share))
     if recording.figures.achieved_occupancy_share is not None:
@@ -175,6 +176,9 @@ def _step_notes(recording: Recording) -> Iterator[str]:
             reasons.setdefault(row.step.left_out, []).append(row.step.index)
     for reason, indices in reasons.items():
         yield f"{_steps(indices)} shown, but left out of averages: {reason}"
+    for row in recording.steps:
+        if row.step.caution is not None:
+            yield f"Step {row.step.index} is not whole: {row.step.caution}"
     dropped: dict[str, list[int]] = {}
     for index, reason in recording.dropped_steps:
         dropped.setdefault(reason, []).append(index)

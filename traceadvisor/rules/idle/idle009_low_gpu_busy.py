@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
 PREPARING = (
     "Check data loading and preprocessing first: "
@@ -55,6 +55,12 @@ class LowGpuBusy(Rule):
         share = facts.share(busy)
         if share >= self.low_share:
             return Clear("GPU busy", share, self.low_share, Unit.SHARE)
+        unknown = facts.claim(Category.IDLE_UNKNOWN)
+        highest = facts.share(busy | unknown)
+        if highest >= self.low_share:
+            return Skipped(
+                f"The GPU is busy for {share:.0%} to {highest:.0%} of the step: the recording is incomplete."
+            )
         cores, device = _cores_share(facts), facts.run.device_telemetry
         sampled = device.mean_utilization_share if device else None
         return facts.finding(
@@ -66,6 +72,7 @@ class LowGpuBusy(Rule):
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("GPU busy, recorded", share, Unit.SHARE),
+                facts.known("GPU busy if it worked in all unknown time", highest if unknown else None, Unit.SHARE),
                 facts.known("GPU utilisation, sampled", sampled, Unit.SHARE),
                 facts.known("CPU core utilisation", cores, Unit.SHARE),
             ),
