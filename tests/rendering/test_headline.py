@@ -18,7 +18,7 @@ from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import RecordingNote, Umbrella
 from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.formats import FORMATS
-from traceadvisor.rendering.headline import recording_of_verdict, recording_verdict, verdict, verdict_scope
+from traceadvisor.rendering.headline import lost_share, recording_of_verdict, recording_verdict, verdict, verdict_scope
 from traceadvisor.rendering.page.html import report_view
 
 NOTHING = dict.fromkeys(SHARES_NO_WORKERS, 0.0)
@@ -44,6 +44,19 @@ def test_the_largest_loss_is_named(category: Category, share: float, sentence: s
 
 def test_a_busy_device_is_not_blamed_on_anything() -> None:
     assert said({Category.KERNEL: 0.96, Category.IDLE_LAUNCH: 0.04}).startswith("The GPU computes for 96% of each step")
+
+
+def test_unknown_time_is_never_named_as_the_loss() -> None:
+    shares = {Category.KERNEL: 0.3, Category.IDLE_UNKNOWN: 0.6, Category.IDLE_HOST: 0.1}
+    assert said(shares) == "The GPU waits 10% of each step for other CPU work, such as Python code."
+    shares = {Category.KERNEL: 0.3, Category.IDLE_UNKNOWN: 0.7}
+    assert said(shares).startswith("The GPU computes for 30% to 100% of each step.")
+
+
+def test_unknown_time_is_not_lost_time() -> None:
+    shares = NOTHING | {Category.KERNEL: 0.3, Category.IDLE_UNKNOWN: 0.6, Category.IDLE_HOST: 0.1}
+    unsure = device_recording("x", shares, step_ms=100, device=v100())
+    assert lost_share(unsure) == pytest.approx(0.1, abs=0.01)
 
 
 def test_several_small_losses_have_no_single_name() -> None:

@@ -1,10 +1,21 @@
 import io
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
 
-from tests.build_report import hostile, nothing_readable, on_the_cpu, one_recording, three_recordings
+from tests.build_report import (
+    SHARES_NO_WORKERS,
+    device_recording,
+    hostile,
+    nothing_readable,
+    on_the_cpu,
+    one_recording,
+    three_recordings,
+    v100,
+)
 from tests.rendering.captures import captured, captured_ranks
+from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.summary import Style, summary
 
@@ -58,6 +69,15 @@ def test_a_rank_without_recorded_steps_has_a_step_time() -> None:
 
 def test_without_a_device_the_busy_share_is_not_measured() -> None:
     assert "GPU busy not measured" in lines_of(on_the_cpu())[2]
+
+
+def test_the_largest_category_is_a_known_one() -> None:
+    report = one_recording()
+    (first,) = report.recordings
+    shares = dict.fromkeys(SHARES_NO_WORKERS, 0.0) | {Category.KERNEL: 0.3, Category.IDLE_UNKNOWN: 0.7}
+    unsure = device_recording(first.id, shares, step_ms=100, device=v100())
+    (line,) = (line for line in lines_of(replace(report, recordings=(unsure,))) if "GPU busy" in line)
+    assert line.endswith("GPU busy 30.0% to 100.0%, largest known category: Kernels 30.0%")
 
 
 def test_an_unreadable_input_has_a_note() -> None:

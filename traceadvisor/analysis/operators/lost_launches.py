@@ -47,8 +47,9 @@ def expected_launches(trace: Trace) -> KernelLaunches:
     """
     events = trace.events
     rows, work = kernel_launch_rows(trace), events.rows(*DEVICE_WORK)
-    is_lost = ~np.isin(events.correlation[rows], events.correlation[work]) & bool(work.size)
-    is_expected = ~(is_lost & capture_spans(trace).contains(events.start_ns[rows]))
+    has_none = ~np.isin(events.correlation[rows], events.correlation[work])
+    is_expected = ~(has_none & capture_spans(trace).contains(events.start_ns[rows]))
+    is_lost = has_none & bool(work.size)
     is_graph = np.isin(rows, graph_launch_rows(trace))
     if is_graph.any() and is_lost[is_graph].all() and (link_launches(events).call_rows == NONE).any():
         is_expected &= ~is_graph
