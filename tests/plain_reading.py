@@ -226,11 +226,18 @@ class Recording:
         """Calls that give the device a kernel or a graph; not those that wrote one into a graph being captured."""
         calls = [e for e in self.runtime if "Launch" in e.name and "LaunchHostFunc" not in e.name]
         calls = [call for call in calls if not (self.is_lost(call) and call.start in self.captures)]
+        recorded = [call for call in calls if not self.is_lost(call)]
+        calls = [call for call in calls if not (self.is_lost(call) and self.is_part_of_one(call, recorded))]
         graphs = [call for call in calls if "GraphLaunch" in call.name]
         without_call = [e for e in self.device if e.correlation not in self.launches]
         if without_call and all(map(self.is_lost, graphs)):
             return [call for call in calls if call not in graphs]
         return calls
+
+    @staticmethod
+    def is_part_of_one(call: Event, others: list[Event]) -> bool:
+        """Whether a thread makes a call while it makes one of some others: both are records of one launch."""
+        return any(call.thread == e.thread and e.start < call.end and call.start < e.end for e in others)
 
     def is_lost(self, call: Event) -> bool:
         """Whether the device did nothing for a call, as far as the recording shows."""
@@ -537,7 +544,7 @@ def unknown_for_the_queue(recording: Recording) -> Iterator[Event]:
         if "GraphLaunch" in launch.name:
             graphs[launch].append(event)
     whole = Counter(operations(members) for _, members in sorted(graphs.items(), key=lambda item: item[0].start))
-    common = [names for names, count in whole.most_common(64) if count > 1]
+    common = [names for names, count in whole.most_common(16) if count > 1]
     for call, members in graphs.items():
         alike = [names for names in common if Counter(names) > Counter(operations(members))]
         if whole[operations(members)] > 1 or not alike:

@@ -85,14 +85,27 @@ def _of_another_kind(layout: Layout, later: tuple[tuple[int, int], ...]) -> set[
 
 def _short_of_records(layout: Layout) -> set[int]:
     """The steps that launched a kernel that was not recorded, where another launched some and lost none."""
-    recorded = {event.key for event in layout.device}
+    missing = _lost_launches(layout)
     launches = [event for event in layout.host.events if event.role is Role.LAUNCH]
     lost = [
-        [event.key not in recorded for event in launches if section.mark_start <= event.start < section.mark_end]
+        [event in missing for event in launches if section.mark_start <= event.start < section.mark_end]
         for section in layout.steps
     ]
     short = {number for number, losses in enumerate(lost) if any(losses)}
     return short if any(losses and not any(losses) for losses in lost) else set()
+
+
+def _lost_launches(layout: Layout) -> list[HostEvent]:
+    """The launches whose kernel was not recorded; not a call within another launch, which is the same launch."""
+    recorded = {event.key for event in layout.device}
+    launches = [event for event in layout.host.events if event.role is Role.LAUNCH]
+    others = [event for event in launches if event.key in recorded]
+    return [
+        event
+        for event in launches
+        if event.key not in recorded
+        and not any(e.thread == event.thread and e.start < event.end and event.start < e.end for e in others)
+    ]
 
 
 def _true_step(layout: Layout, index: int, section: Section, *, kept: bool) -> TrueStep:
@@ -114,9 +127,8 @@ def _unknown(layout: Layout) -> set[int]:
     """When a kernel that was not recorded may have run: after its launch, in its turn among those that were."""
     calls = {event.key: event for event in layout.host.events if event.key is not None}
     ran = [(calls[work.key].start, work) for work in layout.device if work.key in calls]
-    lost = [event for key, event in calls.items() if key not in {work.key for work in layout.device}]
     ticks: set[int] = set()
-    for call in lost if ran else []:
+    for call in _lost_launches(layout) if ran else []:
         before = max([call.end, *(work.end for begun, work in ran if begun < call.start)])
         ticks |= set(range(before, min([layout.now, *(work.start for begun, work in ran if begun > call.start)])))
     return ticks

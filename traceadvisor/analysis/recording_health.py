@@ -23,7 +23,7 @@ UNKNOWN_REASONS = {
     UnknownReason.CAPTURE: "the CPU captured a CUDA graph",
     UnknownReason.LOST: "launched kernels have no GPU record",
     UnknownReason.GRAPH: "launches of a CUDA graph have fewer GPU records than its other launches",
-    UnknownReason.EARLIER: "the CPU waited for GPU work from before the recording",
+    UnknownReason.EARLIER: "the CPU waited for the GPU while no GPU work was recorded",
     UnknownReason.LATENCY: "a GPU operation started long after its launch, and no recorded work delayed it",
 }
 """Clauses on why the recording does not show whether the GPU worked."""

@@ -96,6 +96,21 @@ def test_without_any_link_between_launches_and_kernels_no_launch_is_lost(tmp_pat
     assert unknown(builder, tmp_path) == {}
 
 
+@pytest.mark.parametrize(("outer", "inner"), [((100, 130), (110, 120)), ((110, 120), (100, 130))])
+def test_one_launch_recorded_as_two_calls_is_not_lost(
+    outer: tuple[int, int], inner: tuple[int, int], tmp_path: Path
+) -> None:
+    builder = step().launch(*outer, kernel=(140, 500)).launch(*inner, call="cuLaunchKernel", category="cuda_driver")
+    facts = facts_of(builder.launch(5000, 5010, kernel=(5020, 6000)), tmp_path)
+    assert not facts.unknown.spans
+    assert "kernels-missing" not in {note.code for note in facts.notes}
+
+
+def test_a_launch_of_another_thread_at_the_same_time_can_be_lost(tmp_path: Path) -> None:
+    builder = step().launch(100, 130, kernel=(140, 500)).launch(110, 120, thread=AUTOGRAD)
+    assert unknown(builder.launch(5000, 5010, kernel=(5020, 6000)), tmp_path) == {"lost": [(500, 5020)]}
+
+
 # -- capture of graphs ------------------------------------------------------------------------------------------------
 
 
@@ -366,7 +381,7 @@ def test_the_note_says_how_much_is_unknown_and_why(tmp_path: Path) -> None:
     (note,) = (note for note in facts_of(builder, tmp_path).notes if note.code == "gpu-unknown")
     assert note.message == (
         "For 13.1% of the step time, the recording does not show whether the GPU worked: "
-        "launched kernels have no GPU record (2.1%); the CPU waited for GPU work from before the recording (11.0%)."
+        "launched kernels have no GPU record (2.1%); the CPU waited for the GPU while no GPU work was recorded (11.0%)."
     )
     assert note.degrades
 
@@ -377,7 +392,7 @@ def test_less_than_a_tenth_of_unknown_time_only_informs(length: int, tmp_path: P
     assert note.degrades is degrades
     assert note.message == (
         "For 10.0% of the step time, the recording does not show whether the GPU worked: "
-        "the CPU waited for GPU work from before the recording."
+        "the CPU waited for the GPU while no GPU work was recorded."
     )
 
 

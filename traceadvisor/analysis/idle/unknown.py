@@ -33,8 +33,8 @@ TIMES_MEDIAN = 20
 FEWEST_LATENCIES = 3
 """Fewer latencies have no meaningful median; then only `LEAST_WAIT_NS` counts."""
 
-MOST_LIKE_GRAPHS = 64
-"""Graphs to compare an odd launch with, those launched most often: enough for a graph per layer, and bounded work."""
+MOST_LIKE_GRAPHS = 16
+"""Graphs to compare an odd launch with, those launched most often. The layers of a model share a few graphs."""
 
 
 class UnknownReason(Enum):
@@ -175,9 +175,11 @@ def _lost_launches_of(observation: Observation) -> Int64:
     """
     trace, events = observation.trace, observation.trace.events
     lost = expected_launches(trace).lost_rows
+    if not lost.size:
+        return lost
     launches = link_launches(events)
     linked = launches.call_rows != NONE
-    if not lost.size or not linked.any():
+    if not linked.any():
         return lost[:0]
     devices = events.device[launches.work_rows[linked]]
     own = observation.launches.work_rows[:1]
@@ -207,13 +209,16 @@ def _inside_short_graphs(observation: Observation, queue: _Queue) -> SpanSet:
     launches = list(_graph_launches(observation.launches, graph_launch_rows(observation.trace), events))
     counts = Counter(launch.names for launch in launches)
     often = [names for names, count in counts.most_common(MOST_LIKE_GRAPHS) if count > 1]
-    likes = [_Like.of(names) for names in sorted(often, key=len)]
+    likes = [_Operations.of(names) for names in sorted(often, key=len)]
     longest_ns: dict[bytes, int] = defaultdict(int)
     for launch in launches:
         longest_ns[launch.names] = max(longest_ns[launch.names], launch.end_ns - launch.start_ns)
     found: list[tuple[int, int, int]] = []
     for launch in launches:
-        if counts[launch.names] == 1 and (like := next((one for one in likes if one.contains(launch)), None)):
+        if counts[launch.names] > 1:
+            continue
+        own = _Operations.of(launch.names)
+        if like := next((one for one in likes if one.contains(own)), None):
             most_ns = longest_ns[like.names]
             found.append((launch.call_row, launch.end_ns - most_ns, launch.start_ns + most_ns))
     calls, earliest_ns, latest_ns = np.array(found, dtype=np.int64).reshape(-1, 3).T
@@ -251,8 +256,8 @@ def _graph_launches(launches: Launches, graph_rows: Int64, events: EventTable) -
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Like:
-    """A graph that was launched several times with the same operations."""
+class _Operations:
+    """The operations of a graph launch, in any order."""
 
     names: bytes
     name_ids: Int32
@@ -261,17 +266,16 @@ class _Like:
     counts: Int64
 
     @staticmethod
-    def of(names: bytes) -> _Like:
-        """Return the graph with these operations."""
-        return _Like(names, *np.unique(np.frombuffer(names, dtype=np.int32), return_counts=True))
+    def of(names: bytes) -> _Operations:
+        """Return the operations with these sorted name ids."""
+        return _Operations(names, *np.unique(np.frombuffer(names, dtype=np.int32), return_counts=True))
 
-    def contains(self, launch: _GraphLaunch) -> bool:
-        """Whether it has all operations of a launch, and more."""
-        if len(launch.names) >= len(self.names):
+    def contains(self, other: _Operations) -> bool:
+        """Whether these are all of the other operations, and more."""
+        if len(other.names) >= len(self.names):
             return False
-        own, counts = np.unique(np.frombuffer(launch.names, dtype=np.int32), return_counts=True)
-        at = np.minimum(np.searchsorted(self.name_ids, own), self.name_ids.size - 1)
-        return bool(((self.name_ids[at] == own) & (counts <= self.counts[at])).all())
+        at = np.minimum(np.searchsorted(self.name_ids, other.name_ids), self.name_ids.size - 1)
+        return bool(((self.name_ids[at] == other.name_ids) & (other.counts <= self.counts[at])).all())
 
 
 def _longest_latency_ns(observation: Observation, gaps: Gaps) -> float:

@@ -41,19 +41,37 @@ class KernelLaunches:
 def expected_launches(trace: Trace) -> KernelLaunches:
     """Return the kernel launches that a device should have run.
 
-    A launch without a device record during graph capture is left out: its kernel became part of a graph. Some profilers
-    do not link the kernels of graphs to their launches. If no graph launch has linked work and the recording holds
-    unlinked work, graph launches are left out too. If no device work was recorded at all, no launch is lost.
+    Some launches without a device record are left out. During graph capture, a kernel becomes part of a graph. Some
+    profilers record one launch as two calls, one inside the other, and only one of them has the record. Some do not
+    link the kernels of graphs to their launches: if no graph launch has linked work and the recording holds unlinked
+    work, graph launches are left out. If no device work was recorded at all, no launch is lost.
     """
     events = trace.events
     rows, work = kernel_launch_rows(trace), events.rows(*DEVICE_WORK)
     has_none = ~np.isin(events.correlation[rows], events.correlation[work])
     is_expected = ~(has_none & capture_spans(trace).contains(events.start_ns[rows]))
+    is_expected &= ~(has_none & _overlaps_any(events, rows, rows[~has_none]))
     is_lost = has_none & bool(work.size)
     is_graph = np.isin(rows, graph_launch_rows(trace))
     if is_graph.any() and is_lost[is_graph].all() and (link_launches(events).call_rows == NONE).any():
         is_expected &= ~is_graph
     return KernelLaunches(rows[is_expected], is_lost[is_expected])
+
+
+def _overlaps_any(events: EventTable, rows: Int64, others: Int64) -> Mask:
+    """Return whether each call overlaps one of some others on its thread; shape of ``rows``."""
+    if not others.size:
+        return np.zeros(rows.size, dtype=np.bool_)
+    times = np.unique(np.concatenate((events.start_ns[rows], events.end_ns[rows])))
+
+    def place(instants_ns: Int64, calls: Int64) -> Int64:
+        """Rank of instants, with a range of ranks for each thread."""
+        return events.thread[calls].astype(np.int64) * times.size + np.searchsorted(times, instants_ns)
+
+    others = others[np.lexsort((events.start_ns[others], events.thread[others]))]
+    ends = np.append(-1, np.maximum.accumulate(place(events.end_ns[others], others)))
+    before = np.searchsorted(place(events.start_ns[others], others), place(events.end_ns[rows], rows), side="left")
+    return ends[before] > place(events.start_ns[rows], rows)
 
 
 def capture_spans(trace: Trace) -> SpanSet:
