@@ -50,7 +50,10 @@ def test_unknown_time_is_never_named_as_the_loss() -> None:
     shares = {Category.KERNEL: 0.3, Category.IDLE_UNKNOWN: 0.6, Category.IDLE_HOST: 0.1}
     assert said(shares) == "The GPU waits 10% of each step for other CPU work, such as Python code."
     shares = {Category.KERNEL: 0.3, Category.IDLE_UNKNOWN: 0.7}
-    assert said(shares).startswith("The GPU computes for 30% to 100% of each step.")
+    assert said(shares) == (
+        "The GPU computes for 30% to 100% of each step. "
+        "For 70% of it, the recording does not show whether the GPU worked. Idle time is 0%."
+    )
 
 
 def test_unknown_time_is_not_lost_time() -> None:

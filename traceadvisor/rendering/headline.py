@@ -102,8 +102,11 @@ def _device_verdict(mean: MeanBreakdown, whole: str) -> str:
         return f"{computes} Faster kernels are the main way to save more time."
     if (mean.share(largest) or 0.0) >= WORTH_NAMING_SHARE:
         return LOST_ON_DEVICE[largest].format(part=_part_of(whole, mean, largest))
-    idle = sum(mean.share(category) or 0.0 for category in IDLE_CATEGORIES)
-    return f"{computes} The rest has several small causes; idle time is {whole_percent(idle)}."
+    idle = whole_percent(sum(mean.share(category) or 0.0 for category in IDLE_CATEGORIES))
+    if unknown >= WORTH_NAMING_SHARE:
+        part = whole_percent(unknown)
+        return f"{computes} For {part} of it, the recording does not show whether the GPU worked. Idle time is {idle}."
+    return f"{computes} The rest has several small causes; idle time is {idle}."
 
 
 def _largest(mean: MeanBreakdown, among: tuple[Category, ...]) -> Category:

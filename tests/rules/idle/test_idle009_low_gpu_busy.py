@@ -31,6 +31,26 @@ def test_less_than_half_of_the_step_is_low(tmp_path: Path) -> None:
     assert found.fix.summary == UNKNOWN
 
 
+def _steps_with_lost_kernels(lost_us: int) -> TraceBuilder:
+    """Steps of 100 us, 40 of them with a kernel; a kernel without a record may have run for so long before it."""
+    builder = _steps(kernel_us=40, count=4)
+    for number in range(4):
+        at = 100 * number
+        builder.launch(at + 59 - lost_us, at + 60 - lost_us)
+    return builder
+
+
+def test_a_share_that_may_be_high_is_not_judged(tmp_path: Path) -> None:
+    reason = skipped(LowGpuBusy(), _steps_with_lost_kernels(11), tmp_path)
+    assert reason == "The GPU is busy for 40% to 51% of the step: the recording is incomplete."
+
+
+def test_a_share_that_is_low_in_any_case_is_shown_as_a_range(tmp_path: Path) -> None:
+    found = finding(LowGpuBusy(), _steps_with_lost_kernels(9), tmp_path)
+    assert [row.value for row in found.evidence] == [pytest.approx(0.4), pytest.approx(0.49)]
+    assert found.claims.total_ns == 4 * (100 - 49) * 1000
+
+
 def test_collectives_keep_the_device_busy(tmp_path: Path) -> None:
     builder = _steps(kernel_us=40)
     for at in (0, 100, 200):

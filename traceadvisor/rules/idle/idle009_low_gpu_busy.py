@@ -30,6 +30,7 @@ class LowGpuBusy(Rule):
     How the saving is estimated: No saving is claimed, because the causes have their own savings. The upper limit is the
         time in which no kernel or collective runs.
     When it may be wrong: The busy share does not show how efficiently the GPU works: a short step can have a low share.
+        If the recording does not show for some time whether the GPU worked, the share is a range.
         The driver averages utilisation over its own periods, which blurs short runs.
     """
 
