@@ -363,6 +363,13 @@ def test_a_host_that_does_nothing_is_not_unknown(tmp_path: Path) -> None:
     assert unknown(builder, tmp_path) == {}
 
 
+def test_without_recorded_gpu_work_nothing_is_unknown(tmp_path: Path) -> None:
+    for builder in (TraceBuilder().python("train.py(1): main", 0, 9), step().launch(0, 10).op("aten::mm", 0, 20)):
+        facts = facts_of(builder, tmp_path)
+        assert not facts.unknown.spans
+        assert Category.IDLE_UNKNOWN not in facts.partition
+
+
 # -- what follows -----------------------------------------------------------------------------------------------------
 
 

@@ -40,7 +40,7 @@ def test_a_table_keeps_its_columns_with_any_text() -> None:
     rows = [line for line in text_of(hostile(three_recordings())).splitlines() if line.startswith("| ")]
 
     widths = {line.count("|") for line in rows[:4]}
-    assert widths == {10}
+    assert widths == {11}
 
 
 @pytest.mark.parametrize("text", ["@team", "#1", "GH-12", "http://e", "www.e.org", "a@b.org"])

@@ -50,7 +50,13 @@ class Gaps:
 
 
 def find_gaps(observation: Observation, extent: tuple[int, int]) -> Gaps:
-    """Return the device's gaps within an extent, each with the launch call of the operation that ends it."""
+    """Return the device's gaps within an extent, each with the launch call of the operation that ends it.
+
+    Without device work there are none: whether there is a device is unknown then.
+    """
+    if not observation.has_device:
+        none, never = np.empty(0, np.int64), np.empty(0, np.bool_)
+        return Gaps(none, none, none, none, none, none.astype(np.int32), never, never, never, never)
     events, launches = observation.trace.events, observation.launches
     starts, ends = events.start_ns[launches.work_rows], events.end_ns[launches.work_rows]
     idle = SpanSet.union_of(starts, ends).gaps(*extent)
