@@ -130,8 +130,12 @@ class TraceBuilder:
         types: Sequence[str] = (),
         dims: Sequence[Sequence[int]] = (),
         values: Sequence[str] = (),
+        sequence: int | None = None,
     ) -> Self:
-        """An operator, with the Python frames it was called from and its inputs' types, shapes and values."""
+        """An operator, with the Python frames it was called from and its inputs' types, shapes and values.
+
+        ``sequence`` links it to a node of the backward pass; -1 for a profiler that writes such numbers but not here.
+        """
         self._external_id += 1
         self._operators.append((thread, _decimal(start), _decimal(end), self._external_id))
         args: dict[str, Any] = {"External id": self._external_id}
@@ -141,6 +145,10 @@ class TraceBuilder:
             args["Input Dims"] = [list(shape) for shape in dims]
         if values:
             args["Concrete Inputs"] = list(values)
+        if sequence is not None:
+            args["Record function id"] = self._external_id
+            if sequence >= 0:
+                args["Sequence number"] = sequence
         if stack and self.generation is Generation.Y2021:
             args["Call stack"] = ";".join(stack)
         elif stack:
@@ -225,11 +233,15 @@ class TraceBuilder:
         stream: int = STREAM + 1,
         device: int = 0,
         message: tuple[int, str] | None = None,
+        args: Mapping[str, Any] | None = None,
     ) -> Self:
-        """A communication kernel and its launch, and the elements and their type that a rank sends."""
-        if message:
-            args = {"In msg nelems": message[0], "dtype": message[1]}
-            self._timed("cpu_op", "record_param_comms", (start, end), thread, args)
+        """A communication kernel and its launch, and the elements and their type that a rank sends.
+
+        ``args`` are further arguments of the operator that records them, under torch's own keys.
+        """
+        if message or args:
+            sent = {"In msg nelems": message[0], "dtype": message[1]} if message else {}
+            self._timed("cpu_op", "record_param_comms", (start, end), thread, {**sent, **(args or {})})
         return self.launch(start, end, kernel=kernel, name=name, thread=thread, stream=stream, device=device)
 
     def copy(

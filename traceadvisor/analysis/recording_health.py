@@ -13,6 +13,9 @@ from traceadvisor.model.health import HealthNote
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepSource, StepTable
 
+START_UP_SHARE = 0.05
+"""Share of one or two steps. Less start-up does not change what the steps show."""
+
 UNKNOWN_SHARE = 0.001
 """Share of the steps in which the recording does not show whether the GPU worked; less changes no shown figure."""
 
@@ -68,6 +71,31 @@ def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
         )
 
 
+def start_up_notes(share: float | None, table: StepTable) -> Iterator[HealthNote]:
+    """Yield a note if one or two recorded steps hold start-up work, or begin the run.
+
+    Args:
+        share: share of the typical steps in start-up; None with more steps.
+        table: the steps.
+    """
+    if share is None or not table.typical:
+        return
+    if share >= START_UP_SHARE:
+        yield HealthNote(
+            "start-up",
+            f"Start-up takes {share:.0%} of what was recorded, and findings do not count it: first calls, compilation "
+            "or memory allocation. Record later steps, after a warm-up.",
+            degrades=False,
+        )
+    elif table.source is StepSource.MARKS and table.typical[0].index == 0:
+        yield HealthNote(
+            "first-step",
+            "The recording holds the first step of the run, which may include start-up. "
+            "Record later steps, after a warm-up.",
+            degrades=False,
+        )
+
+
 def _device_notes(observation: Observation) -> Iterator[HealthNote]:
     if not observation.has_device and observation.trace.is_truncated:
         yield HealthNote(
@@ -114,12 +142,16 @@ def _unknown_time(table: StepTable, unknown: Unknown) -> Iterator[HealthNote]:
     if share < UNKNOWN_SHARE:
         return
     by_reason = {reason: (spans & windows).total_ns / whole_ns for reason, spans in unknown.by_reason.items()}
+    typical_ns = (unknown.spans & table.typical_windows).total_ns
+    typical_share = typical_ns / max(table.typical_windows.total_ns, 1) if table.typical else share
+    where = "" if typical_share >= UNKNOWN_SHARE else ", in steps that are not typical"
     named = {UNKNOWN_REASONS[reason]: part for reason, part in by_reason.items() if part >= UNKNOWN_SHARE / 2}
+    what = f"For {share:.1%} of the step time, the recording does not show whether the GPU worked{where}"
     why = (f"{clause} ({part:.1%})" if len(named) > 1 else clause for clause, part in named.items())
     yield HealthNote(
         "gpu-unknown",
-        f"For {share:.1%} of the step time, the recording does not show whether the GPU worked: {'; '.join(why)}.",
-        degrades=share >= UNKNOWN_SHARE_DEGRADES,
+        f"{what}: {'; '.join(why)}.",
+        degrades=typical_share >= UNKNOWN_SHARE_DEGRADES,
     )
 
 

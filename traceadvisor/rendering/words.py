@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.communication import CollectiveKind, Purpose
 from traceadvisor.model.findings import Confidence, Effort, Method, Severity
 from traceadvisor.model.report import SourceKind, Work
 from traceadvisor.model.run import StepState
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.telemetry import ClockEventReason
 from traceadvisor.model.timeline import Activity
+from traceadvisor.model.workload import InferenceSign
 
 CATEGORY = {
     Category.KERNEL: "Kernels",
@@ -77,6 +79,32 @@ WORK = {
     Work.MEMSET: "Memsets",
 }
 
+COLLECTIVE = {
+    CollectiveKind.ALL_REDUCE: "All-reduce",
+    CollectiveKind.REDUCE_SCATTER: "Reduce-scatter",
+    CollectiveKind.ALL_GATHER: "All-gather",
+    CollectiveKind.ALL_TO_ALL: "All-to-all",
+    CollectiveKind.BROADCAST: "Broadcast",
+    CollectiveKind.REDUCE: "Reduce",
+    CollectiveKind.SEND_RECEIVE: "Send and receive",
+    CollectiveKind.BARRIER: "Barrier",
+    CollectiveKind.OTHER: "Other",
+}
+
+PURPOSE = {
+    Purpose.GRADIENTS: "Gradients",
+    Purpose.SHARDS: "Sharded modules (FSDP, ZeRO)",
+    Purpose.EXCHANGE: "Embeddings or experts",
+    Purpose.TENSOR_PARALLEL: "Tensor parallelism",
+    Purpose.PIPELINE: "Pipeline stages",
+    Purpose.BATCH_NORM: "Synchronised batch norm",
+    Purpose.BUFFERS: "Buffers",
+    Purpose.OPTIMIZER: "Optimizer",
+    Purpose.BOOKKEEPING: "Losses, metrics, norms",
+    Purpose.BARRIER: "Synchronisation",
+    Purpose.UNKNOWN: "Unknown",
+}
+
 SEVERITY = {
     Severity.HIGH: "High",
     Severity.MEDIUM: "Medium",
@@ -103,8 +131,15 @@ METHOD = {
 
 STEP_SOURCE = {
     StepSource.MARKS: "the profiler's step marks",
+    StepSource.SERVING: "iterations of the serving engine or of text generation",
     StepSource.OPTIMIZER: "optimizer steps (the recording has no step marks)",
     StepSource.WINDOW: "nothing: the recording has no step marks, so all of it counts as one step",
+}
+
+INFERENCE_SIGN = {
+    InferenceSign.SERVING: "marks of a serving engine",
+    InferenceSign.GENERATE: "calls of generate()",
+    InferenceSign.NO_GRADIENTS: "a forward pass with gradients disabled in every operator",
 }
 
 SOURCE_KIND = {

@@ -87,7 +87,7 @@ def replay(
     worker_count: int | None = None,
     unknown: SpanSet | None = None,
 ) -> Replay | None:
-    """Return the replay of the steps nearest to the median; None if no step is kept.
+    """Return the replay of the steps nearest to the median; None if no step is typical.
 
     Args:
         observation: the recording.

@@ -411,6 +411,21 @@ def test_unknown_time_that_changes_no_figure_gets_no_note(length: int, tmp_path:
     assert ("gpu-unknown" in {note.code for note in facts.notes}) is noted
 
 
+def test_unknown_time_of_steps_that_are_not_typical_only_informs(tmp_path: Path) -> None:
+    builder = (
+        TraceBuilder().step(0, 0, 5000).copy(100, 3110, on_device=(3000, 3100)).launch(3200, 3210, kernel=(3220, 4900))
+    )
+    for number in range(1, 4):
+        at = 2000 + 3000 * number
+        builder.step(number, at, at + 3000).launch(at + 100, at + 110, kernel=(at + 120, at + 2900))
+    (note,) = (note for note in facts_of(builder, tmp_path).notes if note.code == "gpu-unknown")
+    assert note.message == (
+        "For 20.7% of the step time, the recording does not show whether the GPU worked, in steps that are not typical: "
+        "the CPU waited for the GPU while no GPU work was recorded."
+    )
+    assert not note.degrades
+
+
 def test_unknown_time_outside_the_steps_gets_no_note(tmp_path: Path) -> None:
     builder = TraceBuilder().launch(0, 10).launch(2000, 2010, kernel=(2020, 2100))
     facts = facts_of(builder.step(0, 3000, 13_000).launch(3000, 3010, kernel=(3020, 12_000)), tmp_path)

@@ -1,7 +1,4 @@
-"""Columns that rules need and a breakdown does not: sizes, stacks, types, shapes and allocator samples.
-
-Also computes message sizes of collectives.
-"""
+"""Columns that rules need and a breakdown does not: sizes, messages, stacks, types, shapes and allocator samples."""
 
 from __future__ import annotations
 
@@ -18,8 +15,9 @@ from traceadvisor.model.events import NONE, Kind, Sparse
 from traceadvisor.model.trace import AllocatorSamples, Details
 from traceadvisor.parsing.columns.growing import Column, Parts, int64
 from traceadvisor.parsing.columns.interning import Shortener, Signatures, Texts, TypeLists
+from traceadvisor.parsing.columns.messages import Messages
 from traceadvisor.parsing.columns.timestamps import nanoseconds
-from traceadvisor.parsing.json.events import MISSING, EventArgs, InstantEvent
+from traceadvisor.parsing.json.events import MISSING, EventArgs, InstantEvent, KeyArgs
 
 MOST_RATIO = 1e9
 """Largest plausible ratio of a kernel; larger values and NaN count as not recorded."""
@@ -38,12 +36,18 @@ class DetailColumns:
         self.texts = Texts(shortened)
         """Each distinct call stack, type list, list of shapes and list of values."""
 
+        self.messages = Messages(shortened)
+        """The arguments of collectives, each distinct message once."""
+
         self._type_lists = TypeLists(self.texts)
         self._parts = Parts()
         self._memory = Parts()
         self._row_count = 0
         self.has_types = False
         """Whether input types of operators were recorded."""
+
+        self.has_record_ids = False
+        """Whether operators have the ids that torch writes since it always writes sequence numbers, too."""
 
     def add(
         self,
@@ -60,6 +64,15 @@ class DetailColumns:
         self._add_sizes(*_chosen(args, _SIZED[kind]))
         self._add_messages(*_chosen(args, np.frombuffer(signatures.has_message, np.bool_)[signature]))
         self._add_shapes(*_chosen(args, np.frombuffer(signatures.has_shapes, np.bool_)[signature]))
+
+    def add_sequence(self, args: Sequence[KeyArgs], kind: NDArray[np.int8]) -> None:
+        """Add the sequence numbers of a window's operators; called after :meth:`add`, and also without it."""
+        rows = np.flatnonzero(kind == Kind.OPERATOR)
+        if rows.size:
+            operators = [args[row] for row in rows.tolist()]
+            numbers = int64([arg.sequence for arg in operators])
+            self._add("sequence", rows, numbers, numbers >= 0)
+            self.has_record_ids = self.has_record_ids or any(arg.record_id != NONE for arg in operators)
         self._row_count += len(args)
 
     def _add_ratios(self, args: list[EventArgs], rows: Int64) -> None:
@@ -81,7 +94,9 @@ class DetailColumns:
         self._add_byte_count([arg.byte_count for arg in args], rows)
 
     def _add_messages(self, args: list[EventArgs], rows: Int64) -> None:
-        self._add_byte_count([message_bytes(arg.message_elements, arg.message_type) for arg in args], rows)
+        if args:
+            ids = np.fromiter(map(self.messages.number_of, args), np.int32, len(args))
+            self._add("message_id", rows, ids, ids != NONE)
 
     def _add_byte_count(self, values: list[Any], rows: Int64) -> None:
         if values:
@@ -151,33 +166,11 @@ class DetailColumns:
             dtypes_id=column("dtypes_id", np.int32),
             dims_id=column("dims_id", np.int32),
             concrete_id=column("concrete_id", np.int32),
+            message_id=column("message_id", np.int32),
+            sequence=column("sequence", np.int64),
         )
 
 
 def _chosen(args: list[EventArgs], wanted: Mask) -> tuple[list[EventArgs], Int64]:
     """Return some events and their row numbers."""
     return list(compress(args, wanted.tobytes())), np.flatnonzero(wanted)
-
-
-_ELEMENT_BYTES = {
-    "bool": 1,
-    "byte": 1,
-    "char": 1,
-    "short": 2,
-    "half": 2,
-    "bfloat16": 2,
-    "int": 4,
-    "float": 4,
-    "long": 8,
-    "double": 8,
-    "complexfloat": 8,
-    "complexdouble": 16,
-}
-"""By torch's names of element types (``c10::ScalarType``), in lower case; 8-bit floats are recognised by prefix."""
-
-
-def message_bytes(elements: int, element_type: str) -> int:
-    """Return the bytes a rank sends; NONE if the element count or type is unknown."""
-    name = element_type.lower()
-    size = 1 if name.startswith("float8_") else _ELEMENT_BYTES.get(name)
-    return elements * size if size and 0 <= elements < 1 << 56 else NONE

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.model.arrays import Int32, Int64
+from traceadvisor.model.communication import Message
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import AllocatorSamples, Details, PythonCalls, Thread
@@ -40,7 +41,7 @@ class Columns:
         self._main = Parts()
         self._python = Parts()
         self.details = DetailColumns(self._shortened)
-        """Columns of only some events; empty if details are not wanted."""
+        """Columns of only some events; only sequence numbers if details are not wanted."""
 
         self.dropped = 0
         """Timed events without a usable time."""
@@ -82,6 +83,7 @@ class Columns:
         self._main.add_all(correlation=correlation, external_id=_external_ids(args), place=place)
         if self._wants_details:
             self.details.add(args, kind, on_device, self._signatures, signature)
+        self.details.add_sequence(args, kind)
 
     def _name_threads(self, events: Sequence[MetadataEvent]) -> None:
         for event in events:
@@ -109,6 +111,11 @@ class Columns:
     def texts(self) -> tuple[str, ...]:
         """Each distinct call stack, type list, list of shapes and list of values once."""
         return tuple(self.details.texts)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Each distinct set of arguments of collectives once."""
+        return tuple(self.details.messages)
 
     @property
     def streams(self) -> tuple[str, ...]:

@@ -32,6 +32,10 @@ class KeyArgs(msgspec.Struct, frozen=True, gc=False):
     external_id_2021: int = msgspec.field(default=NONE, name="external id")
     device: int = NONE
     stream: int | str = NONE
+    sequence: int = msgspec.field(default=NONE, name="Sequence number")
+    """Links an operator of the forward pass to the node of the backward pass that autograd made for it."""
+
+    record_id: int = msgspec.field(default=NONE, name="Record function id")
 
 
 class EventArgs(KeyArgs, frozen=True, gc=False):
@@ -47,6 +51,12 @@ class EventArgs(KeyArgs, frozen=True, gc=False):
     message_elements: int = msgspec.field(default=NONE, name="In msg nelems")
     message_type: str = msgspec.field(default="", name="dtype")
     """Element type of a collective's message."""
+
+    received_elements: int = msgspec.field(default=NONE, name="Out msg nelems")
+    collective: str = msgspec.field(default="", name="Collective name")
+    group_size: int = msgspec.field(default=NONE, name="Group size")
+    group_ranks: msgspec.Raw = msgspec.field(default=MISSING, name="Process Group Ranks")
+    group: str = msgspec.field(default="", name="Process Group Description")
 
 
 class InstantArgs(msgspec.Struct, frozen=True, gc=False):

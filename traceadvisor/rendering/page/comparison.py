@@ -26,23 +26,23 @@ def comparison_table(report: Report) -> Table | None:
         *map(Column, total_titles(report)),
         Column("Top finding", numeric=False),
     )
-    return measured_columns(Table("Recordings compared: totals as shares of the mean step", columns, rows))
+    return measured_columns(Table("Recordings compared: totals as shares of the typical step", columns, rows))
 
 
 def total_titles(report: Report) -> tuple[str, ...]:
     """The titles of the totals; unknown time has a column only if some recording has any."""
-    means = (recording.mean_breakdown for recording in report.recordings)
-    return (*_TOTALS, "Unknown") if any(mean and mean.totals.unknown_ns for mean in means) else _TOTALS
+    breakdowns = (recording.breakdown for recording in report.recordings)
+    return (*_TOTALS, "Unknown") if any(one and one.totals.unknown_ns for one in breakdowns) else _TOTALS
 
 
 def total_cells(report: Report, recording: Recording) -> tuple[Cell, ...]:
-    """The totals as shares of the mean step, in the order of their titles."""
+    """The totals as shares of the typical step, in the order of their titles."""
     return tuple(Cell(percent(share)) for share, _ in zip(_total_shares(recording), total_titles(report), strict=False))
 
 
 def _total_shares(recording: Recording) -> tuple[float | None, ...]:
-    """The seven totals as shares of the mean step; None if not measured."""
-    mean = recording.mean_breakdown
+    """The seven totals as shares of the typical step; None if not measured."""
+    mean = recording.breakdown
     if mean is None or not mean.duration_ns:
         return (None,) * (len(_TOTALS) + 1)
     totals: Totals = mean.totals
@@ -62,7 +62,7 @@ def _row(report: Report, recording: Recording, place: int) -> tuple[Cell, ...]:
     return (
         Cell(recording.id, href=f"#recording-{place}" if place <= MOST_DRAWN else None),
         _step(recording),
-        Cell(percent_range(recording.figures.busy_share, recording.figures.busy_share_high)),
+        Cell(percent_range(recording.shown_figures.busy_share, recording.shown_figures.busy_share_high)),
         *total_cells(report, recording),
         _first_finding(report, recording),
     )
