@@ -12,7 +12,17 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from traceadvisor.facts import Facts
-from traceadvisor.model.findings import Failed, Finding, Found, MissingInput, Outcome, RuleOutcome, Skipped
+from traceadvisor.model.findings import (
+    LEAST_JUDGED_SHARE,
+    Clear,
+    Failed,
+    Finding,
+    Found,
+    MissingInput,
+    Outcome,
+    RuleOutcome,
+    Skipped,
+)
 from traceadvisor.model.ranks import RankFigures
 from traceadvisor.rules.base import RankRule, Rule
 
@@ -50,7 +60,15 @@ def conforms(value: object, wanted: Any) -> bool:
 
 def _checked(rule: Rule, facts: Facts) -> Outcome:
     missing = facts.missing(rule.needs)
-    return Skipped(missing) if missing else rule.check(facts)
+    return Skipped(missing) if missing else _judged(rule.check(facts), facts)
+
+
+def _judged(outcome: Outcome, facts: Facts) -> Outcome:
+    """The outcome; a passed check of too little kernel time is skipped."""
+    match outcome:
+        case Clear(judged_share=float() as share) if share < LEAST_JUDGED_SHARE:
+            return Skipped(f"Only {share:.0%} of kernel time could be judged: {facts.why_not_judged}.")
+    return outcome
 
 
 def _outcome(rule: Rule, look: Callable[[], Outcome]) -> RuleOutcome:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from traceadvisor.model.findings import WHOLE_SHARE, Clear
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.headline import recording_verdict, step_time, verdict, verdict_scope
 from traceadvisor.rendering.page.findings import FindingView, finding_views
@@ -64,6 +65,7 @@ def summary(report: Report) -> tuple[SummaryLine, ...]:
         _verdict(report),
         _recordings(report),
         _findings(report),
+        _partly_judged(report),
     )
     lines: list[SummaryLine] = []
     for block in blocks:
@@ -142,6 +144,17 @@ def _findings(report: Report) -> list[SummaryLine]:
     lines = [line for finding in findings[:TOP_FINDINGS] for line in _finding(finding, several=several)]
     more = len(findings) - TOP_FINDINGS
     return lines + ([_line(Piece(f"{number_of(more, 'more finding')} in the report", Style.QUIET))] if more > 0 else [])
+
+
+def _partly_judged(report: Report) -> list[SummaryLine]:
+    """Passed checks that judged only part of the kernel time, each with its smallest share."""
+    shares: dict[str, float] = {}
+    for row in report.outcomes:
+        match row.outcome:
+            case Clear(judged_share=float() as share) if share < WHOLE_SHARE:
+                shares[row.rule.id] = min(share, shares.get(row.rule.id, 1.0))
+    listed = ", ".join(f"{rule_id} {percent(share)}" for rule_id, share in shares.items())
+    return [_line(Piece(f"Passed, but on part of the kernel time only: {listed}", Style.QUIET))] if listed else []
 
 
 def _finding(finding: FindingView, *, several: bool) -> list[SummaryLine]:
