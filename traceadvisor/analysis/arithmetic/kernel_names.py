@@ -200,7 +200,7 @@ def _nvjet(low: str, _: str) -> KernelName | None:
     if not found:
         return None
     precision = Precision.TF32 if found.group(2) else _NVJET_TYPES.get(found.group(1)[0])
-    return _matrix(Kind.MATMUL, precision, True)
+    return _matrix(Kind.MATMUL, precision, tensor_cores=True)
 
 
 _XMMA = re.compile(
