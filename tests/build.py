@@ -129,9 +129,10 @@ class TraceBuilder:
         stack: Sequence[str] = (),
         types: Sequence[str] = (),
         dims: Sequence[Sequence[int]] = (),
+        strides: Sequence[Sequence[int]] = (),
         values: Sequence[str] = (),
     ) -> Self:
-        """An operator, with the Python frames it was called from and its inputs' types, shapes and values."""
+        """An operator, with the Python frames it was called from and its inputs' types, shapes, strides and values."""
         self._external_id += 1
         self._operators.append((thread, _decimal(start), _decimal(end), self._external_id))
         args: dict[str, Any] = {"External id": self._external_id}
@@ -139,6 +140,8 @@ class TraceBuilder:
             args["Input type"] = list(types)
         if dims:
             args["Input Dims"] = [list(shape) for shape in dims]
+        if strides:
+            args["Input Strides"] = [list(stride) for stride in strides]
         if values:
             args["Concrete Inputs"] = list(values)
         if stack and self.generation is Generation.Y2021:

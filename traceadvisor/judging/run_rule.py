@@ -17,6 +17,7 @@ from traceadvisor.model.findings import (
     Clear,
     Failed,
     Finding,
+    Fix,
     Found,
     MissingInput,
     Outcome,
@@ -25,6 +26,7 @@ from traceadvisor.model.findings import (
 )
 from traceadvisor.model.ranks import RankFigures
 from traceadvisor.rules.base import RankRule, Rule
+from traceadvisor.rules.torch_api import needed_version
 
 _NUMBERS: dict[Any, type] = {int: Integral, float: Real}
 """numpy numbers count as numbers too."""
@@ -37,7 +39,7 @@ def run_rule(rule: Rule, facts: Facts) -> RuleOutcome:
 
 def run_rank_rule(rule: RankRule, ranks: Sequence[RankFigures]) -> RuleOutcome:
     """The outcome of a rule on several ranks."""
-    return _outcome(rule, lambda: rule.compare(ranks))
+    return _outcome(rule, lambda: _with_version(rule.compare(ranks), None))
 
 
 def conforms(value: object, wanted: Any) -> bool:
@@ -60,7 +62,16 @@ def conforms(value: object, wanted: Any) -> bool:
 
 def _checked(rule: Rule, facts: Facts) -> Outcome:
     missing = facts.missing(rule.needs)
-    return Skipped(missing) if missing else _judged(rule.check(facts), facts)
+    if missing:
+        return Skipped(missing)
+    return _with_version(_judged(rule.check(facts), facts), facts.settings.torch_version)
+
+
+def _with_version(outcome: Outcome, recorded: str | None) -> Outcome:
+    """The outcome; the fix of a finding gets the torch version that it needs, if the recorded one may be older."""
+    if not isinstance(outcome, Finding) or not isinstance(outcome.fix, Fix):
+        return outcome
+    return replace(outcome, fix=replace(outcome.fix, needs_torch=needed_version(outcome.fix.change, recorded)))
 
 
 def _judged(outcome: Outcome, facts: Facts) -> Outcome:

@@ -143,6 +143,10 @@ class Fix:
     not_replayed: str | None = None
     """Why it cannot be simulated, as a clause without its stop; the saving is then an upper limit."""
 
+    needs_torch: str | None = None
+    """First torch version that has everything in the change; None if the recorded version has it, or every version
+    does. Filled in by the engine."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:

@@ -34,15 +34,35 @@ class Api:
     source: str
 
 
+_OLD = (
+    "torch.autograd.set_detect_anomaly",
+    "torch.bfloat16",
+    "torch.cuda.Stream",
+    "torch.cuda.current_stream",
+    "torch.cuda.set_sync_debug_mode",
+    "torch.cuda.stream",
+    "torch.distributed.init_process_group",
+    "torch.float16",
+    "torch.nn.Conv2d",
+    *(f"torch.optim.{name}" for name in ("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax")),
+    *(f"torch.optim.{name}" for name in ("NAdam", "RAdam", "RMSprop", "Rprop", "SGD")),
+    "torch.profiler.profile",
+    "torch.profiler.schedule",
+    "torch.set_num_threads",
+    "torch.utils.checkpoint.checkpoint",
+    "torch.zeros",
+)
+"""Names that 1.13 has: https://docs.pytorch.org/docs/1.13/genindex.html."""
+
 TABLE = (
+    *(Api(name, rf"{re.escape(name)}\b", OLDEST, f"{_DOCS}/1.13/genindex.html") for name in _OLD),
+    Api("torch.optim.Adafactor", r"torch\.optim\.Adafactor\b", (2, 5), f"{_DOCS}/2.5/optim.html"),
     Api("torch.autocast", r"torch\.autocast\(", OLDEST, f"{_DOCS}/1.13/amp.html"),
     Api("torch.amp.GradScaler", r"torch\.amp\.GradScaler\(", (2, 3), f"{_DOCS}/2.3/amp.html"),
     Api("torch.cuda.amp.GradScaler", r"torch\.cuda\.amp\.GradScaler\(", OLDEST, f"{_DOCS}/1.13/amp.html"),
     Api("torch.compile", r"torch\.compile\(", (2, 0), f"{_NOTES}/v2.0.0"),
-    Api(
-        "torch.compile(dynamic=)", r"torch\.compile\([^)]*dynamic=", (2, 0), f"{_DOCS}/2.0/generated/torch.compile.html"
-    ),
-    Api("torch.compile(mode=)", r"torch\.compile\([^)]*mode=", (2, 0), f"{_DOCS}/2.0/generated/torch.compile.html"),
+    Api("torch.compile(dynamic=)", r"torch\.compile\(.*dynamic=", (2, 0), f"{_DOCS}/2.0/generated/torch.compile.html"),
+    Api("torch.compile(mode=)", r"torch\.compile\(.*mode=", (2, 0), f"{_DOCS}/2.0/generated/torch.compile.html"),
     Api(
         "torch.nn.functional.scaled_dot_product_attention",
         r"scaled_dot_product_attention\(",
@@ -77,27 +97,25 @@ TABLE = (
     Api("torch.channels_last", r"torch\.channels_last", OLDEST, f"{_DOCS}/1.13/tensor_attributes.html"),
     Api(
         "Optimizer.zero_grad(set_to_none=)",
-        r"zero_grad\([^)]*set_to_none=",
+        r"zero_grad\(.*set_to_none=",
         OLDEST,
         f"{_DOCS}/1.13/generated/torch.optim.Optimizer.zero_grad.html",
     ),
-    Api(
-        "Adam(fused=)", r"(?<!\w)Adam\([^)]*fused=", OLDEST, "https://github.com/huggingface/transformers/issues/22141"
-    ),
+    Api("Adam(fused=)", r"(?<!\w)Adam\(.*fused=", OLDEST, "https://github.com/huggingface/transformers/issues/22141"),
     Api(
         "AdamW(fused=)",
-        r"(?<!\w)AdamW\([^)]*fused=",
+        r"(?<!\w)AdamW\(.*fused=",
         (2, 0),
         "https://github.com/huggingface/transformers/issues/22141",
     ),
-    Api("SGD(fused=)", r"(?<!\w)SGD\([^)]*fused=", (2, 3), "https://github.com/pytorch/pytorch/pull/94791"),
+    Api("SGD(fused=)", r"(?<!\w)SGD\(.*fused=", (2, 3), "https://github.com/pytorch/pytorch/pull/94791"),
     Api(
         "Adagrad(fused=)",
-        r"(?<!\w)Adagrad\([^)]*fused=",
+        r"(?<!\w)Adagrad\(.*fused=",
         (2, 13),
         "docstring of torch.optim.Adagrad in 2.13: CPU and CUDA; before, the CPU only",
     ),
-    Api("Optimizer(foreach=)", r"\([^)]*foreach=", OLDEST, f"{_DOCS}/1.13/generated/torch.optim.SGD.html"),
+    Api("Optimizer(foreach=)", r"\(.*foreach=", OLDEST, f"{_DOCS}/1.13/generated/torch.optim.SGD.html"),
     Api("DataLoader(persistent_workers=)", r"persistent_workers\s*=", OLDEST, f"{_DOCS}/1.13/data.html"),
     Api("DataLoader(prefetch_factor=)", r"prefetch_factor\s*=", OLDEST, f"{_DOCS}/1.13/data.html"),
     Api("DataLoader(pin_memory=)", r"pin_memory\s*=", OLDEST, f"{_DOCS}/1.13/data.html"),
@@ -116,7 +134,7 @@ TABLE = (
     ),
     Api(
         "torch.utils.checkpoint.checkpoint(use_reentrant=)",
-        r"checkpoint\([^)]*use_reentrant=",
+        r"checkpoint\(.*use_reentrant=",
         OLDEST,
         f"{_DOCS}/1.13/checkpoint.html",
     ),
@@ -144,13 +162,13 @@ def has_api(version: str | None, name: str) -> bool:
     return known is None or known >= _BY_NAME[name].since
 
 
-def first_version(change: str | None) -> Version:
-    """Return the first version that has everything in a change."""
-    used = (each.since for each in TABLE if change and re.search(each.pattern, change))
+def first_version(change: object) -> Version:
+    """Return the first version that has everything in a change; anything but text needs nothing."""
+    used = (each.since for each in TABLE if isinstance(change, str) and re.search(each.pattern, change))
     return max(used, default=OLDEST)
 
 
-def needed_version(change: str | None, version: str | None) -> str | None:
+def needed_version(change: object, version: str | None) -> str | None:
     """Return the torch version that a change needs; None if the recorded version has it, or every version does."""
     first, known = first_version(change), version_of(version)
     if first <= OLDEST or (known is not None and known >= first):

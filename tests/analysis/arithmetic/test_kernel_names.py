@@ -54,7 +54,15 @@ def test_the_table_has_eighty_names_and_every_kind_and_type() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "kernel", "my_kernel", "_combined_routing_compute", "reduce_segments", "void fast<float>(float*)", "triton_x_0"],
+    [
+        "",
+        "kernel",
+        "my_kernel",
+        "_combined_routing_compute",
+        "reduce_segments",
+        "void fast<float>(float*)",
+        "triton_x_0",
+    ],
 )
 def test_an_unknown_name_stays_unknown(name: str) -> None:
     assert read_kernel_name(name) == UNKNOWN

@@ -157,7 +157,7 @@ class KernelWork:
     is_generated: Mask
 
     @classmethod
-    def of(  # noqa: PLR0913, PLR0917  # all that is known of a device's kernels
+    def of(  # noqa: PLR0913, PLR0917  # operators and names of a device's kernels
         cls,
         trace: Trace,
         rows: Int64,

@@ -51,7 +51,7 @@ class UnfusedAttention(Rule):
         speedups = (np.full(kernels.size, speedup) for speedup in (1.0, EXPECTED_SPEEDUP, HIGHEST_SPEEDUP))
         fix = Fix(
             "Compute attention with one fused kernel",
-            change="torch.nn.functional.scaled_dot_product_attention(query, key, value)",
+            change="output = torch.nn.functional.scaled_dot_product_attention(query, key, value)",
             what_if=FasterKernels(kernels, *speedups),
         )
         if share < self.min_share:

@@ -14,6 +14,8 @@ from traceadvisor.rules.gpu.needless_biases import needless_biases
 
 MOST_PLACES = 5
 
+CHANGE = "torch.nn.Conv2d(in_channels, out_channels, kernel_size, bias=False)  # keep your other arguments"
+
 
 @dataclass(frozen=True, slots=True)
 class ConvBiasBeforeNorm(Rule):
@@ -50,7 +52,7 @@ class ConvBiasBeforeNorm(Rule):
         convolutions = found.convolutions[facts.steps.kept_marks.contains(events.start_ns[found.convolutions])]
         return facts.finding(
             claims=claims,
-            fix=Fix("Remove the bias from these convolutions", "nn.Conv2d(..., bias=False)", what_if=SparedWork(rows)),
+            fix=Fix("Remove the bias from these convolutions", CHANGE, what_if=SparedWork(rows)),
             effort=Effort.LINE,
             evidence=(
                 facts.count_per_step("convolutions with a bias before a batch norm", convolutions.size),
