@@ -296,7 +296,7 @@ class Facts:
     @property
     def why_not_judged(self) -> str:
         """Why kernels could not be judged, as a clause without its stop."""
-        unknown = "neither operators nor kernel names tell what the other kernels compute"
+        unknown = "operators and kernel names tell too little about the other kernels"
         return unknown if self.trace.with_shapes else f"{unknown}; record with record_shapes=True"
 
     @property

@@ -78,7 +78,7 @@ def _judged(outcome: Outcome, facts: Facts) -> Outcome:
     """The outcome; a passed check of too little kernel time is skipped."""
     match outcome:
         case Clear(judged_share=float() as share) if share < LEAST_JUDGED_SHARE:
-            return Skipped(f"Only {share:.0%} of kernel time could be judged: {facts.why_not_judged}.")
+            return Skipped(f"Only {int(share * 100)}% of kernel time could be judged: {facts.why_not_judged}.")
     return outcome
 
 

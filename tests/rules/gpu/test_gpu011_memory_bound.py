@@ -84,6 +84,14 @@ def test_kernels_that_a_compiler_fused_are_not_claimed(tmp_path: Path) -> None:
     )
 
 
+def test_kernels_of_other_libraries_are_memory_bound_but_not_claimed(tmp_path: Path) -> None:
+    builder = TraceBuilder().device(0, **A100).step(0, 0, 100).kernel(0, 40, name=ADD)
+    builder.kernel(40, 90, name="split_embedding_codegen_forward_unweighted_kernel<float, float>")
+    found = finding(MemoryBound(), builder, tmp_path)
+    assert evidence(found, "memory-bound share of kernel time") == 1
+    assert found.claims.total_ns == 40_000
+
+
 def test_a_matmul_without_shapes_is_not_judged(tmp_path: Path) -> None:
     assert "No launch calls were recorded" in skipped(MemoryBound(), _graph(add=40, gemm=60), tmp_path)
 

@@ -40,6 +40,9 @@ class KernelName:
     is_generated: bool = False
     """Whether a compiler generated it, and so has fused it already."""
 
+    is_fusable: bool = False
+    """Whether it is an operation of torch that torch's compiler can fuse with others."""
+
     @property
     def is_known(self) -> bool:
         """Whether the kind of work is known."""
@@ -427,6 +430,12 @@ _PLAIN_WORD = re.compile(
     r"|gather|scatter|cross_?entropy|memcpy|memset|transpose|catarray|direct_copy|reduce_kernel|spin_kernel|topk|cumsum"
     r"|permute|copy\w*_kernel|indices|index_kernel"
 )
+_FUSABLE = re.compile(
+    r"at::native::|elementwise_kernel|softmax_warp|cunn_softmax|cudnn::bn_|(?:layer|batch|group)_norm"
+)
+"""Torch's own pointwise operations, reductions and normalisation. Embedding tables, sorts and kernels of other libraries
+stay as they are."""
+
 _MAY_MULTIPLY = re.compile(r"linear_|mlp|ffn|proj|moe_")
 LONGEST_HEAD = 120
 """Characters of a mangled name, which has no end before its arguments, that say what the kernel does."""
@@ -434,10 +443,10 @@ LONGEST_HEAD = 120
 
 def _plain(low: str, _: str) -> KernelName | None:
     """Read kernels that multiply no matrices: those of torch itself, of CUB and Thrust, and by common words."""
-    if _PLAIN_LIBRARY.search(low):
-        return PLAIN
     head = re.split(r"[<(]", low, maxsplit=1)[0][:LONGEST_HEAD]
-    return PLAIN if _PLAIN_WORD.search(head) and not _MAY_MULTIPLY.search(head) else None
+    if not _PLAIN_LIBRARY.search(low) and (not _PLAIN_WORD.search(head) or _MAY_MULTIPLY.search(head)):
+        return None
+    return replace(PLAIN, is_fusable=_FUSABLE.search(head) is not None)
 
 
 _READERS: tuple[Callable[[str, str], KernelName | None], ...] = (

@@ -44,6 +44,9 @@ class NamedKernels:
     is_generated: Mask
     """Whether torch's compiler generated the kernel."""
 
+    is_fusable: Mask
+    """Whether torch's compiler can fuse it with others."""
+
 
 def named_kernels(trace: Trace, launches: Launches) -> NamedKernels:
     """Read the names of a device's kernels, each once."""
@@ -53,13 +56,14 @@ def named_kernels(trace: Trace, launches: Launches) -> NamedKernels:
     count = len(trace.names)
     kind, precision = np.full(count, NONE, np.int8), np.full(count, NONE, np.int8)
     alignment = np.full(count, NONE, np.int64)
-    off_tensor_cores, is_generated = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    off_tensor_cores, is_generated, is_fusable = (np.zeros(count, np.bool_) for _ in range(3))
     kind[numbers] = [_kind(each) for each in found]
     precision[numbers] = [PRECISIONS.index(each.precision) if each.precision else NONE for each in found]
     alignment[numbers] = [each.alignment or NONE for each in found]
     off_tensor_cores[numbers] = [each.tensor_cores is False for each in found]
     is_generated[numbers] = [each.is_generated for each in found]
-    return NamedKernels(kind, precision, alignment, off_tensor_cores, is_generated)
+    is_fusable[numbers] = [each.is_fusable for each in found]
+    return NamedKernels(kind, precision, alignment, off_tensor_cores, is_generated, is_fusable)
 
 
 def _kind(told: KernelName) -> int:
@@ -155,6 +159,10 @@ class KernelWork:
 
     off_tensor_cores: Mask
     is_generated: Mask
+    """Whether torch's compiler generated it."""
+
+    is_fusable: Mask
+    """Whether torch's compiler could fuse it: a pointwise operation, a reduction or a normalisation of torch."""
 
     @classmethod
     def of(  # noqa: PLR0913, PLR0917  # operators and names of a device's kernels
@@ -186,6 +194,7 @@ class KernelWork:
         kind = named.kind[names]
         kind[(named.precision[names] == NONE) & np.isin(rows, plain)] = PLAIN
         kind[has_call] = calls.kind[call[has_call]]
+        is_fusable = (kind == PLAIN) & (np.isin(rows, plain) | named.is_fusable[names]) & ~named.is_generated[names]
         by_name = np.where(kind >= 0, named.precision[names], np.int8(NONE))
         return cls(
             rows=rows,
@@ -196,6 +205,7 @@ class KernelWork:
             alignment=named.alignment[names],
             off_tensor_cores=named.off_tensor_cores[names],
             is_generated=named.is_generated[names],
+            is_fusable=is_fusable,
         )
 
     @property

@@ -40,8 +40,8 @@ class MemoryBound(Rule):
     How to fix it: Fuse kernels: ``torch.compile``, fused optimizers and losses, scaled_dot_product_attention. Move less
         data: 16-bit activations, channels_last for convolutions, in-place operations.
     How the saving is estimated: Upper limit: half of the time of pointwise operations, normalisation and reductions,
-        which fusing pairs of kernels would save. Kernels that ``torch.compile`` generated are not counted, because it
-        has fused them. Memory-bound matmuls and convolutions are shown but not counted: 16-bit types halve their memory
+        which fusing pairs of kernels would save. Only torch's own kernels count: ``torch.compile`` has fused those that
+        it generated, and cannot fuse those of other libraries, such as embedding tables. Memory-bound matmuls and convolutions are shown but not counted: 16-bit types halve their memory
         traffic, and GPU001 covers them.
     When it may be wrong: Data from an earlier kernel may come from the cache instead of memory. Kernels that use few of
         the GPU's units are limited by neither memory nor arithmetic.
@@ -56,9 +56,9 @@ class MemoryBound(Rule):
     min_step_share: float = 0.3
     """Memory-bound share of the step. With less, the GPU mostly waits."""
 
-    min_unfused_share: float = 0.5
-    """Share of the pointwise operations, normalisation and reductions that no compiler has fused. Below it, fusing
-    has been done."""
+    max_compiled_share: float = 0.5
+    """Share of the pointwise operations, normalisation and reductions that a compiler has fused. Above it, fusing has
+    been done."""
 
     shortest_us: float = 5.0
     """Shorter kernels are mostly start-up time. In 5 µs, the slowest GPU in the table moves a megabyte."""
@@ -73,7 +73,8 @@ class MemoryBound(Rule):
         limited = np.union1d(plain, products)
         share = work.time_ns(limited) / max(work.time_ns(work.kernels), 1)
         step_share = facts.share(facts.exposed(limited, Category.KERNEL))
-        unfused = np.setdiff1d(plain, work.kernels_where(work.by_kernel.is_generated))
+        unfused = np.intersect1d(plain, work.kernels_where(work.by_kernel.is_fusable))
+        compiled = np.intersect1d(plain, work.kernels_where(work.by_kernel.is_generated))
         fused, sampled = facts.exposed(unfused, Category.KERNEL), facts.run.device_telemetry
         if share < self.min_share or step_share < self.min_step_share:
             remark = None if share < self.min_share else "the GPU is idle most of the time"
@@ -82,7 +83,7 @@ class MemoryBound(Rule):
             if missing and judged < LEAST_JUDGED_SHARE:
                 return Skipped(missing)
             return Clear(label, share, self.min_share, Unit.SHARE, remark, judged_share=judged)
-        if work.time_ns(unfused) < self.min_unfused_share * work.time_ns(plain):
+        if work.time_ns(compiled) > self.max_compiled_share * work.time_ns(plain):
             remark = "a compiler has fused these kernels already"
             return Clear("memory-bound share of kernel time", share, 1.0, Unit.SHARE, remark)
         busy = sampled.mean_memory_utilization_share if sampled else None
