@@ -433,8 +433,8 @@ _PLAIN_WORD = re.compile(
 _FUSABLE = re.compile(
     r"at::native::|elementwise_kernel|softmax_warp|cunn_softmax|cudnn::bn_|(?:layer|batch|group)_norm"
 )
-"""Torch's own pointwise operations, reductions and normalisation. Embedding tables, sorts and kernels of other libraries
-stay as they are."""
+"""Torch's own pointwise operations, reductions and normalisation. Embedding tables, sorts and kernels of other
+libraries stay as they are."""
 
 _MAY_MULTIPLY = re.compile(r"linear_|mlp|ffn|proj|moe_")
 LONGEST_HEAD = 120

@@ -41,8 +41,8 @@ class MemoryBound(Rule):
         data: 16-bit activations, channels_last for convolutions, in-place operations.
     How the saving is estimated: Upper limit: half of the time of pointwise operations, normalisation and reductions,
         which fusing pairs of kernels would save. Only torch's own kernels count: ``torch.compile`` has fused those that
-        it generated, and cannot fuse those of other libraries, such as embedding tables. Memory-bound matmuls and convolutions are shown but not counted: 16-bit types halve their memory
-        traffic, and GPU001 covers them.
+        it generated, and cannot fuse those of other libraries, such as embedding tables. Memory-bound matmuls and
+        convolutions are shown but not counted: 16-bit types halve their memory traffic, and GPU001 covers them.
     When it may be wrong: Data from an earlier kernel may come from the cache instead of memory. Kernels that use few of
         the GPU's units are limited by neither memory nor arithmetic.
     """
