@@ -186,7 +186,8 @@ def _run_distributed(code: str, given: dict[str, Any]) -> dict[str, Any]:
             distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=0, world_size=1)
             code = re.sub(r",? ?device_ids=\[\w+\]", "", code)  # CPU modules take none
             if "no_sync" in code:
-                given["model"] = DistributedDataParallel(given["model"])
+                given["model"] = model = DistributedDataParallel(given["model"])
+                given["loss"] = given["criterion"](model(given["x"]), given["y"])
         try:
             exec(compile(code, "<change>", "exec"), given)  # noqa: S102  # the point of these tests
         finally:
