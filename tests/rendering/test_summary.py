@@ -86,3 +86,12 @@ def test_checks_of_only_part_of_the_kernel_time_are_named_last() -> None:
     lines = lines_of(replace(report, outcomes=rows))
     assert lines[-1] == "Passed, but on part of the kernel time only: GPU001 62.0%, GPU006 94.9%"
     assert "Passed" not in "".join(lines_of(report))
+
+
+def test_a_code_change_is_shown_whole() -> None:
+    report = one_recording()
+    change = "\n".join(f"first_of_all_names_{number} = second_of_all_names_{number}" for number in range(9))
+    first = report.findings[0]
+    longer = replace(first, finding=replace(first.finding, fix=replace(first.finding.fix, change=change)))
+    lines = lines_of(replace(report, findings=(longer, *report.findings[1:])))
+    assert [line.strip() for line in lines if "of_all_names" in line] == change.splitlines()

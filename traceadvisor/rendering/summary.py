@@ -23,6 +23,9 @@ LONGEST_TEXT = 200
 LONGEST_NOTE = 600
 """Characters of a note, which states a problem and its fix."""
 
+LONGEST_CODE = 1_000
+"""Characters of a code change, which must not be cut where it would no longer run."""
+
 
 class Style(Enum):
     """Text styles; the values are style names of rich."""
@@ -59,12 +62,13 @@ def summary(report: Report) -> tuple[SummaryLine, ...]:
     """Problems of the input, the verdict, the step time of each recording, and the top findings."""
     report = redacted(report)
     notes = _notes(shortened(report, LONGEST_NOTE))
+    changes = tuple(finding.change for finding in finding_views(shortened(report, LONGEST_CODE))[:TOP_FINDINGS])
     report = shortened(report, LONGEST_TEXT)
     blocks = (
         notes,
         _verdict(report),
         _recordings(report),
-        _findings(report),
+        _findings(report, changes),
         _partly_judged(report),
     )
     lines: list[SummaryLine] = []
@@ -138,10 +142,14 @@ def _largest(recording: Recording) -> str:
     return f", largest category: {CATEGORY[top]} {percent(mean.share(top))}"
 
 
-def _findings(report: Report) -> list[SummaryLine]:
+def _findings(report: Report, changes: tuple[str | None, ...]) -> list[SummaryLine]:
     findings = finding_views(report)
     several = len(report.recordings) > 1
-    lines = [line for finding in findings[:TOP_FINDINGS] for line in _finding(finding, several=several)]
+    lines = [
+        line
+        for finding, change in zip(findings[:TOP_FINDINGS], changes, strict=True)
+        for line in _finding(finding, change, several=several)
+    ]
     more = len(findings) - TOP_FINDINGS
     return lines + ([_line(Piece(f"{number_of(more, 'more finding')} in the report", Style.QUIET))] if more > 0 else [])
 
@@ -157,7 +165,7 @@ def _partly_judged(report: Report) -> list[SummaryLine]:
     return [_line(Piece(f"Passed, but on part of the kernel time only: {listed}", Style.QUIET))] if listed else []
 
 
-def _finding(finding: FindingView, *, several: bool) -> list[SummaryLine]:
+def _finding(finding: FindingView, change: str | None, *, several: bool) -> list[SummaryLine]:
     lines = [
         _line(
             Piece(f"{finding.rank}. "),
@@ -172,8 +180,8 @@ def _finding(finding: FindingView, *, several: bool) -> list[SummaryLine]:
         lines.append(_line(Piece(f"   In {', '.join(finding.recordings)}", Style.QUIET)))
     at = Piece(f" at {finding.places[0].where}", Style.CODE) if finding.places else Piece("")
     lines.append(_line(Piece("   Fix"), at, Piece(f": {finding.fix}")))
-    if finding.change is not None:
-        lines += [_line(Piece(f"   {code}", Style.CODE)) for code in finding.change.splitlines() if code.strip()]
+    if change is not None:
+        lines += [_line(Piece(f"   {code}", Style.CODE)) for code in change.splitlines() if code.strip()]
     if finding.saving.predicted:
         lines.append(_line(Piece(f"   Predicted step: {finding.saving.predicted}", Style.QUIET)))
     return lines
