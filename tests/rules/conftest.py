@@ -15,8 +15,11 @@ _RUN: set[str] = set()
 
 
 @pytest.fixture(autouse=True)
-def changes_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Run the changes of all findings that the test makes."""
+def changes_run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run the changes of all findings that the test makes.
+
+    Those of rules on several ranks need process groups: ``dist/test_changes.py`` runs them.
+    """
     made: list[str] = []
     original = Finding.__init__
 
@@ -30,4 +33,4 @@ def changes_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for change in dict.fromkeys(made):
         if change not in _RUN:
             _RUN.add(change)
-            run_change(change)
+            run_change(change, only_names="dist" in request.path.parts)

@@ -48,8 +48,8 @@ ENVIRONMENT = {
 https://docs.pytorch.org/docs/stable/cuda_environment_variables.html, .../notes/cuda.html and .../distributed.html."""
 
 
-def run_change(change: str) -> None:
-    """Run each part of a change.
+def run_change(change: str, *, only_names: bool = False) -> None:
+    """Run each part of a change, or only check its names.
 
     Raises:
         AssertionError: a shell command or an option does not exist, or torch's table lacks a name.
@@ -61,7 +61,8 @@ def run_change(change: str) -> None:
             check_command(line)
     if python.strip():
         check_names(python)
-        run_python(python)
+        if not only_names:
+            run_python(python)
 
 
 def _is_shell(line: str) -> bool:

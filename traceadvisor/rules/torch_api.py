@@ -37,13 +37,20 @@ class Api:
 _OLD = (
     "torch.autograd.set_detect_anomaly",
     "torch.bfloat16",
+    "torch.cat",
     "torch.cuda.Stream",
     "torch.cuda.current_stream",
     "torch.cuda.set_sync_debug_mode",
     "torch.cuda.stream",
+    "torch.distributed.all_reduce",
+    "torch.distributed.all_to_all_single",
+    "torch.distributed.fsdp.BackwardPrefetch.BACKWARD_PRE",
+    "torch.distributed.fsdp.FullyShardedDataParallel",
+    "torch.distributed.fsdp.ShardingStrategy.SHARD_GRAD_OP",
     "torch.distributed.init_process_group",
     "torch.float16",
     "torch.nn.Conv2d",
+    "torch.nn.parallel.DistributedDataParallel",
     *(f"torch.optim.{name}" for name in ("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax")),
     *(f"torch.optim.{name}" for name in ("NAdam", "RAdam", "RMSprop", "Rprop", "SGD")),
     "torch.profiler.profile",
@@ -57,6 +64,24 @@ _OLD = (
 TABLE = (
     *(Api(name, rf"{re.escape(name)}\b", OLDEST, f"{_DOCS}/1.13/genindex.html") for name in _OLD),
     Api("torch.optim.Adafactor", r"torch\.optim\.Adafactor\b", (2, 5), f"{_DOCS}/2.5/optim.html"),
+    Api(
+        "torch.distributed.fsdp.fully_shard",
+        r"torch\.distributed\.fsdp\.fully_shard\b",
+        (2, 6),
+        f"{_DOCS}/2.6/distributed.fsdp.fully_shard.html",
+    ),
+    Api(
+        "torch.distributed.pipelining.Schedule1F1B",
+        r"torch\.distributed\.pipelining\.Schedule1F1B\b",
+        (2, 4),
+        f"{_DOCS}/2.4/distributed.pipelining.html",
+    ),
+    Api(
+        "torch._inductor.config._micro_pipeline_tp",
+        r"torch\._inductor\.config\._micro_pipeline_tp\b",
+        (2, 5),
+        "https://discuss.pytorch.org/t/209487",
+    ),
     Api("torch.autocast", r"torch\.autocast\(", OLDEST, f"{_DOCS}/1.13/amp.html"),
     Api("torch.amp.GradScaler", r"torch\.amp\.GradScaler\(", (2, 3), f"{_DOCS}/2.3/amp.html"),
     Api("torch.cuda.amp.GradScaler", r"torch\.cuda\.amp\.GradScaler\(", OLDEST, f"{_DOCS}/1.13/amp.html"),
@@ -119,7 +144,7 @@ TABLE = (
     Api("DataLoader(persistent_workers=)", r"persistent_workers\s*=", OLDEST, f"{_DOCS}/1.13/data.html"),
     Api("DataLoader(prefetch_factor=)", r"prefetch_factor\s*=", OLDEST, f"{_DOCS}/1.13/data.html"),
     Api("DataLoader(pin_memory=)", r"pin_memory\s*=", OLDEST, f"{_DOCS}/1.13/data.html"),
-    Api("DataLoader(in_order=)", r"(?<!\w)in_order\s*=", (2, 6), f"{_DOCS}/2.6/data.html"),
+    Api("DataLoader(in_order=)", r"(?<!\w)in_order\s*=", (2, 6), "https://github.com/pytorch/pytorch/pull/141833"),
     Api(
         "DistributedDataParallel(static_graph=)",
         r"static_graph\s*=",
@@ -138,7 +163,7 @@ TABLE = (
         OLDEST,
         f"{_DOCS}/1.13/checkpoint.html",
     ),
-    Api("expandable_segments", r"expandable_segments", (2, 1), f"{_DOCS}/2.1/notes/cuda.html"),
+    Api("expandable_segments", r"expandable_segments", (2, 1), "https://github.com/pytorch/pytorch/pull/99933"),
 )
 """Every name that a change uses, and alternatives for other versions."""
 
