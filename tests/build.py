@@ -131,8 +131,13 @@ class TraceBuilder:
         dims: Sequence[Sequence[int]] = (),
         strides: Sequence[Sequence[int]] = (),
         values: Sequence[str] = (),
+        sequence: int | None = None,
     ) -> Self:
-        """An operator, with the Python frames it was called from and its inputs' types, shapes, strides and values."""
+        """An operator, with the Python frames it was called from and its inputs' types, shapes, strides and
+        values.
+
+        ``sequence`` links it to a node of the backward pass; -1 for a profiler that writes such numbers but not here.
+        """
         self._external_id += 1
         self._operators.append((thread, _decimal(start), _decimal(end), self._external_id))
         args: dict[str, Any] = {"External id": self._external_id}
@@ -144,6 +149,10 @@ class TraceBuilder:
             args["Input Strides"] = [list(stride) for stride in strides]
         if values:
             args["Concrete Inputs"] = list(values)
+        if sequence is not None:
+            args["Record function id"] = self._external_id
+            if sequence >= 0:
+                args["Sequence number"] = sequence
         if stack and self.generation is Generation.Y2021:
             args["Call stack"] = ";".join(stack)
         elif stack:

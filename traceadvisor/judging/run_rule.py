@@ -25,8 +25,11 @@ from traceadvisor.model.findings import (
     Skipped,
 )
 from traceadvisor.model.ranks import RankFigures
+from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import RankRule, Rule
 from traceadvisor.rules.torch_api import needed_version
+
+ONLY_FOR_TRAINING = "The recording shows inference, and this check is about training."
 
 _NUMBERS: dict[Any, type] = {int: Integral, float: Real}
 """numpy numbers count as numbers too."""
@@ -61,6 +64,8 @@ def conforms(value: object, wanted: Any) -> bool:
 
 
 def _checked(rule: Rule, facts: Facts) -> Outcome:
+    if rule.training_only and facts.workload is Workload.INFERENCE:
+        return Skipped(ONLY_FOR_TRAINING)
     missing = facts.missing(rule.needs)
     if missing:
         return Skipped(missing)

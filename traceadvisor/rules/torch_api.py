@@ -49,6 +49,7 @@ _OLD = (
     "torch.distributed.fsdp.ShardingStrategy.SHARD_GRAD_OP",
     "torch.distributed.init_process_group",
     "torch.float16",
+    "torch.inference_mode",
     "torch.nn.Conv2d",
     "torch.nn.parallel.DistributedDataParallel",
     *(f"torch.optim.{name}" for name in ("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax")),

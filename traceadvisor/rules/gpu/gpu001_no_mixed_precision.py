@@ -9,6 +9,7 @@ from traceadvisor.hardware.devices import Precision
 from traceadvisor.hardware.tensor_cores import has_tensor_cores, most_speedup, narrow_type
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.workload import Workload
 from traceadvisor.replay.fixes.kernels import FasterKernels
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 from traceadvisor.rules.gpu.narrower_types import most_saved_ns, narrower_type, rate_bound_ns
@@ -30,6 +31,10 @@ scaler.step(optimizer)
 scaler.update()"""
 
 SCALER, OLD_SCALER = 'torch.amp.GradScaler("cuda")', "torch.cuda.amp.GradScaler()"
+
+IN_INFERENCE = """\
+with torch.inference_mode(), torch.autocast("cuda", dtype=torch.{dtype}):
+    output = model(x)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,29 +64,29 @@ class NoMixedPrecision(Rule):
     popular_fix = "Mixed precision"
 
     min_share: float = 0.05
-    """Share of the step in float32 matrix operations. Below it, the cost of casts cancels the saving. Operations that
-    already use TF32 count half: 16 bits are twice as fast as TF32."""
+    """Share of the step that 16 bits could save at most. Below it, the cost of casts cancels the saving."""
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the time of float32 matrix operations with the step."""
         device, work = facts.needed(facts.device, Input.DEVICE_MODEL), facts.device_work
         float32 = work.by_kernel.is_stored_in(Precision.FP32)
-        rows, label = work.kernels_where(float32), "time in float32 matrix operations"
+        rows = work.kernels_where(float32)
         eligible = facts.exposed(rows, Category.KERNEL)
-        in_tf32 = work.kernels_where(float32 & work.by_kernel.is_run_in(Precision.TF32))
-        share = facts.share(eligible) - facts.share(facts.exposed(in_tf32, Category.KERNEL)) / 2
         if not has_tensor_cores(device):
+            label, share = "time in float32 matrix operations", facts.share(eligible)
             return Clear(label, share, 1.0, Unit.SHARE, "the GPU has no tensor cores")
         narrow, ratio = narrow_type(device), most_speedup(device)
         summary, change = _change(facts, narrow)
         speedups = work.in_type(narrow, work.is_stored_in(Precision.FP32) & work.is_kept)
         fix = narrower_type(facts, summary, change, speedups, rows)
-        if share < self.min_share:
-            judged = work.judged_share(work.by_kernel.is_typed)
-            return facts.clear(label, share, self.min_share, Unit.SHARE, fix=fix, judged_share=judged)
         eligible_ns = facts.per_step_ns(eligible)
         kernel_ns = facts.per_step_ns(facts.claim(Category.KERNEL))
-        bound_ns = rate_bound_ns(work, float32, narrow, eligible_ns)
+        most_ns = most_saved_ns(facts, fix, rate_bound_ns(work, float32, narrow, eligible_ns))
+        share = facts.share(eligible) * most_ns / max(eligible_ns, 1.0)
+        if share < self.min_share:
+            judged = work.judged_share(work.by_kernel.is_typed)
+            label = "upper limit of the saving by 16-bit matrix operations"
+            return facts.clear(label, share, self.min_share, Unit.SHARE, fix=fix, judged_share=judged)
         return facts.finding(
             claims=eligible,
             fix=fix,
@@ -92,17 +97,25 @@ class NoMixedPrecision(Rule):
                 facts.known("ratio of peak rates, 16-bit to float32", ratio or None, Unit.RATIO),
                 facts.known("estimated 16-bit speed-up of these kernels", _together(facts, fix), Unit.RATIO),
             ),
-            most_ns=most_saved_ns(facts, fix, eligible_ns) if fix.what_if else bound_ns,
-            caveats=("Check that training still converges: mixed precision changes numerics.", *_tf32(work, float32)),
+            most_ns=most_ns,
+            caveats=(f"Check {_to_check(facts)}: mixed precision changes numerics.", *_tf32(work, float32)),
         )
 
 
 def _change(facts: Facts, narrow: Precision) -> tuple[str, str]:
     """Return what to change, in words and as code for the recorded torch version."""
+    if facts.workload is Workload.INFERENCE:
+        dtype = "bfloat16" if narrow is Precision.BF16 else "float16"
+        return "Run the model in mixed precision", IN_INFERENCE.format(dtype=dtype)
     if narrow is Precision.BF16:
         return SUMMARY, IN_BFLOAT16
     scaler = SCALER if has_api(facts.settings.torch_version, "torch.amp.GradScaler") else OLD_SCALER
     return f"{SUMMARY}, with loss scaling", IN_FLOAT16.format(scaler=scaler)
+
+
+def _to_check(facts: Facts) -> str:
+    """Return what mixed precision may harm."""
+    return "the accuracy of the results" if facts.workload is Workload.INFERENCE else "that training still converges"
 
 
 def _together(facts: Facts, fix: Fix) -> float | None:

@@ -42,7 +42,7 @@ class UnfusedAttention(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the time of attention blocks with the step."""
-        by_operator = attention_blocks(facts.trace, facts.launches, facts.tree, facts.steps.kept_windows)
+        by_operator = attention_blocks(facts.trace, facts.launches, facts.tree, facts.steps.typical_windows)
         by_name = blocks_by_name(facts.device_work)
         kernels = np.union1d(by_operator.kernels, by_name.kernels)
         softmaxes = np.concatenate((by_operator.softmaxes, by_name.softmaxes))

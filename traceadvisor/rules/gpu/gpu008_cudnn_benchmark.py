@@ -59,7 +59,7 @@ class CudnnBenchmark(Rule):
         """Look for convolutions of constant shape in a run without autotuning."""
         work = facts.device_work
         is_convolution = work.by_kernel.is_kind(Kind.CONVOLUTION)
-        step_ns = max(facts.steps.kept_windows.total_ns, 1)
+        step_ns = max(facts.steps.typical_windows.total_ns, 1)
         half = work.time_ns(work.kernels_where(is_convolution)) * MOST_SPARED / step_ns
         if half < self.min_share:
             judged, label = work.judged_share(work.by_kernel.is_known), "half of the time in convolutions"
@@ -103,13 +103,13 @@ class CudnnBenchmark(Rule):
 
 
 def _same_in_every_step(facts: Facts, convolutions: Mask) -> bool:
-    """Return whether all kept steps have the same set of convolution shapes."""
+    """Return whether all typical steps have the same set of convolution shapes."""
     work, events = facts.device_work, facts.trace.events
     shapes = facts.trace.details.dims_id.at(work.calls.rows, np.int32(NONE))
     mine = convolutions[work.calls.kernel_call]
     starts = events.start_ns[work.calls.kernel_rows[mine]]
     of_kernel = shapes[work.calls.kernel_call[mine]]
-    windows = [(step.start_ns, step.end_ns) for step in facts.steps.kept]
+    windows = [(step.start_ns, step.end_ns) for step in facts.steps.typical]
     return len({frozenset(of_kernel[(starts >= start) & (starts < end)].tolist()) for start, end in windows}) == 1
 
 

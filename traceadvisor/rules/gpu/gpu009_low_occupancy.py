@@ -104,7 +104,7 @@ class LowOccupancy(Rule):
 def _of_parameters(facts: Facts) -> Mask:
     """Return, for each kernel, whether it only processes parameters, so that a larger batch does not help it."""
     marks = rows_with_prefix(facts.trace, Kind.ANNOTATION, "Optimizer.")
-    updating = work_within(facts.trace.events, facts.launches, marks, facts.steps.kept_windows).work_rows
+    updating = work_within(facts.trace.events, facts.launches, marks, facts.steps.typical_windows).work_rows
     kernels = facts.device_work.kernels
     named = name_mask(facts.trace.names, lambda name: _OF_PARAMETERS.search(name) is not None)
     of_parameters: Mask = np.isin(kernels, updating) | named[facts.trace.events.name_id[kernels]]

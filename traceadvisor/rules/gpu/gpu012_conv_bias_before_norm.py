@@ -35,6 +35,7 @@ class ConvBiasBeforeNorm(Rule):
 
     meta = RuleMeta("GPU012", "conv-bias-before-norm", "Convolutions before a batch norm have a bias without effect")
     needs = frozenset({Input.STEPS, Input.DEVICE})
+    training_only = True
 
     min_share: float = 0.005
     """Share of the step. Less is not worth a change of the model."""
@@ -42,14 +43,14 @@ class ConvBiasBeforeNorm(Rule):
     def check(self, facts: Facts) -> Outcome:
         """Compare the kernel time of such biases with the step."""
         events, found = facts.trace.events, needless_biases(facts.trace, facts.tree)
-        work = work_within(events, facts.launches, found.work, facts.steps.kept_windows).work_rows
+        work = work_within(events, facts.launches, found.work, facts.steps.typical_windows).work_rows
         rows = work[events.kind[work] == Kind.KERNEL]
         claims = facts.exposed(rows, Category.KERNEL)
         share = facts.share(claims)
         if share < self.min_share:
             label, judged = "kernel time of biases before a batch norm", _judged_share(facts)
             return Clear(label, share, self.min_share, Unit.SHARE, judged_share=judged)
-        convolutions = found.convolutions[facts.steps.kept_marks.contains(events.start_ns[found.convolutions])]
+        convolutions = found.convolutions[facts.steps.typical_marks.contains(events.start_ns[found.convolutions])]
         return facts.finding(
             claims=claims,
             fix=Fix("Remove the bias from these convolutions", CHANGE, what_if=SparedWork(rows)),
