@@ -136,6 +136,8 @@ class _Outcome:
 
     evidence: tuple[Evidence, ...] = ()
     threshold: _Threshold | None = None
+    judged_share: float | None = None
+    """Of a clear rule that judges kernels: share of kernel time that it could judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,9 +379,9 @@ def _outcome(row: OutcomeRow) -> _Outcome:
             return _Outcome(rule_id, ids, OutcomeStatus.FOUND, evidence=finding.evidence)
         case FoundFigures(evidence):
             return _Outcome(rule_id, ids, OutcomeStatus.FOUND, evidence=evidence)
-        case Clear(label, value, limit, unit, remark):
+        case Clear(label, value, limit, unit, remark, judged_share=judged_share):
             evidence = (Evidence(label, value, unit),)
-            return _Outcome(rule_id, ids, OutcomeStatus.CLEAR, remark, evidence, _Threshold(limit, unit))
+            return _Outcome(rule_id, ids, OutcomeStatus.CLEAR, remark, evidence, _Threshold(limit, unit), judged_share)
         case Skipped(missing):
             return _Outcome(rule_id, ids, OutcomeStatus.SKIPPED, missing)
         case Failed(error):
@@ -400,7 +402,7 @@ def _row(outcome: _Outcome, rule: RuleMeta, finding: Finding | None) -> OutcomeR
             threshold=_Threshold(limit, limit_unit),
             reason=remark,
         ) if unit is limit_unit:
-            result = Clear(label, value, limit, unit, remark)
+            result = Clear(label, value, limit, unit, remark, judged_share=outcome.judged_share)
         case _Outcome(status=OutcomeStatus.SKIPPED, reason=str(reason)):
             result = Skipped(reason)
         case _Outcome(status=OutcomeStatus.FAILED, reason=str(reason)):

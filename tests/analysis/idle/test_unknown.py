@@ -420,8 +420,8 @@ def test_unknown_time_of_steps_that_are_not_typical_only_informs(tmp_path: Path)
         builder.step(number, at, at + 3000).launch(at + 100, at + 110, kernel=(at + 120, at + 2900))
     (note,) = (note for note in facts_of(builder, tmp_path).notes if note.code == "gpu-unknown")
     assert note.message == (
-        "For 20.7% of the step time, the recording does not show whether the GPU worked, in steps that are not typical: "
-        "the CPU waited for the GPU while no GPU work was recorded."
+        "For 20.7% of the step time, the recording does not show whether the GPU worked, "
+        "in steps that are not typical: the CPU waited for the GPU while no GPU work was recorded."
     )
     assert not note.degrades
 
