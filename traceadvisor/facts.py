@@ -33,7 +33,6 @@ from traceadvisor.model.findings import (
     Fix,
     Input,
     Location,
-    Method,
     MissingInput,
     Unit,
 )
@@ -245,7 +244,7 @@ class Facts:
             most_ns: upper limit of the saving per mean recorded step; by default the claimed time per step.
             most_share: the same limit as a share of the training time, for a fix that cannot be simulated.
             saving: the saving, if the rule computes it.
-            confidence: the confidence, if the rule determines it; by default from the recording and the saving.
+            confidence: the confidence in the cause, if the rule determines it; by default from the recording.
             locations: places in the user's code.
             caveats: sentences on when the finding may be wrong.
         """
@@ -256,7 +255,7 @@ class Facts:
         return Finding(
             claims=claims,
             saving=saving,
-            confidence=confidence or self.confidence(saving),
+            confidence=confidence or self.confidence(),
             effort=effort,
             evidence=tuple(row for row in evidence if row is not None),
             fix=fix,
@@ -329,21 +328,13 @@ class Facts:
         """Why the simulation of an edit is not trusted, as a clause without its stop; None if it is trusted."""
         return NO_STEP if self.replay is None or self.step_ns is None else self.replay.doubt(edit)
 
-    def confidence(self, saving: Estimate | None = None) -> Confidence:
-        """Confidence in a cause: lower without step marks, with few steps, or with an incomplete recording.
-
-        Args:
-            saving: the saving of the fix. A simulated range wider than the expected value makes confidence low. A
-                doubt about the simulation lowers it.
-        """
-        if saving and saving.method is Method.REPLAY and saving.high_ns - saving.low_ns > saving.expected_ns:
-            return Confidence.LOW
+    def confidence(self) -> Confidence:
+        """Confidence in a cause: lower without step marks, with few steps, or with an incomplete recording."""
         doubts = (
             (self.steps.source is not StepSource.MARKS)
             + (self.step_count < FEWEST_STEPS)
             + any(note.degrades for note in (*self.trace.health.notes, *missing_parts(self.observation, self.steps)))
             + (abs(self.run.timing.disturbance_share or 0.0) > DISTURBED_SHARE)
-            + (saving is not None and saving.method is Method.REPLAY and saving.reason is not None)
         )
         return (Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW)[min(doubts, 2)]
 

@@ -8,10 +8,11 @@ from functools import reduce
 
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.steps.run_timing import RunTiming
-from traceadvisor.model.findings import Estimate, Method
-from traceadvisor.model.replay import ReplayFigures, WhatIf
+from traceadvisor.model.findings import Estimate
+from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.steps import StepTable
 from traceadvisor.replay.build_graph import build_graph
+from traceadvisor.replay.fixes.kernels import each_kernel_once
 from traceadvisor.replay.gate import MOST_ERROR_SHARE, Gate, gate, held_to_workers, without_device
 from traceadvisor.replay.loader_pace import late_share, paced, turn_of
 from traceadvisor.replay.simulate import simulate
@@ -42,7 +43,8 @@ class Replay:
 
     def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
         """Return the share of the step that some edits save together; negative if they cost time."""
-        edited = reduce(lambda graph, edit: edit.applied(graph, scenario), edits, self.graph)
+        once = each_kernel_once(edits)
+        edited = reduce(lambda graph, edit: edit.applied(graph, scenario), once, self.graph)
         return 1 - simulate(edited).interior_mean_ns() / max(self.baseline_ns, 1.0)
 
     def saving(self, edit: Edit, step_ns: float) -> Estimate:
@@ -50,7 +52,7 @@ class Replay:
         shares = {scenario: self.saving_share((edit,), scenario) for scenario in Scenario}
         low, expected, high = sorted(max(share, 0.0) * step_ns for share in shares.values())
         is_untested = self._waits_for_untested_device(edit, 1 - shares[Scenario.EXPECTED])
-        return Estimate(low, expected, high, Method.REPLAY, UNTESTED_DEVICE if is_untested else None)
+        return Estimate.simulated(low, expected, high, UNTESTED_DEVICE if is_untested else None)
 
     def _waits_for_untested_device(self, edit: Edit, left_share: float) -> bool:
         """Whether the edited step waits for the device although the device model was not validated."""
@@ -58,11 +60,6 @@ class Replay:
             return False
         alone = without_device(edit.applied(self.graph, Scenario.EXPECTED))
         return left_share - simulate(alone).interior_mean_ns() / max(self.baseline_ns, 1.0) > MOST_ERROR_SHARE
-
-    def joint_step_ns(self, what_ifs: Iterable[WhatIf], step_ns: float) -> float | None:
-        """Return the length of a step with several fixes; None if none of them can be replayed."""
-        edits = [one for one in what_ifs if isinstance(one, Edit) and not self.doubt(one)]
-        return (1 - self.saving_share(edits, Scenario.EXPECTED)) * step_ns if edits else None
 
     def figures(self, joint_step_ns: float | None) -> ReplayFigures:
         """Return the figures that the report shows about the replay."""

@@ -81,7 +81,7 @@ class HostGpuBalance(Rule):
                 Evidence("current step time", step_ns, Unit.NS),
                 *(self._evidence(name, gain_ns, step_ns) for name, gain_ns in gains_ns.items()),
             ),
-            saving=Estimate(most_ns, most_ns, most_ns, Method.REPLAY),  # the speed-up is given, so there is no range
+            saving=Estimate(most_ns, most_ns, most_ns, Method.REPLAY, "the speed-up is given"),
         )
 
     def _evidence(self, name: str, gain_ns: float | None, step_ns: float) -> Evidence:

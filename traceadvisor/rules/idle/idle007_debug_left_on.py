@@ -138,4 +138,5 @@ def _saving(facts: Facts, claims: SpanSet, fix: Fix) -> Estimate:
     if facts.device_index is not None:
         return bound
     most = facts.saving(fix, facts.per_step_ns(claims | facts.claim(Category.FORWARD))) if claims else bound
-    return Estimate(bound.high_ns, bound.high_ns, most.high_ns, Method.MODEL)
+    reason = None if most.high_ns > bound.high_ns + 1 else "no forward pass was recorded that the options slow down"
+    return Estimate(bound.high_ns, bound.high_ns, most.high_ns, Method.MODEL, reason)
