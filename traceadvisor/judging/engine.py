@@ -111,7 +111,12 @@ def assess(
         ),
         recordings=tuple(with_cost(one.recording, settings.price) for one in judgements),
         findings=tuple(
-            with_worth(row, recordings[row.recording_ids[0]], settings.price)
+            replace(
+                with_worth(row, recordings[row.recording_ids[0]], settings.price),
+                by_recording=tuple(
+                    with_worth(case, recordings[case.recording_ids[0]], settings.price) for case in row.by_recording
+                ),
+            )
             for row in in_rows((*alone, *of_ranks), recordings.values())
         ),
         not_worth_doing=not_worth_doing(rules, outcomes, recordings.values()),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.report import Recording
+from traceadvisor.model.report import RecordedFinding, Recording
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.per_step import per_step
 from traceadvisor.rendering.charts.step_bar import step_bar
@@ -27,7 +27,7 @@ from traceadvisor.rendering.units import (
     percent,
     size,
 )
-from traceadvisor.rendering.words import STEP_SOURCE
+from traceadvisor.rendering.words import CATEGORY, STEP_SOURCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,14 @@ class RecordingView:
     environment: tuple[Fact, ...]
 
 
-def recording_view(recording: Recording, number: int) -> RecordingView:
-    """The view of the recording with this number in the report, counted from 1."""
+def recording_view(recording: Recording, number: int, first: RecordedFinding | None = None) -> RecordingView:
+    """The view of a recording.
+
+    Args:
+        recording: the recording.
+        number: its number in the report, counted from 1.
+        first: its first finding; None without findings.
+    """
     anchor = f"recording-{number}"
     charts = (
         step_bar(recording, f"{anchor}-step"),
@@ -89,7 +95,7 @@ def recording_view(recording: Recording, number: int) -> RecordingView:
     return RecordingView(
         anchor=anchor,
         id=recording.id,
-        verdict=recording_verdict(recording),
+        verdict=recording_verdict(recording, first),
         has_gpu=recording.device is not None,
         silent=is_silent(recording),
         figures=tuple(figures(recording)),
@@ -99,7 +105,7 @@ def recording_view(recording: Recording, number: int) -> RecordingView:
         replay=replay_table(recording),
         memory_over_time=memory_chart(recording.memory_over_time, f"{anchor}-memory"),
         memory=memory_view(recording),
-        umbrellas=umbrella_views(recording),
+        umbrellas=umbrella_views(recording, first.finding.rule.title if first else None),
         kernels=kernel_table(recording),
         operators=operator_table(recording),
         environment=tuple(_environment(recording)),
@@ -132,10 +138,12 @@ def figures(recording: Recording) -> Iterator[Figure]:
         of_rank = "this rank" if recording.distributed else None
         yield Figure("Samples/s", count(recording.samples_per_s), of_rank)
     if recording.replay is not None and recording.replay.joint_step_ns is not None:
-        yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated")
+        yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated together")
     yield from _money_and_energy(recording)
     without = "no GPU activity recorded" if is_without_device(recording) else None
     yield Figure("GPU busy", percent(recording.figures.busy_share), without)
+    if largest := largest_category(recording):
+        yield Figure("Largest category", percent(largest[1]), CATEGORY[largest[0]])
     if recording.figures.sm_efficiency_share is not None:
         yield Figure("SM efficiency", percent(recording.figures.sm_efficiency_share))
     if recording.figures.achieved_occupancy_share is not None:
@@ -143,6 +151,16 @@ def figures(recording: Recording) -> Iterator[Figure]:
     if recording.figures.flops_per_s is not None:
         of_peak = f"{percent(recording.figures.peak_rate_share)} of the GPU's peak"
         yield Figure("Compute rate", arithmetic_rate(recording.figures.flops_per_s), of_peak)
+
+
+def largest_category(recording: Recording) -> tuple[Category, float] | None:
+    """The category that takes the most time, and its share of the step; None if no time was measured."""
+    mean = recording.mean_breakdown
+    measured = {} if mean is None else {category: ns for category, ns in mean.parts_ns.items() if ns}
+    if mean is None or not measured:
+        return None
+    top = max(measured, key=lambda category: measured[category])
+    return top, mean.share(top) or 0.0
 
 
 def cost_words(recording: Recording) -> str | None:
