@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -33,6 +33,7 @@ from traceadvisor.model.findings import (
     Fix,
     Input,
     Location,
+    Method,
     MissingInput,
     Unit,
 )
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
     from traceadvisor.replay.replay import Replay
 
 T = TypeVar("T")
+
+SAME_TIME_SHARE = 0.02
+"""Two times are the same if they differ by at most this share, the error of a trusted simulation."""
 
 NO_STEP = "no complete step was recorded"
 
@@ -248,20 +252,35 @@ class Facts:
             locations: places in the user's code.
             caveats: sentences on when the finding may be wrong.
         """
-        claims = claims or SpanSet.empty()
+        claims, rows = claims or SpanSet.empty(), tuple(row for row in evidence if row is not None)
         if most_share is not None:
             saving = Estimate.bound(most_share * (self.step_ns or 0.0), fix.not_replayed or "")
-        saving = saving or self.saving(fix, self.per_step_ns(claims) if most_ns is None else most_ns)
+        if saving is None:
+            most_ns = self.per_step_ns(claims) if most_ns is None else most_ns
+            saving = self.saving(fix, most_ns)
+            rows = (*rows, *self._reached(fix, saving, most_ns, rows))
         return Finding(
             claims=claims,
             saving=saving,
             confidence=confidence or self.confidence(),
             effort=effort,
-            evidence=tuple(row for row in evidence if row is not None),
+            evidence=rows,
             fix=fix,
             locations=locations,
             caveats=caveats,
         )
+
+    def _reached(self, fix: Fix, saving: Estimate, most_ns: float, evidence: Iterable[Evidence]) -> Iterator[Evidence]:
+        """The time that the fix removes, unless the evidence already has a time as long: it explains the saving."""
+        times = (row.value for row in evidence if row.unit in {Unit.NS, Unit.NS_PER_STEP})
+        longest_ns = max((float(value) for value in times if not isinstance(value, str)), default=0.0)
+        label = "time that the fix can remove"
+        if saving.method is Method.REPLAY and self.replay and self.step_ns and isinstance(fix.what_if, Edit):
+            removed_ns = self.replay.removed_ns(fix.what_if, self.trace.events.duration_ns)
+            most_ns = removed_ns * self.step_ns / max(self.replay.baseline_ns, 1.0)
+            label = "CPU, GPU and waiting time that the fix removes"
+        if most_ns > (1 + SAME_TIME_SHARE) * longest_ns:
+            yield Evidence(label, most_ns, Unit.NS_PER_STEP)
 
     def clear(  # noqa: PLR0913  # as a Clear
         self, label: str, value: float, limit: float, unit: Unit, remark: str | None = None, *, fix: Fix

@@ -80,7 +80,7 @@ def verdict_scope(report: Report) -> str | None:
 def _in_how_many(report: Report, row: RankedFinding) -> str:
     count_, all_ = len(row.recording_ids), len(report.recordings)
     if count_ == all_:
-        return f"All {all_} recordings have this finding."
+        return f"{'Both' if all_ == 2 else f'All {all_}'} recordings have this finding."
     return f"{count_} of {all_} recordings {'has' if count_ == 1 else 'have'} this finding."
 
 

@@ -152,6 +152,6 @@ def joint_sentences(report: Report) -> tuple[str, ...]:
 
 
 def _joint_sentence(recording_id: str, joint_ns: float, now_ns: float, count: int) -> tuple[str, str]:
-    fixes = "the simulated fix" if count == 1 else f"all {count} simulated fixes"
+    fixes = "the simulated fix" if count == 1 else f"the {count} simulated fixes together"
     saved = percent(1 - joint_ns / now_ns)
     return recording_id, f"With {fixes}, the step takes {duration(joint_ns)}, now {duration(now_ns)} ({saved} less)."

@@ -162,7 +162,7 @@ def _finding(finding: FindingView, *, several: bool) -> list[SummaryLine]:
     if finding.change is not None:
         lines += [_line(Piece(f"   {code}", Style.CODE)) for code in finding.change.splitlines() if code.strip()]
     if finding.saving.predicted:
-        alone = "Predicted step with this fix alone" if finding.saving.alone else "Predicted step"
+        alone = "Predicted step with this fix alone" if finding.saving.adds else "Predicted step"
         lines.append(_line(Piece(f"   {alone}: {finding.saving.predicted}", Style.QUIET)))
     if finding.also:
         lines.append(_line(Piece(f"   Also: {'; '.join(finding.also)}", Style.QUIET)))

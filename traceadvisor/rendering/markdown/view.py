@@ -200,7 +200,7 @@ def _alone(finding: FindingView) -> str | None:
 
 
 def _predicted(finding: FindingView) -> str | None:
-    alone = " with this fix alone" if finding.saving.alone else ""
+    alone = " with this fix alone" if finding.saving.adds else ""
     return finding.saving.predicted and f"predicted step{alone}: {finding.saving.predicted}"
 
 

@@ -54,8 +54,11 @@ class SavingView:
     sentence: str
     """``Saves about 51.0 ms per step (28.7%)`` or ``Prevents errors; no speed-up``."""
 
+    adds: bool
+    """Whether the headline is the saving after those above."""
+
     alone: str | None
-    """The saving of the fix alone, where the headline is the saving after those above."""
+    """The saving of the fix alone, where it differs from that."""
 
     certainty: str
     """``simulated``, ``upper limit``: how certain the saving is."""
@@ -233,7 +236,8 @@ def _saving(ranked: RankedFinding, recordings: Sequence[Recording], *, adds: boo
         headline=saving_words(saving, adds=adds),
         share=share_words(saving, share) if saving.high_ns or not adds else "of no further use",
         sentence=saving_sentence(saving, share, adds=adds),
-        alone=f"{saving_words(alone)} ({share_words(alone, ranked.saving_share)})" if adds else None,
+        adds=adds,
+        alone=_alone_words(ranked) if adds and saving != alone else None,
         certainty=CERTAINTY[saving.certainty],
         range=None if bound or duration(saving.low_ns) == duration(saving.high_ns) else range_words(saving),
         predicted=_predicted(ranked, recordings),
@@ -242,6 +246,11 @@ def _saving(ranked: RankedFinding, recordings: Sequence[Recording], *, adds: boo
         span_length=across(min(1.0, (saving.high_ns - saving.low_ns) / scale)) if drawn else None,
         expected_length=across(min(1.0, saving.expected_ns / scale)) if drawn and not bound else None,
     )
+
+
+def _alone_words(ranked: RankedFinding) -> str:
+    saving = ranked.finding.saving
+    return f"{saving_words(saving)} ({share_words(saving, ranked.saving_share)})"
 
 
 def _method(saving: Estimate) -> str:

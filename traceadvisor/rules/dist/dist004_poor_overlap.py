@@ -43,7 +43,7 @@ class PoorOverlap(Rule):
         if share < self.min_share:
             return Clear("exposed communication", share, self.min_share, Unit.SHARE)
         if overlap >= self.min_overlap:
-            return Clear("communication overlapped by compute", overlap, self.min_overlap, Unit.SHARE)
+            return Clear("communication overlapped by compute", overlap, self.min_overlap, Unit.SHARE, at_least=True)
         return facts.finding(
             claims=exposed,
             fix=Fix(

@@ -54,7 +54,7 @@ class LowGpuBusy(Rule):
         busy = facts.claim(Category.KERNEL, Category.COMMUNICATION)
         share = facts.share(busy)
         if share >= self.low_share:
-            return Clear("GPU busy", share, self.low_share, Unit.SHARE)
+            return Clear("GPU busy", share, self.low_share, Unit.SHARE, at_least=True)
         cores, device = _cores_share(facts), facts.run.device_telemetry
         sampled = device.mean_utilization_share if device else None
         return facts.finding(
