@@ -279,7 +279,7 @@ class Facts:
             removed_ns = self.replay.removed_ns(fix.what_if, self.trace.events.duration_ns)
             most_ns = removed_ns * self.step_ns / max(self.replay.baseline_ns, 1.0)
             label = "CPU, GPU and waiting time that the fix removes"
-        if most_ns > (1 + SAME_TIME_SHARE) * longest_ns:
+        if saving.high_ns and most_ns > (1 + SAME_TIME_SHARE) * longest_ns:
             yield Evidence(label, most_ns, Unit.NS_PER_STEP)
 
     def clear(  # noqa: PLR0913  # as a Clear

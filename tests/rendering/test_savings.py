@@ -9,7 +9,8 @@ from tests.build_report import loader_finding, one_recording
 from traceadvisor.model.findings import Estimate, Method
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import FORMATS
-from traceadvisor.rendering.page.findings import finding_views, saving_words, share_words
+from traceadvisor.rendering.page.findings import finding_views
+from traceadvisor.rendering.savings import saving_words, share_words
 
 MS = 1_000_000
 

@@ -63,7 +63,7 @@ class Placement:
 
 @dataclass(slots=True, eq=False)
 class _Row:
-    """A finding, and what is known of its saving after the others."""
+    """A finding, and its saving after the others."""
 
     finding: Finding
     further: Estimate
@@ -90,7 +90,7 @@ class _Row:
         self.folded += [FoldedFinding(finding.rule, because, finding.fix, finding.saving), *other.folded]
 
 
-def placed(
+def in_order(
     findings: Iterable[Finding], refines: Mapping[str, frozenset[str]], joint: Joint | None, step_ns: float | None
 ) -> Placement:
     """Order and fold the findings of one recording.
@@ -104,7 +104,7 @@ def placed(
     rows = [_Row(finding, finding.saving) for finding in findings]
     rows = _without_less_specific(rows, refines)
     rows = _one_per_time(rows)
-    return _Placing(joint, step_ns or 0.0).placed(rows)
+    return _Placing(joint, step_ns or 0.0).run(rows)
 
 
 def _without_less_specific(rows: list[_Row], refines: Mapping[str, frozenset[str]]) -> list[_Row]:
@@ -161,7 +161,7 @@ class _Placing:
         self._saved: dict[Scenario, float] = dict.fromkeys(Scenario, 0.0)
         """Share of the step that the placed fixes save together."""
 
-    def placed(self, rows: list[_Row]) -> Placement:
+    def run(self, rows: list[_Row]) -> Placement:
         waiting = list(rows)
         while waiting:
             row = self._next(waiting)

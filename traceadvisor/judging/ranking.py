@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from traceadvisor.facts import Facts
-from traceadvisor.judging.marginal import Joint, Placement, placed
+from traceadvisor.judging.marginal import Joint, Placement, in_order
 from traceadvisor.model.findings import Finding, Found, Severity
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import OutcomeRow, RecordedFinding
@@ -52,12 +52,12 @@ def _simulated(
     try:
         if facts.replay is not None and step_ns is not None:
             joint: Joint = facts.replay
-            placement = placed(findings, refines, joint, step_ns)
+            placement = in_order(findings, refines, joint, step_ns)
             share = placement.joint_share
             return placement, facts.replay.figures(None if share is None else (1 - share) * step_ns)
     except Exception:  # noqa: BLE001, S110  # like a failing rule, it must not end the report
         pass
-    return placed(findings, refines, None, step_ns), None
+    return in_order(findings, refines, None, step_ns), None
 
 
 def with_severity(finding: Finding, recording_ids: tuple[str, ...], step_ns: float | None) -> RecordedFinding:

@@ -140,10 +140,8 @@ def joint_sentences(report: Report) -> tuple[str, ...]:
         if recording.replay and recording.replay.joint_step_ns is not None and recording.id in now_ns
     ]
     if not sentences:
-        saves = any(row.finding.saving.high_ns for row in report.findings)
-        return (
-            ("None of these fixes could be simulated, so the step time with all of them is unknown.",) if saves else ()
-        )
+        saves = [row.finding.saving for row in report.findings if row.finding.saving.high_ns]
+        return (NOT_SIMULATED,) if saves and all(one.method is not Method.REPLAY for one in saves) else ()
     if len(report.recordings) == 1:
         return (sentences[0][1],)
     shown = tuple(f"{recording_id}: {sentence}" for recording_id, sentence in sentences[:MOST_JOINT_STEPS])

@@ -66,6 +66,7 @@ class LowGpuBusy(Rule):
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("GPU busy, recorded", share, Unit.SHARE),
+                facts.time_per_step("time without a kernel or collective", facts.steps.kept_windows - busy),
                 facts.known("GPU utilisation, sampled", sampled, Unit.SHARE),
                 facts.known("CPU core utilisation", cores, Unit.SHARE),
             ),
