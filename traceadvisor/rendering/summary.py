@@ -155,7 +155,7 @@ def _finding(finding: FindingView, *, several: bool) -> list[SummaryLine]:
     ]
     lines.append(_line(Piece(f"   {_certainty(finding)}", Style.QUIET)))
     if several:
-        over = f": {finding.over_recordings}" if finding.over_recordings else ""
+        over = f". {finding.over_recordings}" if finding.over_recordings else ""
         lines.append(_line(Piece(f"   In {finding.where}{over}", Style.QUIET)))
     at = Piece(f" at {finding.places[0].where}", Style.CODE) if finding.places else Piece("")
     lines.append(_line(Piece("   Fix"), at, Piece(f": {finding.fix}")))

@@ -20,7 +20,7 @@ from traceadvisor.rendering.savings import (
     worth_words,
 )
 from traceadvisor.rendering.table import Cell, Column, Table
-from traceadvisor.rendering.units import duration, evidence_value, number_of, percent
+from traceadvisor.rendering.units import duration, evidence_value, number_of
 from traceadvisor.rendering.words import CERTAINTY, CONFIDENCE, EFFORT, FOLDED, METHOD, SEVERITY
 
 
@@ -182,7 +182,8 @@ def _over_recordings(ranked: RankedFinding) -> str | None:
     """The range of the saving over the recordings of a row; None for one recording."""
     if not ranked.by_recording:
         return None
-    return f"{range_over(ranked.by_recording)} over {number_of(len(ranked.by_recording), 'recording')}, each fix alone"
+    count = number_of(len(ranked.by_recording), "recording")
+    return f"Over {count}: {range_over(ranked.by_recording)}, this fix alone"
 
 
 def _by_recording(ranked: RankedFinding) -> Table | None:
@@ -192,7 +193,7 @@ def _by_recording(ranked: RankedFinding) -> Table | None:
     columns = (
         Column("Recording", numeric=False),
         Column("Saving alone", numeric=False),
-        Column("Share"),
+        Column("Share", numeric=False),
         Column("After those above", numeric=False),
         Column("Step now"),
         Column("Certainty", numeric=False),
@@ -209,7 +210,7 @@ def _recording_row(case: RecordedFinding) -> tuple[Cell, ...]:
     return (
         Cell(", ".join(case.recording_ids)),
         Cell(saving_words(finding.saving)),
-        Cell(percent(case.saving_share)),
+        Cell(share_words(finding.saving, case.saving_share)),
         Cell("unknown" if after is None else saving_words(after, adds=True)),
         Cell(duration(case.step_ns)),
         Cell(CERTAINTY[finding.saving.certainty]),
