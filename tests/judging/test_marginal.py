@@ -197,7 +197,7 @@ def test_two_number_types_of_the_same_kernels_are_alternatives() -> None:
 
 def test_of_two_speed_ups_of_a_kernel_the_larger_counts() -> None:
     other = Named("other")
-    *rest, merged = each_kernel_once([_kernels(1, 2, times=4), other, _kernels(2, 5, times=6)])
+    merged, *rest = each_kernel_once([_kernels(1, 2, times=4), other, _kernels(2, 5, times=6)])
     assert rest == [other]
     assert isinstance(merged, FasterKernels)
     assert dict(zip(merged.rows.tolist(), merged.expected.tolist(), strict=True)) == {1: 4, 2: 6, 5: 6}

@@ -74,6 +74,7 @@ def read_trace(
         with_stacks=bool(tables.details.stack_id.rows.size or tables.python_calls.start_ns.size),
         with_shapes=columns.details.has_types,
         health=replace(health, notes=(*health.notes, *_warnings(origin, summary))),
+        messages=columns.messages,
     )
 
 

@@ -1,4 +1,4 @@
-"""Simulates faster kernels, and communication overlapped by compute."""
+"""Simulates faster kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 
 from traceadvisor.model.arrays import Float64, Int64
-from traceadvisor.model.events import Kind
 from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
@@ -55,36 +54,16 @@ SAME_KERNELS_SHARE = 0.8
 
 
 def each_kernel_once(edits: Iterable[Edit]) -> list[Edit]:
-    """The edits with one for all faster kernels: of several speed-ups of a kernel, the largest counts."""
+    """The edits with one for all faster kernels first: of several speed-ups of a kernel, the largest counts."""
     given = list(edits)
     faster = [edit for edit in given if isinstance(edit, FasterKernels)]
     others = [edit for edit in given if not isinstance(edit, FasterKernels)]
     if len(faster) < 2:
-        return [*others, *faster]
+        return [*faster, *others]
     rows = np.unique(np.concatenate([edit.rows for edit in faster]))
     largest = {scenario: np.ones(rows.size) for scenario in Scenario}
     for edit in faster:
         places = np.searchsorted(rows, edit.rows)
         for scenario, speedups in largest.items():
             speedups[places] = np.maximum(speedups[places], edit.speedups(scenario))
-    return [*others, FasterKernels(rows, *(largest[scenario] for scenario in Scenario))]
-
-
-@dataclass(frozen=True, slots=True)
-class HiddenCommunication(Edit):
-    """Compute overlaps the collectives."""
-
-    changes_device: ClassVar = True
-
-    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """Set all collectives except the last of each step to no time.
-
-        The last one must wait for the last gradients. The high scenario removes it too. The low scenario keeps half of
-        the others.
-        """
-        collectives = np.flatnonzero(graph.device.kind == Kind.COLLECTIVE)
-        is_last = np.append(graph.device.step[collectives][1:] != graph.device.step[collectives][:-1], True)
-        duration_ns = graph.device.duration_ns.copy()
-        hidden = collectives if scenario is Scenario.HIGH else collectives[~is_last[: collectives.size]]
-        duration_ns[hidden] = duration_ns[hidden] // 2 if scenario is Scenario.LOW else 0
-        return replace(graph, device=replace(graph.device, duration_ns=duration_ns))
+    return [FasterKernels(rows, *(largest[scenario] for scenario in Scenario)), *others]
