@@ -20,7 +20,7 @@ def test_three_recordings_of_one_script_have_one_row_per_rule() -> None:
     loader = report.findings[0]
     assert loader.finding.rule.id == "DATA002"
     assert [one.rpartition("/")[2] for one in loader.recording_ids] == ["1623143089861", "1623143566756"]
-    assert [round(case.finding.saving.expected_ns / 1e6, 1) for case in loader.by_recording] == [55.6, 29.0]
+    assert [round(case.finding.saving.expected_ns / 1e6, 1) for case in loader.by_recording] == [55.7, 29.5]
 
 
 @pytest.mark.usefixtures("shared_traces")

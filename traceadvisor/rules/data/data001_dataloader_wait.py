@@ -3,7 +3,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.report import Work
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 
@@ -40,7 +39,7 @@ class DataLoaderWait(Rule):
     def check(self, facts: Facts) -> Outcome:
         """Compare the exposed data wait with the step."""
         wait = facts.claim(Category.DATA_WAIT)
-        share, loading = facts.share(wait), facts.needed(facts.overlaps[Work.DATA_LOADING], Input.LOADER)
+        share, loading = facts.share(wait), facts.observation.loading & facts.steps.typical_marks
         fix = Fix(
             "Load batches faster: use more loader workers, and keep them alive between epochs",
             change="DataLoader(..., num_workers=N, persistent_workers=True)",
@@ -54,7 +53,7 @@ class DataLoaderWait(Rule):
             effort=Effort.SETTING,
             evidence=(
                 facts.time_per_step("exposed data wait", wait),
-                Evidence("total time in data loader", loading.total_ns, Unit.NS_PER_STEP),
+                facts.time_per_step("total time in data loader", loading),
                 Evidence("share of the step spent waiting", share, Unit.SHARE),
             ),
             locations=facts.loader_locations,

@@ -48,7 +48,7 @@ class SynchronousLoader(Rule):
         if share < self.min_share or not loader.in_training_process:
             remark = None if loader.in_training_process else "the loader uses worker processes"
             return Clear("exposed data wait", share, self.min_share, Unit.SHARE, remark)
-        rest_ns = max(facts.per_step_ns(facts.steps.kept_windows) - facts.per_step_ns(wait), 1.0)
+        rest_ns = max(facts.per_step_ns(facts.steps.typical_windows) - facts.per_step_ns(wait), 1.0)
         needed = ceil(loading.total_ns / rest_ns) + 1
         workers = needed if facts.run.spare_cores is None else min(needed, facts.run.spare_cores)
         sites = loading_sites(facts.observation, facts.tree, wait)[:MOST_SITES]

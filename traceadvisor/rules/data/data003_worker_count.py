@@ -76,7 +76,7 @@ class WorkerCount(Rule):
             if is_waiting:
                 remark = f"no CPU core is free for more than the current {workers} workers"
             return Clear("exposed data wait", share, self.min_share, Unit.SHARE, remark)
-        load_ns = busy * facts.per_step_ns(facts.steps.kept_windows)
+        load_ns = busy * facts.per_step_ns(facts.steps.typical_windows)
         return facts.finding(
             claims=wait if is_waiting else SpanSet.empty(),
             fix=fix,
@@ -99,7 +99,7 @@ def _enough(facts: Facts, busy: float) -> int:
         facts: the recording.
         busy: CPU cores that loading keeps busy during a step.
     """
-    step_ns = facts.per_step_ns(facts.steps.kept_windows)
+    step_ns = facts.per_step_ns(facts.steps.typical_windows)
     loading = facts.needed(facts.overlaps[Work.DATA_LOADING], Input.LOADER)
     return ceil(busy * step_ns / max(step_ns - loading.exposed_ns, 1.0)) + 1
 
