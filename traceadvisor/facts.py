@@ -388,7 +388,15 @@ class Facts:
         return (f"{few_steps(len(self.steps.kept))}: other steps may differ.",)
 
     def clear(  # noqa: PLR0913  # as a Clear
-        self, label: str, value: float, limit: float, unit: Unit, remark: str | None = None, *, fix: Fix
+        self,
+        label: str,
+        value: float,
+        limit: float,
+        unit: Unit,
+        remark: str | None = None,
+        *,
+        fix: Fix,
+        judged_share: float | None = None,
     ) -> Clear:
         """A passed check, with the upper limit of what the popular fix would still save.
 
@@ -399,13 +407,20 @@ class Facts:
             unit: unit of both.
             remark: another reason for passing, besides the limit.
             fix: the popular fix of the rule.
+            judged_share: share of kernel time that the check could judge; None if it does not judge kernels.
         """
         share, doubt = None, fix.not_replayed
         if value > 0 and isinstance(fix.what_if, Edit):
             doubt = self.doubt(fix.what_if)
             if self.replay and not doubt:
                 share = max(self.replay.saving_share((fix.what_if,), Scenario.HIGH), 0.0)
-        return Clear(label, value, limit, unit, remark, share, doubt)
+        return Clear(label, value, limit, unit, remark, share, doubt, judged_share)
+
+    @property
+    def why_not_judged(self) -> str:
+        """Why kernels could not be judged, as a clause without its stop."""
+        unknown = "operators and kernel names tell too little about the other kernels"
+        return unknown if self.trace.with_shapes else f"{unknown}; record with record_shapes=True"
 
     @property
     def step_ns(self) -> float | None:

@@ -87,3 +87,23 @@ def test_a_passed_check_says_in_which_direction_it_passes(clear: Clear, words: s
     report = one_recording()
     ((*_, passes_if),) = _clear(report, _row("IDLE009", clear, report.recordings[0].id))
     assert passes_if.startswith(words)
+
+
+def test_checks_of_kernels_show_how_much_of_the_kernel_time_they_judged() -> None:
+    report = one_recording()
+    id_ = report.recordings[0].id
+    judged = Clear("time in float32", 0.01, 0.05, Unit.SHARE, judged_share=0.62)
+    rows = (_row("GPU001", judged, id_), _row("IDLE001", Clear("waits", 0.01, 0.05, Unit.SHARE), id_))
+    assert _clear(report, *rows) == [
+        ("GPU001 gpu001", "time in float32", "1.0%", "at most 5.0%", "62.0%"),
+        ("IDLE001 idle001", "waits", "1.0%", "at most 5.0%", ""),
+    ]
+
+
+def test_of_several_recordings_the_smallest_judged_share_is_shown() -> None:
+    report = three_recordings()
+    rows = [
+        _row("GPU001", Clear("time in float32", 0.01, 0.05, Unit.SHARE, judged_share=share), recording.id)
+        for recording, share in zip(report.recordings, (1.0, 0.7, 0.9), strict=True)
+    ]
+    assert _clear(report, *rows) == [("GPU001 gpu001", "all", "time in float32", "1.0%", "at most 5.0%", "70.0%")]

@@ -1,11 +1,13 @@
 import io
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
 
 from tests.build_report import hostile, nothing_readable, on_the_cpu, one_recording, three_recordings
 from tests.rendering.captures import captured, captured_ranks
-from traceadvisor.model.report import Report
+from traceadvisor.model.findings import Clear, RuleMeta, Unit
+from traceadvisor.model.report import OutcomeRow, Report
 from traceadvisor.rendering.summary import Style, summary
 
 
@@ -74,3 +76,23 @@ def test_every_style_is_one_that_rich_knows() -> None:
 
     for style in Style:
         console.print(Text("x", style=style.value))
+
+
+def test_checks_of_only_part_of_the_kernel_time_are_named_last() -> None:
+    report = one_recording()
+    rows = tuple(
+        OutcomeRow(RuleMeta(rule, "", ""), (report.recordings[0].id,), Clear("a", 0, 1, Unit.SHARE, judged_share=share))
+        for rule, share in (("GPU001", 0.62), ("GPU002", 1.0), ("GPU003", None), ("GPU006", 0.949))
+    )
+    lines = lines_of(replace(report, outcomes=rows))
+    assert lines[-1] == "Passed, but on part of the kernel time only: GPU001 62.0%, GPU006 94.9%"
+    assert "Passed" not in "".join(lines_of(report))
+
+
+def test_a_code_change_is_shown_whole() -> None:
+    report = one_recording()
+    change = "\n".join(f"first_of_all_names_{number} = second_of_all_names_{number}" for number in range(9))
+    first = report.findings[0]
+    longer = replace(first, finding=replace(first.finding, fix=replace(first.finding.fix, change=change)))
+    lines = lines_of(replace(report, findings=(longer, *report.findings[1:])))
+    assert [line.strip() for line in lines if "of_all_names" in line] == change.splitlines()

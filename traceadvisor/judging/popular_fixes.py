@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from traceadvisor.facts import Facts
-from traceadvisor.model.findings import FEWEST_STEPS, Clear, Found, Method, RuleOutcome, Unit
+from traceadvisor.model.findings import FEWEST_STEPS, WHOLE_SHARE, Clear, Found, Method, RuleOutcome, Unit
 from traceadvisor.model.report import NotWorthDoing, OutcomeRow, Recording
 from traceadvisor.rules.base import Rule
 
@@ -69,7 +69,12 @@ def _as_one(fix: str, cases: list[tuple[float, str, str]]) -> NotWorthDoing:
 
 
 def _most_share(clear: Clear) -> float | None:
-    """Upper limit of the saving as a share of the step; None if nothing can be saved, or the limit is unknown."""
+    """Upper limit of the saving as a share of the step; None if nothing can be saved, or the limit is unknown.
+
+    Kernels that could not be judged may hold more, so their check sets no limit.
+    """
+    if clear.judged_share is not None and clear.judged_share < WHOLE_SHARE:
+        return None
     if clear.saving_share is not None:
         return clear.saving_share
     return clear.value if clear.unit is Unit.SHARE and clear.value > 0 else None

@@ -171,6 +171,10 @@ class Fix:
     not_replayed: str | None = None
     """Why it cannot be simulated, as a clause without its stop; the saving is then an upper limit."""
 
+    needs_torch: str | None = None
+    """First torch version that has everything in the change; None if the recorded version has it, or every version
+    does. Filled in by the engine."""
+
 
 ALWAYS_THE_SAME = "our low and high assumptions give the same simulated step"
 """Why a simulated saving has no range."""
@@ -309,6 +313,17 @@ class Clear:
 
     at_least: bool = field(default=False, kw_only=True)
     """Whether the check passes from the limit on. By default it passes up to the limit."""
+
+    judged_share: float | None = None
+    """Share of kernel time that the check could judge, 0..1; None for a check that does not judge kernels. With less
+    than :data:`LEAST_JUDGED_SHARE`, the check counts as skipped."""
+
+
+LEAST_JUDGED_SHARE = 0.5
+"""With less of the kernel time judged, a passed check says too little."""
+
+WHOLE_SHARE = 0.95
+"""With at least this share judged, the rest changes no conclusion, and reports do not mention it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from traceadvisor.model.findings import WHOLE_SHARE, Clear
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.headline import recording_verdict, step_time, step_word, verdict, verdict_scope
@@ -23,6 +24,9 @@ MOST_NOTES = 12
 LONGEST_TEXT = 200
 LONGEST_NOTE = 600
 """Characters of a note, which states a problem and its fix."""
+
+LONGEST_CODE = 1_000
+"""Characters of a code change, which must not be cut where it would no longer run."""
 
 
 class Style(Enum):
@@ -60,12 +64,14 @@ def summary(report: Report) -> tuple[SummaryLine, ...]:
     """Problems of the input, the verdict, the step time of each recording, and the top findings."""
     report = redacted(report)
     notes = _notes(shortened(report, LONGEST_NOTE))
+    changes = tuple(finding.change for finding in finding_views(shortened(report, LONGEST_CODE))[:TOP_FINDINGS])
     report = shortened(report, LONGEST_TEXT)
     blocks = (
         notes,
         _verdict(report),
         _recordings(report),
-        _findings(report),
+        _findings(report, changes),
+        _partly_judged(report),
     )
     lines: list[SummaryLine] = []
     for block in blocks:
@@ -138,17 +144,32 @@ def _largest(recording: Recording) -> str:
     return f", largest category: {CATEGORY[largest[0]]} {percent(largest[1])}" if largest else ""
 
 
-def _findings(report: Report) -> list[SummaryLine]:
+def _findings(report: Report, changes: tuple[str | None, ...]) -> list[SummaryLine]:
     findings = finding_views(report)
     several = len(report.recordings) > 1
-    lines = [line for finding in findings[:TOP_FINDINGS] for line in _finding(finding, several=several)]
+    lines = [
+        line
+        for finding, change in zip(findings[:TOP_FINDINGS], changes, strict=True)
+        for line in _finding(finding, change, several=several)
+    ]
     more = len(findings) - TOP_FINDINGS
     if more > 0:
         lines.append(_line(Piece(f"{number_of(more, 'more finding')} in the report", Style.QUIET)))
     return lines + [_line(Piece(sentence, Style.STRONG)) for sentence in joint_sentences(report)]
 
 
-def _finding(finding: FindingView, *, several: bool) -> list[SummaryLine]:
+def _partly_judged(report: Report) -> list[SummaryLine]:
+    """Passed checks that judged only part of the kernel time, each with its smallest share."""
+    shares: dict[str, float] = {}
+    for row in report.outcomes:
+        match row.outcome:
+            case Clear(judged_share=float() as share) if share < WHOLE_SHARE:
+                shares[row.rule.id] = min(share, shares.get(row.rule.id, 1.0))
+    listed = ", ".join(f"{rule_id} {percent(share)}" for rule_id, share in shares.items())
+    return [_line(Piece(f"Passed, but on part of the kernel time only: {listed}", Style.QUIET))] if listed else []
+
+
+def _finding(finding: FindingView, change: str | None, *, several: bool) -> list[SummaryLine]:
     lines = [
         _line(
             Piece(f"{finding.rank}. "),
@@ -164,8 +185,8 @@ def _finding(finding: FindingView, *, several: bool) -> list[SummaryLine]:
         lines.append(_line(Piece(f"   In {finding.where}{over}", Style.QUIET)))
     at = Piece(f" at {finding.places[0].where}", Style.CODE) if finding.places else Piece("")
     lines.append(_line(Piece("   Fix"), at, Piece(f": {finding.fix}")))
-    if finding.change is not None:
-        lines += [_line(Piece(f"   {code}", Style.CODE)) for code in finding.change.splitlines() if code.strip()]
+    if change is not None:
+        lines += [_line(Piece(f"   {code}", Style.CODE)) for code in change.splitlines() if code.strip()]
     if finding.saving.predicted:
         alone = "Predicted step with this fix alone" if finding.saving.adds else "Predicted step"
         lines.append(_line(Piece(f"   {alone}: {finding.saving.predicted}", Style.QUIET)))

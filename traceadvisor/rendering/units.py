@@ -103,7 +103,7 @@ def money(amount: float, currency: str) -> str:
     """An amount with its currency, to the cent; two significant digits below ten cents."""
     if not isfinite(amount):
         return NOT_MEASURED
-    decimals = 2 if amount >= 0.1 or not amount else min(1 - floor(log10(amount)), 9)
+    decimals = 2 if abs(amount) >= 0.1 or not amount else min(1 - floor(log10(abs(amount))), 9)
     return f"{amount:,.{decimals}f} {currency}"
 
 

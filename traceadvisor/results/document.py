@@ -140,6 +140,8 @@ class _Outcome:
 
     evidence: tuple[Evidence, ...] = ()
     threshold: _Threshold | None = None
+    judged_share: float | None = None
+    """Of a clear rule that judges kernels: share of kernel time that it could judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,10 +383,10 @@ def _outcome(row: OutcomeRow) -> _Outcome:
             return _Outcome(rule_id, ids, OutcomeStatus.FOUND, evidence=finding.evidence)
         case FoundFigures(evidence):
             return _Outcome(rule_id, ids, OutcomeStatus.FOUND, evidence=evidence)
-        case Clear(label, value, limit, unit, remark):
+        case Clear(label, value, limit, unit, remark, judged_share=judged_share):
             evidence = (Evidence(label, value, unit),)
             threshold = _Threshold(limit, unit, row.outcome.at_least)
-            return _Outcome(rule_id, ids, OutcomeStatus.CLEAR, remark, evidence, threshold)
+            return _Outcome(rule_id, ids, OutcomeStatus.CLEAR, remark, evidence, threshold, judged_share)
         case Skipped(missing):
             return _Outcome(rule_id, ids, OutcomeStatus.SKIPPED, missing)
         case Failed(error):
@@ -405,7 +407,8 @@ def _row(outcome: _Outcome, rule: RuleMeta, finding: Finding | None) -> OutcomeR
             threshold=_Threshold(limit, limit_unit, at_least),
             reason=remark,
         ) if unit is limit_unit:
-            result = Clear(label, value, limit, unit, remark, at_least=at_least)
+            judged_share = outcome.judged_share
+            result = Clear(label, value, limit, unit, remark, judged_share=judged_share, at_least=at_least)
         case _Outcome(status=OutcomeStatus.SKIPPED, reason=str(reason)):
             result = Skipped(reason)
         case _Outcome(status=OutcomeStatus.FAILED, reason=str(reason)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from traceadvisor.model.findings import Confidence, Estimate, Location, Method, Severity
+from traceadvisor.model.findings import Confidence, Estimate, Fix, Location, Method, Severity
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report, Umbrella
 from traceadvisor.rendering.charts.drawing import across
 from traceadvisor.rendering.headline import HARDWARE, step_time
@@ -163,13 +163,18 @@ def _view(
         effort=EFFORT[finding.effort],
         evidence=tuple(Row(evidence.label, evidence_value(evidence)) for evidence in finding.evidence),
         places=tuple(_place(location) for location in finding.locations),
-        fix=finding.fix.summary,
+        fix=_fix_words(finding.fix),
         change=finding.fix.change,
         caveats=finding.caveats,
         also=_also(ranked),
         provider=provider,
         worth=worth_words(ranked),
     )
+
+
+def _fix_words(fix: Fix) -> str:
+    """What to change, and the torch version that it needs."""
+    return f"{fix.summary} (needs torch {fix.needs_torch} or newer)" if fix.needs_torch else fix.summary
 
 
 def _where(recording_ids: tuple[str, ...]) -> str:

@@ -96,7 +96,10 @@ def _finding(loaders: Sequence[LoaderSettings], figures: Mapping[str, int | None
         confidence=Confidence.HIGH,
         effort=Effort.SETTING,
         evidence=tuple(Evidence(label, value, Unit.COUNT) for label, value in figures.items() if value is not None),
-        fix=Fix("Give every rank the same number of full batches", change="DataLoader(..., drop_last=True)"),
+        fix=Fix(
+            "Give every rank the same number of full batches",
+            change="loader = DataLoader(dataset, drop_last=True)  # keep your other arguments",
+        ),
         locations=tuple(dict.fromkeys(loader.location for loader in loaders if loader.location)),
         caveats=("A last batch of one sample does no harm without batch normalisation.",),
     )

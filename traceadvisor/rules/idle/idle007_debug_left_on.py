@@ -22,6 +22,8 @@ from traceadvisor.rules.base import (
     Unit,
 )
 
+SCHEDULED = "profiler = torch.profiler.profile(schedule=torch.profiler.schedule(wait=50, warmup=5, active=5, repeat=1))"
+
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
 NO_CACHING = "PYTORCH_NO_CUDA_MEMORY_CACHING"
 DISTRIBUTED = "TORCH_DISTRIBUTED_DEBUG"
@@ -83,7 +85,7 @@ class DebugLeftOn(Rule):
         claims = SpanSet.union_all(one.claims for one in found)
         fix = Fix(
             "Disable debugging options",
-            change="; ".join(one.remedy for one in found),
+            change="\n".join(one.remedy for one in found),
             not_replayed="a recording does not show how much time the checks and waits add to each call",
         )
         is_on_cpu = facts.device_index is None and bool(claims)
@@ -134,7 +136,7 @@ class DebugLeftOn(Rule):
         if settings.cuda_sync_debug_mode:
             yield _LeftOn("CUDA sync debug mode", 'torch.cuda.set_sync_debug_mode("default")')
         if (settings.own_profiler_share or 0.0) >= self.min_profiled_share:
-            yield _LeftOn("profiler active in most steps", "torch.profiler.profile(schedule=...)")
+            yield _LeftOn("profiler active in most steps", SCHEDULED)
 
 
 def _saving(facts: Facts, claims: SpanSet, fix: Fix) -> Estimate:

@@ -57,7 +57,7 @@ class RoomForBatch(Rule):
             claims=idle,
             fix=Fix(
                 "Raise the batch size in small steps until throughput stops growing",
-                change=f"DataLoader(..., batch_size={batch}) -> DataLoader(..., batch_size={then})",
+                change=f"loader = DataLoader(dataset, batch_size={then})  # now {batch}; keep your other arguments",
                 not_replayed="the step time with a larger batch is unknown",
             ),
             effort=Effort.SETTING,
