@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -64,6 +64,9 @@ if TYPE_CHECKING:
     from traceadvisor.replay.replay import Replay
 
 T = TypeVar("T")
+
+SAME_TIME_SHARE = 0.02
+"""Two times are the same if they differ by at most this share, the error of a trusted simulation."""
 
 NO_STEP = "no complete step was recorded"
 
@@ -352,24 +355,40 @@ class Facts:
             most_ns: upper limit of the saving per typical step; by default the claimed time per step.
             most_share: the same limit as a share of the training time, for a fix that cannot be simulated.
             saving: the saving, if the rule computes it.
-            confidence: the confidence, if the rule determines it; by default from the recording and the saving.
+            confidence: the confidence in the cause, if the rule determines it; by default from the recording.
             locations: places in the user's code.
             caveats: sentences on when the finding may be wrong.
         """
         claims = (claims or SpanSet.empty()) - self.unknown.spans
+        rows = tuple(row for row in evidence if row is not None)
         if most_share is not None:
             saving = Estimate.bound(most_share * (self.step_ns or 0.0), fix.not_replayed or "")
-        saving = saving or self.saving(fix, self.per_step_ns(claims) if most_ns is None else most_ns)
+        if saving is None:
+            most_ns = self.per_step_ns(claims) if most_ns is None else most_ns
+            saving = self.saving(fix, most_ns)
+            rows = (*rows, *self._reached(fix, saving, most_ns, rows))
         return Finding(
             claims=claims,
             saving=saving,
-            confidence=confidence or self.confidence(saving),
+            confidence=confidence or self.confidence(),
             effort=effort,
-            evidence=tuple(row for row in evidence if row is not None),
+            evidence=rows,
             fix=fix,
             locations=locations,
             caveats=(*caveats, *self._few_steps),
         )
+
+    def _reached(self, fix: Fix, saving: Estimate, most_ns: float, evidence: Iterable[Evidence]) -> Iterator[Evidence]:
+        """The time that the fix removes, unless the evidence already has a time as long: it explains the saving."""
+        times = (row.value for row in evidence if row.unit in {Unit.NS, Unit.NS_PER_STEP})
+        longest_ns = max((float(value) for value in times if not isinstance(value, str)), default=0.0)
+        label = "time that the fix can remove"
+        if saving.method is Method.REPLAY and self.replay and self.step_ns and isinstance(fix.what_if, Edit):
+            removed_ns = self.replay.removed_ns(fix.what_if, self.trace.events.duration_ns)
+            most_ns = removed_ns * self.step_ns / max(self.replay.baseline_ns, 1.0)
+            label = "CPU, GPU and waiting time that the fix removes"
+        if saving.high_ns and most_ns > (1 + SAME_TIME_SHARE) * longest_ns:
+            yield Evidence(label, most_ns, Unit.NS_PER_STEP)
 
     @property
     def _few_steps(self) -> tuple[str, ...]:
@@ -460,23 +479,15 @@ class Facts:
         """Why the simulation of an edit is not trusted, as a clause without its stop; None if it is trusted."""
         return NO_STEP if self.replay is None or self.step_ns is None else self.replay.doubt(edit)
 
-    def confidence(self, saving: Estimate | None = None) -> Confidence:
-        """Confidence in a cause: lower without step marks, with few steps, or with an incomplete recording.
-
-        Args:
-            saving: the saving of the fix. A simulated range wider than the expected value makes confidence low. A
-                doubt about the simulation lowers it.
-        """
+    def confidence(self) -> Confidence:
+        """Confidence in a cause: lower without step marks, with few steps, or with an incomplete recording."""
         if self.has_few_steps:
-            return Confidence.LOW
-        if saving and saving.method is Method.REPLAY and saving.high_ns - saving.low_ns > saving.expected_ns:
             return Confidence.LOW
         doubts = (
             (self.steps.source not in (StepSource.MARKS, StepSource.SERVING))
             + (self.step_count < FEWEST_STEPS)
             + any(note.degrades for note in (*self.trace.health.notes, *self._missing_parts))
             + (abs(self.run.timing.disturbance_share or 0.0) > DISTURBED_SHARE)
-            + (saving is not None and saving.method is Method.REPLAY and saving.reason is not None)
         )
         return (Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW)[min(doubts, 2)]
 

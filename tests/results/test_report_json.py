@@ -203,7 +203,7 @@ def test_a_clear_outcome_carries_its_figure_and_its_threshold() -> None:
     clear = Clear("idle", 1_500, 5_000, Unit.NS_PER_STEP, "most of it at the start")
     (outcome,) = _rendered(_with_outcomes(clear))["outcomes"]
     assert outcome["evidence"] == [{"label": "idle", "value": 1.5, "unit": "us/step"}]
-    assert outcome["threshold"] == {"value": 5.0, "unit": "us/step"}
+    assert outcome["threshold"] == {"value": 5.0, "unit": "us/step", "at_least": False}
     assert outcome["reason"] == "most of it at the start"
 
 

@@ -24,13 +24,16 @@ _TAKEN_OVER = "other work takes the place of the removed time"
 
 
 def with_fix_replayed(rule: Rule, facts: Facts, outcome: RuleOutcome) -> RuleOutcome:
-    """The outcome; clear if the simulated saving of the rule's popular fix is below 2% of the step."""
-    if not rule.popular_fix or not isinstance(outcome, Found):
+    """The outcome; clear if the simulation shows that the fix saves nothing, or less than 2% for a popular fix."""
+    if rule.umbrella or not isinstance(outcome, Found):
         return outcome
     saving = outcome.finding.saving
     share = saving.high_ns / facts.step_ns if facts.step_ns else 1.0
-    if saving.method is not Method.REPLAY or share >= WORTH_DOING_SHARE:
+    least_share = WORTH_DOING_SHARE if rule.popular_fix else NOTICED_SHARE
+    if saving.method is not Method.REPLAY or share >= least_share:
         return outcome
+    if not rule.popular_fix:
+        return Clear(REPLAYED_SAVING, share, NOTICED_SHARE, Unit.SHARE, _TAKEN_OVER)
     return Clear(REPLAYED_SAVING, share, WORTH_DOING_SHARE, Unit.SHARE, _TAKEN_OVER, saving_share=share)
 
 

@@ -12,7 +12,8 @@ from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.headline import recording_verdict, step_time, step_word, verdict, verdict_scope
 from traceadvisor.rendering.page.findings import FindingView, finding_views
 from traceadvisor.rendering.page.health import NoteView, warnings
-from traceadvisor.rendering.page.recordings import cost_words
+from traceadvisor.rendering.page.recordings import cost_words, largest_category
+from traceadvisor.rendering.savings import joint_sentences
 from traceadvisor.rendering.units import count, duration, number_of, percent, percent_range
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.results.redaction import redacted, shortened
@@ -144,14 +145,16 @@ def _repetition(recording: Recording) -> str:
 
 
 def _largest(recording: Recording) -> str:
-    mean = recording.breakdown
-    measured = {} if mean is None else {category: ns for category, ns in mean.parts_ns.items() if ns}
-    unknown_ns = measured.pop(Category.IDLE_UNKNOWN, 0.0)
-    if mean is None or not measured:
+    largest = largest_category(recording)
+    if largest is None:
         return ""
-    top = max(measured, key=lambda category: measured[category])
-    known = "known " if unknown_ns > measured[top] else ""
-    return f", largest {known}category: {CATEGORY[top]} {percent(mean.share(top))}"
+    unknown = recording.breakdown.parts_ns.get(Category.IDLE_UNKNOWN) if recording.breakdown else None
+    known = (
+        "known "
+        if unknown and recording.breakdown and unknown > (recording.breakdown.parts_ns[largest[0]] or 0.0)
+        else ""
+    )
+    return f", largest {known}category: {CATEGORY[largest[0]]} {percent(largest[1])}"
 
 
 def _findings(report: Report, changes: tuple[str | None, ...]) -> list[SummaryLine]:
@@ -163,7 +166,9 @@ def _findings(report: Report, changes: tuple[str | None, ...]) -> list[SummaryLi
         for line in _finding(finding, change, several=several)
     ]
     more = len(findings) - TOP_FINDINGS
-    return lines + ([_line(Piece(f"{number_of(more, 'more finding')} in the report", Style.QUIET))] if more > 0 else [])
+    if more > 0:
+        lines.append(_line(Piece(f"{number_of(more, 'more finding')} in the report", Style.QUIET)))
+    return lines + [_line(Piece(sentence, Style.STRONG)) for sentence in joint_sentences(report)]
 
 
 def _partly_judged(report: Report) -> list[SummaryLine]:
@@ -185,18 +190,28 @@ def _finding(finding: FindingView, change: str | None, *, several: bool) -> list
             Piece(": "),
             Piece(_lower(finding.saving.sentence), Style.GAIN),
             Piece(f", worth {finding.worth}" if finding.worth else ""),
-            Piece(f", {finding.confidence} confidence", Style.QUIET),
         )
     ]
+    lines.append(_line(Piece(f"   {_certainty(finding)}", Style.QUIET)))
     if several:
-        lines.append(_line(Piece(f"   In {', '.join(finding.recordings)}", Style.QUIET)))
+        over = f". {finding.over_recordings}" if finding.over_recordings else ""
+        lines.append(_line(Piece(f"   In {finding.where}{over}", Style.QUIET)))
     at = Piece(f" at {finding.places[0].where}", Style.CODE) if finding.places else Piece("")
     lines.append(_line(Piece("   Fix"), at, Piece(f": {finding.fix}")))
     if change is not None:
         lines += [_line(Piece(f"   {code}", Style.CODE)) for code in change.splitlines() if code.strip()]
     if finding.saving.predicted:
-        lines.append(_line(Piece(f"   Predicted step: {finding.saving.predicted}", Style.QUIET)))
+        alone = "Predicted step with this fix alone" if finding.saving.adds else "Predicted step"
+        lines.append(_line(Piece(f"   {alone}: {finding.saving.predicted}", Style.QUIET)))
+    if finding.also:
+        lines.append(_line(Piece(f"   Also: {'; '.join(finding.also)}", Style.QUIET)))
     return lines
+
+
+def _certainty(finding: FindingView) -> str:
+    """How certain saving and cause are, and the saving alone."""
+    alone = f" Alone: {finding.saving.alone}." if finding.saving.alone else ""
+    return f"Saving: {finding.saving.certainty}. Cause: {finding.confidence} confidence.{alone}"
 
 
 def _lower(text: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import CollectiveKind, Purpose
-from traceadvisor.model.findings import Confidence, Effort, Method, Severity
-from traceadvisor.model.report import SourceKind, Work
+from traceadvisor.model.findings import Certainty, Confidence, Effort, Method, Severity
+from traceadvisor.model.report import FoldedBecause, SourceKind, Work
 from traceadvisor.model.run import StepState
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.telemetry import ClockEventReason
@@ -121,6 +121,20 @@ EFFORT = {
     Effort.SETTING: "change a setting",
     Effort.LINE: "change one line",
     Effort.REFACTOR: "refactor code",
+}
+
+CERTAINTY = {
+    Certainty.SIMULATED: "simulated",
+    Certainty.UNSURE: "simulated, uncertain",
+    Certainty.CALCULATED: "calculated",
+    Certainty.LIMIT: "upper limit, perhaps nothing",
+    Certainty.NONE: "no speed-up",
+}
+
+FOLDED = {
+    FoldedBecause.SAME_TIME: "explains the same time",
+    FoldedBecause.ALTERNATIVE: "an alternative to this fix",
+    FoldedBecause.ADDS_LITTLE: "saves less than 1% of the step after this fix",
 }
 
 METHOD = {

@@ -26,7 +26,10 @@ def _steps(*, kernel_us: float, loading_us: float = 0, count: int = 3) -> TraceB
 
 def test_less_than_half_of_the_step_is_low(tmp_path: Path) -> None:
     found = finding(LowGpuBusy(), _steps(kernel_us=40), tmp_path)
-    assert found.evidence == (Evidence("GPU busy, recorded", 0.4, Unit.SHARE),)
+    assert found.evidence == (
+        Evidence("GPU busy, recorded", 0.4, Unit.SHARE),
+        Evidence("time without a kernel or collective", 60_000, Unit.NS_PER_STEP),
+    )
     assert found.claims.total_ns == 3 * 60_000
     assert found.fix.summary == UNKNOWN
 
@@ -69,7 +72,7 @@ def test_cpu_utilisation_shows_what_to_check(loading_us: float, cores: float, po
 
 def test_sampled_and_recorded_utilisation_are_shown(tmp_path: Path) -> None:
     captured = Captured(_steps(kernel_us=40), tmp_path).sampled(cpu=0.2).with_device(mean_utilization_share=0.7)
-    assert captured.finding(LowGpuBusy()).evidence[1:] == (
+    assert captured.finding(LowGpuBusy()).evidence[2:] == (
         Evidence("GPU utilisation, sampled", 0.7, Unit.SHARE),
         Evidence("CPU core utilisation", 0.2, Unit.SHARE),
     )

@@ -58,7 +58,7 @@ def _clear(report: Report) -> Table | None:
     alike: dict[tuple[str, str, str], list[tuple[Clear, tuple[str, ...]]]] = {}
     for row in report.outcomes:
         if isinstance(row.outcome, Clear):
-            key = (_named(row, report), _label(row.outcome), figure(row.outcome.limit, row.outcome.unit))
+            key = (_named(row, report), row.outcome.label, _passes_if(row.outcome))
             alike.setdefault(key, []).append((row.outcome, row.recording_ids))
     partly = any(clear.judged_share is not None for found in alike.values() for clear, _ in found)
     rows = tuple(
@@ -77,14 +77,19 @@ def _clear(report: Report) -> Table | None:
         *_recording_column(several=several),
         Column("Measured", numeric=False),
         Column("Figure"),
-        Column("Limit"),
+        Column("Passes if", numeric=False),
         *((Column("Kernel time judged"),) if partly else ()),
     )
     return Table("Passed checks", columns, rows) if rows else None
 
 
-def _label(clear: Clear) -> str:
-    return f"{clear.label} ({clear.remark})" if clear.remark else clear.label
+def _passes_if(clear: Clear) -> str:
+    """The limit with its direction, and any other reason for passing."""
+    limit = f"{'at least' if clear.at_least else 'at most'} {figure(clear.limit, clear.unit)}"
+    if clear.remark is None:
+        return limit
+    is_within = clear.value >= clear.limit if clear.at_least else clear.value <= clear.limit
+    return f"{limit} ({clear.remark})" if is_within else f"passed because {clear.remark}"
 
 
 def _range(clears: Sequence[Clear]) -> str:

@@ -61,7 +61,7 @@ class UnevenLastBatch(RankRule):
             return Skipped(_UNKNOWN)
         if samples >= self.min_samples:
             remark = "this rank only; the others were not recorded"
-            return Clear("samples in the last batch", samples, self.min_samples, Unit.COUNT, remark)
+            return Clear("samples in the last batch", samples, self.min_samples, Unit.COUNT, remark, at_least=True)
         figures = {
             "ranks": facts.run.rank_count,
             "batch size": loader.batch_size,
@@ -78,7 +78,7 @@ class UnevenLastBatch(RankRule):
         if not last:
             return Skipped(_UNKNOWN)
         if min(last) >= self.min_samples and len(set(counts)) <= 1:
-            return Clear("samples in shortest last batch", min(last), self.min_samples, Unit.COUNT)
+            return Clear("samples in shortest last batch", min(last), self.min_samples, Unit.COUNT, at_least=True)
         figures = {
             "ranks": len(ranks),
             "batch size": loaders[0].batch_size,

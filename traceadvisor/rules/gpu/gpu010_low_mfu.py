@@ -48,7 +48,7 @@ class LowMfu(Rule):
             return Skipped("Too much kernel time has unknown FLOPs: CUDA graphs, or operators of other libraries.")
         if rate.peak_share >= self.min_utilisation:
             label, judged = "share of the peak rate", rate.accounted_share
-            return Clear(label, rate.peak_share, self.min_utilisation, Unit.SHARE, judged_share=judged)
+            return Clear(label, rate.peak_share, self.min_utilisation, Unit.SHARE, judged_share=judged, at_least=True)
         busy = facts.share(facts.claim(Category.KERNEL))
         if busy < self.min_busy:
             return Skipped(f"Kernels take {busy:.0%} of the step: first reduce waits, copies and communication.")
@@ -57,7 +57,7 @@ class LowMfu(Rule):
         if limited > self.max_limited:
             remark = "arithmetic is not the limit"
             label, judged = "memory-bound share of kernel time", rate.accounted_share
-            return Clear(label, limited, self.max_limited, Unit.SHARE, remark, judged_share=judged)
+            return Clear(label, limited, self.max_limited, Unit.SHARE, remark, judged_share=judged, at_least=True)
         reach = np.array([REACH[kind][Case.HIGH] for kind in KINDS])[work.calls.kind]
         beyond_ns = np.where(work.is_kept, np.fmax(work.calls.device_ns - limits.least_ns / reach, 0.0), 0.0)
         worst = facts.trace.names[facts.trace.events.name_id[work.calls.rows[np.argmax(beyond_ns)]]]

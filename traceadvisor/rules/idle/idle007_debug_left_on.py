@@ -88,6 +88,7 @@ class DebugLeftOn(Rule):
             change="\n".join(one.remedy for one in found),
             not_replayed="a recording does not show how much time the checks and waits add to each call",
         )
+        is_on_cpu = facts.device_index is None and bool(claims)
         return facts.finding(
             claims=claims,
             fix=fix,
@@ -95,6 +96,10 @@ class DebugLeftOn(Rule):
             evidence=(
                 *(Evidence("enabled", one.what, Unit.TEXT) for one in found),
                 *(row for one in found for row in one.evidence),
+                facts.time_per_step("time in which these options take effect", claims) if claims else None,
+                facts.time_per_step("the same, with the forward pass", claims | facts.claim(Category.FORWARD))
+                if is_on_cpu
+                else None,
             ),
             saving=_saving(facts, claims, fix),
             caveats=("The option may have been on only in other steps than the recorded ones.",),
@@ -140,4 +145,5 @@ def _saving(facts: Facts, claims: SpanSet, fix: Fix) -> Estimate:
     if facts.device_index is not None:
         return bound
     most = facts.saving(fix, facts.per_step_ns(claims | facts.claim(Category.FORWARD))) if claims else bound
-    return Estimate(bound.high_ns, bound.high_ns, most.high_ns, Method.MODEL)
+    reason = None if most.high_ns > bound.high_ns + 1 else "no forward pass was recorded that the options slow down"
+    return Estimate(bound.high_ns, bound.high_ns, most.high_ns, Method.MODEL, reason)

@@ -55,7 +55,7 @@ class LowGpuBusy(Rule):
         busy = facts.claim(Category.KERNEL, Category.COMMUNICATION)
         share = facts.share(busy)
         if share >= self.low_share:
-            return Clear("GPU busy", share, self.low_share, Unit.SHARE)
+            return Clear("GPU busy", share, self.low_share, Unit.SHARE, at_least=True)
         unknown = facts.claim(Category.IDLE_UNKNOWN)
         highest = facts.share(busy | unknown)
         if highest >= self.low_share:
@@ -74,6 +74,9 @@ class LowGpuBusy(Rule):
             evidence=(
                 Evidence("GPU busy, recorded", share, Unit.SHARE),
                 facts.known("GPU busy if it worked in all unknown time", highest if unknown else None, Unit.SHARE),
+                facts.time_per_step(
+                    "time without a kernel or collective", facts.steps.typical_windows - busy - unknown
+                ),
                 facts.known("GPU utilisation, sampled", sampled, Unit.SHARE),
                 facts.known("CPU core utilisation", cores, Unit.SHARE),
             ),

@@ -45,7 +45,7 @@ class RoomForBatch(Rule):
         if not batch:
             return Skipped("The batch size is unknown.")
         if memory.share > self.max_share:
-            return Clear("GPU memory held at the peak", memory.share, self.max_share, Unit.SHARE)
+            return Clear("GPU memory held at the peak", memory.share, self.max_share, Unit.SHARE, at_least=True)
         idle = facts.claim(Category.IDLE_LAUNCH, Category.IDLE_HOST)
         share = facts.share(idle)
         if share < self.min_idle_share:
