@@ -146,14 +146,9 @@ def _repetition(recording: Recording) -> str:
 
 def _largest(recording: Recording) -> str:
     largest = largest_category(recording)
-    if largest is None:
+    if largest is None or recording.breakdown is None:
         return ""
-    unknown = recording.breakdown.parts_ns.get(Category.IDLE_UNKNOWN) if recording.breakdown else None
-    known = (
-        "known "
-        if unknown and recording.breakdown and unknown > (recording.breakdown.parts_ns[largest[0]] or 0.0)
-        else ""
-    )
+    known = "known " if (recording.breakdown.share(Category.IDLE_UNKNOWN) or 0.0) > largest[1] else ""
     return f", largest {known}category: {CATEGORY[largest[0]]} {percent(largest[1])}"
 
 
