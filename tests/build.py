@@ -129,11 +129,13 @@ class TraceBuilder:
         stack: Sequence[str] = (),
         types: Sequence[str] = (),
         dims: Sequence[Sequence[int]] = (),
+        strides: Sequence[Sequence[int]] = (),
         values: Sequence[str] = (),
         sequence: int | None = None,
         forward_thread: int = 0,
     ) -> Self:
-        """An operator, with the Python frames it was called from and its inputs' types, shapes and values.
+        """An operator, with the Python frames it was called from and its inputs' types, shapes, strides and
+        values.
 
         ``sequence`` links it to a node of the backward pass, which has a forward thread other than 0; -1 for a profiler
         that writes such numbers but not here.
@@ -145,6 +147,8 @@ class TraceBuilder:
             args["Input type"] = list(types)
         if dims:
             args["Input Dims"] = [list(shape) for shape in dims]
+        if strides:
+            args["Input Strides"] = [list(stride) for stride in strides]
         if values:
             args["Concrete Inputs"] = list(values)
         if sequence is not None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.origins import Origins
-from traceadvisor.model.report import RankedFinding
+from traceadvisor.model.report import RecordedFinding
 
 CATEGORY_ROWS = 8
 """Rows of a table about a category, besides the one for all others."""
@@ -24,7 +24,7 @@ def category_origins(facts: Facts) -> Mapping[Category, Origins]:
     return {category: facts.origins(spans, CATEGORY_ROWS) for category, spans in inside.items() if spans}
 
 
-def with_origins(facts: Facts, row: RankedFinding) -> RankedFinding:
+def with_origins(facts: Facts, row: RecordedFinding) -> RecordedFinding:
     """The finding with the origins of the time that it claims."""
     claims = row.finding.claims
     if not claims:

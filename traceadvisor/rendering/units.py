@@ -38,6 +38,12 @@ def percent(share: float | None) -> str:
     return f"{share * 100:.1f}%" if share else "0%"
 
 
+def percent_range(low: float | None, high: float | None) -> str:
+    """Two shares as a range, ``45.0% to 52.1%``; only the lower one if the upper one is None or looks the same."""
+    ends = dict.fromkeys((percent(low), percent(low if high is None else high)))
+    return " to ".join(ends)
+
+
 def whole_percent(share: float | None) -> str:
     """A share from 0 to 1 as a whole percentage; tiny shares become ``<1%``."""
     if share is None or not isfinite(share):
