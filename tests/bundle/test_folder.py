@@ -258,16 +258,16 @@ def test_recordings_are_read_without_a_readable_manifest(content: bytes, bundle:
 
 
 def test_recordings_are_read_beside_a_manifest_of_a_later_format(bundle: Path) -> None:
-    _manifest(bundle, format="traceadvisor.bundle/2")
+    _manifest(bundle, format="traceadvisor.bundle/9")
     report = load(bundle)
     assert report.recordings[0].captured is None
     assert "Use the version of TraceAdvisor that captured it" in _message(report, "unreadable")
 
 
 def test_an_unreadable_manifest_without_recordings_is_refused(bundle: Path) -> None:
-    _manifest(bundle, format="traceadvisor.bundle/2")
+    _manifest(bundle, format="traceadvisor.bundle/9")
     (bundle / "host_1.100.pt.trace.json").unlink()
-    with pytest.raises(InputError, match=r"manifest\.json: has the format 'traceadvisor.bundle/2'"):
+    with pytest.raises(InputError, match=r"manifest\.json: has the format 'traceadvisor.bundle/9'"):
         load(bundle)
 
 
