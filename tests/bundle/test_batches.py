@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import astuple
 from pathlib import Path
 
 from traceadvisor.bundle.batches import BatchLog, read_batches
@@ -19,7 +20,7 @@ def _numbered(number: int) -> TimedBatch:
 def test_batches_are_read_as_they_were_written(tmp_path: Path) -> None:
     log = BatchLog()
     for batch in BATCHES:
-        log.add(batch)
+        log.add(astuple(batch))
     log.write(tmp_path / "batches.0.csv")
     assert read_batches(tmp_path / "batches.0.csv") == (BATCHES, ())
     assert (len(log), tuple(log)) == (3, BATCHES)
@@ -28,7 +29,7 @@ def test_batches_are_read_as_they_were_written(tmp_path: Path) -> None:
 def test_batches_are_in_order_of_their_start(tmp_path: Path) -> None:
     log = BatchLog()
     for batch in reversed(BATCHES):
-        log.add(batch)
+        log.add(astuple(batch))
     log.write(tmp_path / "batches.0.csv")
     assert tuple(log) == BATCHES
     assert read_batches(tmp_path / "batches.0.csv")[0] == BATCHES
@@ -37,7 +38,7 @@ def test_batches_are_in_order_of_their_start(tmp_path: Path) -> None:
 def test_a_long_run_keeps_its_first_and_its_latest_batches() -> None:
     log = BatchLog(most=6)
     for number in range(20):
-        log.add(_numbered(number))
+        log.add(astuple(_numbered(number)))
     assert [batch.start_ns for batch in log] == [0, 1, 2, 17, 18, 19]
 
 

@@ -31,39 +31,32 @@ _UNKNOWN = -1
 
 
 class BatchLog:
-    """Collects the batches of one loader."""
+    """Collects the batches of one loader, in little time: the training thread waits for it."""
 
     def __init__(self, most: int = MOST_BATCHES) -> None:
         self._most, self._count = most, 0
-        self._columns = tuple(array("q") for _ in _FIELDS)
+        self._values = array("q")
+        """The fields of all batches, one batch after another."""
 
-    def add(self, batch: TimedBatch) -> None:
-        """Add a batch; once the log is full, it takes the place of the oldest batch of the second half."""
-        place, values = self._place(), astuple(batch)
-        for column, value in zip(self._columns, values, strict=True):
-            held = _UNKNOWN if value is None else value
-            if place is None:
-                column.append(held)
-            else:
-                column[place] = held
+    def add(self, batch: tuple[int | None, ...]) -> None:
+        """Add a batch: its fields in order. In a full log it replaces the oldest batch of the second half."""
+        values = array("q", [_UNKNOWN if value is None else value for value in batch])
+        if self._count < self._most:
+            self._values.extend(values)
+        else:
+            half = self._most // 2
+            place = (half + (self._count - half) % (self._most - half)) * len(_FIELDS)
+            self._values[place : place + len(_FIELDS)] = values
         self._count += 1
 
-    def _place(self) -> int | None:
-        if self._count < self._most:
-            return None
-        half = self._most // 2
-        return half + (self._count - half) % (self._most - half)
-
     def __len__(self) -> int:
-        return len(self._columns[0])
+        return len(self._values) // len(_FIELDS)
 
     def __iter__(self) -> Iterator[TimedBatch]:
         """The batches by their start."""
-        rows = (
-            TimedBatch(*(None if value == _UNKNOWN else value for value in row))  # type: ignore[arg-type]
-            for row in zip(*self._columns, strict=True)
-        )
-        return iter(sorted(rows, key=attrgetter("start_ns")))
+        values = [None if value == _UNKNOWN else value for value in self._values]
+        rows = zip(*(values[first :: len(_FIELDS)] for first in range(len(_FIELDS))), strict=True)
+        return iter(sorted((TimedBatch(*row) for row in rows), key=attrgetter("start_ns")))  # type: ignore[arg-type]
 
     def write(self, path: Path) -> None:
         """Write ``batches.<rank>.csv``."""

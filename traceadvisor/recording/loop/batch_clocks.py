@@ -11,7 +11,6 @@ from torch.utils.data._utils import fetch, worker
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from traceadvisor.bundle.batches import BatchLog
-from traceadvisor.model.run import TimedBatch
 from traceadvisor.recording.loop import worker_clocks
 from traceadvisor.recording.loop.loaders import KnownLoader
 from traceadvisor.recording.loop.worker_clocks import MOST_WAITING, BatchClock, Moment, Reading, timed_worker_loop
@@ -116,10 +115,5 @@ class BatchClocks:
     def _add(self, loader: KnownLoader, figures: Reading, *, in_worker: bool) -> None:
         if (log := self._logs.get(loader)) is None:
             log = self._logs[loader] = BatchLog()
-        log.add(
-            TimedBatch(
-                figures.worker if in_worker else None,
-                self._wall_ns + figures.start_ns,
-                *(None if figure is None else max(figure, 0) for figure in figures[3:]),  # type: ignore[arg-type]
-            )
-        )
+        by = figures.worker if in_worker else None
+        log.add((by, self._wall_ns + figures.start_ns, *figures[3:]))
