@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
+from traceadvisor.analysis.data.loading import Loading, worker_curve
+from traceadvisor.analysis.data.worker_curve import WorkerCurve
 from traceadvisor.analysis.memory.device_memory import DeviceMemory, device_memory
 from traceadvisor.analysis.memory.step_memory import fullest, memory_figures, step_memory
 from traceadvisor.analysis.observation import Observation, observe
@@ -142,6 +144,37 @@ class Facts:
         from traceadvisor.analysis.arithmetic.device_work import DeviceWork  # noqa: PLC0415  # a breakdown does not need it
 
         return DeviceWork(self.trace, self.launches, self.tree, self.steps.kept_windows, self.device, self.settings)
+
+    @cached_property
+    def worker_curve(self) -> WorkerCurve | None:
+        """The step by number of loader workers; None if the cost of a batch is unknown."""
+        return None if self.loading is None else worker_curve(self.loading)
+
+    @cached_property
+    def loading(self) -> Loading | None:
+        """What is known of the loop and its loader; None without loader events or kept steps."""
+        loader, total = self.observation.loader, self.overlaps[Work.DATA_LOADING]
+        if loader is None or total is None or not self.step_count:
+            return None
+        run, timing = self.run, self.run.timing
+        step_ns, loader_ns = self.per_step_ns(self.steps.kept_windows), float(total.total_ns)
+        exposed_share = self.per_step_ns(self.claim(Category.DATA_WAIT)) / max(loader_ns, 1.0)
+        if timing.undisturbed_ns and timing.undisturbed_loader_ns is not None:
+            step_ns, loader_ns = timing.undisturbed_ns, timing.undisturbed_loader_ns
+        fetched = self.steps.kept_windows.contains(self.trace.events.start_ns[loader.rows]).sum() / self.step_count
+        return Loading(
+            step_ns,
+            min(exposed_share, 1.0) * loader_ns,
+            loader_ns,
+            float(timing.fetches_per_step or fetched),
+            0 if loader.in_training_process else run.worker_count,
+            self.device is not None,
+            self.settings,
+            run.telemetry,
+            run.captured.batches if run.captured else (),
+            run.undisturbed,
+            run.host_cores,
+        )
 
     # -- figures for rules -------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Rule
 from traceadvisor.rules.data.data001_dataloader_wait import DataLoaderWait
 from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
-from traceadvisor.rules.data.data003_worker_count import TOO_FEW_CORES, WorkerCount
+from traceadvisor.rules.data.data003_worker_count import WorkerCount
 from traceadvisor.rules.data.data004_cpu_bound_preprocessing import CpuBoundPreprocessing
 from traceadvisor.rules.data.data005_storage_bound import StorageBound
 from traceadvisor.rules.data.data011_unbalanced_workers import UnbalancedWorkers

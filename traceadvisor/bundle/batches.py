@@ -56,7 +56,7 @@ class BatchLog:
         """The batches by their start."""
         values = [None if value == _UNKNOWN else value for value in self._values]
         rows = zip(*(values[first :: len(_FIELDS)] for first in range(len(_FIELDS))), strict=True)
-        return iter(sorted((TimedBatch(*row) for row in rows), key=attrgetter("start_ns")))  # type: ignore[arg-type]
+        return iter(sorted((TimedBatch(*row) for row in rows), key=attrgetter("start_ns")))
 
     def write(self, path: Path) -> None:
         """Write ``batches.<rank>.csv``."""

@@ -235,7 +235,9 @@ LOADERS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("arguments", LOADERS, ids=lambda one: "-".join(map(str, one)))
-def test_batches_and_random_numbers_are_the_same_as_without_a_capture(arguments: dict[str, Any], tmp_path: Path) -> None:
+def test_batches_and_random_numbers_are_the_same_as_without_a_capture(
+    arguments: dict[str, Any], tmp_path: Path
+) -> None:
     results = []
     for folder in (None, tmp_path):
         random.seed(1)

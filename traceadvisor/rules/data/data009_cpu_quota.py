@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.data.loading_limit import loader_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,9 @@ class CpuQuota(Rule):
         if granted is None or granted >= cores:
             return Skipped(f"No quota or affinity limits this process to fewer than the {cores} cores of the machine.")
         computing = (loader.worker_count + 1) * settings.ranks_on_host
+        curve = facts.worker_curve
+        if curve and curve.cost.is_waiting:  # such workers need no core
+            computing = settings.ranks_on_host
         wanted = max(computing, (settings.torch_threads or 1) * settings.ranks_on_host)
         if wanted <= granted:
             return Clear("processes or threads that need a core", wanted, granted, Unit.COUNT)
@@ -75,7 +79,7 @@ def _fix(facts: Facts, workers: int, *, too_many_workers: bool) -> Fix:
     spare, granted = facts.run.spare_cores or 1, int((facts.settings.cpu_quota or 1) / facts.settings.ranks_on_host)
     what, change = "threads per operator", f"torch.set_num_threads({max(granted, 1)})"
     if too_many_workers and workers > spare:
-        what, change = "workers", f"DataLoader(..., num_workers={workers}) -> DataLoader(..., num_workers={spare})"
+        what, change = "workers", loader_code(facts, num_workers=spare)
     return Fix(
         f"Match the number of {what} to the granted cores, or request more cores",
         change,
