@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from traceadvisor.analysis.data.batch_cost import BatchCost, cost_by_clocks, cost_by_loader_time, cost_by_samples
-from traceadvisor.analysis.data.worker_curve import Loop, WorkerCurve
+from traceadvisor.analysis.data.worker_curve import WORKER_FACTOR, Loop, WorkerCurve
 from traceadvisor.model.run import LoaderSettings, RunSettings, TimedBatch
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.telemetry_window import TelemetryWindow
@@ -109,6 +109,7 @@ def worker_curve(loading: Loading) -> WorkerCurve | None:
         loader.prefetch_factor or DEFAULT_PREFETCH,
         loading.cores,
         _training_cores(loading, cost, rest_ns),
+        WORKER_FACTOR if loading.workers == 0 else 1.0,
     )
     return WorkerCurve(cost, loop)
 

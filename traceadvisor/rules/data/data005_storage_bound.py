@@ -39,13 +39,13 @@ class StorageBound(Rule):
         telemetry = facts.needed(facts.run.telemetry, Input.HOST_TELEMETRY)
         if telemetry.node.mean_iowait_share is None or not facts.run.host_cores:
             return Skipped("I/O wait was not measured.")
-        io_share, readers = storage_share(facts), facts.run.worker_count or 1
+        io_share, workers = storage_share(facts), facts.run.worker_count
         wait = facts.claim(Category.DATA_WAIT)
         if facts.share(wait) < self.min_share:
             return Clear("exposed data wait", facts.share(wait), self.min_share, Unit.SHARE)
-        if readers < FEWEST_READERS:
+        if workers is not None and workers < FEWEST_READERS:
             remark = "more processes read more at the same time"
-            return Clear("loading processes", readers, FEWEST_READERS, Unit.COUNT, remark)
+            return Clear("loading processes", max(workers, 1), FEWEST_READERS, Unit.COUNT, remark)
         if io_share < self.min_io_share:
             return Clear("I/O wait per loading process", io_share, self.min_io_share, Unit.SHARE)
         return facts.finding(
