@@ -52,8 +52,10 @@ def test_a_data_loader_that_is_always_too_slow_is_clear(tmp_path: Path) -> None:
 def test_more_prefetching_is_not_proposed_for_a_queue_that_is_usually_empty(
     usual_us: float, tmp_path: Path, *, found: bool
 ) -> None:
-    # Each turn of two steps waits once; its mean is compared with a quarter of the 100 us of other work.
-    captured = _captured(tmp_path, *[usual_us] * 9, 900.0, *[usual_us] * 9, 900.0)
+    # Each turn of two steps waits once; its mean is compared with a quarter of the 100 ms of other work.
+    turns = [*[usual_us] * 9, 900.0] * 2
+    waits_ms = [0.0, *(wait for turn in turns for wait in (turn, 0.0))]
+    captured = _captured(tmp_path).with_steps([1000 * wait for wait in waits_ms], step_us=100_000)
     assert captured.is_found(BurstyStarvation()) is found
     if not found:
         remark = captured.clear(BurstyStarvation()).remark
@@ -73,8 +75,24 @@ def test_the_queue_is_as_long_as_the_timed_batches_need(tmp_path: Path) -> None:
     assert not curve.at(2, needed - 1).is_hidden
 
 
+@pytest.mark.parametrize(("waits_us", "found"), [(150, True), (210, False)])
+def test_timed_workers_that_are_too_slow_on_average_need_more_than_a_queue(
+    waits_us: float, tmp_path: Path, *, found: bool
+) -> None:
+    # Two workers and 100 us of other work per step: up to 200 us for a batch.
+    captured = _captured(tmp_path, *PAUSES).made(0, waits_us, workers=[0, 1])
+    assert captured.is_found(BurstyStarvation()) is found
+
+
+def test_a_usual_time_to_take_a_batch_is_no_sign_of_an_empty_queue(tmp_path: Path) -> None:
+    # Taking a batch that is ready takes 1 ms beside 2 ms of other work.
+    waits_us = [1000.0] * 19 + [9000.0]
+    captured = _captured(tmp_path).with_steps(waits_us * 4, step_us=2000)
+    assert captured.is_found(BurstyStarvation())
+
+
 def test_if_no_queue_bridges_the_pauses_no_number_is_proposed(tmp_path: Path) -> None:
-    captured = _captured(tmp_path, *PAUSES).made(20, slow={20: 60_000}, count=40)
+    captured = _captured(tmp_path, *PAUSES).made(20, slow={20: 60_000}, count=2000)
     fix = captured.finding(BurstyStarvation()).fix
     assert (fix.summary, fix.change) == ("Smooth the data source", None)
 

@@ -25,6 +25,9 @@ MOST_WORKERS = 64
 LONGEST_PREFETCH = 64
 """More prefetched batches per worker are never proposed: they all lie in memory."""
 
+MOST_FACTOR_UNEVEN = 2
+"""Workers for unequal batches, relative to equal ones, up to which more workers are preferred to a longer queue."""
+
 FEWEST_BATCHES = 200
 """Batches of a simulation, so that a mean over bursts is meaningful."""
 
@@ -84,6 +87,10 @@ class Point:
     """Mean time that loading adds to a step: the exposed wait, and what competition for cores adds to the rest."""
 
     step_ns: float
+    """Step with this wait."""
+
+    prefetch: int = 0
+    """Batches that each worker prepares ahead; 0 without workers."""
 
     @property
     def wait_share(self) -> float:
@@ -119,10 +126,11 @@ class WorkerCurve:
         rest_ns = loop.rest_ns * slow
         durations = self.cost.cpu_ns * loop.worker_factor * slow + self.cost.wait_ns
         per_batch_ns = rest_ns / max(loop.fetches, 1e-9)
-        wait_ns = mean_wait_ns(durations, per_batch_ns, workers, prefetch or loop.prefetch) * loop.fetches
+        ahead = prefetch or loop.prefetch
+        wait_ns = mean_wait_ns(durations, per_batch_ns, workers, ahead) * loop.fetches
         least_ns = self._least_step_ns() if crowding is not Crowding.NONE else 0.0
         step_ns = max(rest_ns + wait_ns, least_ns)
-        return Point(workers, step_ns - loop.rest_ns, step_ns)
+        return Point(workers, step_ns - loop.rest_ns, step_ns, ahead)
 
     def _least_step_ns(self) -> float:
         """The step in which all cores do nothing but the work of the training process and of its batches."""
@@ -149,6 +157,20 @@ class WorkerCurve:
         by_loop = least_ns / max(loop.rest_ns, 1.0)
         by_workers = (least_ns * workers - cost.mean_wait_ns * loop.fetches) / max(made_ns, 1.0)
         return max(min(by_loop, by_workers), 1.0)  # then loop or workers take as long as the cores need
+
+    def best(self) -> Point:
+        """Return the best setting: the fewest workers that hide the wait.
+
+        If batches take so unequally long that more than twice the workers would be needed than for equal ones, a longer
+        queue bridges the long ones with less memory.
+        """
+        point, equal = self.fewest(), WorkerCurve(self.cost.even(), self.loop).fewest()
+        if not equal.is_hidden or point.workers <= MOST_FACTOR_UNEVEN * equal.workers:
+            return point
+        for workers in range(equal.workers, MOST_FACTOR_UNEVEN * equal.workers + 1):
+            if (prefetch := self.shortest_prefetch(workers)) is not None:
+                return self.at(workers, prefetch)
+        return point
 
     def fewest(self, most: int = MOST_WORKERS) -> Point:
         """Return the fewest workers that hide the wait; if no number does, the fewest that are about as good as any."""

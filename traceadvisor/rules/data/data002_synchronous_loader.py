@@ -6,7 +6,7 @@ from traceadvisor.analysis.data.loading_sites import loading_sites
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Work
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Input, Outcome, Rule, RuleMeta, Unit
-from traceadvisor.rules.data.loading_limit import Limit, core_caveats, cost_evidence, loading_limit, with_workers
+from traceadvisor.rules.data.loading_limit import Limit, core_caveats, cost_evidence, loading_limit
 
 MOST_SITES = 3
 """Maximum number of user functions that are named as evidence."""
@@ -58,15 +58,15 @@ class SynchronousLoader(Rule):
             remark = None if loader.in_training_process else "the loader uses worker processes"
             return Clear("exposed data wait", share, self.min_share, Unit.SHARE, remark)
         limit = loading_limit(facts)
-        if limit.kind is not Limit.WORKERS or limit.best is None:
+        if limit.proposal is None:
             return Clear("exposed data wait", share, self.min_share, Unit.SHARE, ELSEWHERE.get(limit.kind))
-        fix, saving = with_workers(facts, limit.best, "Load batches in worker processes while the step runs")
+        then = limit.proposal.point
         rest_ns = max(facts.per_step_ns(facts.steps.kept_windows) - facts.per_step_ns(wait), 1.0)
         sites = loading_sites(facts.observation, facts.tree, wait)[:MOST_SITES]
         return facts.finding(
             claims=wait,
-            fix=fix,
-            saving=saving,
+            fix=limit.proposal.fix,
+            saving=limit.proposal.saving,
             effort=Effort.SETTING,
             evidence=(
                 Evidence("data loader type", ", ".join(loader.kinds), Unit.TEXT),
@@ -74,11 +74,11 @@ class SynchronousLoader(Rule):
                 Evidence("time in data loader", loading.total_ns, Unit.NS_PER_STEP),
                 Evidence("rest of the step", rest_ns, Unit.NS_PER_STEP),
                 Evidence("share of the step spent waiting", share, Unit.SHARE),
-                Evidence("workers needed", limit.best.workers, Unit.COUNT),
-                Evidence("predicted share of the step spent waiting", limit.best.wait_share, Unit.SHARE),
+                Evidence("workers needed", then.workers, Unit.COUNT),
+                Evidence("predicted share of the step spent waiting", then.wait_share, Unit.SHARE),
                 *cost_evidence(facts),
                 *(facts.time_per_step(site.label, site.spans) for site in sites),
             ),
             locations=facts.loader_locations,
-            caveats=core_caveats(facts, limit.best.workers),
+            caveats=core_caveats(facts, then.workers),
         )

@@ -26,7 +26,6 @@ from traceadvisor.rules.data.loading_limit import (
     cost_evidence,
     loader_code,
     loading_limit,
-    with_workers,
 )
 
 ELSEWHERE = {
@@ -82,11 +81,12 @@ class WorkerCount(Rule):
 
     def _too_few(self, facts: Facts, workers: int, share: float) -> Outcome:
         limit = loading_limit(facts)
-        if limit.kind is not Limit.WORKERS or limit.best is None:
+        if limit.proposal is None:
             remark = ELSEWHERE.get(limit.kind, "").format(workers=workers) or None
             return Clear("exposed data wait", share, self.min_share, Unit.SHARE, remark)
-        fix, saving = with_workers(facts, limit.best, "Use enough workers to hide the loading")
-        return _finding(facts, limit.best, fix, claims=facts.claim(Category.DATA_WAIT), saving=saving)
+        proposed = limit.proposal
+        claims = facts.claim(Category.DATA_WAIT)
+        return _finding(facts, proposed.point, proposed.fix, claims=claims, saving=proposed.saving)
 
     def _too_many(self, facts: Facts, workers: int, share: float) -> Outcome:
         curve = facts.worker_curve

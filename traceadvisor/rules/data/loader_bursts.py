@@ -26,6 +26,9 @@ class BurstLimits:
 
 BURST_LIMITS = BurstLimits()
 
+MOST_TAKING_NS = 1_400_000
+"""Longest usual time to take a batch that is ready; the same as in the low estimate of simulated savings."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoaderTurns:
@@ -64,13 +67,22 @@ class Bursts:
     """Longest wait in a turn."""
 
 
-def bursts(steps: Sequence[TimedStep], workers: int, limits: BurstLimits = BURST_LIMITS) -> Bursts | None:
-    """Return the bursts; None if there are none, or if too few steps were timed to tell."""
+def bursts(
+    steps: Sequence[TimedStep], workers: int, limits: BurstLimits = BURST_LIMITS, *, is_fast: bool | None = None
+) -> Bursts | None:
+    """Return the bursts; None if there are none, or if too few steps were timed to tell.
+
+    Args:
+        steps: every step of the run.
+        workers: number of loader workers.
+        limits: when waits are bursts.
+        is_fast: whether the workers are fast enough on average; None if unknown.
+    """
     turns = loader_turns(steps, workers)
     if turns is None or turns.wait_ns.size < limits.least_turns:
         return None
     found = long_waits(turns, workers, limits)
-    return found if why_not(found, limits) is None else None
+    return found if why_not(found, limits, is_fast=is_fast) is None else None
 
 
 def long_waits(turns: LoaderTurns, workers: int, limits: BurstLimits) -> Bursts:
@@ -81,10 +93,11 @@ def long_waits(turns: LoaderTurns, workers: int, limits: BurstLimits) -> Bursts:
     return Bursts(turns, share, waited_ns, float(long.mean()), float(turns.wait_ns.max()) * workers)
 
 
-def why_not(found: Bursts, limits: BurstLimits) -> str | None:
+def why_not(found: Bursts, limits: BurstLimits, *, is_fast: bool | None) -> str | None:
     """Return why long waits are no bursts, as a clause; None if they are."""
     turns = found.turns
-    if turns.usual_ns > limits.max_usual_share * turns.step_ns:
+    seems_fast = turns.usual_ns <= max(limits.max_usual_share * turns.step_ns, MOST_TAKING_NS)
+    if not (seems_fast if is_fast is None else is_fast):
         return "the queue is usually empty, and prefetching more batches does not fill it"
     if found.turns_share > limits.max_turns_share:
         return "the data loader is always too slow"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from weakref import WeakKeyDictionary
 
 from traceadvisor.analysis.data.batch_cost import BatchCost, CostSource
+from traceadvisor.analysis.data.loading import Loading
 from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE, Crowding, Point, WorkerCurve
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers, MadeBatch
 from traceadvisor.rules.base import Estimate, Evidence, Facts, Fix, Method, Unit
-from traceadvisor.rules.data.loader_bursts import Bursts, bursts
+from traceadvisor.rules.data.loader_bursts import bursts
 
 MIN_IO_SHARE = 0.5
 """I/O wait per loading process, as a share of its time. Half is the usual sign of slow storage."""
@@ -26,7 +28,7 @@ SLOWER_TRAINING = 0.1
 estimated.md``)."""
 
 WAITS_FOR_CORES_SHARE = 0.5
-"""Time that a loading thread waits for a core, as a share of its CPU time. Short delays by other threads are less."""
+"""Time that a loading thread waits for a core, as a share of its time for a batch. Short delays are less."""
 
 
 class Limit(Enum):
@@ -51,41 +53,68 @@ class Limit(Enum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Proposal:
+    """Another number of workers."""
+
+    point: Point
+    fix: Fix
+    saving: Estimate
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class LoadingLimit:
-    """What limits the loading, and the best number of workers."""
+    """What limits the loading, and what to do if it is the number of workers."""
 
     kind: Limit
-    best: Point | None = None
-    """The fewest workers that hide the wait, or that come as close as the cores allow; None if unknown."""
+    proposal: Proposal | None = None
+    """Set for :attr:`Limit.WORKERS` alone: the fewest workers that hide the wait, or come as close as cores allow."""
 
-    uneven: Bursts | None = None
+
+_KNOWN: WeakKeyDictionary[Facts, LoadingLimit] = WeakKeyDictionary()
+"""Several rules ask the same of one recording, and the answer takes simulations."""
 
 
 def loading_limit(facts: Facts) -> LoadingLimit:
     """Return what limits the loading; only meaningful if the loop waits."""
+    if facts not in _KNOWN:
+        _KNOWN[facts] = _limit(facts)
+    return _KNOWN[facts]
+
+
+def _limit(facts: Facts) -> LoadingLimit:
     loading, curve = facts.loading, facts.worker_curve
     workers = loading.workers if loading else None
-    if workers and (uneven := bursts(facts.run.steps, workers)):
-        return LoadingLimit(Limit.BURSTS, uneven=uneven)
+    if workers and bursts(facts.run.steps, workers, is_fast=fast_on_average(facts)):
+        return LoadingLimit(Limit.BURSTS)
     if storage_share(facts) >= MIN_IO_SHARE and (workers or 1) >= FEWEST_READERS:
         return LoadingLimit(Limit.STORAGE)
     if loading is None or curve is None or workers is None:
         return LoadingLimit(Limit.UNKNOWN)
-    best = curve.fewest()
-    gains = best.step_ns < (1 - NO_GAIN_SHARE) * loading.step_ns
-    if workers and curve.cost.source is CostSource.CLOCKS and curve.at(workers, crowding=Crowding.NONE).is_hidden:
-        # Workers that had a core each would be fast enough: either they have none, or taking a batch takes long.
-        lacks_cores = not curve.at(workers).is_hidden
-        return LoadingLimit(Limit.CORES if lacks_cores or _without_cores(curve.cost) else Limit.HANDOVER, best)
-    if best.workers > workers and gains:
-        return LoadingLimit(Limit.WORKERS, best)
     computes = curve.cost.is_split and not curve.cost.is_waiting
-    return LoadingLimit(Limit.CORES if computes else Limit.UNKNOWN, best)
+    is_timed = curve.cost.source is CostSource.CLOCKS
+    if workers and is_timed and curve.at(workers, crowding=Crowding.NONE).is_hidden:
+        # With a core each they would be fast enough: either they have none, or it takes long to receive a batch.
+        lacks_cores = computes and (_waits_for_cores(curve.cost) or not curve.at(workers).is_hidden)
+        return LoadingLimit(Limit.CORES if lacks_cores else Limit.HANDOVER)
+    point = curve.best()
+    if point.workers > workers and point.step_ns < (1 - NO_GAIN_SHARE) * loading.step_ns:
+        proposal = _proposal(facts, loading, curve, point)
+        if proposal.saving.expected_ns >= NO_GAIN_SHARE * (facts.step_ns or 0.0):
+            return LoadingLimit(Limit.WORKERS, proposal)
+    return LoadingLimit(Limit.CORES if computes else Limit.UNKNOWN)
 
 
-def _without_cores(cost: BatchCost) -> bool:
-    """Whether loading threads wait for a core about as long as they compute."""
-    return (cost.core_wait_ns or 0.0) >= WAITS_FOR_CORES_SHARE * max(cost.mean_cpu_ns, 1.0)
+def fast_on_average(facts: Facts) -> bool | None:
+    """Return whether the workers make batches faster than the loop uses them, on average; None if not timed."""
+    loading, curve = facts.loading, facts.worker_curve
+    if loading is None or not loading.workers or curve is None or curve.cost.source is not CostSource.CLOCKS:
+        return None
+    return WorkerCurve(curve.cost.even(), curve.loop).at(loading.workers).is_hidden
+
+
+def _waits_for_cores(cost: BatchCost) -> bool:
+    """Whether loading threads wait for a core about as long as they take for a batch."""
+    return (cost.core_wait_ns or 0.0) >= WAITS_FOR_CORES_SHARE * cost.mean_ns
 
 
 def storage_share(facts: Facts) -> float:
@@ -97,17 +126,25 @@ def storage_share(facts: Facts) -> float:
     return telemetry.node.mean_iowait_share * cores / processes
 
 
-def with_workers(facts: Facts, point: Point, summary: str) -> tuple[Fix, Estimate]:
-    """Return the fix that sets this number of workers, and its saving: simulated, else by the worker curve."""
-    curve, loading = facts.worker_curve, facts.loading
-    assert curve  # noqa: S101  # the point comes from it
-    assert loading  # noqa: S101  # and the curve from this
-    edit = _edit(curve, point, is_beside=loading.workers != 0)
-    fix = Fix(summary, loader_code(facts, num_workers=point.workers, persistent_workers=True), edit)
+def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) -> Proposal:
+    """Return the fix that sets these workers, and its saving: simulated, else by the worker curve."""
+    arguments = {"num_workers": point.workers, "persistent_workers": True}
+    if point.prefetch != curve.loop.prefetch:
+        arguments["prefetch_factor"] = point.prefetch
+    summary = "Use enough workers to hide the loading"
+    if loading.workers == 0:
+        summary = "Load batches in worker processes while the step runs"
+    even = WorkerCurve(curve.cost.even(), curve.loop)
+    unequal_ns = (curve.at(loading.workers or 0).wait_ns, -even.at(loading.workers or 0).wait_ns)
+    edit = _edit(curve, even, point, is_beside=loading.workers != 0)
+    fix = Fix(summary, loader_code(facts, **arguments), edit)
+    if sum(unequal_ns) > NO_GAIN_SHARE * loading.step_ns:  # the simulated steps lack the longest batches
+        share = loading.step_ns / max(curve.at(loading.workers or 0).step_ns, 1.0)
+        return Proposal(point, fix, _by_curve(curve, point, curve.at(loading.workers or 0).step_ns, share))
     simulated = facts.saving(fix, loading.wait_ns)
     if simulated.method is Method.REPLAY or curve.cost.source is CostSource.LOADER_TIME:
-        return fix, simulated
-    return fix, _by_curve(curve, point, loading.step_ns)
+        return Proposal(point, fix, simulated)
+    return Proposal(point, fix, _by_curve(curve, point, loading.step_ns, 1.0))
 
 
 def loader_code(facts: Facts, **arguments: object) -> str:
@@ -125,23 +162,23 @@ def loader_code(facts: Facts, **arguments: object) -> str:
     return f"DataLoader(dataset, {changed})  # {note}keep the other arguments"
 
 
-def _edit(curve: WorkerCurve, point: Point, *, is_beside: bool) -> LoaderWorkers:
+def _edit(curve: WorkerCurve, even: WorkerCurve, point: Point, *, is_beside: bool) -> LoaderWorkers:
     """Return the edit; ``is_beside``: workers load already, so the loop does not show how long a batch takes."""
     cost, loop = curve.cost, curve.loop
-    even = WorkerCurve(cost.even(), loop).at(point.workers)
     made = None
     if cost.source is not CostSource.LOADER_TIME or is_beside:
-        uneven_ns = max(point.wait_ns - even.wait_ns, 0.0) / max(loop.fetches, 1e-9)
-        made = MadeBatch(cost.mean_cpu_ns, cost.mean_wait_ns, uneven_ns)
-    return LoaderWorkers(point.workers, loop.cores, loop.prefetch, made, loop.training_cores)
+        uneven_ns = point.wait_ns - even.at(point.workers, point.prefetch).wait_ns
+        made = MadeBatch(cost.mean_cpu_ns, cost.mean_wait_ns, max(uneven_ns, 0.0) / max(loop.fetches, 1e-9))
+    return LoaderWorkers(point.workers, loop.cores, point.prefetch, made, loop.training_cores)
 
 
-def _by_curve(curve: WorkerCurve, point: Point, step_ns: float) -> Estimate:
+def _by_curve(curve: WorkerCurve, point: Point, step_ns: float, scale: float) -> Estimate:
     """Return the saving by the worker curve; low: all processes compute at once, and the training slows down."""
-    worst = curve.at(point.workers, crowding=Crowding.WORST)
+    worst, alone = (curve.at(point.workers, point.prefetch, crowding) for crowding in (Crowding.WORST, Crowding.NONE))
     slowed_ns = worst.step_ns + curve.loop.rest_ns * SLOWER_TRAINING
-    steps_ns = (slowed_ns, point.step_ns, curve.at(point.workers, crowding=Crowding.NONE).step_ns)
-    low_ns, expected_ns, high_ns = sorted(max(step_ns - one, 0.0) for one in steps_ns)
+    low_ns, expected_ns, high_ns = sorted(
+        max(step_ns - one, 0.0) * scale for one in (slowed_ns, point.step_ns, alone.step_ns)
+    )
     return Estimate(low_ns, expected_ns, high_ns, Method.MODEL)
 
 
