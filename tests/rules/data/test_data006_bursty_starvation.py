@@ -92,7 +92,7 @@ def test_a_usual_time_to_take_a_batch_is_no_sign_of_an_empty_queue(tmp_path: Pat
 
 
 def test_if_no_queue_bridges_the_pauses_no_number_is_proposed(tmp_path: Path) -> None:
-    captured = _captured(tmp_path, *PAUSES).made(20, slow={20: 60_000}, count=2000)
+    captured = _captured(tmp_path, *PAUSES).made(20, slow={1020: 60_000}, count=2000)
     fix = captured.finding(BurstyStarvation()).fix
     assert (fix.summary, fix.change) == ("Smooth the data source", None)
 
