@@ -175,9 +175,7 @@ def test_a_worker_may_take_longer_than_the_training_process_did() -> None:
     assert _curve(_cost(0, 60), 20, worker_factor=1.07).best().workers == 3
 
 
-@given(
-    st.floats(0, 200), st.floats(0, 2000), st.floats(0.01, 200), st.sampled_from([None, 1, 1.5, 2, 8, 64])
-)
+@given(st.floats(0, 200), st.floats(0, 2000), st.floats(0.01, 200), st.sampled_from([None, 1, 1.5, 2, 8, 64]))
 def test_the_best_setting_is_possible_and_no_worse_than_one_worker(
     cpu_ms: float, wait_ms: float, rest_ms: float, cores: float | None
 ) -> None:

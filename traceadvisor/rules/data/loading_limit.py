@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from weakref import WeakKeyDictionary
 
@@ -101,7 +101,9 @@ def _limit(facts: Facts) -> LoadingLimit:
         proposal = _proposal(facts, loading, curve, point)
         if proposal.saving.expected_ns >= NO_GAIN_SHARE * (facts.step_ns or 0.0):
             return LoadingLimit(Limit.WORKERS, proposal)
-    return LoadingLimit(Limit.CORES if computes else Limit.UNKNOWN)
+    unlimited = WorkerCurve(curve.cost, replace(curve.loop, cores=None)).best()
+    would_gain = unlimited.step_ns < (1 - NO_GAIN_SHARE) * loading.step_ns
+    return LoadingLimit(Limit.CORES if curve.cost.is_split and would_gain else Limit.UNKNOWN)
 
 
 def fast_on_average(facts: Facts) -> bool | None:
