@@ -152,7 +152,7 @@ class Facts:
 
     @cached_property
     def loading(self) -> Loading | None:
-        """What is known of the loop and its loader; None without loader events or kept steps."""
+        """Figures on the loop and its loader; None without loader events or kept steps."""
         loader, total = self.observation.loader, self.overlaps[Work.DATA_LOADING]
         if loader is None or total is None or not self.step_count:
             return None

@@ -120,7 +120,7 @@ def test_loaders_that_wait_get_the_workers_that_hide_the_wait_and_nothing_else(
     cores=st.sampled_from([1, 2, 4, 64]),
     rest_ms=st.floats(4, 40),
 )
-def test_no_loader_that_waits_is_told_to_prefetch_or_to_compute_less(
+def test_prefetching_and_less_computing_are_never_proposed_for_a_loader_that_waits(
     *, batch_ms: float, cpu_share: float, count: int, cores: float, rest_ms: float, tmp_path_factory: Any
 ) -> None:
     loader = Loader(batch_ms * cpu_share, batch_ms * (1 - cpu_share), count, cores, rest_ms)

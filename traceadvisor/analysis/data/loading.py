@@ -1,4 +1,4 @@
-"""The worker curve of a recording, from everything that is known of its loading."""
+"""The worker curve of a recording, from all available figures on its loading."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAITING_LOOP_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loading:
-    """What is known of a loop and its loader. Times are means per step."""
+    """Figures on a loop and its loader. Times are means per step."""
 
     step_ns: float
     """Undisturbed, if a capture timed such steps."""
