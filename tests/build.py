@@ -225,11 +225,15 @@ class TraceBuilder:
         stream: int = STREAM + 1,
         device: int = 0,
         message: tuple[int, str] | None = None,
+        args: Mapping[str, Any] | None = None,
     ) -> Self:
-        """A communication kernel and its launch, and the elements and their type that a rank sends."""
-        if message:
-            args = {"In msg nelems": message[0], "dtype": message[1]}
-            self._timed("cpu_op", "record_param_comms", (start, end), thread, args)
+        """A communication kernel and its launch, and the elements and their type that a rank sends.
+
+        ``args`` are further arguments of the operator that records them, under torch's own keys.
+        """
+        if message or args:
+            sent = {"In msg nelems": message[0], "dtype": message[1]} if message else {}
+            self._timed("cpu_op", "record_param_comms", (start, end), thread, {**sent, **(args or {})})
         return self.launch(start, end, kernel=kernel, name=name, thread=thread, stream=stream, device=device)
 
     def copy(

@@ -66,6 +66,7 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
     stacks: bool = True,
     memory: bool = True,
     shapes: bool = True,
+    keep_arguments: bool = False,
 ) -> Capture:
     """A context manager that records the training inside it, like ``traceadvisor capture``; requires torch.
 
@@ -82,6 +83,7 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
         stacks: whether to record Python call stacks.
         memory: whether to record memory allocations.
         shapes: whether to record input shapes of operators.
+        keep_arguments: whether to record arguments of the command that look like secrets.
 
     Raises:
         UsageError: on entry, if the folder contains another capture.
@@ -91,7 +93,10 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
 
     asked = schedule(skip_first=skip_first, wait=wait, warmup=warmup, active=active, repeat=repeat)
     where = Path(folder) if folder is not None else None
-    return Capture(CaptureOptions(asked, stacks=stacks, memory=memory, shapes=shapes, folder=where))
+    options = CaptureOptions(
+        asked, stacks=stacks, memory=memory, shapes=shapes, keep_arguments=keep_arguments, folder=where
+    )
+    return Capture(options)
 
 
 def load(

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
+from traceadvisor.analysis.communication.collectives import Collectives, collectives, communication_rows, exposed_alone
+from traceadvisor.analysis.communication.gradients import StepGradients, step_gradients
 from traceadvisor.analysis.data.loading import Loading, worker_curve
 from traceadvisor.analysis.data.worker_curve import WorkerCurve
 from traceadvisor.analysis.memory.device_memory import DeviceMemory, device_memory
@@ -23,6 +25,8 @@ from traceadvisor.analysis.steps.windows import step_windows
 from traceadvisor.hardware.tensor_cores import has_tensor_cores
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category, MeanBreakdown
+from traceadvisor.model.communication import CommunicationRow, Purpose
+from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import (
     FEWEST_STEPS,
     HOW_TO_GET,
@@ -139,6 +143,24 @@ class Facts:
         return operator_tree(self.trace.events)
 
     @cached_property
+    def collectives(self) -> Collectives:
+        """The collectives of the kept steps, with their kinds and purposes."""
+        found = collectives(self.observation, self.tree)
+        return found.take(self.steps.kept_windows.contains(self.trace.events.start_ns[found.rows]))
+
+    @cached_property
+    def communication(self) -> tuple[CommunicationRow, ...]:
+        """Figures of each kind and purpose of communication, most exposed time first."""
+        exposed = self.claim(Category.COMMUNICATION)
+        return communication_rows(self.collectives, self.trace.events, exposed, self.step_count)
+
+    @cached_property
+    def gradients(self) -> StepGradients:
+        """The gradient all-reduces of the kept steps beside their backward passes."""
+        reduced = self.collectives.of((Purpose.GRADIENTS,))
+        return step_gradients(self.trace, self.launches, self.tree, reduced, self.steps.kept)
+
+    @cached_property
     def device_work(self) -> DeviceWork:
         """The arithmetic of the device in the kept steps, compared with its peak rates."""
         from traceadvisor.analysis.arithmetic.device_work import DeviceWork  # noqa: PLC0415  # a breakdown does not need it
@@ -196,6 +218,10 @@ class Facts:
             categories: the categories to include.
         """
         return self.trace.events.spans(rows) & self.claim(*categories)
+
+    def exposed_alone(self, mine: Collectives) -> SpanSet:
+        """The exposed time in which only these collectives run, which a fix of these can save at most."""
+        return exposed_alone(self.collectives, mine, self.trace.events, self.claim(Category.COMMUNICATION))
 
     def per_step_ns(self, spans: SpanSet) -> float:
         """Mean nanoseconds per kept step."""
@@ -392,7 +418,7 @@ class Facts:
             Input.DEVICE: bool(self.partition.get(Category.KERNEL)),
             Input.LOADER: self.observation.loader is not None,
             Input.LAUNCHES: bool((self.launches.call_rows >= 0).any()),
-            Input.COLLECTIVES: bool(self.partition.get(Category.COMMUNICATION)) and self.device is not None,
+            Input.COLLECTIVES: bool((self.trace.events.kind[self.launches.work_rows] == Kind.COLLECTIVE).any()),
             Input.STACKS: self.trace.with_stacks,
             Input.DTYPES: self.trace.with_shapes,
             Input.SHAPES: bool(self.trace.details.dims_id.rows.size),

@@ -299,3 +299,14 @@ def test_ranks_of_a_host_share_its_cores_and_a_rank_has_its_own_hosts_telemetry(
     assert (first.settings.ranks_on_host, third.settings.ranks_on_host) == (2, 1)
     assert third.telemetry is not None
     assert third.telemetry.host == "b"
+
+
+def test_secrets_in_the_files_beside_a_trace_are_named(bundle: Path) -> None:
+    _manifest(bundle, command=["train.py", "--db-password", "pw"])
+    (bundle / "settings.0.json").write_text(json.dumps(SETTINGS | {"environment": {"HF_TOKEN": "hf_" + "a1B2" * 8}}))
+    _, notes = read_run(bundle, 0)
+    named = [note.message.partition(". ")[0] for note in notes if note.code == "secrets"]
+    assert named == [
+        "settings.0.json seems to contain secrets, in environment.HF_TOKEN",
+        "manifest.json seems to contain secrets, in command",
+    ]

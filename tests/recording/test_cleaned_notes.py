@@ -70,3 +70,40 @@ def test_doctor_cleans_what_libraries_say(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(doctor, "_psutil", refuse)
     found = {check.subject: check.found for check in doctor.capture_checks(tmp_path)}
     assert found["psutil"] == f"cannot be used: RuntimeError: {CLEANED}"
+
+
+SECRET_ARGUMENTS = (
+    "--db-password",
+    "pw",
+    "--hub-token=abcdef123456",
+    "--data",
+    "s3://key:word@bucket",
+    "--epochs",
+    "3",
+)
+
+
+def test_secrets_on_the_command_line_are_not_recorded(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import sys; print(sys.argv[1:])")
+    done = capture("-o", "bundle", "script.py", *SECRET_ARGUMENTS, cwd=tmp_path)
+    written = manifest(tmp_path / "bundle")
+    assert str(list(SECRET_ARGUMENTS)) in done.stdout, "the script gets its arguments"
+    assert written.command == (
+        "script.py",
+        "--db-password",
+        "[redacted]",
+        "--hub-token=[redacted]",
+        "--data",
+        "s3://[redacted]@bucket",
+        "--epochs",
+        "3",
+    )
+    (note,) = (note for note in written.notes if note.code == "arguments-redacted")
+    assert note.message.startswith("3 of the command's arguments looked like secrets")
+    assert not note.degrades
+
+
+def test_the_user_can_keep_all_arguments(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("pass")
+    capture("-o", "bundle", "--keep-arguments", "script.py", *SECRET_ARGUMENTS, cwd=tmp_path)
+    assert manifest(tmp_path / "bundle").command == ("script.py", *SECRET_ARGUMENTS)

@@ -46,6 +46,12 @@ class Replayed:
         """Rows of the runtime calls of a name."""
         return frozenset(rows_named(self.facts.trace, Kind.RUNTIME, name.__eq__).tolist())
 
+    def collectives(self) -> tuple[np.typing.NDArray[np.int64], np.typing.NDArray[np.int64]]:
+        """Rows of the collectives, and how long each takes."""
+        events = self.facts.trace.events
+        rows = events.rows(Kind.COLLECTIVE)
+        return rows, events.duration_ns[rows]
+
     def kernels(self) -> np.typing.NDArray[np.int64]:
         """Rows of kernels that compute."""
         return self.facts.trace.events.rows(Kind.KERNEL)

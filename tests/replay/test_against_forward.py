@@ -19,7 +19,6 @@ from tests.replay.edits import (
     with_batches_ready,
     with_bounded_lag,
     with_cheap_launches,
-    with_communication_hidden,
     with_copies_a_step_ahead,
     with_faster_kernels,
     with_faster_loader,
@@ -27,6 +26,7 @@ from tests.replay.edits import (
     with_items_deferred,
     with_less_in,
     with_pinned_uploads,
+    with_shorter_communication,
     with_slower_host,
     with_workers,
     without_synchronising,
@@ -38,11 +38,12 @@ from tests.replay.shapes import ALONE, SHAPES
 from tests.replay.written import BYTES_PER_NS
 from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.model.events import Kind
+from traceadvisor.replay.fixes.communication import HalvedMessages, OverlappedExchange
 from traceadvisor.replay.fixes.copies import OverlappedCopies, PinnedCopies
 from traceadvisor.replay.fixes.data_wait import FETCH_NS, HOST_FACTOR, NoDataWait
 from traceadvisor.replay.fixes.faster_parts import FasterHost, FasterLoader
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
-from traceadvisor.replay.fixes.kernels import FasterKernels, HiddenCommunication
+from traceadvisor.replay.fixes.kernels import FasterKernels
 from traceadvisor.replay.fixes.launches import FUSED_FACTOR, LAUNCH_FACTOR, AmortisedLaunches, FusedOptimizer
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.replay.fixes.waits import DeferredReads, WithoutWaits
@@ -233,9 +234,21 @@ def test_a_number_that_is_needed_is_waited_for_without_the_synchronise(shape: Sh
 
 @settings(max_examples=25)
 @given(ALONE.filter(lambda shape: shape.buckets > 0), st.none() | SEEDS)
-def test_communication_that_is_hidden(shape: Shape, seed: int | None) -> None:
+def test_messages_of_half_the_size(shape: Shape, seed: int | None) -> None:
     before = made(shape, seed)
-    agree(replayed(before), HiddenCommunication(), with_communication_hidden(before), seed)
+    was = replayed(before)
+    rows, duration_ns = was.collectives()
+    agree(was, HalvedMessages(rows, duration_ns), with_shorter_communication(before, 2), seed)
+
+
+@settings(max_examples=25)
+@given(ALONE.filter(lambda shape: shape.buckets > 0), st.none() | SEEDS)
+def test_communication_beside_other_compute(shape: Shape, seed: int | None) -> None:
+    """Half of the room is used, which is half of the communication here."""
+    before = made(shape, seed)
+    was = replayed(before)
+    rows, duration_ns = was.collectives()
+    agree(was, OverlappedExchange(rows, duration_ns), with_shorter_communication(before, 2), seed)
 
 
 @settings(max_examples=25)

@@ -14,9 +14,16 @@ from tests.build import Generation
 from traceadvisor.errors import InputError
 from traceadvisor.facts import Facts
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.replay.fixes.communication import (
+    AccumulatedGradients,
+    FasterTransfers,
+    HalvedMessages,
+    OverlappedExchange,
+    OverlappedGradients,
+)
 from traceadvisor.replay.fixes.copies import OverlappedCopies, PinnedCopies
 from traceadvisor.replay.fixes.data_wait import NoDataWait
-from traceadvisor.replay.fixes.kernels import FasterKernels, HiddenCommunication
+from traceadvisor.replay.fixes.kernels import FasterKernels
 from traceadvisor.replay.fixes.launches import AmortisedLaunches, FusedOptimizer
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.replay.fixes.waits import DeferredReads, WithoutWaits
@@ -37,7 +44,7 @@ def _facts(marks: list[int], span_end: int | None, acts: list[tuple[Action, Draw
 def _edits(graph: StepGraph) -> tuple[Edit, ...]:
     rows = frozenset(graph.host.row.tolist())
     kernels = np.sort(graph.device.row)
-    twice = np.full(kernels.size, 2.0)
+    twice, half = np.full(kernels.size, 2.0), np.full(kernels.size, 5_000, np.int64)
     return (
         NoDataWait(),
         LoaderWorkers(2, cores=1),
@@ -48,7 +55,11 @@ def _edits(graph: StepGraph) -> tuple[Edit, ...]:
         AmortisedLaunches(SpanSet.of((0, 10**9))),
         FusedOptimizer(),
         FasterKernels(kernels, twice, twice, twice),
-        HiddenCommunication(),
+        OverlappedGradients(kernels, kernels),
+        AccumulatedGradients(kernels, kernels),
+        HalvedMessages(kernels, half),
+        OverlappedExchange(kernels, half),
+        FasterTransfers(kernels, half),
     )
 
 

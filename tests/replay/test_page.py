@@ -20,7 +20,7 @@ _ROW = re.compile(r"^\| [^|]*: ((?:`\w+`(?:, )?)+) \|", re.MULTILINE)
 def _edits() -> set[str]:
     modules = [import_module(module.name) for module in pkgutil.iter_modules(fixes.__path__, f"{fixes.__name__}.")]
     kinds = (kind for module in modules for _, kind in inspect.getmembers(module, inspect.isclass))
-    return {kind.__name__ for kind in kinds if issubclass(kind, Edit) and kind is not Edit}
+    return {kind.__name__ for kind in kinds if issubclass(kind, Edit) and not inspect.isabstract(kind)}
 
 
 def test_each_edit_has_its_row_and_each_row_its_edit() -> None:

@@ -14,7 +14,27 @@ from traceadvisor.model.run import TimedStep
 from traceadvisor.results.redaction import redacted
 from traceadvisor.text.cleaning import clean, clipped, clipped_inside
 
+HEX = "0123456789abcdef"
+MIXED = "abcdefghijABCDEFGHIJ0123456789_klmno"
+
 SECRETS = (
+    f"gldt-{MIXED}",
+    f"ya29.{MIXED}",
+    f"GOCSPX-{MIXED}",
+    "gsk_abcdefghijABCDEFGHIJ0123456789",
+    "xai-abcdefghijABCDEFGHIJ0123456789",
+    "r8_abcdefghijABCDEFGHIJ0123456789abc",
+    f"dapi{HEX}{HEX}",
+    f"hvs.{MIXED}",
+    f"dckr_pat_{MIXED}",
+    f"SG.{MIXED[:22]}.{MIXED}",
+    "sk_live_abcdefghijABCDEFGHIJ0123",
+    f"whsec_{MIXED[:30]}",
+    f"shpat_{HEX}{HEX}",
+    f"SK{HEX}{HEX}",
+    f"123456789:{MIXED[:35]}",
+    f"pcsk_{MIXED}",
+    f"AGE-SECRET-KEY-1{'ABCDEFGHJ0123456789K' * 2}",
     "ghp_0123456789abcdefghijABCDEFGHIJ012345",
     "github_pat_11ABCDEFG0abcdefghijkl_mnopqrstuv",
     "glpat-abcdefghij0123456789",
@@ -40,6 +60,25 @@ def test_a_token_behind_an_escape_is_not_shown(escape: str) -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
+        ("https://hooks.slack.com/services/T000/B000/abcdefghijklmnopqrstuvwx", "https://[redacted]"),
+        (
+            "https://a.blob.core.windows.net/c?sv=1&sig=abc%2Bdef%2F0123%3D",
+            "https://a.blob.core.windows.net/c?sv=1&sig=[redacted]",
+        ),
+        ("AccountKey=abc+def/0123==;Suffix=x", "AccountKey=[redacted];Suffix=x"),
+        ("https://abcdef@host/x", "https://[redacted]@host/x"),
+        ("redis://:pw@host:6379", "redis://[redacted]@host:6379"),
+        ("ada:p@ss@host", "ada:[redacted]@host"),
+        ("train.py --password pw --epochs 3", "train.py --password [redacted] --epochs 3"),
+        ("train.py --hub-token abcdef12 -v", "train.py --hub-token [redacted] -v"),
+        ("MYSQL_PWD=correct", "MYSQL_PWD=[redacted]"),
+        ("DB_PASS=a!b", "DB_PASS=[redacted]"),
+        ("password=p@ss,w0rd;1!", "password=[redacted]"),
+        ("password='two words, quoted'", "password=[redacted]"),
+        ("Authorization: token abcdef12", "Authorization: token [redacted]"),
+        ("Cookie: session=abcdef; theme=dark", "Cookie: [redacted]"),
+        ("X-Api-Key: abcdef12", "X-Api-Key: [redacted]"),
+        ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQ\n-----END PGP PRIVATE KEY BLOCK-----", "[redacted]"),
         ("WANDB_API_KEY=0123abc9", "WANDB_API_KEY=[redacted]"),
         ("password: hunter2hunter2", "password: [redacted]"),
         ('{"client_secret": "abcdef12"}', '{"client_secret": "[redacted]"}'),
@@ -64,6 +103,16 @@ def test_a_secret_is_recognised_by_its_context(text: str, shown: str) -> None:
         "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
         "checkpoint=/mnt/Data/run42/checkpoints/2026-11-20/Last",
         "train.py(41): main",
+        "train.py:41@main",
+        "first pass: forward",
+        "bypass=True passed=12",
+        "def login(password: str = None)",
+        "git+ssh://git@host/repository",
+        "python:3.11@sha256:0123456789abcdef",
+        "[basic training loop with augmentation]",
+        "void attend<token>::run(int)",
+        "http://host:8080/a@b",
+        "key-value cache: attention",
         "größe 漢字",
     ],
 )
@@ -93,6 +142,11 @@ def test_invisible_characters_are_stripped(text: str, shown: str) -> None:
         ("/home/ada/src/train.py", "~/src/train.py"),
         ("/Users/ada/train.py:3", "~/train.py:3"),
         ("/root/x", "~/x"),
+        ("/var/home/ada/x", "~/x"),
+        ("/export/home/ada/x", "~/x"),
+        ("/Users/Ada King Lovelace/x", "~/x"),
+        (r"C:\Users\Ada Lovelace\x", r"~\x"),
+        ("/home/ada failed in /tmp/x", "~ failed in /tmp/x"),
         (r"C:\Users\ada\x", r"~\x"),
         ("/rootless/home.py", "/rootless/home.py"),
     ],
@@ -106,12 +160,42 @@ def test_cleaning_twice_changes_nothing(text: str) -> None:
     assert clean(clean(text)) == clean(text)
 
 
+FRAGMENTS = (
+    "password", "token", "pwd", "=", ":", " ", "--", "@", "/", "://", "a", "hunter2", '"', "'", ",", ";", "?sig",
+    "cookie", "Bearer", "Authorization", "[redacted]", "/home/", "ghp_0123456789abcdefghij", "\n",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join))
+def test_cleaning_parts_of_secrets_twice_changes_nothing(text: str) -> None:
+    assert clean(clean(text)) == clean(text)
+
+
 @given(st.text(alphabet=st.characters(codec=None)))
 def test_clean_text_can_be_written_as_utf_8(text: str) -> None:
     assert clean(text).encode().decode() == clean(text)
 
 
-@pytest.mark.parametrize("pattern", ["a", "a=", "token", "eyJ-", "-a", "://a:", "\x1b]", "/home/", "A1a_"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "a",
+        "a=",
+        "token",
+        "eyJ-",
+        "-a",
+        "://a:",
+        "\x1b]",
+        "/home/",
+        "A1a_",
+        "a:b@",
+        "password=",
+        "--key ",
+        "cookie: a=",
+        "sig=",
+        "a b/",
+    ],
+)
 def test_a_megabyte_of_hostile_text_is_cleaned_in_time(pattern: str) -> None:
     text = pattern * (1_000_000 // len(pattern))
     started = time.process_time()
@@ -152,6 +236,10 @@ def command(*words: str) -> tuple[str, ...]:
     shown = redacted(replace(report, recordings=(recording,))).recordings[0].captured
     assert shown is not None
     return shown.command
+
+
+def test_a_password_that_is_an_argument_of_its_own_is_not_shown_even_if_short() -> None:
+    assert command("train.py", "--db-password", "1!") == ("train.py", "--db-password", "[redacted]")
 
 
 @pytest.mark.parametrize("option", ["--api-key", "--token", "--hf_token", "-password", "--aws-secret", "--API_KEY"])

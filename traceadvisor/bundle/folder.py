@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -26,6 +27,7 @@ from traceadvisor.model.health import HealthNote
 from traceadvisor.model.run import Run, RunSettings
 from traceadvisor.model.telemetry import Telemetry
 from traceadvisor.model.trace import Origin
+from traceadvisor.text.secret_members import secrets_in
 
 LARGEST_MANIFEST_BYTES = 1 << 24
 
@@ -75,7 +77,7 @@ def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...
         InputError: the manifest cannot be read.
     """
     manifest = _read_manifest(folder)
-    notes = [HealthNote(note.code, note.message) for note in manifest.notes if note.rank in {None, rank}]
+    notes = [HealthNote(note.code, note.message, note.degrades) for note in manifest.notes if note.rank in {None, rank}]
     ending = next((one for one in manifest.endings if one.rank == rank), None)
     for file in manifest.files:
         if file.kind is FileKind.TRACE and file.rank == rank:
@@ -89,6 +91,9 @@ def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...
     batches, batch_notes = read_batches(batches_path) if batches_path else ((), ())
     notes += (*step_notes, *batch_notes)
     settings = _settings(settings_path, notes) if settings_path else RunSettings()
+    texts = {"command": list(manifest.command), "message": ending and ending.message}
+    if warning := secrets_in(MANIFEST, texts):
+        notes.append(HealthNote("secrets", warning, degrades=False))
     run = Run(
         command=manifest.command,
         ending=_ending(ending),
@@ -172,7 +177,10 @@ def _ending(ending: RankEnding | None) -> str:
 
 def _settings(path: Path, notes: list[HealthNote]) -> RunSettings:
     try:
-        return decode_settings(_beginning(path))
+        content = _beginning(path)
+        if warning := secrets_in(path.name, msgspec.json.decode(content, type=dict[str, Any])):
+            notes.append(HealthNote("secrets", warning, degrades=False))
+        return decode_settings(content)
     except UNREADABLE:
         notes.append(HealthNote("no-settings", f"{path.name} could not be read."))
         return RunSettings()

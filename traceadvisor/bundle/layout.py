@@ -103,6 +103,8 @@ class Note(msgspec.Struct, frozen=True):
     code: str
     message: str
     rank: int | None = None
+    degrades: bool = True
+    """False where all figures are valid."""
 
 
 class Manifest(msgspec.Struct, frozen=True):

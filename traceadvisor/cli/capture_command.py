@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import atexit
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from traceadvisor.cli.exit_codes import ExitCode, errors_as_exit_codes
 from traceadvisor.errors import UsageError
 from traceadvisor.recording.options import DEFAULT_SCHEDULE, CaptureOptions, Schedule
+
+if TYPE_CHECKING:
+    from traceadvisor.recording.children.plan import Result
+
+LAUNCHER_MODULES = (
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate",
+    "accelerate.commands.accelerate_cli",
+    "accelerate.commands.launch",
+    "deepspeed",
+    "deepspeed.launcher.runner",
+    "lightning",
+)
+"""Modules that start the training in child processes."""
 
 
 def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -36,7 +53,8 @@ def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], C
 @click.option("--no-stacks", is_flag=True, help="Do not record Python call stacks.")
 @click.option("--no-memory", is_flag=True, help="Do not record memory allocations.")
 @click.option("--no-shapes", is_flag=True, help="Do not record input shapes of operators.")
-@click.option("-m", "is_module", is_flag=True, help="Run SCRIPT as a module, like python -m.")
+@click.option("--keep-arguments", is_flag=True, help="Record arguments that look like secrets, too.")
+@click.option("-m", "is_module", is_flag=True, help="Run a module, like python -m.")
 @click.option(
     "-o",
     "--output",
@@ -44,7 +62,7 @@ def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], C
     metavar="DIR",
     help="Output folder.  [default: runs/<time>-<script>]",
 )
-@click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+@click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND...")
 def command(
     *,
     skip_first: int,
@@ -55,17 +73,21 @@ def command(
     no_stacks: bool,
     no_memory: bool,
     no_shapes: bool,
+    keep_arguments: bool,
     is_module: bool,
     output: Path | None,
     command_line: tuple[str, ...],
 ) -> None:
-    """Run a training script and record it.
+    """Run a training script or any other command and record the training in it.
 
-    The script runs unchanged, as with "python SCRIPT ARGS": same output, same random numbers, same exit code. The exit
-    code is 3 if the script succeeded but no recording could be written. Under torchrun, each process records its own
-    rank:
+    COMMAND is a Python script with its arguments, or any command that starts one, such as a launcher:
 
-        torchrun --no-python --nproc-per-node 2 traceadvisor capture -- train.py
+        traceadvisor capture train.py --epochs 3
+
+        traceadvisor capture torchrun --nproc-per-node 2 train.py
+
+    It runs unchanged: same output, same random numbers, same exit code. Each process that trains records its own rank.
+    The exit code is 3 if the command succeeded but no recording could be written.
     """
     interrupted: list[bool] = []
     atexit.register(_end_by_interrupt, interrupted)  # registered first, so it runs after the script's own functions
@@ -74,10 +96,16 @@ def command(
         stacks=not no_stacks,
         memory=not no_memory,
         shapes=not no_shapes,
+        keep_arguments=keep_arguments,
         folder=output,
     )
     with errors_as_exit_codes():
-        status = _capture(options, command_line, is_module=is_module, interrupted=interrupted)
+        if command_line[0] == "-m":
+            is_module, command_line = True, command_line[1:]
+        if not command_line:
+            raise UsageError("-m needs the name of a module.")
+        run = _capture_launcher if _is_launcher(command_line, is_module=is_module) else _capture
+        status = run(options, command_line, is_module=is_module, interrupted=interrupted)
     sys.exit(status)
 
 
@@ -85,19 +113,13 @@ def _capture(
     options: CaptureOptions, command_line: tuple[str, ...], *, is_module: bool, interrupted: list[bool]
 ) -> str | int | None:
     """Run and record the script; returns the exit status."""
-    try:
+    with _capture_installed():
         from traceadvisor.recording.capture import capture_script  # noqa: PLC0415  # after the atexit function
         from traceadvisor.recording.script.program import Script  # noqa: PLC0415
-    except ImportError as error:
-        raise UsageError(
-            f"Capturing needs {error.name}, which is not installed. Run: pip install 'traceadvisor[capture]'."
-        ) from error
-    if command_line[0] == "-m":
-        is_module, command_line = True, command_line[1:]
-    if not command_line:
-        raise UsageError("-m needs the name of a module.")
     script = Script(command_line[0], command_line[1:], is_module=is_module)
-    ended, captured, launch = capture_script(script, options)
+    ended, captured, launch, results = capture_script(script, options)
+    if results and not captured.steps:
+        return ended.status or _tell(results)
     if captured.problem:
         click.echo(f"traceadvisor: no recording could be written: {captured.problem}.", err=True)
         return ended.status or ExitCode.UNREADABLE
@@ -112,11 +134,72 @@ def _capture(
     return ended.status
 
 
+def _is_launcher(command_line: tuple[str, ...], *, is_module: bool) -> bool:
+    """Whether the command is no Python script: its training runs in child processes."""
+    if is_module:
+        return command_line[0] in LAUNCHER_MODULES
+    from traceadvisor.recording.command import is_command  # noqa: PLC0415  # not for --help
+
+    return is_command(command_line)
+
+
+def _capture_launcher(
+    options: CaptureOptions, command_line: tuple[str, ...], *, is_module: bool, interrupted: list[bool]
+) -> int | None:
+    """Run a command and record its training processes; returns the exit status."""
+    with _capture_installed():
+        from traceadvisor.recording.command import capture_command  # noqa: PLC0415  # after the atexit function
+    words = (sys.executable, "-m", *command_line) if is_module else command_line
+    ended = capture_command(words, options)
+    told = _tell(ended.results, ended.killed, ended.failures)
+    if ended.code == -signal.SIGINT:
+        interrupted.append(True)
+    return 128 - ended.code if ended.code < 0 else ended.code or told
+
+
+def _tell(results: Sequence[Result], killed: Sequence[str] = (), failures: Sequence[str] = ()) -> int | None:
+    """Say what the training processes recorded, by bundle; returns the exit code if the command succeeded."""
+    for failure in failures:
+        click.echo(f"traceadvisor: a process was not captured: {failure}.", err=True)
+    for folder in killed:
+        click.echo(f"traceadvisor: a process was killed; what it recorded before is in {folder}.", err=True)
+    if not results and killed:
+        return None
+    if not results:
+        click.echo(
+            "traceadvisor: no recording could be written: no Python process of the command stepped an optimizer of "
+            "torch.",
+            err=True,
+        )
+        return ExitCode.UNREADABLE
+    for folder in sorted({one.folder for one in results}):
+        ranks = [one for one in results if one.folder == folder]
+        first = ranks[0]
+        others = f" of rank {first.rank}" if len(ranks) > 1 else ""
+        problem = next((one.problem for one in ranks if one.problem), None)
+        text = (
+            f"no recording could be written: {problem}."
+            if problem
+            else f"recorded {first.recorded_steps} of {first.steps} steps{others} in {folder}. {first.note}".strip()
+        )
+        click.echo(f"traceadvisor: {text}", err=True)
+    return ExitCode.UNREADABLE if all(one.problem for one in results) else None
+
+
+@contextmanager
+def _capture_installed() -> Iterator[None]:
+    """Say how to install what a capture imports, if it is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(
+            f"Capturing needs {error.name}, which is not installed. Run: pip install 'traceadvisor[capture]'."
+        ) from error
+
+
 def _end_by_interrupt(interrupted: list[bool]) -> None:
     """After Ctrl-C, end by SIGINT when everything else is done; shells distinguish this from an exit code."""
     if interrupted:
-        import signal  # noqa: PLC0415  # only then
-
         from traceadvisor.recording.script.termination import end_by  # noqa: PLC0415  # as above
 
         sys.stdout.flush()

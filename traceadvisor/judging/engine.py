@@ -188,6 +188,7 @@ def recording_of(facts: Facts) -> Recording:
         gpu_count=len(facts.trace.device_indices) * facts.run.rank_count or None,
         joules_per_sample=facts.run.joules_per_sample,
         memory=facts.memory_figures,
+        communication=facts.communication,
         memory_over_time=memory_over_time(facts.trace, facts.device_index, facts.steps.steps),
     )
 

@@ -21,6 +21,9 @@ NONE = -1
 EXCHANGE = "record_param_comms"
 """Name of the operator in which torch records a collective's sizes."""
 
+HOST_COLLECTIVES = ("gloo:", "nccl:", "rccl:", "mpi:", "ucc:", "c10d:")
+"""Prefixes, in lower case, of ranges in which a backend works or launches a collective."""
+
 
 class Kind(IntEnum):
     """Kind of an event, independent of torch version and vendor."""
@@ -38,7 +41,7 @@ class Kind(IntEnum):
     """The time range of the recording, from the profiler."""
     KERNEL = 6
     COLLECTIVE = 7
-    """A communication kernel (NCCL, RCCL)."""
+    """A communication kernel: of a library such as NCCL, or a framework's own."""
     COPY_H2D = 8
     COPY_D2H = 9
     COPY_OTHER = 10
@@ -88,7 +91,7 @@ class EventTable:
     """Links an operator to the work it caused; NONE where absent."""
 
     byte_count: Int64
-    """Bytes copied, set or, in ``record_param_comms``, sent by a rank; NONE where absent."""
+    """Bytes copied or set; NONE where absent."""
 
     def __post_init__(self) -> None:
         read_only(*(getattr(self, name) for name in self.dtypes()))

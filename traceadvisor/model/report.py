@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 
 from traceadvisor.model.breakdown import MeanBreakdown, StepBreakdown
+from traceadvisor.model.communication import CommunicationRow
 from traceadvisor.model.cost import Price, RunCost, Worth
 from traceadvisor.model.findings import Evidence, Finding, Fix, Method, RuleMeta, RuleOutcome, Severity
 from traceadvisor.model.health import Health, HealthNote
@@ -192,6 +193,9 @@ class Recording:
 
     umbrellas: tuple[Umbrella, ...] = ()
     """Verdicts on the step as a whole."""
+
+    communication: tuple[CommunicationRow, ...] = ()
+    """Collectives by kind and purpose, most exposed time first."""
 
 
 @dataclass(frozen=True, slots=True)

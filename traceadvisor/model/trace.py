@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from traceadvisor.model.arrays import Int32, Int64, read_only
+from traceadvisor.model.communication import Message
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Sparse
 from traceadvisor.model.health import Health
 
@@ -133,6 +134,9 @@ class Details:
     concrete_id: Sparse[np.int32] = field(default_factory=_nothing)
     """Row of :attr:`Trace.texts`: the JSON list of the values of inputs that are not tensors."""
 
+    message_id: Sparse[np.int32] = field(default_factory=_nothing)
+    """Row of :attr:`Trace.messages`, of collectives and of the operators and ranges that launch them."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
@@ -167,6 +171,9 @@ class Trace:
     own_code: frozenset[str] | None = None
     """First path components of the user's own modules, as in stacks: ``train.py``, ``datasets``. None without a
     capture."""
+
+    messages: tuple[Message, ...] = ()
+    """Distinct arguments of collectives."""
 
     @property
     def is_empty(self) -> bool:

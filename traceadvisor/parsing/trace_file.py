@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from traceadvisor.errors import InputError
 from traceadvisor.model.events import Kind
-from traceadvisor.model.health import Health
+from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.columns.events import Columns
@@ -16,8 +16,9 @@ from traceadvisor.parsing.exceeded_limits import ENDS_READING, describe_excess, 
 from traceadvisor.parsing.health import excesses, reading_health
 from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
 from traceadvisor.parsing.json.windows import ReadSummary, WindowReader
-from traceadvisor.parsing.metadata import base_time_ns, devices, distributed, secret_notes
+from traceadvisor.parsing.metadata import base_time_ns, devices, distributed
 from traceadvisor.parsing.recognise import Recognised, describe, describe_bytes
+from traceadvisor.text.secret_members import secrets_in
 
 EARLIEST_WALL_CLOCK_NS = 10**18
 """September 2001: a smaller sum comes from a clock since boot, not a date."""
@@ -72,7 +73,8 @@ def read_trace(
         is_truncated=summary.truncated or stream.ended_early,
         with_stacks=bool(tables.details.stack_id.rows.size or tables.python_calls.start_ns.size),
         with_shapes=columns.details.has_types,
-        health=replace(health, notes=(*health.notes, *secret_notes(origin.path, summary.members))),
+        health=replace(health, notes=(*health.notes, *_warnings(origin, summary))),
+        messages=columns.messages,
     )
 
 
@@ -102,6 +104,11 @@ def nothing_recorded(origin: Origin) -> Trace:
 def _tables(columns: Columns) -> Tables:
     events, details, python_calls, zero_ns = columns.tables()
     return Tables(events, details, python_calls, columns.memory(zero_ns), zero_ns)
+
+
+def _warnings(origin: Origin, summary: ReadSummary) -> tuple[HealthNote, ...]:
+    warning = secrets_in(origin.path.name, summary.members)
+    return (HealthNote("secrets", warning, degrades=False),) if warning else ()
 
 
 def _says_nothing(tables: Tables) -> bool:

@@ -7,10 +7,12 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from traceadvisor.bundle.layout import Ending
+from traceadvisor.recording.children.plan import Meeting, Result, exported, new_plan, withdraw
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.script.own_code import strip_own_frames
@@ -19,7 +21,6 @@ from traceadvisor.recording.script.termination import TerminationGuard
 from traceadvisor.recording.session import Captured, CaptureSession
 
 SIGINT_CODE = 130
-SIGTERM_CODE = 143
 
 _BLOCKS = itertools.count()
 """Numbers the captured blocks of this process; each is a run of its own."""
@@ -61,17 +62,23 @@ class Ended:
         return self.ending is Ending.INTERRUPTED
 
 
-def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Captured, Launch]:
+def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Captured, Launch, tuple[Result, ...]]:
     """Run a script and write a bundle; the script's exception has been printed as ``python`` does.
+
+    If not the script itself but child processes of it train, they are captured.
 
     Raises:
         UsageError: there is no such script, or the folder holds another capture. Nothing was run.
     """
     launch = Launch.of_this_process()
-    session = CaptureSession(options, launch, script.command, script.name)
+    plan = new_plan(options, script.command, launch.started_ns, launch.bundle(options.folder, script.name))
+    session = CaptureSession(options, launch, script.command, script.name, plan)
     run = script.prepare()
     session.start()
-    guard = TerminationGuard(lambda: _terminated(session))
+    withdraw()  # the plan of a capture around this one
+    os.environ.update(exported(plan, os.environ))
+    meeting = Meeting(Path(plan.meeting))
+    guard = TerminationGuard(lambda number: _terminated(session, number))
     guard.install()
     process = os.getpid()
     ended = Ended.of(_raised_by(run))
@@ -79,11 +86,13 @@ def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Capt
         raise SystemExit(ended.status)
     captured = session.finish(ended.ending, ended.exit_code, ended.message)
     guard.remove()
-    return ended, captured, launch
+    results = tuple(meeting.results())
+    meeting.end()
+    return ended, captured, launch, results
 
 
-def _terminated(session: CaptureSession) -> None:
-    session.finish(Ending.TERMINATED, SIGTERM_CODE)
+def _terminated(session: CaptureSession, number: int) -> None:
+    session.finish(Ending.TERMINATED, 128 + number)
 
 
 def _raised_by(run: Callable[[], None]) -> BaseException | None:

@@ -30,5 +30,8 @@ class CaptureOptions:
     stacks: bool = True
     memory: bool = True
     shapes: bool = True
+    keep_arguments: bool = False
+    """Whether to keep arguments of the command that look like secrets."""
+
     folder: Path | None = None
     """The bundle; None for ``runs/<time>-<script>``."""

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,19 +16,26 @@ from traceadvisor.bundle.layout import FORMAT, BundleFile, Ending, FileKind, Man
 from traceadvisor.bundle.settings import encode_settings
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState
+from traceadvisor.recording.after_import import after_torch_import
 from traceadvisor.recording.bundle_writer import BundleWriter
+from traceadvisor.recording.children.plan import Meeting, Plan, Result, numbered, withdraw
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.telemetry import TelemetrySampler
 from traceadvisor.text.cleaning import clean, clipped
+from traceadvisor.text.secrets import without_secret_arguments
 
 if TYPE_CHECKING:
     from traceadvisor.recording.loop.loop_capture import LoopCapture
 
-TORCH = "torch"
 TELEMETRY_INTERVAL_S = 0.1
 LONGEST_MESSAGE = 2000
 """Characters of the script's last error in the manifest."""
+
+_ARGUMENTS_REDACTED = (
+    "{count} of the command's arguments looked like secrets and were not recorded. "
+    "To record them: traceadvisor capture --keep-arguments."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +55,42 @@ class Captured:
 class CaptureSession:
     """One process's part of a capture. Its errors are reported at the end, and never reach the script."""
 
-    def __init__(self, options: CaptureOptions, launch: Launch, command: tuple[str, ...], name: str) -> None:
+    def __init__(
+        self, options: CaptureOptions, launch: Launch, command: tuple[str, ...], name: str, plan: Plan | None = None
+    ) -> None:
+        """Prepare a capture.
+
+        Args:
+            options: what to record.
+            launch: this process within its job.
+            command: the script and its arguments.
+            name: name of the run, for the default folder.
+            plan: what the processes of the command share; None if child processes are not captured.
+        """
         self._options = options
         self._launch = launch
-        folder = launch.given(options.folder) if options.folder else launch.folder(name)
-        self._shown = folder
-        self.folder = folder.absolute()  # the script may change the working directory
-        header = Manifest(FORMAT, __version__, launch.started_ns, command, options.schedule, launch.world_size)
-        staging = self.folder.with_name(f".{self.folder.name}.{launch.host}.{os.getpid()}")
-        self._writer = BundleWriter(self.folder, header, launch.rank, staging)
+        self._plan = plan
+        self._joined = self._is_child = False
+        """Whether this process trains and has its place in a bundle; whether it is a child of the command's process."""
+        self._shown = launch.bundle(options.folder, name)
+        self.folder = self._shown.absolute()  # the script may change the working directory
+        kept = command if options.keep_arguments else without_secret_arguments(command)
+        self._redacted = sum(before != after for before, after in zip(command, kept, strict=True))
+        self._header = Manifest(FORMAT, __version__, launch.started_ns, kept, options.schedule, launch.world_size)
+        self._writer = self._new_writer()
         self._thread = threading.get_ident()  # torch may be imported in another
         self._log = StepLog()
         self._loop: LoopCapture | None = None
+        self._follow: Callable[[Plan | None], None] | None = None
+        """Captures a forked child if it trains; None before torch is imported."""
         self._sampler: TelemetrySampler | None = None
         self._no_loop = Note("no-torch", "The script did not import torch, so there was no training to record.")
         self._problem: str | None = None
         self._finished: Captured | None = None
+
+    def _new_writer(self) -> BundleWriter:
+        staging = self.folder.with_name(f".{self.folder.name}.{self._launch.host}.{os.getpid()}")
+        return BundleWriter(self.folder, self._header, self._launch.rank, staging)
 
     def start(self) -> None:
         """Start to sample the machine, and to follow the training loop once torch is imported.
@@ -79,17 +101,51 @@ class CaptureSession:
         self._writer.refuse_foreign()
         os.register_at_fork(after_in_child=self._forked)
         if self._launch.local_rank == 0:
-            launched = self._launch.world_size > 1
-            roots = (os.getppid() if launched else os.getpid(),)
-            try:
-                sampler = TelemetrySampler(
-                    self._writer.stage(self._telemetry_name), pids=lambda: roots, interval_s=TELEMETRY_INTERVAL_S
-                )
-                sampler.start()
-                self._sampler = sampler
-            except OSError as error:
-                self._problem = self._failure(error)
+            self._start_sampler()
         after_torch_import(self._attach)
+
+    def start_in_child(self) -> None:
+        """Follow the training loop of a child process; it writes nothing before it trains."""
+        self._is_child = True
+        if self._plan:
+            self._shown = self._launch.given(Path(self._plan.shown))
+        os.register_at_fork(after_in_child=self._forked)
+        self._attach()
+
+    @property
+    def _meeting(self) -> Meeting | None:
+        return Meeting(Path(self._plan.meeting)) if self._plan else None
+
+    def _start_sampler(self) -> None:
+        launched = self._launch.world_size > 1
+        roots = (os.getppid() if launched else os.getpid(),)
+        try:
+            sampler = TelemetrySampler(
+                self._writer.stage(self._telemetry_name), pids=lambda: roots, interval_s=TELEMETRY_INTERVAL_S
+            )
+            sampler.start()
+            self._sampler = sampler
+        except OSError as error:
+            self._problem = self._failure(error)
+
+    def _joins(self) -> None:
+        """The first training step ended: this process takes its place in a bundle, and its children take none."""
+        meeting = self._meeting
+        if meeting is None or self._joined:
+            return
+        withdraw()
+        self._launch = self._launch.of_training()
+        number = meeting.number_of(self._launch.job, self._launch.rank)
+        self._shown, self.folder = numbered(self._shown, number), numbered(self.folder, number)
+        self._header = msgspec.structs.replace(self._header, world_size=self._launch.world_size)
+        self._writer.folder, self._writer.header, self._writer.rank = self.folder, self._header, self._launch.rank
+        self._joined = True
+        samples = meeting.is_first(f"telemetry{number}.{self._launch.host}")  # one process of a job and node
+        if self._sampler is None and samples:
+            self._start_sampler()
+        elif self._sampler and not samples:
+            self._sampler.stop()
+            self._sampler = None
 
     def step(self) -> None:
         """The script marks the end of a training step."""
@@ -103,11 +159,17 @@ class CaptureSession:
         """
         if self._finished:
             return self._finished
+        if self._plan:
+            withdraw()
         if self._loop:
             self._loop.close()
         if self._sampler:
             self._sampler.stop()
         recorded = self._log.count(StepState.RECORDED)
+        if self._meeting and not self._joined and (self._is_child or self._meeting.results()):
+            self._writer.close()  # its children trained, or nobody did
+            self._finished = Captured(self._shown, 0, 0, (), None)
+            return self._finished
         self._publish(
             [self._telemetry()] if self._sampler else [],
             RankEnding(
@@ -120,14 +182,24 @@ class CaptureSession:
             ),
         )
         self._writer.close()
-        self._finished = Captured(self._shown, self._training_steps, recorded, self._notes(), self._problem)
-        return self._finished
+        captured = Captured(self._shown, self._training_steps, recorded, self._notes(), self._problem)
+        if self._meeting and self._is_child:
+            note = "" if recorded else next((each.message for each in captured.notes), "")
+            self._meeting.leave(
+                Result(str(self._shown), self._launch.rank, captured.steps, recorded, note, captured.problem)
+            )
+        self._finished = captured
+        return captured
 
     def _attach(self) -> None:
         """Follow the training loop; torch is imported by now."""
         try:
             from traceadvisor.recording.loop.loop_capture import LoopCapture  # noqa: PLC0415  # it imports torch
 
+            if self._plan:  # imported now: a forked child of a program with threads must not import
+                from traceadvisor.recording.children.training_process import follow  # noqa: PLC0415  # it imports this
+
+                self._follow = follow
             self._loop = LoopCapture(
                 self._options,
                 self._log,
@@ -135,6 +207,7 @@ class CaptureSession:
                 thread=self._thread,
                 stage=self._writer.stage,
                 saved=self._recording_saved,
+                trains=self._joins,
             )
         except Exception as error:  # noqa: BLE001  # an unknown version of torch must not stop the script
             self._no_loop = Note(
@@ -170,6 +243,8 @@ class CaptureSession:
         notes = self._loop.notes if self._loop else [self._no_loop]
         if self._sampler and self._sampler.error:
             notes.append(Note("telemetry-ended", f"Sampling the machine ended early: {self._sampler.error}"))
+        if self._redacted:
+            notes.append(Note("arguments-redacted", _ARGUMENTS_REDACTED.format(count=self._redacted), degrades=False))
         return tuple(msgspec.structs.replace(note, message=clean(note.message)) for note in notes)
 
     def _failure(self, error: OSError) -> str:
@@ -187,45 +262,8 @@ class CaptureSession:
         return len(self._log) - self._log.count(StepState.OTHER)
 
     def _forked(self) -> None:
-        """A forked child has the hooks, but no part in the capture."""
+        """A forked child has no part in the capture, unless it trains and this process does not."""
         if self._loop:
             self._loop.stop_listening()
-
-
-def after_torch_import(call: Callable[[], None]) -> None:
-    """Call a function once torch is imported; at once if it is already.
-
-    An earlier import of torch would ignore what the script sets first: thread counts, allocator options, log levels.
-    """
-    if TORCH in sys.modules:
-        call()
-    else:
-        sys.meta_path.insert(0, _OnImport(call))
-
-
-class _OnImport(MetaPathFinder):
-    """Finds torch once through the other finders, and calls back when it has been executed."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._call = call
-
-    def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,  # noqa: ARG002  # importlib's signature
-        target: ModuleType | None = None,  # noqa: ARG002
-    ) -> ModuleSpec | None:
-        """The spec of the other finders, with a loader that calls back."""
-        if fullname != TORCH:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec and spec.loader:
-            execute, call = spec.loader.exec_module, self._call
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                call()
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+        if self._follow and not self._joined and not self._finished:
+            self._follow(self._plan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.communication import CollectiveKind, Purpose
 from traceadvisor.model.findings import Confidence, Effort, Method, Severity
 from traceadvisor.model.report import SourceKind, Work
 from traceadvisor.model.run import StepState
@@ -72,6 +73,32 @@ WORK = {
     Work.D2H_COPY: "GPU-to-CPU copies",
     Work.D2D_COPY: "GPU-to-GPU copies",
     Work.MEMSET: "Memsets",
+}
+
+COLLECTIVE = {
+    CollectiveKind.ALL_REDUCE: "All-reduce",
+    CollectiveKind.REDUCE_SCATTER: "Reduce-scatter",
+    CollectiveKind.ALL_GATHER: "All-gather",
+    CollectiveKind.ALL_TO_ALL: "All-to-all",
+    CollectiveKind.BROADCAST: "Broadcast",
+    CollectiveKind.REDUCE: "Reduce",
+    CollectiveKind.SEND_RECEIVE: "Send and receive",
+    CollectiveKind.BARRIER: "Barrier",
+    CollectiveKind.OTHER: "Other",
+}
+
+PURPOSE = {
+    Purpose.GRADIENTS: "Gradients",
+    Purpose.SHARDS: "Sharded modules (FSDP, ZeRO)",
+    Purpose.EXCHANGE: "Embeddings or experts",
+    Purpose.TENSOR_PARALLEL: "Tensor parallelism",
+    Purpose.PIPELINE: "Pipeline stages",
+    Purpose.BATCH_NORM: "Synchronised batch norm",
+    Purpose.BUFFERS: "Buffers",
+    Purpose.OPTIMIZER: "Optimizer",
+    Purpose.BOOKKEEPING: "Losses, metrics, norms",
+    Purpose.BARRIER: "Synchronisation",
+    Purpose.UNKNOWN: "Unknown",
 }
 
 SEVERITY = {

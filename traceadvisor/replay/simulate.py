@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from traceadvisor.model.arrays import Int64
 from traceadvisor.replay.step_graph import Action, StepGraph, Workers
 
 _UNLIMITED = 1 << 60
@@ -27,8 +30,18 @@ class Replayed:
         return sum(inner) / max(len(inner), 1)
 
 
-def simulate(graph: StepGraph) -> Replayed:  # one branch per action and no max(): calls would double the run time
-    """Run all tasks, each as soon as its dependencies are done.
+def simulate(graph: StepGraph) -> Replayed:
+    """Run all tasks, each as soon as its dependencies are done."""
+    return _run(graph)[0]
+
+
+def device_ends_ns(graph: StepGraph) -> Int64:
+    """Return when each device task of a graph ends in the simulation; shape ``(m,)``."""
+    return np.array(_run(graph)[1], dtype=np.int64)
+
+
+def _run(graph: StepGraph) -> tuple[Replayed, list[int]]:  # one branch per action and no max(): calls double the time
+    """Run all tasks and return the steps, and the end of each device task.
 
     Host tasks run in recorded order, which all dependencies follow: a launch precedes its device tasks, a stream keeps
     the order of launches, and a wait is for earlier launches. So one pass is enough.
@@ -55,7 +68,7 @@ def simulate(graph: StepGraph) -> Replayed:  # one branch per action and no max(
         elif action == _FETCH:
             now = batches.take(now) + call
         clocks[thread] = now
-    return Replayed(_windows(host_starts, host_ends, device_ends))
+    return Replayed(_windows(host_starts, host_ends, device_ends)), device.ends
 
 
 class _Device:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache, partial
@@ -12,12 +11,7 @@ from typing import cast
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import TimedStep
 from traceadvisor.text.cleaning import clean, clipped
-from traceadvisor.text.secrets import REDACTED
-
-_SECRET_OPTIONS = re.compile(
-    r"(?i)--?[\w-]{0,60}(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)"
-)
-_SECRET_VALUES = re.compile(r"(?=.*[A-Za-z])[^-].{5,}", re.DOTALL)
+from traceadvisor.text.secrets import without_secret_arguments
 
 
 @lru_cache(maxsize=1)
@@ -40,12 +34,7 @@ def _without_secret_arguments(recording: Recording) -> Recording:
     run = recording.captured
     if run is None:
         return recording
-    pairs = zip(("", *run.command), run.command, strict=False)
-    command = tuple(
-        REDACTED if _SECRET_OPTIONS.fullmatch(before) and _SECRET_VALUES.fullmatch(word) else word
-        for before, word in pairs
-    )
-    return replace(recording, captured=replace(run, command=command))
+    return replace(recording, captured=replace(run, command=without_secret_arguments(run.command)))
 
 
 def _mapped(value: object, changed: Callable[[str], str]) -> object:

@@ -28,13 +28,22 @@ _UNSEEN = re.compile(
 _LINE_ENDS = re.compile("\r\n?|[\x85\u2028\u2029]")
 _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 
+_NAME = r"(?!~)[^/\\\s:;,'\"]+"
+_SPACED_NAME = rf"(?:{_NAME}(?: {_NAME}){{1,2}}(?=[/\\])|{_NAME})"
+"""A user's name; with spaces only where the path goes on, because else a sentence follows."""
+
 _HOMES = re.compile(
-    r"(?<![\w.~-])/(?:home|Users)/[^/\s:;,'\"]+"
-    r"|(?<![\w.~-])/root(?![\w.-])"
-    r"|\b[A-Za-z]:[\\/]Users[\\/][^\\/\s:;,'\"]+"
+    r"(?<![\w.~-])(?:/(?:var|usr|export|mnt|net|nfs|data|srv|gpfs|ceph|lustre|beegfs|storage|cluster|Volumes/[^/\s]{1,60}))?"
+    rf"/{{1,9}}(?:home|homes|Users)/{{1,9}}{_SPACED_NAME}"
+    r"|(?<![\w.~-])(?:/var)?/root(?![\w.-])"
+    rf"|\b[A-Za-z]:[\\/]Users[\\/]{_SPACED_NAME}"
 )
 
 # Bounded repetitions keep the time linear, even for a megabyte of hostile text.
+
+
+_MOST_PASSES = 5
+"""Redacting one secret may reveal the form of another; two passes are nearly always enough."""
 
 
 def clean(text: str) -> str:
@@ -42,7 +51,12 @@ def clean(text: str) -> str:
 
     Line feeds stay. Cleaning twice changes nothing.
     """
-    return _without_homes(without_secrets(_without_unseen(text)))
+    text = _without_unseen(text)
+    for _ in range(_MOST_PASSES):
+        before, text = text, _without_homes(without_secrets(text))
+        if text == before:
+            break
+    return text
 
 
 def one_line(text: str) -> str:

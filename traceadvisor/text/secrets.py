@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+
+from traceadvisor.text.token_forms import TOKENS
 
 REDACTED = "[redacted]"
 
@@ -11,32 +14,50 @@ LONGEST_NAMED = 80
 
 _LONGEST_READ = 1 << 12
 
-_BEGIN = r"(?:\b|(?<=\\u[0-9a-fA-F]{4})|(?<=\\x[0-9a-fA-F]{2})|(?<=\\[nrt]))"
-"""The start of a word; also after an escape, because some texts are escaped twice."""
-
-_TOKENS = re.compile(
-    _BEGIN + r"(?:"
-    r"gh[opsur]_[A-Za-z0-9]{16,}"  # GitHub
-    r"|github_pat_[A-Za-z0-9_]{16,}"
-    r"|glpat-[A-Za-z0-9_-]{16,}"  # GitLab
-    r"|hf_[A-Za-z0-9]{16,}"  # Hugging Face
-    r"|(?:AKIA|ASIA)[0-9A-Z]{12,}"  # AWS
-    r"|AIza[0-9A-Za-z_-]{30,}"  # Google
-    r"|sk-[A-Za-z0-9_-]{16,}"  # OpenAI, Anthropic
-    r"|xox[abeoprs]-[A-Za-z0-9-]{10,}"  # Slack
-    r"|(?:npm|dop_v1|pypi|nvapi)[_-][A-Za-z0-9_-]{30,}"
-    r"|eyJ[A-Za-z0-9_-]{8,400}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"  # JSON web tokens
-    r")"
+_KEYS = (
+    r"token|secret|api_?-?key|(?:access|account|auth|client|encryption|service|shared_?access|signing|private)_?-?key"
+    r"|credentials?"
 )
-_PRIVATE_KEYS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
-_CREDENTIALS_IN_URLS = re.compile(r"(?<=://)[^\s/@:]+:[^\s/@]+(?=@)")
-_BEARERS = re.compile(r"(?i)\b((?:bearer|basic)\s+)[A-Za-z0-9+/._~=-]{16,}")
-_SECRET_SETTINGS = re.compile(
-    r"(?i)((?:token|secret|passw(?:or)?d|passphrase|api_?-?key|access_?-?key|private_?-?key|credential)[\w.-]{0,40}"
-    r"[\"']?\s{0,4}[=:]\s{0,4}[\"']?)"
+_PASSWORDS = (
+    r"passw(?:or)?d|passphrase|passcode|pwd"
+    r"|(?:admin|auth|db|database|ftp|http|key|ldap|mail|mongo|my_?sql|pg|postgres|proxy|redis|root|smtp|ssh|user)[_-]?pass"
+)
+_NO_SECRETS = r"(?:None|null|nil|true|false|required|optional|str|bytes|int|ask|prompt)\b"
+_ASSIGNED = r"[\w.-]{0,40}[\"']?\s{0,4}(?:=|:(?!:))\s{0,4}"
+
+_PRIVATE_KEYS = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
+    r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
+    re.DOTALL,
+)
+_USER_IN_URL = re.compile(r"(?<=://)(?!git@)[^\s/\"'<>?#]{1,400}(?=@)")
+_USER_AT_HOST = re.compile(
+    r"(?<![\w/@.:-])([A-Za-z][\w.-]{0,60}:)(?!\d+@)[^\s/:\"'<>,;()\[\]{}]{3,200}(?=@(?!sha\d)[A-Za-z0-9][\w-]*(?:\.|:|/|\b))"
+)
+_SIGNATURES = re.compile(r"(?i)([?&;](?:sig|signature|x-(?:amz|goog)-(?:signature|credential))=)[A-Za-z0-9%+/=_.-]{8,}")
+_HEADERS = re.compile(
+    r"(?i)(\b(?:proxy-)?authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:[a-z-]{3,20}\s{1,4})?)[A-Za-z0-9+/._~=:-]{8,}"
+)
+_BEARERS = re.compile(r"(?i)(\b(?:bearer|basic)\s{1,4})(?=[a-z+/._~=-]{0,200}[0-9])[A-Za-z0-9+/._~=-]{16,}")
+_COOKIES = re.compile(r"(?i)(\b(?:set-)?cookie[\"']?\s{0,4}:\s{0,4}[\"']?)[\w.-]{1,100}=[^\"'\r\n]+")
+_SECRET_KEYS = re.compile(
+    rf"(?i)((?:{_KEYS}){_ASSIGNED}[\"']?)(?!{_NO_SECRETS})"
     r"(?=[^\s\"',;&]{0,200}[A-Za-z])"  # a plain number is a setting (`max_tokens=4096`)
     r"[^\s\"',;&()<>\[\]{}]{6,}"
 )
+_PASSWORDS_QUOTED = re.compile(rf"(?i)((?:{_PASSWORDS}){_ASSIGNED})(?:\"[^\"\n]{{3,400}}\"|'[^'\n]{{3,400}}')")
+_PASSWORDS_BARE = re.compile(
+    rf"(?i)((?:{_PASSWORDS}){_ASSIGNED})(?!{_NO_SECRETS}|\[redacted\])"
+    r"[^\s\"'()<>\[\]{}]{3,}"
+)
+_OPTION = rf"--?(?:[\w-]{{0,60}}[_-])?(?:{_KEYS}|{_PASSWORDS})"
+_OPTIONS = re.compile(
+    rf"(?i)((?<![\w-])--?(?:[\w-]{{0,60}}[_-])?(?:(?P<key>{_KEYS})|{_PASSWORDS})\s{{1,4}}[\"']?)"
+    r"(?!-)(?(key)(?=[^\s\"']{0,200}[A-Za-z])[^\s\"']{6,}|[^\s\"']+)"
+)
+_OPTION_NAME = re.compile(rf"(?i){_OPTION}")
+_OPTION_VALUE = re.compile(r"(?=.*[A-Za-z])[^-].{5,}", re.DOTALL)
+_PASSWORD_OPTION = re.compile(rf"(?i)--?(?:[\w-]{{0,60}}[_-])?(?:{_PASSWORDS})")
 _LONG_VALUES = re.compile(
     r"(\b[A-Za-z_][\w.-]{0,60}[\"']?\s{0,4}=\s{0,4}[\"']?)"
     r"([A-Za-z0-9][A-Za-z0-9+/_-]{31,}={0,2})(?![A-Za-z0-9+/_-])"
@@ -45,21 +66,56 @@ _HEXADECIMAL = re.compile(r"[0-9a-fA-F]+")
 _MIXED = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"))
 # Bounded repetitions keep the time linear, even for a megabyte of hostile text.
 
+_Patterns = tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]
+
+_WHOLE: _Patterns = ((("-----begin",), _PRIVATE_KEYS), (("",), TOKENS), (("://",), _USER_IN_URL))
+_KEY_HINTS = ("token", "secret", "key", "credential")
+_PASSWORD_HINTS = ("pass", "pwd")
+_NAMED: _Patterns = (
+    (("@",), _USER_AT_HOST),
+    (("sig", "x-"), _SIGNATURES),
+    (("authorization",), _HEADERS),
+    (("bearer", "basic"), _BEARERS),
+    (("cookie",), _COOKIES),
+    (_KEY_HINTS, _SECRET_KEYS),
+    (_PASSWORD_HINTS, _PASSWORDS_QUOTED),
+    (_PASSWORD_HINTS, _PASSWORDS_BARE),
+    ((*_KEY_HINTS, *_PASSWORD_HINTS), _OPTIONS),
+)
+"""Patterns, each with texts of which one occurs in every match, in lower case.
+
+The first group of a match is the name, which stays.
+"""
+
 
 def holds_secret(text: str) -> bool:
     """Whether a text holds a secret, judged by its form or its name; a long value alone is none."""
-    sure = (_PRIVATE_KEYS, _TOKENS, _CREDENTIALS_IN_URLS, _BEARERS, _SECRET_SETTINGS)
-    return any(pattern.search(text) for pattern in sure)
+    lower = text.lower()
+    return any(pattern.search(text) for hints, pattern in (*_WHOLE, *_NAMED) if any(hint in lower for hint in hints))
 
 
 def without_secrets(text: str) -> str:
     """Redact everything that looks like a secret."""
-    text = _PRIVATE_KEYS.sub(REDACTED, text)
-    text = _TOKENS.sub(REDACTED, text)
-    text = _CREDENTIALS_IN_URLS.sub(REDACTED, text)
-    for labelled in (_BEARERS, _SECRET_SETTINGS):
-        text = labelled.sub(rf"\1{REDACTED}", text)
+    lower = text.lower()
+    for hints, pattern in _WHOLE:
+        if any(hint in lower for hint in hints):
+            text = pattern.sub(REDACTED, text)
+    for hints, pattern in _NAMED:
+        if any(hint in lower for hint in hints):
+            text = pattern.sub(rf"\g<1>{REDACTED}", text)
     return _LONG_VALUES.sub(_without_long_value, text)
+
+
+def without_secret_arguments(words: Iterable[str]) -> tuple[str, ...]:
+    """Redact the secrets of a command line, also those whose name and value are two arguments (`--api-key abcdef`)."""
+    result: list[str] = []
+    before = ""
+    for word in words:
+        is_value = _OPTION_NAME.fullmatch(before) and _OPTION_VALUE.fullmatch(word)
+        is_password = _PASSWORD_OPTION.fullmatch(before) and not word.startswith("-")
+        result.append(REDACTED if is_value or is_password else without_secrets(word))
+        before = word
+    return tuple(result)
 
 
 def beginning(name: str) -> str:

@@ -5,26 +5,43 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
+from tests.rules.dist.communicating import collective, reduced, steps
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from traceadvisor.replay.fixes.communication import AccumulatedGradients, HalvedMessages
 from traceadvisor.rules.dist.dist003_exposed_communication import ExposedCommunication
 
 
-def _step(compute_until: float, *, exchange: tuple[float, float]) -> TraceBuilder:
-    """A step whose window ends at 101 us: a kernel from 1 on, an all-reduce beside or behind it."""
-    builder = TraceBuilder().step(0, 0, 100).distributed(0, 2)
-    return builder.launch(0, 1, kernel=(1, compute_until)).collective(2, 3, kernel=exchange)
+def test_gradients_of_32_bits_are_sent_in_16(tmp_path: Path) -> None:
+    found = finding(ExposedCommunication(), reduced(steps(), (600, 950)), tmp_path)
+    assert found.claims.total_ns == 250_000
+    assert evidence(found, "kind with the most exposed time") == "gradient all-reduce"
+    assert isinstance(found.fix.what_if, HalvedMessages)
+    assert "fp16_compress_hook" in (found.fix.change or "")  # it is unknown whether the GPU computes in bfloat16
 
 
-def test_an_all_reduce_after_the_compute_is_found(tmp_path: Path) -> None:
-    found = finding(ExposedCommunication(), _step(61, exchange=(41, 101)), tmp_path)
-    assert found.claims.total_ns == 40_000
-    assert evidence(found, "exposed communication") == 40_000
-    assert evidence(found, "total communication") == 60_000
-    assert evidence(found, "ranks") == 2
+@pytest.mark.parametrize(("major", "hook"), [(7, "fp16_compress_hook"), (8, "bf16_compress_hook")])
+def test_a_gpu_with_bfloat16_uses_it(major: int, hook: str, tmp_path: Path) -> None:
+    builder = reduced(steps(), (600, 950)).device(0, computeMajor=major, computeMinor=0)
+    assert hook in (finding(ExposedCommunication(), builder, tmp_path).fix.change or "")
 
 
-def test_an_overlapped_all_reduce_is_clear(tmp_path: Path) -> None:
-    assert clear(ExposedCommunication(), _step(96, exchange=(41, 101)), tmp_path).value == pytest.approx(5 / 101)
+def test_gradients_of_16_bits_are_reduced_less_often(tmp_path: Path) -> None:
+    found = finding(ExposedCommunication(), reduced(steps(), (600, 950), dtype="BFloat16"), tmp_path)
+    assert isinstance(found.fix.what_if, AccumulatedGradients)
+    assert "no_sync" in (found.fix.change or "")
+
+
+def test_only_the_time_of_the_largest_kind_is_claimed(tmp_path: Path) -> None:
+    builder = collective(reduced(steps(), (700, 800)), "all_to_all", (800, 990))
+    found = finding(ExposedCommunication(), builder, tmp_path)
+    assert evidence(found, "kind with the most exposed time") == "all-to-all"
+    assert found.claims.total_ns == 190_000
+    assert evidence(found, "exposed communication of all kinds") == 290_000
+    assert found.fix.what_if is None
+
+
+def test_overlapped_communication_is_clear(tmp_path: Path) -> None:
+    assert clear(ExposedCommunication(), reduced(steps(), (300, 690)), tmp_path).value == 0
 
 
 def test_a_process_without_collectives_is_skipped(tmp_path: Path) -> None:
@@ -32,8 +49,6 @@ def test_a_process_without_collectives_is_skipped(tmp_path: Path) -> None:
     assert "No collectives" in skipped(ExposedCommunication(), builder, tmp_path)
 
 
-@pytest.mark.parametrize(("compute_until", "found"), [(91, False), (90.9, True)])
-def test_exposed_communication_counts_from_ten_percent_of_the_step(
-    compute_until: float, tmp_path: Path, *, found: bool
-) -> None:
-    assert is_found(ExposedCommunication(), _step(compute_until, exchange=(41, 101)), tmp_path) is found
+@pytest.mark.parametrize(("until", "found"), [(799, False), (800, True)])
+def test_a_tenth_of_the_step_counts(until: float, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(ExposedCommunication(), reduced(steps(), (650, until)), tmp_path) is found

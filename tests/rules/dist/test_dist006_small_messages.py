@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
+from tests.rules.dist.communicating import reduced, steps
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.dist.dist006_small_messages import SmallMessages
 
@@ -47,3 +48,13 @@ def test_small_messages_count_from_five_percent_of_the_step(until: float, tmp_pa
     builder = TraceBuilder().step(0, 0, 100).distributed(0, 2).launch(0, 1, kernel=(0, 60))
     builder.collective(10, 11, kernel=(60, until), message=(256, "Float"))
     assert is_found(SmallMessages(), builder, tmp_path) is found
+
+
+def test_small_gradients_get_larger_buckets(tmp_path: Path) -> None:
+    found = finding(SmallMessages(), reduced(steps(), (700, 800), elements=1000), tmp_path)
+    assert "bucket_cap_mb=25" in (found.fix.change or "")
+
+
+def test_other_small_messages_are_combined_by_hand(tmp_path: Path) -> None:
+    found = finding(SmallMessages(), _step((256, "Float")), tmp_path)
+    assert "torch.cat" in (found.fix.change or "")

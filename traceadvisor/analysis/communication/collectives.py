@@ -1,42 +1,273 @@
-"""Collectives of a rank: their rows, message sizes and times."""
+"""Collectives of a rank: their rows, kinds, purposes, messages and times."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+
 import numpy as np
 
+from traceadvisor.analysis.communication.bandwidth import LARGE_MESSAGE_BYTES, bus_factor
+from traceadvisor.analysis.communication.kinds import kind_named
+from traceadvisor.analysis.communication.purposes import purposes_of
+from traceadvisor.analysis.communication.surroundings import surroundings
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.operators.launches import Launches
-from traceadvisor.analysis.operators.names import name_mask, rows_named
+from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.analysis.operators.tree import OperatorTree
-from traceadvisor.model.arrays import Int64
-from traceadvisor.model.events import EXCHANGE, NONE, Kind
+from traceadvisor.model.arrays import Float64, Int64, Mask
+from traceadvisor.model.communication import CollectiveKind, CommunicationRow, Message, Purpose
+from traceadvisor.model.events import EXCHANGE, HOST_COLLECTIVES, NONE, EventTable, Kind
 from traceadvisor.model.ranks import CollectiveCalls
-from traceadvisor.model.steps import StepTable
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.steps import Step, StepTable
 from traceadvisor.model.trace import Trace
 
-_ON_HOST = ("gloo:", "nccl:", "rccl:", "mpi:", "ucc:", "c10d:")
+_OPERATORS = "c10d::"
+"""Prefix of the operators that start collectives."""
+
+_DEFAULT_GROUPS = ("", "default_pg")
+"""Descriptions of a group of all ranks, or of none that was recorded."""
 
 
 def host_collective_rows(trace: Trace) -> Int64:
     """Return the rows of host-side collectives: they enqueue device work, or do the work themselves (Gloo)."""
-    return rows_named(trace, Kind.ANNOTATION, lambda name: name.lower().startswith(_ON_HOST))
+    return rows_named(trace, Kind.ANNOTATION, lambda name: name.lower().startswith(HOST_COLLECTIVES))
 
 
-def message_sizes(trace: Trace, launches: Launches, tree: OperatorTree) -> tuple[Int64, Int64]:
-    """Return device collectives with a recorded message size.
+@dataclass(frozen=True, slots=True, eq=False)
+class Collectives:
+    """Some collectives of one rank, by start; all of length ``n``."""
 
-    Returns:
-        Their rows of the event table and the bytes that this rank sent in each, both of shape ``(n,)``.
+    rows: Int64
+    """Rows of the event table: kernels, or ranges on the host if there is no device activity."""
+
+    call_rows: Int64
+    """The event that launched each; NONE if unknown."""
+
+    kinds: tuple[CollectiveKind, ...]
+    purposes: tuple[Purpose, ...]
+    messages: tuple[Message | None, ...]
+    """Recorded arguments; None without any."""
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def take(self, chosen: Mask) -> Collectives:
+        """Return some of them."""
+        keep = chosen.tolist()
+        return Collectives(
+            self.rows[chosen],
+            self.call_rows[chosen],
+            tuple(compress(self.kinds, keep)),
+            tuple(compress(self.purposes, keep)),
+            tuple(compress(self.messages, keep)),
+        )
+
+    def of(
+        self, purposes: Collection[Purpose], kinds: Collection[CollectiveKind] = tuple(CollectiveKind)
+    ) -> Collectives:
+        """Return those of some purposes and kinds."""
+        pairs = zip(self.purposes, self.kinds, strict=True)
+        chosen = (purpose in purposes and kind in kinds for purpose, kind in pairs)
+        return self.take(np.fromiter(chosen, np.bool_, len(self)))
+
+    @property
+    def sent_bytes(self) -> Int64:
+        """Bytes that this rank sends in each; NONE if unknown."""
+        return self._bytes(message.sent_bytes if message else None for message in self.messages)
+
+    @property
+    def size_bytes(self) -> Int64:
+        """Size of each as nccl-tests counts it; NONE if unknown."""
+        return self._bytes(message.size_bytes if message else None for message in self.messages)
+
+    def _bytes(self, sizes: Iterable[int | None]) -> Int64:
+        return np.fromiter((NONE if size is None else size for size in sizes), np.int64, len(self))
+
+    def bus_bytes_per_s(self, events: EventTable) -> Float64:
+        """Return the bus bandwidth of each; NaN if unknown. Waiting for late ranks is part of the time."""
+        sizes = (message.group_size if message else None for message in self.messages)
+        factors = np.array([bus_factor(kind, size) or np.nan for kind, size in zip(self.kinds, sizes, strict=True)])
+        rates: Float64 = _rates(self.size_bytes, events.duration_ns[self.rows]) * factors.reshape(len(self))
+        return rates
+
+
+def _rates(size_bytes: Int64, duration_ns: Int64) -> Float64:
+    known = (size_bytes != NONE) & (duration_ns > 0)
+    return np.where(known, size_bytes * 1e9 / np.maximum(duration_ns, 1), np.nan)
+
+
+def collectives(observation: Observation, tree: OperatorTree) -> Collectives:
+    """Return all collectives of a recording: on the device, or on the host if there is no device activity."""
+    trace, events = observation.trace, observation.trace.events
+    if observation.has_device:
+        work = observation.launches.work_rows
+        is_collective = events.kind[work] == Kind.COLLECTIVE
+        rows, calls = work[is_collective], observation.launches.call_rows[is_collective]
+    else:
+        rows = host_collective_rows(trace)
+        calls = _host_calls(trace, rows)
+    places = surroundings(trace, tree, calls)
+    names = [trace.names[name] for name in events.name_id[rows].tolist()]
+    ranges = _ranges_around(trace, calls)
+    exchanges = places.nearest(lambda name: name == EXCHANGE)
+    recorded = [
+        own or called or ranged
+        for own, called, ranged in zip(*(_messages(trace, at) for at in (rows, exchanges, ranges)), strict=True)
+    ]
+    asked = _names(trace, places.nearest(lambda name: name.startswith(_OPERATORS)))
+    kinds = tuple(map(_kind, recorded, asked, _names(trace, ranges), names))
+    messages = tuple(_completed(trace, message, kind) for message, kind in zip(recorded, kinds, strict=True))
+    return Collectives(rows, calls, kinds, purposes_of(kinds, messages, names, places, observation.thread), messages)
+
+
+def _names(trace: Trace, rows: Int64) -> list[str]:
+    """Return the name of each event; empty for NONE."""
+    return ["" if row == NONE else trace.names[trace.events.name_id[row]] for row in rows.tolist()]
+
+
+def _kind(message: Message | None, asked: str, range_name: str, name: str) -> CollectiveKind:
+    """Return the kind from the recorded arguments, else the operator, else the range, else the kernel.
+
+    Gloo runs a reduce-scatter as an all-reduce: what the program asked for counts.
+    """
+    told = (message.collective if message else "", asked, range_name, name)
+    found = (kind_named(text) for text in told if text)
+    return next((kind for kind in found if kind is not CollectiveKind.OTHER), CollectiveKind.OTHER)
+
+
+def _messages(trace: Trace, rows: Int64) -> list[Message | None]:
+    """Return the message that each event carries; None if it carries none."""
+    numbers = trace.details.message_id.at(np.where(rows == NONE, NONE, rows), np.int32(NONE))
+    return [None if number == NONE else trace.messages[number] for number in numbers.tolist()]
+
+
+def _completed(trace: Trace, message: Message | None, kind: CollectiveKind) -> Message | None:
+    """Fill in the number of all ranks for the default group, and the output of an all-gather."""
+    if message is None:
+        return None
+    size = message.group_size
+    if not size and message.group in _DEFAULT_GROUPS and trace.distributed:
+        size = trace.distributed.world_size
+        message = replace(message, group_size=size if size and size > 0 else None)
+    if (
+        kind is CollectiveKind.ALL_GATHER
+        and message.out_elements is None
+        and message.in_elements
+        and message.group_size
+    ):
+        message = replace(message, out_elements=message.in_elements * message.group_size)
+    return message
+
+
+def _ranges_around(trace: Trace, call_rows: Int64) -> Int64:
+    """Return the range of a backend (``nccl:all_to_all``) around each launch; NONE if there is none."""
+    events, ranges = trace.events, host_collective_rows(trace)
+    known = np.flatnonzero(call_rows != NONE)
+    result = np.full(call_rows.size, NONE, dtype=np.int64)
+    if not ranges.size or not known.size:
+        return result
+    rows = np.concatenate((ranges, call_rows[known]))
+    is_launch = np.arange(rows.size) >= ranges.size
+    order = np.lexsort((is_launch, events.start_ns[rows], events.thread[rows]))
+    last = np.maximum.accumulate(np.where(is_launch[order], NONE, np.arange(rows.size)))
+    before = np.full(rows.size, NONE, dtype=np.int64)
+    before[order] = np.where(last == NONE, NONE, rows[order][last])
+    candidate, call = before[is_launch], call_rows[known]
+    holds = (
+        (candidate != NONE)
+        & (events.thread[candidate] == events.thread[call])
+        & (events.end_ns[candidate] > events.start_ns[call])
+    )
+    result[known] = np.where(holds, candidate, NONE)
+    return result
+
+
+def _host_calls(trace: Trace, rows: Int64) -> Int64:
+    """Return the operator that started each host-side collective: a backend works through its queue in order.
+
+    If their numbers differ, because some were recorded without the other, those of a kind are matched whose numbers
+    agree; NONE for the rest.
     """
     events = trace.events
-    is_collective = (events.kind[launches.work_rows] == Kind.COLLECTIVE) & (launches.call_rows != NONE)
-    rows, calls = launches.work_rows[is_collective], launches.call_rows[is_collective]
-    is_exchange = name_mask(trace.names, lambda name: name == EXCHANGE)[events.name_id[tree.rows]]
-    around = tree.enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])
-    exchange = np.append(tree.nearest(is_exchange), NONE)[around]
-    sent_bytes = np.where(exchange == NONE, NONE, np.append(events.byte_count[tree.rows], NONE)[exchange])
-    known = sent_bytes != NONE
-    return rows[known], sent_bytes[known]
+    calls = rows_named(trace, Kind.OPERATOR, lambda name: name.startswith(_OPERATORS))
+    if calls.size == rows.size:
+        return calls
+    result = np.full(rows.size, NONE, dtype=np.int64)
+    ranged, called = (
+        np.array([list(CollectiveKind).index(kind_named(trace.names[name])) for name in events.name_id[some].tolist()])
+        for some in (rows, calls)
+    )
+    for number in range(len(CollectiveKind)):
+        theirs, mine = np.flatnonzero(called == number), np.flatnonzero(ranged == number)
+        if theirs.size == mine.size:
+            result[mine] = calls[theirs]
+    return result
+
+
+def communication_rows(
+    found: Collectives, events: EventTable, communication: SpanSet, step_count: int
+) -> tuple[CommunicationRow, ...]:
+    """Return the figures of each kind and purpose, most exposed time first.
+
+    Args:
+        found: the collectives of the kept steps.
+        events: of the recording.
+        communication: exposed communication of the kept steps.
+        step_count: number of kept steps.
+    """
+    pairs = dict.fromkeys(zip(found.kinds, found.purposes, strict=True))
+    rows = [_row(found, events, communication, max(step_count, 1), *pair) for pair in pairs]
+    return tuple(sorted(rows, key=lambda row: (-row.exposed_ns_per_step, -row.total_ns_per_step)))
+
+
+def _row(  # noqa: PLR0913, PLR0917  # all that the figures depend on
+    found: Collectives,
+    events: EventTable,
+    communication: SpanSet,
+    step_count: int,
+    kind: CollectiveKind,
+    purpose: Purpose,
+) -> CommunicationRow:
+    mine = found.of((purpose,), (kind,))
+    size_bytes, duration_ns = mine.size_bytes, events.duration_ns[mine.rows]
+    total_bytes = float(size_bytes.sum()) if (size_bytes != NONE).all() else None
+    rate = total_bytes * 1e9 / duration_ns.sum() if total_bytes and duration_ns.sum() else None
+    groups = {message.group_size if message else None for message in mine.messages}
+    group_size = groups.pop() if len(groups) == 1 else None
+    factor = bus_factor(kind, group_size)
+    rates = mine.bus_bytes_per_s(events)[size_bytes >= LARGE_MESSAGE_BYTES]
+    rates = rates[~np.isnan(rates)]
+    return CommunicationRow(
+        kind,
+        purpose,
+        len(mine) / step_count,
+        events.spans(mine.rows).total_ns / step_count,
+        exposed_alone(found, mine, events, communication).total_ns / step_count,
+        None if total_bytes is None else total_bytes / step_count,
+        rate,
+        rate * factor if rate and factor else None,
+        float(rates.max()) if rates.size else None,
+        group_size,
+    )
+
+
+def exposed_alone(found: Collectives, mine: Collectives, events: EventTable, communication: SpanSet) -> SpanSet:
+    """Return the exposed time in which only some of the collectives run: a fix of these alone can save no more."""
+    others = np.setdiff1d(found.rows, mine.rows)
+    return (events.spans(mine.rows) & communication) - events.spans(others)
+
+
+def purposes_by_exposure(
+    found: Collectives, events: EventTable, communication: SpanSet
+) -> Sequence[tuple[Purpose, SpanSet]]:
+    """Return the exposed time of each purpose that occurs, longest first."""
+    exposed = (
+        (purpose, exposed_alone(found, found.of((purpose,)), events, communication))
+        for purpose in dict.fromkeys(found.purposes)
+    )
+    return sorted(exposed, key=lambda pair: -pair[1].total_ns)
 
 
 def collective_calls(observation: Observation, table: StepTable) -> CollectiveCalls:
@@ -47,11 +278,17 @@ def collective_calls(observation: Observation, table: StepTable) -> CollectiveCa
         rows = work[events.kind[work] == Kind.COLLECTIVE]
     else:
         rows = host_collective_rows(trace)
-    kept = table.kept
-    starts = np.array([step.start_ns for step in kept], dtype=np.int64)
-    ends = np.array([step.end_ns for step in kept], dtype=np.int64)
-    position = np.searchsorted(starts, events.start_ns[rows], side="right") - 1
-    inside = (position >= 0) & (events.start_ns[rows] < np.append(ends, 0)[position])
-    numbers = np.array([step.index for step in kept], dtype=np.int64)
+    position = step_positions(events, rows, table.kept)
+    inside = position != NONE
+    numbers = np.array([step.index for step in table.kept], dtype=np.int64)
     rows = rows[inside]
     return CollectiveCalls(numbers[position[inside]], events.start_ns[rows], events.duration_ns[rows])
+
+
+def step_positions(events: EventTable, rows: Int64, steps: Sequence[Step]) -> Int64:
+    """Return the position of the step in whose window each event starts; NONE outside."""
+    starts = np.array([step.start_ns for step in steps], dtype=np.int64)
+    ends = np.array([step.end_ns for step in steps], dtype=np.int64)
+    position = np.searchsorted(starts, events.start_ns[rows], side="right") - 1
+    inside = (position >= 0) & (events.start_ns[rows] < np.append(ends, 0)[position])
+    return np.where(inside, position, NONE)

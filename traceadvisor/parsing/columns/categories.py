@@ -54,7 +54,22 @@ _HARMLESS = frozenset(
 )
 """Known categories that are not needed."""
 
-_COLLECTIVE = re.compile(r"nccl|rccl|msccl|oneccl", re.IGNORECASE)
+_LIBRARY = re.compile(r"nccl|rccl|msccl|oneccl|hccl", re.IGNORECASE)
+_COLLECTIVE = re.compile(
+    r"hcom_|nvshmem|rocshmem|deep_?ep::|userbuffers|quick_?reduce|multimem_"
+    r"|cross_device_reduce|symm(?:etric)?_mem|all_?reduce|all_?gather|all_?to_?all|reduce_?scatter",
+    re.IGNORECASE,
+)
+"""Other communication kernels: of torch's symmetric memory (``multimem_all_reduce_kernel``,
+``one_shot_all_reduce_kernel``), of vLLM and SGLang (``cross_device_reduce_1stage``), FlashInfer and TensorRT-LLM
+(``allreduce_fusion_kernel_oneshot_lamport``), DeepEP and Transformer Engine. The names are those of their sources."""
+
+_OF_A_BLOCK = re.compile(r"(?:warp|block|wave|cta|group|lane|quad|thread)_?all_?reduce", re.IGNORECASE)
+"""A reduction inside one kernel, as a template argument or in a name: ``softmax<BlockAllReduce>``."""
+
+_COMPUTES = re.compile(r"^triton_|gemm|matmul|_mm_|conv\dd|convolution|attention|attn", re.IGNORECASE)
+"""Kernels that also compute. One that multiplies matrices and communicates keeps the device busy with both, and counts
+as compute. Inductor names a fused elementwise kernel for all operators around it, collectives included."""
 
 
 def kind_of(category: str, name: str) -> Kind:
@@ -62,13 +77,20 @@ def kind_of(category: str, name: str) -> Kind:
     kind = _of_category(category.lower())
     if kind is Kind.OPERATOR and name.startswith(ANNOTATION_PREFIXES):
         return Kind.ANNOTATION
-    if kind is Kind.KERNEL and _COLLECTIVE.search(name):
+    if kind is Kind.KERNEL and _communicates(name):
         return Kind.COLLECTIVE
     if kind is Kind.COPY_OTHER:
         return _copy_kind(name)
     if category.lower() == "trace" and name.startswith("PyTorch Profiler"):
         return Kind.PROFILER_SPAN
     return kind
+
+
+def _communicates(name: str) -> bool:
+    """Whether a kernel communicates and does nothing else; libraries are recognised whatever else the name says."""
+    if _LIBRARY.search(name):
+        return True
+    return bool(_COLLECTIVE.search(_OF_A_BLOCK.sub("", name))) and not _COMPUTES.search(name)
 
 
 def is_known(category: str) -> bool:

@@ -1,7 +1,4 @@
-"""Columns that rules need and a breakdown does not: sizes, stacks, types, shapes and allocator samples.
-
-Also computes message sizes of collectives.
-"""
+"""Columns that rules need and a breakdown does not: sizes, messages, stacks, types, shapes and allocator samples."""
 
 from __future__ import annotations
 
@@ -18,6 +15,7 @@ from traceadvisor.model.events import NONE, Kind, Sparse
 from traceadvisor.model.trace import AllocatorSamples, Details
 from traceadvisor.parsing.columns.growing import Column, Parts, int64
 from traceadvisor.parsing.columns.interning import Shortener, Signatures, Texts, TypeLists
+from traceadvisor.parsing.columns.messages import Messages
 from traceadvisor.parsing.columns.timestamps import nanoseconds
 from traceadvisor.parsing.json.events import MISSING, EventArgs, InstantEvent
 
@@ -37,6 +35,9 @@ class DetailColumns:
     def __init__(self, shortened: Shortener) -> None:
         self.texts = Texts(shortened)
         """Each distinct call stack, type list, list of shapes and list of values."""
+
+        self.messages = Messages(shortened)
+        """The arguments of collectives, each distinct message once."""
 
         self._type_lists = TypeLists(self.texts)
         self._parts = Parts()
@@ -81,7 +82,9 @@ class DetailColumns:
         self._add_byte_count([arg.byte_count for arg in args], rows)
 
     def _add_messages(self, args: list[EventArgs], rows: Int64) -> None:
-        self._add_byte_count([message_bytes(arg.message_elements, arg.message_type) for arg in args], rows)
+        if args:
+            ids = np.fromiter(map(self.messages.number_of, args), np.int32, len(args))
+            self._add("message_id", rows, ids, ids != NONE)
 
     def _add_byte_count(self, values: list[Any], rows: Int64) -> None:
         if values:
@@ -151,33 +154,10 @@ class DetailColumns:
             dtypes_id=column("dtypes_id", np.int32),
             dims_id=column("dims_id", np.int32),
             concrete_id=column("concrete_id", np.int32),
+            message_id=column("message_id", np.int32),
         )
 
 
 def _chosen(args: list[EventArgs], wanted: Mask) -> tuple[list[EventArgs], Int64]:
     """Return some events and their row numbers."""
     return list(compress(args, wanted.tobytes())), np.flatnonzero(wanted)
-
-
-_ELEMENT_BYTES = {
-    "bool": 1,
-    "byte": 1,
-    "char": 1,
-    "short": 2,
-    "half": 2,
-    "bfloat16": 2,
-    "int": 4,
-    "float": 4,
-    "long": 8,
-    "double": 8,
-    "complexfloat": 8,
-    "complexdouble": 16,
-}
-"""By torch's names of element types (``c10::ScalarType``), in lower case; 8-bit floats are recognised by prefix."""
-
-
-def message_bytes(elements: int, element_type: str) -> int:
-    """Return the bytes a rank sends; NONE if the element count or type is unknown."""
-    name = element_type.lower()
-    size = 1 if name.startswith("float8_") else _ELEMENT_BYTES.get(name)
-    return elements * size if size and 0 <= elements < 1 << 56 else NONE

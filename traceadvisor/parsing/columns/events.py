@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.model.arrays import Int32, Int64
+from traceadvisor.model.communication import Message
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import AllocatorSamples, Details, PythonCalls, Thread
@@ -109,6 +110,11 @@ class Columns:
     def texts(self) -> tuple[str, ...]:
         """Each distinct call stack, type list, list of shapes and list of values once."""
         return tuple(self.details.texts)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Each distinct set of arguments of collectives once."""
+        return tuple(self.details.messages)
 
     @property
     def streams(self) -> tuple[str, ...]:

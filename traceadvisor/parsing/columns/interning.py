@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from traceadvisor.model.arrays import Int32
-from traceadvisor.model.events import EXCHANGE, NONE
+from traceadvisor.model.events import EXCHANGE, HOST_COLLECTIVES, NONE, Kind
 from traceadvisor.parsing.columns.categories import is_known, kind_of
 from traceadvisor.parsing.json.events import Key, TimedEvent
 
@@ -76,7 +76,7 @@ class Signatures(dict[tuple[str, str, Key, Key], int]):
         self.has_shapes = array("b")
         """Whether input shapes are kept for the name."""
         self.has_message = array("b")
-        """Whether it is the operator that records a collective's message size."""
+        """Whether its events may carry the arguments of a collective."""
 
     def of(self, events: Sequence[TimedEvent[Any]]) -> Int32:
         """Return the number of each event's signature."""
@@ -102,12 +102,17 @@ class Signatures(dict[tuple[str, str, Key, Key], int]):
         self[key] = number = len(self)
         self.name_ids.append(self.names[name])
         self.thread_ids.append(self.threads[str(process), str(thread)])
-        self.kinds.append(kind_of(category, name))
+        kind = kind_of(category, name)
+        self.kinds.append(kind)
         self.has_shapes.append(_WITH_SHAPES.search(name) is not None)
-        self.has_message.append(name == EXCHANGE)
+        self.has_message.append(name == EXCHANGE or kind is Kind.COLLECTIVE or _is_range_of_collective(kind, name))
         if not is_known(category):
             self.unknown_categories.add(category)
         return number
+
+
+def _is_range_of_collective(kind: Kind, name: str) -> bool:
+    return kind is Kind.ANNOTATION and name.lower().startswith(HOST_COLLECTIVES)
 
 
 class Places(dict[tuple[int, int | str], int]):

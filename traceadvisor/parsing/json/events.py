@@ -48,6 +48,12 @@ class EventArgs(KeyArgs, frozen=True, gc=False):
     message_type: str = msgspec.field(default="", name="dtype")
     """Element type of a collective's message."""
 
+    received_elements: int = msgspec.field(default=NONE, name="Out msg nelems")
+    collective: str = msgspec.field(default="", name="Collective name")
+    group_size: int = msgspec.field(default=NONE, name="Group size")
+    group_ranks: msgspec.Raw = msgspec.field(default=MISSING, name="Process Group Ranks")
+    group: str = msgspec.field(default="", name="Process Group Description")
+
 
 class InstantArgs(msgspec.Struct, frozen=True, gc=False):
     """What the caching allocator holds, in memory events; events of 2021 have no totals."""

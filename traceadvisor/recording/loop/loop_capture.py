@@ -33,9 +33,12 @@ class LoopCapture:
         thread: int,
         stage: Callable[[str], Path],
         saved: Callable[[str, int], None],
+        trains: Callable[[], None],
     ) -> None:
         self._saved = saved
         """Called with the file name and cycle of each recording."""
+        self._trains = trains
+        """Called at the end of the first training step."""
         self._notes: list[Note] = []
         self._seen = SettingsSeen()
         self._recorder = TorchRecorder(options, host, stage=stage, saved=self._recording_saved)
@@ -102,6 +105,7 @@ class LoopCapture:
         self._seen.stepped(optimizer, own_profiler=is_profiling() and not self._recorder.recording)
 
     def _first_step_ended(self, loader: Hashable | None) -> None:
+        self._trains()
         self._seen.gc.start()
         if isinstance(loader, KnownLoader):
             self._loader, self._seen.loader = loader, loader.settings

@@ -5,14 +5,32 @@ from __future__ import annotations
 import os
 import re
 import socket
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
 RUNS = Path("runs")
+
+
+class _Variables(NamedTuple):
+    """Environment variables of a launcher."""
+
+    rank: str
+    world_size: str
+    local_rank: str
+
+
+_LAUNCHERS = (
+    _Variables("RANK", "WORLD_SIZE", "LOCAL_RANK"),  # torchrun, and others that follow it
+    _Variables("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),  # Open MPI
+    _Variables("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),  # MPICH, Intel MPI
+    _Variables("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),  # srun; in sbatch's own shell there is no step
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +52,37 @@ class Launch:
 
     @classmethod
     def of_this_process(cls, environment: Mapping[str, str] = os.environ) -> Launch:
-        """Read torchrun's variables; a process without them is a job of its own."""
-        rank, world_size = _number(environment, "RANK", 0), _number(environment, "WORLD_SIZE", 1)
-        launched = "RANK" in environment and "LOCAL_RANK" in environment
+        """Read the launcher's variables; a process without them is a job of its own."""
+        names = next((each for each in _LAUNCHERS if {each.rank, each.world_size} <= environment.keys()), _LAUNCHERS[0])
+        launched = names.rank in environment and names.local_rank in environment
         return cls(
-            rank=rank,
-            world_size=world_size,
-            local_rank=_number(environment, "LOCAL_RANK", 0),
+            rank=_number(environment, names.rank, 0),
+            world_size=_number(environment, names.world_size, 1),
+            local_rank=_number(environment, names.local_rank, 0),
             started_ns=_start_ns(os.getppid() if launched else os.getpid()),
             host=_safe(socket.gethostname()),
             restart=_number(environment, "TORCHELASTIC_RESTART_COUNT", 0),
         )
+
+    def of_training(self) -> Launch:
+        """The same once the process trains: then torch knows its rank, also without a launcher's variables."""
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+            return self
+        return replace(self, rank=distributed.get_rank(), world_size=distributed.get_world_size())
+
+    @property
+    def job(self) -> str:
+        """The same text in all ranks of a job on this node, and another in each other job of the node."""
+        if self.world_size == 1:
+            return f"process {os.getpid()}"
+        port = os.environ.get("MASTER_PORT")
+        meeting = f"{os.environ.get('MASTER_ADDR')}:{port}" if port else f"child of {os.getppid()}"
+        return f"{meeting}, {self.world_size} ranks, restart {self.restart}"
+
+    def bundle(self, folder: Path | None, script: str) -> Path:
+        """The folder of the bundle: the given one, or else the default of a script."""
+        return self.given(folder) if folder else self.folder(script)
 
     def folder(self, script: str) -> Path:
         """The default folder of the bundle."""

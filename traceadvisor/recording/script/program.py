@@ -9,16 +9,17 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
+from zipfile import is_zipfile
 
 from traceadvisor.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The arguments of ``python``: a file or, after ``-m``, a module; then its own arguments."""
+    """The arguments of ``python``: a file, a folder with ``__main__.py`` or, after ``-m``, a module; then its own."""
 
     target: str
     arguments: tuple[str, ...] = ()
@@ -51,6 +52,8 @@ class Script:
 
     def _file(self) -> tuple[Callable[[], CodeType], ModuleType]:
         path = Path(self.target).absolute()
+        if path.is_dir() or is_zipfile(path):
+            return self._folder(str(path))
         try:
             with io.open_code(str(path)) as file:
                 source = file.read()
@@ -60,6 +63,18 @@ class Script:
         main = _main_module(str(path))
         main.__loader__ = SourceFileLoader("__main__", str(path))
         return lambda: compile(source, str(path), "exec", dont_inherit=True), main
+
+    def _folder(self, path: str) -> tuple[Callable[[], CodeType], ModuleType]:
+        """A folder or archive with ``__main__.py``, which becomes the first on the path."""
+        spec = PathFinder.find_spec("__main__", [path])
+        get_code: Callable[[str], CodeType | None] | None = getattr(spec.loader, "get_code", None) if spec else None
+        code = get_code("__main__") if get_code else None
+        if spec is None or code is None:
+            raise UsageError(f"Cannot run {self.target}: it has no __main__.py.")
+        _put_first_on_path(path)
+        main = _main_module(spec.origin)
+        main.__loader__, main.__package__, main.__spec__ = spec.loader, "", spec
+        return lambda: code, main
 
     def _module(self) -> tuple[Callable[[], CodeType], ModuleType]:
         _put_first_on_path(str(Path.cwd()))

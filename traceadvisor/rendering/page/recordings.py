@@ -14,7 +14,13 @@ from traceadvisor.rendering.charts.timeline import timeline
 from traceadvisor.rendering.headline import MEDIAN, recording_verdict, step_time
 from traceadvisor.rendering.page.findings import UmbrellaView, umbrella_views
 from traceadvisor.rendering.page.memory import MemoryView, memory_chart, memory_view
-from traceadvisor.rendering.page.tables import kernel_table, operator_table, overlap_table, replay_table
+from traceadvisor.rendering.page.tables import (
+    communication_table,
+    kernel_table,
+    operator_table,
+    overlap_table,
+    replay_table,
+)
 from traceadvisor.rendering.table import Table
 from traceadvisor.rendering.units import (
     NOT_MEASURED,
@@ -69,6 +75,7 @@ class RecordingView:
 
     charts: tuple[Chart, ...]
     overlaps: Table | None
+    communication: Table | None
     replay: Table | None
     memory_over_time: Chart | None
     memory: MemoryView | None
@@ -96,6 +103,7 @@ def recording_view(recording: Recording, number: int) -> RecordingView:
         step_notes=tuple(_step_notes(recording)),
         charts=tuple(chart for chart in charts if chart is not None),
         overlaps=overlap_table(recording),
+        communication=communication_table(recording),
         replay=replay_table(recording),
         memory_over_time=memory_chart(recording.memory_over_time, f"{anchor}-memory"),
         memory=memory_view(recording),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from traceadvisor.model.communication import CommunicationRow
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import KernelRow, OperatorRow, Overlap, Recording
 from traceadvisor.rendering.charts.drawing import across
 from traceadvisor.rendering.table import Cell, Column, Table, cells, measured_columns
-from traceadvisor.rendering.units import count, duration, number_of, percent, ratio
-from traceadvisor.rendering.words import WORK
+from traceadvisor.rendering.units import count, duration, number_of, percent, rate, ratio, size
+from traceadvisor.rendering.words import COLLECTIVE, PURPOSE, WORK
 from traceadvisor.text.cleaning import clipped
 
 OPEN_ROWS = 8
@@ -60,6 +61,37 @@ def overlap_table(recording: Recording) -> Table | None:
     rows = tuple((Cell(WORK[work]), *_overlap(overlap)) for work, overlap in listed)
     measured = any(overlap is not None for _, overlap in listed)
     return Table("Total and exposed time", columns, rows) if measured else None
+
+
+def communication_table(recording: Recording) -> Table | None:
+    """Collectives by kind and purpose; None without collectives."""
+    columns = (
+        Column("Collective", numeric=False),
+        Column("Purpose", numeric=False),
+        Column("Calls per step"),
+        Column("Total"),
+        Column("Exposed"),
+        Column("Data per step"),
+        Column("Algorithm bandwidth"),
+        Column("Bus bandwidth"),
+        Column("Fastest message, bus"),
+    )
+    rows = tuple(_collective(row) for row in recording.communication)
+    return measured_columns(Table("Communication by kind", columns, rows, OPEN_ROWS)) if rows else None
+
+
+def _collective(row: CommunicationRow) -> tuple[Cell, ...]:
+    return (
+        Cell(COLLECTIVE[row.kind]),
+        Cell(PURPOSE[row.purpose]),
+        Cell(count(row.calls_per_step)),
+        Cell(duration(row.total_ns_per_step)),
+        Cell(duration(row.exposed_ns_per_step)),
+        Cell(size(row.size_bytes_per_step)),
+        Cell(rate(row.algorithm_bytes_per_s)),
+        Cell(rate(row.bus_bytes_per_s)),
+        Cell(rate(row.fastest_bus_bytes_per_s)),
+    )
 
 
 def _is_worth_a_row(recording: Recording, overlap: Overlap | None) -> bool:

@@ -1,4 +1,4 @@
-"""Simulates faster kernels, and communication overlapped by compute."""
+"""Simulates faster kernels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from traceadvisor.model.arrays import Float64, Int64
-from traceadvisor.model.events import Kind
 from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
@@ -35,24 +34,4 @@ class FasterKernels(Edit):
         duration_ns = graph.device.duration_ns.copy()
         faster = duration_ns[mine] / speedups[np.searchsorted(self.rows, graph.device.row[mine])]
         duration_ns[mine] = np.rint(faster).astype(np.int64)
-        return replace(graph, device=replace(graph.device, duration_ns=duration_ns))
-
-
-@dataclass(frozen=True, slots=True)
-class HiddenCommunication(Edit):
-    """Compute overlaps the collectives."""
-
-    changes_device: ClassVar = True
-
-    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """Set all collectives except the last of each step to no time.
-
-        The last one must wait for the last gradients. The high scenario removes it too. The low scenario keeps half of
-        the others.
-        """
-        collectives = np.flatnonzero(graph.device.kind == Kind.COLLECTIVE)
-        is_last = np.append(graph.device.step[collectives][1:] != graph.device.step[collectives][:-1], True)
-        duration_ns = graph.device.duration_ns.copy()
-        hidden = collectives if scenario is Scenario.HIGH else collectives[~is_last[: collectives.size]]
-        duration_ns[hidden] = duration_ns[hidden] // 2 if scenario is Scenario.LOW else 0
         return replace(graph, device=replace(graph.device, duration_ns=duration_ns))

@@ -2,26 +2,49 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from traceadvisor.analysis.communication.collectives import Collectives, purposes_by_exposure
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.communication import Purpose
 from traceadvisor.model.report import Work
-from traceadvisor.replay.fixes.kernels import HiddenCommunication
+from traceadvisor.replay.fixes.communication import AccumulatedGradients, HalvedMessages
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.dist.purposes import LATE_RANKS, PURPOSE_WORDS, not_validated, sends_32_bits, transfer_ns
+
+_ACCUMULATE = """\
+import contextlib
+
+for number, (inputs, targets) in enumerate(loader):
+    with contextlib.nullcontext() if number % 2 else model.no_sync():
+        (loss_fn(model(inputs), targets) / 2).backward()
+    if number % 2:
+        optimizer.step()
+        optimizer.zero_grad()"""
+
+_COMPRESS = """\
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+model.register_comm_hook(None, default_hooks.{hook})  # model: DistributedDataParallel"""
+
+_FIRST_WITH_BFLOAT16 = (8, 0)
+"""Compute capability of the first NVIDIA GPUs that compute in bfloat16; AMD's with it report more."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExposedCommunication(Rule):
     """Collectives run while no compute kernel runs.
 
-    What it finds: Time in which a collective (all-reduce, all-gather, broadcast) runs on the GPU and no compute kernel
-        runs.
-    Why it costs time: Ranks reduce their gradients in every step. Communication that no compute overlaps makes the step
-        longer. If one rank is late, all others wait inside the collective.
-    How to fix it: Communicate less often: accumulate gradients under ``no_sync()``. Send fewer bytes: compress
-        gradients to 16 bits with a communication hook. Or compute more between two all-reduces: use a larger batch per
-        GPU. First check whether one rank is late, because the others' wait looks like communication.
-    How the saving is estimated: We simulate the step with all collectives overlapped except the last of each step. The
-        last one must wait for the last gradient. The low estimate keeps half of the other collectives. The high
-        estimate overlaps the last one too.
+    What it finds: Time in which collectives run on the GPU and no compute kernel runs. The finding names the kind of
+        communication with the most exposed time, and claims the time of this kind only.
+    Why it costs time: Communication that no compute overlaps makes the step longer. If one rank is late, all others
+        wait inside the collective.
+    How to fix it: For a gradient all-reduce, send fewer bytes: compress 32-bit gradients to 16 bits with a
+        communication hook. Or communicate less often: accumulate gradients of two batches under ``no_sync()``. A larger
+        batch per GPU spreads the all-reduce over more samples. Other kinds have rules of their own. First check whether
+        one rank is late, because the others' wait looks like communication.
+    How the saving is estimated: For a gradient all-reduce, we simulate the step. With 16-bit messages, half of the
+        transfer goes; the transfer is at most the time of the fastest equal message, and the rest is a wait that stays.
+        With accumulation, half of the exposed part goes. The low estimates save half as much. For other kinds, the
+        saving is an upper limit.
     When it may be wrong: A collective lasts until the slowest rank arrives. One rank's recording does not separate
         transfer from waiting. Communication settings do not fix a late rank.
     """
@@ -33,28 +56,58 @@ class ExposedCommunication(Rule):
     """Share of the step. Some communication after the backward pass always stays exposed."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the exposed communication with the step."""
+        """Compare the exposed communication with the step, and find its largest part."""
         communication = facts.needed(facts.overlaps[Work.COMMUNICATION], Input.COLLECTIVES)
         exposed = facts.claim(Category.COMMUNICATION)
         share = facts.share(exposed)
         if share < self.min_share:
             return Clear("exposed communication", share, self.min_share, Unit.SHARE)
+        purpose, claimed = purposes_by_exposure(facts.collectives, facts.trace.events, exposed)[0]
+        words = PURPOSE_WORDS[purpose]
         return facts.finding(
-            claims=exposed,
-            fix=Fix(
-                "Run the gradient all-reduce less often, with fewer bytes, or overlapped by more compute",
-                change="with model.no_sync(): loss.backward()  # in all but the last of the accumulated batches",
-                what_if=HiddenCommunication(),
-            ),
+            claims=claimed,
+            fix=_fix(facts, purpose),
             effort=Effort.REFACTOR,
             evidence=(
-                Evidence("exposed communication", communication.exposed_ns, Unit.NS_PER_STEP),
+                Evidence("kind with the most exposed time", words, Unit.TEXT),
+                facts.time_per_step(f"exposed {words}", claimed),
+                Evidence("exposed communication of all kinds", communication.exposed_ns, Unit.NS_PER_STEP),
                 Evidence("total communication", communication.total_ns, Unit.NS_PER_STEP),
                 Evidence("share of the step in exposed communication", share, Unit.SHARE),
                 Evidence("ranks", facts.run.rank_count, Unit.COUNT),
             ),
-            caveats=(
-                "Compare the ranks first: one late rank makes all others wait inside the collective.",
-                "Gradient accumulation changes the effective batch size and may change convergence.",
-            ),
+            caveats=_caveats(purpose),
         )
+
+
+def _fix(facts: Facts, purpose: Purpose) -> Fix:
+    mine = facts.collectives.of((purpose,))
+    if purpose is not Purpose.GRADIENTS:
+        return Fix(f"Shorten or overlap: {PURPOSE_WORDS[purpose]}", not_replayed=not_validated(purpose))
+    if sends_32_bits(mine):
+        return Fix(
+            "Send gradients as 16-bit numbers",
+            change=_COMPRESS.format(hook=_hook(facts)),
+            what_if=HalvedMessages(mine.rows, transfer_ns(facts, mine)),
+        )
+    return _accumulation(facts, mine)
+
+
+def _accumulation(facts: Facts, mine: Collectives) -> Fix:
+    summary = "Reduce gradients after every second batch"
+    if not facts.gradients.backward_rows.size:
+        return Fix(summary, change=_ACCUMULATE, not_replayed="the recording does not show the backward pass")
+    edit = AccumulatedGradients(mine.rows, facts.gradients.backward_rows)
+    return Fix(summary, change=_ACCUMULATE, what_if=edit)
+
+
+def _hook(facts: Facts) -> str:
+    capability = facts.device.compute_capability if facts.device else None
+    has_bfloat16 = capability is not None and capability >= _FIRST_WITH_BFLOAT16
+    return "bf16_compress_hook" if has_bfloat16 else "fp16_compress_hook"
+
+
+def _caveats(purpose: Purpose) -> tuple[str, ...]:
+    if purpose is not Purpose.GRADIENTS:
+        return (LATE_RANKS,)
+    return (LATE_RANKS, "Gradients in 16 bits, and accumulation, may change convergence.")

@@ -1,66 +1,113 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
-from traceadvisor.model.breakdown import Category
-from traceadvisor.model.report import Work
-from traceadvisor.replay.fixes.kernels import HiddenCommunication
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+import numpy as np
+
+from traceadvisor.analysis.communication.collectives import Collectives
+from traceadvisor.analysis.communication.gradients import StepGradients
+from traceadvisor.model.communication import Purpose
+from traceadvisor.model.events import NONE
+from traceadvisor.replay.fixes.communication import OverlappedGradients, unavoidable_ns
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.dist.purposes import LATE_RANKS
+
+_MEBIBYTE = 1 << 20
+_BUCKETS = 8
+"""Buckets that gradients are divided into: the last one, which nothing overlaps, then holds an eighth of them."""
+
+_SMALLEST_BUCKET, _DEFAULT_BUCKET = 4, 25
+"""In mebibytes: messages below 4 are mostly start-up cost, and 25 is the default of DistributedDataParallel."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoorOverlap(Rule):
-    """Compute overlaps only a small part of the communication.
+    """The gradient all-reduce outlasts the backward pass by more than it needs to.
 
-    What it finds: Collectives that compute overlaps for less than the expected share of their time.
+    What it finds: Time after the backward pass in which gradients are still reduced, although they would fit beside the
+        backward pass. Other kinds of communication do not count.
     Why it costs time: DistributedDataParallel reduces the gradients of one bucket while the backward pass computes the
         next. One huge bucket, parameters used out of order, or a search for unused parameters in every step can prevent
         this. Then the whole all-reduce follows the backward pass.
     How to fix it: Use smaller buckets (``bucket_cap_mb``) and ``gradient_as_bucket_view=True``. Use
         ``static_graph=True`` if every step uses the same parameters. Avoid ``find_unused_parameters``.
-    How the saving is estimated: We simulate the step with all collectives overlapped except the last of each step. The
-        low estimate keeps half of the other collectives. The high estimate overlaps the last one too.
-    When it may be wrong: If communication takes longer than the backward pass, only part of it can overlap. A late rank
-        looks the same.
+    How the saving is estimated: We simulate the step with each all-reduce starting when its bucket is ready. The last
+        bucket still follows the backward pass, and so does whatever takes longer than the backward pass. The low
+        estimate keeps the last bucket as it is, the high estimate halves the proposed one.
+    When it may be wrong: Compute kernels run more slowly beside communication. A late rank looks the same.
     """
 
-    meta = RuleMeta("DIST004", "poor-overlap", "Communication overlaps poorly with compute")
-    needs = frozenset({Input.STEPS, Input.DEVICE, Input.COLLECTIVES})
+    meta = RuleMeta("DIST004", "poor-overlap", "The gradient all-reduce overlaps poorly with the backward pass")
+    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.COLLECTIVES})
     refines = frozenset({"DIST003"})
 
-    min_overlap: float = 0.7
-    """Share of the communication that compute overlaps. A tuned data-parallel run easily reaches it."""
-
     min_share: float = 0.05
-    """Exposed communication as a share of the step. Below it, poor overlap costs little time."""
+    """All-reduce that could move beside the backward pass, as a share of the step. Below it, buckets cost little."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the overlapped communication with all communication."""
-        communication = facts.needed(facts.overlaps[Work.COMMUNICATION], Input.COLLECTIVES)
-        exposed = facts.claim(Category.COMMUNICATION)
-        share = facts.share(exposed)
-        overlap = 1 - communication.exposed_ns / communication.total_ns if communication.total_ns else 1.0
+        """Compare what could move beside the backward pass with the step."""
+        mine = facts.collectives.of((Purpose.GRADIENTS,))
+        if not len(mine):
+            return Skipped("No gradient all-reduce was recognised: it is launched from the backward pass.")
+        gradients = facts.gradients
+        if not gradients.total_ns.size:
+            return Skipped("The backward pass was not recorded: record with ProfilerActivity.CPU.")
+        bucket_mb, last_share = _bucket(facts, mine)
+        reachable_ns = sum(
+            max(tail - unavoidable_ns(total, room, last_share), 0.0)
+            for tail, total, room in zip(
+                gradients.tail_ns.tolist(), gradients.total_ns.tolist(), gradients.room_ns.tolist(), strict=True
+            )
+        )
+        share = reachable_ns / max(facts.steps.kept_windows.total_ns, 1)
         if share < self.min_share:
-            return Clear("exposed communication", share, self.min_share, Unit.SHARE)
-        if overlap >= self.min_overlap:
-            return Clear("communication overlapped by compute", overlap, self.min_overlap, Unit.SHARE)
+            label, remark = "gradient all-reduce that could move beside the backward pass", _remark(gradients)
+            return Clear(label, share, self.min_share, Unit.SHARE, remark)
+        tails = gradients.tails & facts.exposed_alone(mine)
+        count = gradients.total_ns.size
         return facts.finding(
-            claims=exposed,
+            claims=tails,
             fix=Fix(
                 "Start the gradient all-reduce during the backward pass",
-                change="DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True, "
-                "bucket_cap_mb=...)",
-                what_if=HiddenCommunication(),
+                change="model = torch.nn.parallel.DistributedDataParallel(\n"
+                f"    model, bucket_cap_mb={bucket_mb}, gradient_as_bucket_view=True, static_graph=True\n)",
+                what_if=OverlappedGradients(mine.rows, gradients.backward_rows, last_share),
             ),
             effort=Effort.SETTING,
+            most_ns=reachable_ns / facts.step_count,
             evidence=(
-                Evidence("share of communication overlapped by compute", overlap, Unit.SHARE),
-                Evidence("exposed communication", communication.exposed_ns, Unit.NS_PER_STEP),
-                Evidence("total communication", communication.total_ns, Unit.NS_PER_STEP),
+                facts.time_per_step("gradient all-reduce after the backward pass", tails),
+                Evidence("total gradient all-reduce", gradients.total_ns.sum() / count, Unit.NS_PER_STEP),
+                Evidence("backward pass on the GPU", gradients.room_ns.sum() / count, Unit.NS_PER_STEP),
+                facts.count_per_step("gradient all-reduces", len(mine)),
+                facts.known("gradients", _gradient_bytes(facts, mine), Unit.BYTES_PER_STEP),
                 Evidence("ranks", facts.run.rank_count, Unit.COUNT),
             ),
             caveats=(
-                "Compare the ranks first: one late rank makes all others wait inside the collective.",
-                "If communication takes longer than the backward pass, send fewer bytes or communicate less often.",
+                LATE_RANKS,
+                "static_graph=True needs the same parameters in every step; leave it out otherwise.",
             ),
         )
+
+
+def _remark(gradients: StepGradients) -> str | None:
+    """Say so if the all-reduce takes longer than the backward pass that it could overlap."""
+    if gradients.total_ns.sum() <= gradients.room_ns.sum():
+        return None
+    return "the all-reduce takes longer than the backward pass, so buckets cannot hide it"
+
+
+def _gradient_bytes(facts: Facts, mine: Collectives) -> float | None:
+    """Bytes of all gradients per step; None unless every message has a size."""
+    size_bytes = mine.size_bytes
+    return None if (size_bytes == NONE).any() else float(size_bytes.sum()) / facts.step_count
+
+
+def _bucket(facts: Facts, mine: Collectives) -> tuple[int, float]:
+    """The proposed bucket in mebibytes, and the share of one such bucket in all gradients."""
+    gradient_bytes = _gradient_bytes(facts, mine)
+    if not gradient_bytes:
+        return _DEFAULT_BUCKET, 1 / _BUCKETS
+    bucket_mb = int(np.clip(ceil(gradient_bytes / _BUCKETS / _MEBIBYTE), _SMALLEST_BUCKET, _DEFAULT_BUCKET))
+    return bucket_mb, min(bucket_mb * _MEBIBYTE / gradient_bytes, 1.0)

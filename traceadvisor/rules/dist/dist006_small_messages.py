@@ -1,12 +1,36 @@
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
-from traceadvisor.analysis.communication.collectives import message_sizes
-from traceadvisor.model.breakdown import Category
+from traceadvisor.model.communication import Purpose
+from traceadvisor.model.events import NONE
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.dist.purposes import PURPOSE_WORDS
+
+_TOGETHER = """\
+flat = torch.cat([value.flatten() for value in values])
+torch.distributed.all_reduce(flat)
+for value, part in zip(values, flat.split([value.numel() for value in values])):
+    value.copy_(part.view_as(value))"""
+
+_REMEDIES = {
+    Purpose.GRADIENTS: (
+        "Reduce gradients in larger buckets",
+        "model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=25)",
+    ),
+    Purpose.SHARDS: (
+        "Shard larger parts of the model together, such as a whole block",
+        "torch.distributed.fsdp.fully_shard(model)  # without fully_shard on its small modules",
+    ),
+    Purpose.BATCH_NORM: (
+        "Synchronise batch normalisation only where batches are too small without",
+        "model = torch.nn.parallel.DistributedDataParallel(model)  # without convert_sync_batchnorm",
+    ),
+}
+"""Summary and change by purpose; any other small messages are combined by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,17 +41,17 @@ class SmallMessages(Rule):
         kernel overlaps them.
     Why it costs time: Before the first byte moves, each rank launches the collective and all ranks synchronise. So a
         small message takes as long as a much larger one.
-    How to fix it: Combine small collectives. Use larger buckets (``bucket_cap_mb``). Run one all-reduce of a
-        concatenated tensor instead of one per metric or parameter. Send metrics every hundred steps. A synchronised
-        batch norm communicates in every layer, so check whether you need it.
+    How to fix it: Combine small collectives. Use larger buckets (``bucket_cap_mb``) for gradients. Run one all-reduce
+        of a concatenated tensor instead of one per metric. Send metrics every hundred steps. Shard whole blocks instead
+        of small modules. A synchronised batch norm communicates in every layer, so check whether you need it.
     How the saving is estimated: The saving is an upper limit: all of this time. The expected value is half of it. The
         recording does not show how long one large collective would take.
     When it may be wrong: A late rank makes a small message look slow. Messages without a recorded size count as large.
     """
 
     meta = RuleMeta("DIST006", "small-messages", "Ranks send many small messages")
-    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.COLLECTIVES})
-    refines = frozenset({"DIST003", "DIST004"})
+    needs = frozenset({Input.STEPS, Input.DEVICE, Input.COLLECTIVES})
+    refines = frozenset({"DIST003", "DIST004", "DIST009", "DIST010", "DIST011", "DIST013"})
 
     small_message_bytes: int = 1 << 20
     """Size of the first and smallest bucket of DistributedDataParallel. Below it, start-up cost dominates."""
@@ -37,29 +61,31 @@ class SmallMessages(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the exposed time of small messages with the step."""
-        rows, sent_bytes = message_sizes(facts.trace, facts.launches, facts.tree)
-        kept = facts.steps.kept_windows.contains(facts.trace.events.start_ns[rows])
-        rows, sent_bytes = rows[kept], sent_bytes[kept]
-        if not rows.size:
+        found, sent_bytes = facts.collectives, facts.collectives.sent_bytes
+        known = sent_bytes != NONE
+        if not known.any():
             return Skipped("No message sizes were recorded: record with PyTorch from 2024 or later.")
-        small = rows[sent_bytes < self.small_message_bytes]
-        exposed = facts.exposed(small, Category.COMMUNICATION)
+        small = found.take(known & (sent_bytes < self.small_message_bytes))
+        exposed = facts.exposed_alone(small)
         share = facts.share(exposed)
         if share < self.min_share:
             return Clear("exposed communication with small messages", share, self.min_share, Unit.SHARE)
+        purpose = Counter(small.purposes).most_common(1)[0][0]
+        summary, change = _REMEDIES.get(purpose, ("Combine small collectives into larger ones", _TOGETHER))
         return facts.finding(
             claims=exposed,
             fix=Fix(
-                "Combine small collectives into larger ones",
-                change="DistributedDataParallel(model, bucket_cap_mb=...)",
+                summary,
+                change=change,
                 not_replayed="the recording does not show how long one large collective would take",
             ),
             effort=Effort.LINE,
             evidence=(
+                Evidence("most frequent kind", PURPOSE_WORDS[purpose], Unit.TEXT),
                 facts.time_per_step("exposed communication with small messages", exposed),
-                facts.count_per_step("small messages", small.size),
-                Evidence("median message size", float(np.median(sent_bytes)), Unit.BYTES),
-                Evidence("share of messages that are small", small.size / rows.size, Unit.SHARE),
+                facts.count_per_step("small messages", len(small)),
+                Evidence("median message size", float(np.median(sent_bytes[known])), Unit.BYTES),
+                Evidence("share of messages that are small", len(small) / int(known.sum()), Unit.SHARE),
             ),
             caveats=("Compare the ranks first: one late rank makes all others wait, even with small messages.",),
         )

@@ -1,0 +1,226 @@
+"""Any command that starts the training: launchers, shells, child processes of a script."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.children import PIPE, Done, added, run, started
+from tests.recording.running import CAPTURE, PYTHON, capture, manifest, noticed, steps, traces
+from traceadvisor.bundle.layout import Ending
+from traceadvisor.recording.children.plan import HOOK
+
+TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+TRAIN = """
+import sys, time, torch
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for inputs, targets in DataLoader(TensorDataset(torch.randn(120, 8), torch.randn(120, 1)), batch_size=4):
+    loss = torch.nn.functional.mse_loss(model(inputs), targets)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(sys.argv[1:], loss.item())
+if "--endless" in sys.argv:
+    print("ready", flush=True)
+    time.sleep(60)
+if "--fail" in sys.argv:
+    raise ValueError("as it was")
+"""
+
+RANKS = """
+import sys, torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.utils.data import DataLoader, TensorDataset
+
+def train(rank=None, address=None):
+    if rank is None:
+        dist.init_process_group("gloo")
+    else:
+        dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(60, 8), torch.randn(60, 1))
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for inputs, targets in DataLoader(data, batch_size=2):
+        torch.nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+    del model, optimizer  # DDP may hang when it outlives its process group
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        mp.start_processes(train, args=(f"file://{sys.argv[2]}",), nprocs=2, start_method=sys.argv[1])
+    else:
+        train()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "ranks.py").write_text(RANKS)
+    return tmp_path
+
+
+def bundles(folder: Path) -> list[Path]:
+    return sorted((folder / "runs").iterdir())
+
+
+def two_ranks(folder: Path, done: Done) -> None:
+    """Both ranks of one job are in one bundle."""
+    assert done.returncode == 0, done.stderr
+    (bundle,) = bundles(folder)
+    assert manifest(bundle).world_size == 2
+    assert [(one.rank, one.ending, one.steps) for one in manifest(bundle).endings] == [
+        (0, Ending.COMPLETED, 30),
+        (1, Ending.COMPLETED, 30),
+    ]
+    assert len(traces(bundle)) == 2
+    assert [path.name for path in bundle.glob("telemetry.*")] == [
+        path.name for path in bundle.glob("telemetry.*.jsonl")
+    ]
+    assert len(list(bundle.glob("telemetry.*"))) == 1
+    assert done.stderr.count("traceadvisor: ") == 1
+    assert "recorded 8 of 30 steps of rank 0 in runs" in done.stderr
+
+
+def test_a_command_gives_what_it_gives_without_a_capture(folder: Path) -> None:
+    command = (*PYTHON, "-u", "train.py", "one two", "--fail")
+    plain = run(*command, cwd=folder)
+    captured = capture("-o", "bundle", "--", *command, cwd=folder)
+    assert (captured.stdout, captured.returncode) == (plain.stdout, 1)
+    assert noticed(captured.stderr) == plain.stderr
+    assert "traceadvisor: recorded 8 of 30 steps in bundle." in captured.stderr
+    written = manifest(folder / "bundle")
+    assert written.command == command
+    assert written.endings[0].message == "ValueError: as it was"
+    assert len(steps(folder / "bundle")) == 30
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_shell_script_that_trains_twice_makes_two_bundles(folder: Path) -> None:
+    (folder / "run.sh").write_text(
+        f"set -e\n{sys.executable} train.py a\n{sys.executable} -c pass\n{sys.executable} train.py b\n"
+    )
+    done = capture("-o", "bundle", "bash", "run.sh", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    for name in ("bundle", "bundle-2"):
+        assert f"recorded 8 of 30 steps in {name}." in done.stderr
+        assert len(steps(folder / name)) == 30
+    assert not (folder / "bundle-3").exists()
+
+
+@pytest.mark.parametrize("form", ["folder", "archive"])
+def test_a_folder_with_a_main_module_runs_as_python_runs_it(folder: Path, form: str) -> None:
+    source = f"import sys, helper\nprint(sys.path[0], sys.argv, __name__, __package__, __file__)\n{TRAIN}"
+    (folder / "program").mkdir()
+    (folder / "program" / "__main__.py").write_text(source)
+    (folder / "program" / "helper.py").touch()
+    target = "program"
+    if form == "archive":
+        target = "program.pyz"
+        with zipfile.ZipFile(folder / target, "w") as archive:
+            archive.write(folder / "program" / "__main__.py", "__main__.py")
+            archive.write(folder / "program" / "helper.py", "helper.py")
+    plain = run(*PYTHON, target, "argument", cwd=folder)
+    captured = capture("-o", "bundle", target, "argument", cwd=folder)
+    assert captured.stdout == plain.stdout
+    assert len(steps(folder / "bundle")) == 30
+
+
+def test_what_cannot_be_run_is_named(folder: Path) -> None:
+    (folder / "empty").mkdir()
+    for target, message in (
+        ("no-such-command", "Cannot run no-such-command: no such file or command."),
+        ("missing.py", "Cannot run missing.py: No such file or directory."),
+        ("empty", "Cannot run empty: it has no __main__.py."),
+    ):
+        done = capture(target, cwd=folder)
+        assert done.returncode == 2
+        assert message in done.stderr
+    assert not (folder / "runs").exists()
+
+
+@pytest.mark.parametrize(("code", "told"), [(0, 3), (4, 4)])
+def test_a_command_without_training_says_so_and_leaves_nothing(folder: Path, code: int, told: int) -> None:
+    done = capture("--", *PYTHON, "-c", f"import torch; raise SystemExit({code})", cwd=folder)
+    assert done.returncode == told
+    assert "no Python process of the command stepped an optimizer of torch" in done.stderr
+    assert not (folder / "runs").exists()
+
+
+def test_an_optimizer_that_never_steps_leaves_nothing(folder: Path) -> None:
+    source = "import torch; torch.optim.SGD([torch.ones(1)], lr=1.0)"
+    assert capture("--", *PYTHON, "-c", source, cwd=folder).returncode == 3
+    assert not (folder / "runs").exists()
+
+
+def test_the_users_own_sitecustomize_runs(folder: Path) -> None:
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text("print('own', __name__, __file__)\n")
+    env = added(PYTHONPATH=str(folder / "site"))
+    command = (*PYTHON, "-c", "import os, sys; print(sys.path, sys.modules['sitecustomize'].__file__)")
+    plain = run(*command, cwd=folder, env=env)
+    captured = run(*CAPTURE, "--", *command, cwd=folder, env=env)
+    assert plain.stdout.startswith("own sitecustomize")
+    own = plain.stdout.partition("\n")[0]
+    assert captured.stdout == f"{own}\n{plain.stdout}", "once in the program that captures, once in the captured one"
+
+
+def test_a_python_that_cannot_import_the_capture_runs_unharmed_and_is_named(folder: Path) -> None:
+    (folder / "site" / "traceadvisor").mkdir(parents=True)
+    (folder / "site" / "traceadvisor" / "__init__.py").write_text("raise ImportError('an older version')")
+    command = ("env", f"PYTHONPATH={HOOK}:{folder / 'site'}", *PYTHON, "train.py")
+    done = capture("--", *command, cwd=folder)
+    assert done.stdout.startswith("[]")
+    assert done.returncode == 3
+    assert f"a process was not captured: {sys.executable}: an older version." in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_command_reaches_the_training_and_the_recording_stays(folder: Path, number: int) -> None:
+    command = (*CAPTURE, "-o", "bundle", "--", *PYTHON, "-u", "train.py", "--endless")
+    with started(*command, cwd=folder, stdout=PIPE, stderr=PIPE, new_session=True) as process:
+        assert process.stdout
+        assert process.stderr
+        while b"ready" not in process.stdout.readline():
+            pass
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)  # as a terminal does
+        else:
+            process.send_signal(number)
+        code, said = process.wait(timeout=60), process.stderr.read().decode()
+    assert code == (-number if number == signal.SIGINT else 128 + number)
+    assert "in bundle." in said
+    assert len(steps(folder / "bundle")) in (29, 30)
+    assert len(traces(folder / "bundle")) == 1
+
+
+@pytest.mark.slow
+def test_torchrun_is_captured(folder: Path) -> None:
+    two_ranks(
+        folder, run(*CAPTURE, "--", *PYTHON, "-m", *TORCHRUN, "ranks.py", cwd=folder, env=added(OMP_NUM_THREADS="1"))
+    )
+
+
+@pytest.mark.slow
+def test_torchrun_as_a_module_is_captured(folder: Path) -> None:
+    two_ranks(folder, run(*CAPTURE, "-m", *TORCHRUN, "ranks.py", cwd=folder, env=added(OMP_NUM_THREADS="1")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_processes_that_a_script_starts_are_captured(folder: Path, method: str) -> None:
+    arguments = ("ranks.py", method, str(folder / "meeting"))
+    two_ranks(folder, run(*CAPTURE, *arguments, cwd=folder, env=added(OMP_NUM_THREADS="1")))

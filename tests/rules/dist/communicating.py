@@ -1,0 +1,50 @@
+"""Steps of ranks that communicate, as PyTorch records them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.build import AUTOGRAD, Span, TraceBuilder
+
+NODE = "autograd::engine::evaluate_function: "
+HOOK = NODE + "torch::autograd::AccumulateGrad"
+MIB = 1 << 20
+
+
+def steps(count: int = 1) -> TraceBuilder:
+    """Steps of 1 ms: forward computes until 300 us and backward until 700 us, launched 10 us after the step begins."""
+    builder = TraceBuilder().distributed(0, 8)
+    for number in range(count):
+        at = 1000 * number
+        builder.step(number, at, at + 1000)
+        builder.op("aten::mm", at + 10, at + 12).launch(at + 10, at + 11, kernel=(at + 12, at + 300))
+        builder.op(NODE + "MmBackward0", at + 20, at + 22, thread=AUTOGRAD)
+        builder.launch(at + 20, at + 21, kernel=(at + 300, at + 700), thread=AUTOGRAD)
+    return builder
+
+
+def reduced(
+    builder: TraceBuilder, kernel: Span, *, at: float = 30, elements: int = 10 * MIB, dtype: str = "Float"
+) -> TraceBuilder:
+    """A gradient all-reduce, launched from a hook of the backward pass."""
+    builder.op(HOOK, at, at + 4, thread=AUTOGRAD).op("c10d::allreduce_", at + 1, at + 3, thread=AUTOGRAD)
+    args = {"Collective name": "allreduce", "Group size": 8}
+    return builder.collective(at + 1, at + 2, kernel=kernel, thread=AUTOGRAD, message=(elements, dtype), args=args)
+
+
+def collective(
+    builder: TraceBuilder,
+    name: str,
+    kernel: Span,
+    *,
+    at: float = 40,
+    around: str | None = None,
+    message: tuple[int, str] = (MIB, "Float"),
+    args: Mapping[str, Any] | None = None,
+) -> TraceBuilder:
+    """Any collective, launched from the training thread, within a range if one is given."""
+    if around:
+        builder.annotation(around, at, at + 5)
+    told = {"Collective name": name, "Group size": 8, "Process Group Description": "default_pg", **(args or {})}
+    return builder.collective(at + 1, at + 2, kernel=kernel, message=message, args=told)

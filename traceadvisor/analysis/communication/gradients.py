@@ -1,0 +1,94 @@
+"""Gradient all-reduces beside the backward pass that they may overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.analysis.communication.collectives import Collectives, step_positions
+from traceadvisor.analysis.communication.surroundings import surroundings
+from traceadvisor.analysis.operators.launches import Launches
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX
+from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.events import NONE, EventTable, Kind
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.steps import Step
+from traceadvisor.model.trace import Trace
+
+_COPIED_BACK = "copy_bucket_to_grad"
+"""Operator in which DistributedDataParallel copies reduced buckets to gradients: it follows the all-reduce."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepGradients:
+    """The gradient all-reduces of the kept steps that have a backward pass, by step."""
+
+    backward_rows: Int64
+    """Compute kernels of the backward passes, shape ``(b,)``."""
+
+    total_ns: Int64
+    """Time of all all-reduces of each step, shape ``(n,)``."""
+
+    room_ns: Int64
+    """Length of the backward pass on the device, from its first kernel to the end of its last; shape ``(n,)``."""
+
+    tails: SpanSet
+    """Time after the backward pass until the all-reduces are done."""
+
+    tail_ns: Int64
+    """The same by step, shape ``(n,)``."""
+
+
+def backward_kernels(trace: Trace, launches: Launches, tree: OperatorTree) -> Mask:
+    """Return whether each device operation is a compute kernel that a backward node launches; shape as launches."""
+    events = trace.events
+    places = surroundings(trace, tree, launches.call_rows)
+    inside = places.nearest(lambda name: name.startswith(BACKWARD_PREFIX)) != NONE
+    inside &= places.nearest(lambda name: _COPIED_BACK in name) == NONE
+    found: Mask = inside & (events.kind[launches.work_rows] == Kind.KERNEL)
+    return found
+
+
+def step_gradients(
+    trace: Trace, launches: Launches, tree: OperatorTree, gradients: Collectives, steps: Sequence[Step]
+) -> StepGradients:
+    """Compare the gradient all-reduces with the backward passes.
+
+    Args:
+        trace: the recording.
+        launches: of one device.
+        tree: its operators.
+        gradients: the gradient all-reduces of the kept steps.
+        steps: the kept steps.
+    """
+    events, count = trace.events, len(steps)
+    rows = launches.work_rows[backward_kernels(trace, launches, tree)]
+    backward, reduced = step_positions(events, rows, steps), step_positions(events, gradients.rows, steps)
+    ends = _latest(events, rows, backward, count)
+    starts = np.full(count, np.iinfo(np.int64).max, dtype=np.int64)
+    np.minimum.at(starts, backward[backward != NONE], events.start_ns[rows[backward != NONE]])
+    done = _latest(events, gradients.rows, reduced, count)
+    both = (ends >= 0) & (done >= 0)
+    inside = reduced != NONE
+    total_ns = np.bincount(reduced[inside], weights=events.duration_ns[gradients.rows[inside]], minlength=count).astype(
+        np.int64
+    )
+    after = np.maximum(done, ends)[both]
+    return StepGradients(
+        rows[backward != NONE],
+        total_ns[both],
+        (ends - starts)[both],
+        SpanSet.union_of(ends[both], after),
+        after - ends[both],
+    )
+
+
+def _latest(events: EventTable, rows: Int64, position: Int64, count: int) -> Int64:
+    """Return the latest end in each window; NONE without an event."""
+    ends = np.full(count, NONE, dtype=np.int64)
+    inside = position != NONE
+    np.maximum.at(ends, position[inside], events.end_ns[rows[inside]])
+    return ends

@@ -1,0 +1,51 @@
+"""Calls back once the program has imported torch."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+TORCH = "torch"
+
+
+def after_torch_import(call: Callable[[], None]) -> None:
+    """Call a function once torch is imported; at once if it is already.
+
+    An earlier import of torch would ignore what the script sets first: thread counts, allocator options, log levels.
+    """
+    if TORCH in sys.modules:
+        call()
+    else:
+        sys.meta_path.insert(0, _OnImport(call))
+
+
+class _OnImport(MetaPathFinder):
+    """Finds torch once through the other finders, and calls back when it has been executed."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002  # importlib's signature
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
+        """The spec of the other finders, with a loader that calls back."""
+        if fullname != TORCH:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec and spec.loader:
+            execute, call = spec.loader.exec_module, self._call
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                call()
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec

@@ -1,0 +1,1 @@
+"""Captures training in child processes: whatever launcher a command uses."""

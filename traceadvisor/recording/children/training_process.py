@@ -1,0 +1,82 @@
+"""Captures this process if it trains. Launchers, loader workers and helpers stay as they are.
+
+A process that creates an optimizer may train: from then on its loop is followed. Its first training step decides: only
+then it joins the bundle of its job, and it leaves no file otherwise.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import multiprocessing.util
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from traceadvisor.bundle.layout import Ending
+from traceadvisor.recording.capture import Ended
+from traceadvisor.recording.children.plan import Plan, plan_of
+from traceadvisor.recording.script.launch import Launch
+from traceadvisor.recording.script.own_code import unseen
+from traceadvisor.recording.script.termination import TerminationGuard
+from traceadvisor.recording.session import CaptureSession
+
+
+def follow(plan: Plan | None = None) -> None:
+    """Wait until this process creates an optimizer; torch is imported.
+
+    Args:
+        plan: what the processes of the command share; by default, from the environment.
+    """
+    plan = plan or plan_of()
+    if plan is None:
+        return
+    from torch.optim import Optimizer  # noqa: PLC0415  # only in a process that imports torch
+
+    create = Optimizer.__init__
+
+    @functools.wraps(create)
+    @unseen
+    def create_and_capture(self: Any, *args: Any, **kwargs: Any) -> None:
+        Optimizer.__init__ = create  # type: ignore[method-assign]
+        if plan_of() == plan:
+            with suppress(Exception):  # the program goes on after any error
+                _Process(plan)
+        create(self, *args, **kwargs)
+
+    Optimizer.__init__ = create_and_capture  # type: ignore[method-assign]
+
+
+class _Process:
+    """The capture of this process, until the process ends."""
+
+    def __init__(self, plan: Plan) -> None:
+        launch = replace(Launch.of_this_process(), started_ns=plan.started_ns)
+        self._session = CaptureSession(plan.options, launch, plan.command, "", plan)
+        self._session.start_in_child()
+        self._raised: BaseException | None = None
+        self._print = sys.excepthook
+        sys.excepthook = self._note
+        if threading.current_thread() is threading.main_thread():
+            TerminationGuard(self._terminated).install()
+        atexit.register(self._exit)
+        multiprocessing.util.Finalize(None, self._exit, exitpriority=0)  # a forked child ends without atexit
+
+    def _note(self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        """Note the exception that ends the program."""
+        self._raised = error
+        self._print(kind, error, traceback)
+
+    def _terminated(self, number: int) -> None:
+        self._end(Ending.TERMINATED, 128 + number)
+
+    def _exit(self) -> None:
+        ended = Ended.of(self._raised or sys.exc_info()[1])
+        self._end(ended.ending, ended.exit_code, ended.message)
+
+    def _end(self, ending: Ending, exit_code: int, message: str | None = None) -> None:
+        with suppress(Exception):  # the program ends as it would without a capture
+            self._session.finish(ending, exit_code, message)

@@ -1,0 +1,95 @@
+"""Runs any command, such as a launcher, and captures the Python processes of it that train."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+from traceadvisor.bundle.layout import MANIFEST
+from traceadvisor.errors import UsageError
+from traceadvisor.recording.children.plan import Meeting, Result, exported, new_plan, numbered
+from traceadvisor.recording.options import CaptureOptions
+from traceadvisor.recording.script.launch import Launch
+
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEnded:
+    """How a command ended, and what its training processes recorded."""
+
+    code: int
+    """The exit code; negative: the number of the signal that ended it."""
+
+    results: tuple[Result, ...]
+    killed: tuple[str, ...]
+    """Bundles of processes that ended without a word; empty folders are left out."""
+
+    failures: tuple[str, ...]
+    """Why child processes could not be captured."""
+
+
+def is_command(words: Sequence[str]) -> bool:
+    """Whether words are a command of the system, not a Python script: a program on PATH or an executable file."""
+    first = words[0]
+    if first.endswith((".py", ".pyz")) or Path(first).is_dir():
+        return False
+    return shutil.which(first) is not None or not Path(first).exists()
+
+
+def capture_command(words: tuple[str, ...], options: CaptureOptions) -> CommandEnded:
+    """Run a command to its end. It gets the terminal, signals and the environment, with the plan added.
+
+    Raises:
+        UsageError: there is no such command. Nothing was run.
+    """
+    launch = replace(Launch.of_this_process(), started_ns=time.time_ns() // 10_000_000 * 10_000_000)
+    folder = launch.bundle(options.folder, _name(words))
+    plan = new_plan(options, words, launch.started_ns, folder)
+    meeting = Meeting(Path(plan.meeting))
+    try:
+        try:
+            child = subprocess.Popen(words, env=os.environ | exported(plan, os.environ))  # noqa: S603  # the user asked for it
+        except OSError as error:
+            reason = "no such file or command" if isinstance(error, FileNotFoundError) else error.strerror
+            raise UsageError(f"Cannot run {words[0]}: {reason}.") from error
+        with _forwarding_signals(child):
+            code = child.wait()
+        results = tuple(meeting.results())
+        told = {(one.folder, one.rank) for one in results}
+        bundles = ((str(numbered(folder, number)), rank) for number, rank in meeting.joined())
+        silent = (bundle for bundle, rank in bundles if (bundle, rank) not in told)
+        killed = tuple(dict.fromkeys(bundle for bundle in silent if Path(bundle, MANIFEST).exists()))
+        return CommandEnded(code, results, killed, tuple(meeting.failures()))
+    finally:
+        meeting.end()
+
+
+def _name(words: Sequence[str]) -> str:
+    """The name of the runs of a command: its first Python script, or else the program."""
+    script = next((word for word in words if word.endswith(".py")), words[0])
+    return Path(script).stem
+
+
+@contextmanager
+def _forwarding_signals(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Ctrl-C reaches the whole group: the child decides. Other signals to this process are passed on."""
+
+    def forward(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # signal's signature
+        child.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in _FORWARDED}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from traceadvisor.model.communication import CollectiveKind, Purpose
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.dist.purposes import LATE_RANKS, not_validated
+
+_WRAPPER = """\
+model = torch.distributed.fsdp.FullyShardedDataParallel(
+    model,
+    forward_prefetch=True,
+    backward_prefetch=torch.distributed.fsdp.BackwardPrefetch.BACKWARD_PRE,
+    sharding_strategy=torch.distributed.fsdp.ShardingStrategy.SHARD_GRAD_OP,  # where memory allows
+)"""
+
+_FULLY_SHARD = """\
+for block in model.children():
+    torch.distributed.fsdp.fully_shard(block, reshard_after_forward=False)  # where memory allows
+torch.distributed.fsdp.fully_shard(model)"""
+
+_ZERO = """\
+config["zero_optimization"] |= {"overlap_comm": True, "contiguous_gradients": True}  # the configuration of DeepSpeed"""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedModules(Rule):
+    """All-gather and reduce-scatter of sharded modules run while no compute kernel runs.
+
+    What it finds: Time in which FSDP, ``fully_shard`` or ZeRO gathers parameters or scatters gradients, and nothing
+        else runs on the GPU.
+    Why it costs time: Each sharded module gathers its parameters before it computes, in forward and again in backward.
+        If the next module's all-gather does not run beside this module's compute, the GPU waits for it.
+    How to fix it: Prefetch: ``forward_prefetch=True`` and ``BackwardPrefetch.BACKWARD_PRE``, or
+        ``set_modules_to_forward_prefetch`` with ``fully_shard``. Where memory allows, keep parameters gathered between
+        forward and backward: ``reshard_after_forward=False`` or ``SHARD_GRAD_OP``. Use ``limit_all_gathers=False`` only
+        if the CPU is late. Shard whole blocks, neither the whole model as one nor each small layer.
+    How the saving is estimated: The saving is an upper limit: all of this time. It is not simulated, because no
+        recording of sharded modules has validated the simulation.
+    When it may be wrong: If communication takes longer than the compute, only part of it can overlap. Then send fewer
+        bytes, or use a larger batch per GPU. A late rank looks the same.
+    """
+
+    meta = RuleMeta("DIST009", "sharded-modules", "Communication of sharded modules is exposed")
+    needs = frozenset({Input.STEPS, Input.DEVICE, Input.COLLECTIVES})
+    refines = frozenset({"DIST003"})
+
+    min_share: float = 0.05
+    """Share of the step. The first all-gather and the last reduce-scatter of a step are always exposed."""
+
+    def check(self, facts: Facts) -> Outcome:
+        """Compare the exposed time of sharded modules with the step."""
+        mine = facts.collectives.of((Purpose.SHARDS,))
+        if not len(mine):
+            return Skipped("No communication of sharded modules (FSDP, ZeRO) was recorded.")
+        exposed = facts.exposed_alone(mine)
+        share = facts.share(exposed)
+        if share < self.min_share:
+            return Clear("exposed communication of sharded modules", share, self.min_share, Unit.SHARE)
+        gathers = facts.exposed_alone(mine.of((Purpose.SHARDS,), (CollectiveKind.ALL_GATHER,)))
+        scatters = facts.exposed_alone(mine.of((Purpose.SHARDS,), (CollectiveKind.REDUCE_SCATTER,)))
+        return facts.finding(
+            claims=exposed,
+            fix=Fix(
+                "Gather the next module's parameters during compute, and gather them once per step",
+                change=_change(facts),
+                not_replayed=not_validated(Purpose.SHARDS),
+            ),
+            effort=Effort.SETTING,
+            evidence=(
+                facts.time_per_step("exposed all-gather of parameters", gathers),
+                facts.time_per_step("exposed reduce-scatter of gradients", scatters),
+                facts.time_per_step("total", facts.trace.events.spans(mine.rows)),
+                facts.count_per_step("collectives", len(mine)),
+                Evidence("ranks", facts.run.rank_count, Unit.COUNT),
+            ),
+            caveats=(LATE_RANKS, "Parameters that stay gathered take memory: check the peak."),
+        )
+
+
+def _change(facts: Facts) -> str:
+    """The change for the library that the recording shows."""
+    names = facts.trace.names
+    if any(name.startswith("FSDP::") for name in names):
+        return _FULLY_SHARD
+    return _WRAPPER if any(name.startswith("FullyShardedDataParallel") for name in names) else _ZERO

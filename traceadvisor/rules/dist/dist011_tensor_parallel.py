@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from traceadvisor.model.communication import Purpose
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.dist.purposes import LATE_RANKS, not_validated
+
+_CHANGE = (
+    "torch._inductor.config._micro_pipeline_tp = True  # before torch.compile(model): asynchronous tensor parallelism"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorParallel(Rule):
+    """Communication of layers that are split over GPUs runs while no compute kernel runs.
+
+    What it finds: Time in which a tensor-parallel all-reduce, all-gather or reduce-scatter is alone on the GPU.
+        All-reduce kernels of vLLM, SGLang, FlashInfer, TensorRT-LLM and of symmetric memory count too.
+    Why it costs time: Each split layer waits for the partial results of all ranks, in forward and in backward. Nothing
+        of the same batch can run meanwhile.
+    How to fix it: Use asynchronous tensor parallelism, which splits a matmul into parts and communicates one part
+        during the next. Use sequence parallelism, which also splits what lies between the layers. Keep the
+        tensor-parallel group within the GPUs that NVLink or Infinity Fabric connects, or make it smaller.
+    How the saving is estimated: The saving is an upper limit: all of this time. It is not simulated, because no
+        recording of tensor parallelism has validated the simulation.
+    When it may be wrong: A smaller group needs more memory per GPU. For small batches, splitting a matmul costs more
+        than it hides. A late rank looks the same.
+    """
+
+    meta = RuleMeta("DIST011", "tensor-parallel", "Tensor-parallel communication is exposed")
+    needs = frozenset({Input.STEPS, Input.DEVICE, Input.COLLECTIVES})
+    refines = frozenset({"DIST003"})
+
+    min_share: float = 0.05
+    """Share of the step. Tensor parallelism always exposes some communication."""
+
+    def check(self, facts: Facts) -> Outcome:
+        """Compare the exposed tensor-parallel communication with the step."""
+        mine = facts.collectives.of((Purpose.TENSOR_PARALLEL,))
+        if not len(mine):
+            return Skipped("No tensor-parallel communication was recognised.")
+        exposed = facts.exposed_alone(mine)
+        share = facts.share(exposed)
+        if share < self.min_share:
+            return Clear("exposed tensor-parallel communication", share, self.min_share, Unit.SHARE)
+        groups = {message.group_size for message in mine.messages if message and message.group_size}
+        return facts.finding(
+            claims=exposed,
+            fix=Fix(
+                "Use asynchronous tensor parallelism, or a smaller tensor-parallel group",
+                change=_CHANGE,
+                not_replayed=not_validated(Purpose.TENSOR_PARALLEL),
+            ),
+            effort=Effort.REFACTOR,
+            evidence=(
+                facts.time_per_step("exposed tensor-parallel communication", exposed),
+                facts.time_per_step("total tensor-parallel communication", facts.trace.events.spans(mine.rows)),
+                facts.count_per_step("collectives", len(mine)),
+                facts.known("ranks of the tensor-parallel group", max(groups, default=None), Unit.COUNT),
+                Evidence("ranks", facts.run.rank_count, Unit.COUNT),
+            ),
+            caveats=(LATE_RANKS, "Asynchronous tensor parallelism needs torch.compile and symmetric memory."),
+        )
