@@ -15,7 +15,7 @@ from traceadvisor.model.spans import SpanSet
 ALWAYS = SpanSet.of((0, 10**9))
 
 
-def _batch(  # noqa: PLR0913  # a batch has these figures
+def _batch(  # a batch has these figures
     fetch: int = 100,
     cpu: int = 30,
     *,

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 from torch.utils.data._utils import fetch, worker
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
@@ -242,7 +242,7 @@ def test_batches_and_random_numbers_are_the_same_as_without_a_capture(
     for folder in (None, tmp_path):
         random.seed(1)
         torch.manual_seed(2)
-        size = {} if {"batch_sampler", "batch_size"} & arguments.keys() else {"batch_size": 5}
+        size: dict[str, Any] = {} if {"batch_sampler", "batch_size"} & arguments.keys() else {"batch_size": 5}
         loader = DataLoader(Slow(), **size, **arguments)
         if folder:
             with captured(folder):
@@ -351,7 +351,7 @@ def test_an_index_arrives_as_a_plain_number() -> None:
     clock = BatchClock(3)
     clock.begin()
     stamped, batch = worker_clocks._stamped((5, "batch"), clock)
-    index = pickle.loads(pickle.dumps(stamped))
+    index = pickle.loads(pickle.dumps(stamped))  # noqa: S301  # our own
     assert (type(index), index, batch) == (int, 5, "batch")
     assert arrived(5) == 5
 

@@ -64,7 +64,7 @@ class Loader:
         captured = captured.with_processes(mean_cpu_cores=busy + self.rest_ms / step_ms)
         if not self.samples_only:
             slow = dict.fromkeys(range(10, 400, 20), 1000 * self.pauses_ms)
-            numbers = list(range(self.workers)) or [None]
+            numbers: list[int | None] = [*range(self.workers)] or [None]
             made = {"slow": slow, "count": 400, "workers": numbers}
             captured = captured.made(1000 * self.cpu_ms, 1000 * self.wait_ms, **made)  # type: ignore[arg-type]
         return captured.facts()

@@ -14,6 +14,7 @@ MOST_SITES = 3
 ELSEWHERE = {
     Limit.CORES: "loading needs CPU time, and no core is free for a worker",
     Limit.STORAGE: "storage limits data loading",
+    Limit.NOTHING: "workers would not shorten the step",
     Limit.UNKNOWN: "with so few CPU cores, workers may not shorten the step",
 }
 """Why workers are not proposed."""

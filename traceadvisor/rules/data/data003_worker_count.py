@@ -33,6 +33,7 @@ ELSEWHERE = {
     Limit.STORAGE: "storage limits data loading",
     Limit.BURSTS: "the loader is fast enough on average, and late at times",
     Limit.HANDOVER: "the current {workers} workers make batches fast enough",
+    Limit.NOTHING: "more workers would not shorten the step",
     Limit.UNKNOWN: "it is unknown how long a worker takes for a batch",
 }
 """Why the loop waits, if the number of workers is not the reason."""

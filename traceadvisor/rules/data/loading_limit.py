@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from traceadvisor.analysis.data.batch_cost import BatchCost, CostSource
 from traceadvisor.analysis.data.loading import Loading
 from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE, Crowding, Point, WorkerCurve
+from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers, MadeBatch
 from traceadvisor.rules.base import Estimate, Evidence, Facts, Fix, Method, Unit
 from traceadvisor.rules.data.loader_bursts import bursts
@@ -48,6 +49,9 @@ class Limit(Enum):
 
     HANDOVER = "handover"
     """Workers make batches fast enough; the training thread takes long to receive one."""
+
+    NOTHING = "nothing"
+    """More workers would not shorten the step, even with a core each."""
 
     UNKNOWN = "unknown"
 
@@ -101,9 +105,13 @@ def _limit(facts: Facts) -> LoadingLimit:
         proposal = _proposal(facts, loading, curve, point)
         if proposal.saving.expected_ns >= NO_GAIN_SHARE * (facts.step_ns or 0.0):
             return LoadingLimit(Limit.WORKERS, proposal)
+        if not computes:  # the simulation also counts the time to take a batch
+            return LoadingLimit(Limit.NOTHING)
     unlimited = WorkerCurve(curve.cost, replace(curve.loop, cores=None)).best()
     would_gain = unlimited.step_ns < (1 - NO_GAIN_SHARE) * loading.step_ns
-    return LoadingLimit(Limit.CORES if curve.cost.is_split and would_gain else Limit.UNKNOWN)
+    if not would_gain:
+        return LoadingLimit(Limit.NOTHING)
+    return LoadingLimit(Limit.CORES if curve.cost.is_split else Limit.UNKNOWN)
 
 
 def fast_on_average(facts: Facts) -> bool | None:
@@ -143,7 +151,7 @@ def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) 
     if sum(unequal_ns) > NO_GAIN_SHARE * loading.step_ns:  # the simulated steps lack the longest batches
         share = loading.step_ns / max(curve.at(loading.workers or 0).step_ns, 1.0)
         return Proposal(point, fix, _by_curve(curve, point, curve.at(loading.workers or 0).step_ns, share))
-    simulated = facts.saving(fix, loading.wait_ns)
+    simulated = facts.saving(fix, facts.per_step_ns(facts.claim(Category.DATA_WAIT)))
     if simulated.method is Method.REPLAY or curve.cost.source is CostSource.LOADER_TIME:
         return Proposal(point, fix, simulated)
     return Proposal(point, fix, _by_curve(curve, point, loading.step_ns, 1.0))
