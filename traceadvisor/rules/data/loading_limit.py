@@ -85,7 +85,7 @@ def loading_limit(facts: Facts) -> LoadingLimit:
     return _KNOWN[facts]
 
 
-def _limit(facts: Facts) -> LoadingLimit:
+def _limit(facts: Facts) -> LoadingLimit:  # noqa: PLR0911  # one answer per kind of limit
     loading, curve = facts.loading, facts.worker_curve
     workers = loading.workers if loading else None
     if workers and bursts(facts.run.steps, workers, is_fast=fast_on_average(facts)):
