@@ -4,7 +4,7 @@ VENV ?= $(or $(VIRTUAL_ENV),.venv)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-bare test-python slow fuzz mutants advice lint format types layers check golden schema sample-traces report-pictures benchmark loaders gpu-wheels gpu-kit gpu-results wheel ci
+.PHONY: help install test test-bare test-python slow fuzz mutants advice planted-captures lint format types layers check golden schema sample-traces report-pictures benchmark loaders gpu-wheels gpu-kit gpu-results wheel ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,8 +40,13 @@ SAMPLE ?= 400
 mutants: ## plant faults in rules, analysis and replay, and list those that their own tests miss (SAMPLE=..., MUTANT_SEED=...)
 	nice -n 19 python -m tests.mutants --sample $(SAMPLE) --seed $(or $(MUTANT_SEED),1) --into docs/mutants.md
 
-advice: ## score the first findings of reports against expert labels
-	python -m tests.recordings.advice
+advice: ## score the first findings of reports against expert labels (WRITE=1: also write docs/validation.md)
+	python -m tests.recordings.advice $(if $(WRITE),--write)
+
+FRAMEWORKS ?=
+
+planted-captures: ## capture trainings with planted faults anew (FRAMEWORKS=: a Python with lightning, transformers, accelerate)
+	python -m benchmarks.planted.record $(if $(FRAMEWORKS),--python $(FRAMEWORKS))
 
 lint: ## look for mistakes and for style
 	ruff check

@@ -130,8 +130,12 @@ class TraceBuilder:
         types: Sequence[str] = (),
         dims: Sequence[Sequence[int]] = (),
         values: Sequence[str] = (),
+        sequence: int | None = None,
     ) -> Self:
-        """An operator, with the Python frames it was called from and its inputs' types, shapes and values."""
+        """An operator, with the Python frames it was called from and its inputs' types, shapes and values.
+
+        ``sequence`` links it to a node of the backward pass; -1 for a profiler that writes such numbers but not here.
+        """
         self._external_id += 1
         self._operators.append((thread, _decimal(start), _decimal(end), self._external_id))
         args: dict[str, Any] = {"External id": self._external_id}
@@ -141,6 +145,10 @@ class TraceBuilder:
             args["Input Dims"] = [list(shape) for shape in dims]
         if values:
             args["Concrete Inputs"] = list(values)
+        if sequence is not None:
+            args["Record function id"] = self._external_id
+            if sequence >= 0:
+                args["Sequence number"] = sequence
         if stack and self.generation is Generation.Y2021:
             args["Call stack"] = ";".join(stack)
         elif stack:

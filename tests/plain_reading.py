@@ -56,6 +56,8 @@ class PlainStep:
     end_ns: int
     kept: bool
     breakdown_ns: Breakdown
+    typical: bool = False
+    """Whether it is kept and its length is usual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class Event:
     start: int
     end: int
     correlation: int | None
+    sequence: int | None = None
+    """What an operator of the forward pass shares with its node of the backward pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,8 @@ def load_events(path: Path) -> list[Event]:
 
 def event_of(record: dict[str, Any]) -> Event:
     start, duration = nanoseconds(record["ts"]), nanoseconds(record.get("dur", 0))
-    correlation = (record.get("args") or {}).get("correlation")
+    args = record.get("args") or {}
+    correlation, sequence = args.get("correlation"), args.get("Sequence number")
     return Event(
         category=record.get("cat", ""),
         name=record.get("name", ""),
@@ -134,6 +139,7 @@ def event_of(record: dict[str, Any]) -> Event:
         start=start,
         end=start + duration,
         correlation=None if correlation is None else int(correlation),
+        sequence=None if sequence is None else int(sequence),
     )
 
 
@@ -234,6 +240,8 @@ class Recording:
         steps = self.named("Optimizer.step#")
         usual = Counter(e.name for e in steps).most_common(1)
         ends = sorted({e.end for e in steps if e.name == usual[0][0]})
+        if len(steps) == 1 and self.closures_begin_in(steps[0]):
+            return "optimizer", [Mark(1, steps[0].start, steps[0].end)]
         if len(ends) > 1:
             return "optimizer", [Mark(i, *pair) for i, pair in enumerate(pairwise(ends), 1)]
         first, last = min(e.start for e in self.events), max(e.end for e in self.events)
@@ -327,6 +335,102 @@ class Recording:
         without = set(range(len(self.marks))) - holders
         return position not in without or 2 * len(without) >= len(self.marks)
 
+    # Typical steps
+
+    def typical(self, steps: list[PlainStep]) -> list[PlainStep]:
+        """The steps, those marked that are typical: not further from the median than three robust deviations.
+
+        Two kept steps are compared by what they hold, which is not derived here.
+        """
+        kept = [number for number, step in enumerate(steps) if step.kept]
+        if len(kept) < 3 or self.step_source == "window":
+            return [replace(step, typical=step.kept) for step in steps]
+        whole = {number: steps[number].end_ns - steps[number].start_ns for number in kept}
+        lengths = {number: whole[number] - self.wait_in_bursts(steps[number]) for number in kept}
+        updating = {self.step_at(e.start) for e in self.named("Optimizer.step#")}
+        others = [number for number in kept if number not in updating]
+        groups = [kept] if len(others) < 2 or len(others) == len(kept) else [others, [n for n in kept if n in updating]]
+        unusual = {number for group in groups for number in far_from_median(group, lengths)}
+        unusual |= {number for group in groups for number in far_from_median(group, whole) if number == kept[0]}
+        usual = median(Fraction(length) for length in lengths.values())
+        furthest = sorted(sorted(unusual), key=lambda number: -abs(lengths[number] - usual))[: len(kept) // 2]
+        return [replace(step, typical=step.kept and number not in furthest) for number, step in enumerate(steps)]
+
+    def wait_in_bursts(self, step: PlainStep) -> int:
+        """Exposed wait for batches of worker processes."""
+        kinds = [e.name for e in self.annotations if e.name.startswith(LOADER)]
+        if all("#_SingleProcess" in kind for kind in kinds):
+            return 0
+        return step.breakdown_ns["data_wait"] or 0
+
+    # Optimizers with closures
+
+    def optimizer_calls(self) -> tuple[list[Event], list[Event]]:
+        """Calls of ``Optimizer.step``: those that hooks make inside a backward node of their thread, and the others."""
+        nodes = by_thread(e for e in self.operators if e.name.startswith(BACKWARD))
+        calls = self.named("Optimizer.step#")
+        hooked = [e for e in calls if e.start in nodes.get(e.thread, Flat([]))]
+        return hooked, [e for e in calls if e not in hooked]
+
+    def closures_begin_in(self, call: Event) -> bool:
+        """Whether a call that no hook makes holds a backward node."""
+        hooked, _ = self.optimizer_calls()
+        nodes = (e for e in self.operators if e.name.startswith(BACKWARD))
+        return call not in hooked and any(call.start <= e.start < call.end for e in nodes)
+
+    def closures(self) -> Flat:
+        """Time of functions that compute a loss and its gradients inside ``Optimizer.step``.
+
+        The first begins with the step, each later one with an operator linked to one of the step's backward nodes.
+        """
+        hooked, calls = self.optimizer_calls()
+        threads, found = {e.thread for e in calls}, []
+        whole: list[list[int]] = []
+        for call in calls:
+            if whole and call.start < whole[-1][1]:
+                whole[-1][1] = max(whole[-1][1], call.end)
+            else:
+                whole.append([call.start, call.end])
+        held = Flat(calls)
+        nodes = [e for e in self.operators if e.name.startswith(BACKWARD) and e.start in held]
+        numbers = {e.sequence for e in nodes} - {None}
+        links = [
+            e
+            for e in self.operators
+            if e.sequence in numbers and "Backward" not in e.name and not e.name.startswith(BACKWARD)
+            if e.thread in threads and e.start in held
+        ]
+        for number, (start, _) in enumerate(whole):
+            until = whole[number + 1][0] if number + 1 < len(whole) else None
+            inside = [e for e in [*links, *nodes] if start <= e.start and (until is None or e.start < until)]
+            begin, last = start, None
+            for event in sorted(inside, key=lambda e: (e.start, e in nodes)):
+                if event in nodes:
+                    last = event.end if last is None else max(last, event.end)
+                elif last is not None and event.start >= last:
+                    found.append((begin, last))
+                    begin, last = event.start, None
+            if last is not None:
+                found.append((begin, last))
+        by_hooks = Flat(hooked)
+        spans = [Event("", "", "", *span, None) for span in found]
+        edges = sorted({*Flat(spans).edges, *held.edges, *by_hooks.edges})
+        return Flat(
+            Event("", "", "", left, right, None)
+            for left, right in pairwise(edges)
+            if left in Flat(spans) and left in held and left not in by_hooks
+        )
+
+    def optimizing(self) -> Flat:
+        """Time in ``Optimizer.step`` without closures."""
+        calls, closures = Flat(self.named("Optimizer.step#")), self.closures()
+        edges = sorted({*calls.edges, *closures.edges})
+        return Flat(
+            Event("", "", "", left, right, None)
+            for left, right in pairwise(edges)
+            if left in calls and left not in closures
+        )
+
     # Instants
 
     def segments(self) -> Iterator[tuple[int, int, str]]:
@@ -349,7 +453,7 @@ class Recording:
         """The same for a recording without device activity."""
         spans = {
             "data_wait": self.loader,
-            "optimizer": Flat(e for e in self.annotations if e.name.startswith("Optimizer.step#")),
+            "optimizer": self.optimizing(),
             "backward": Flat(e for e in self.operators if e.name.startswith(BACKWARD)),
             "forward": Flat(e for e in self.operators if e.thread == self.training_thread),
             "communication": Flat(e for e in self.annotations if e.name.startswith(COLLECTIVES)),
@@ -384,6 +488,7 @@ class Recording:
             kept = kept and self.is_complete(position) and self.is_training(position)
             steps.append(PlainStep(self.marks[position].index, start, end, kept, times))
         dropped = (steps.pop().index,) if self.last_is_dropped() else ()
+        steps = self.typical(steps)
         kept_steps = [step for step in steps if step.kept]
         lengths = [Fraction(step.end_ns - step.start_ns) for step in kept_steps]
         means = mean_breakdown(kept_steps)
@@ -498,6 +603,16 @@ def blocking_events(recording: Recording) -> Iterator[Event]:
 def overlap(flat: Flat, start: int, end: int) -> int:
     pairs = zip(flat.edges[::2], flat.edges[1::2], strict=True)
     return sum(max(0, min(right, end) - max(left, start)) for left, right in pairs)
+
+
+def far_from_median(group: list[int], lengths: dict[int, int]) -> list[int]:
+    """Those of three or more that differ from the median by more than three deviations, and by more than 6%."""
+    if len(group) < 3:
+        return []
+    usual = median(Fraction(lengths[number]) for number in group)
+    spread = median(abs(lengths[number] - usual) for number in group)
+    limit = 3 * max(Fraction("1.4826") * spread, Fraction(2, 100) * usual)
+    return [number for number in group if abs(lengths[number] - usual) > limit]
 
 
 def mean_breakdown(steps: list[PlainStep]) -> Means:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,10 +17,13 @@ from traceadvisor.analysis.observation import Observation, observe
 from traceadvisor.analysis.operators.launches import Launches, link_launches
 from traceadvisor.analysis.operators.source_lines import location_of_call
 from traceadvisor.analysis.operators.tree import OperatorTree, operator_tree
-from traceadvisor.analysis.recording_health import missing_parts, recording_notes, timing_notes
+from traceadvisor.analysis.recording_health import missing_parts, recording_notes, start_up_notes, timing_notes
 from traceadvisor.analysis.steps.breakdown import Partition, break_down, overlaps, partition_recording
+from traceadvisor.analysis.steps.inference import has_training, inference_sign
 from traceadvisor.analysis.steps.marks import recording_extent
 from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE
+from traceadvisor.analysis.steps.start_up import start_up
+from traceadvisor.analysis.steps.typical import with_typical
 from traceadvisor.analysis.steps.windows import step_windows
 from traceadvisor.hardware.tensor_cores import has_tensor_cores
 from traceadvisor.model.arrays import Int64
@@ -30,6 +33,7 @@ from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import (
     FEWEST_STEPS,
     HOW_TO_GET,
+    LEAST_OPERATIONS,
     Clear,
     Confidence,
     Effort,
@@ -42,6 +46,7 @@ from traceadvisor.model.findings import (
     Method,
     MissingInput,
     Unit,
+    few_steps,
 )
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import Overlap, StepRow, Work
@@ -50,7 +55,7 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.step_memory import MemoryFigures, StepMemory
 from traceadvisor.model.steps import StepSource, StepTable
 from traceadvisor.model.trace import Device, Trace
-from traceadvisor.replay.step_graph import measured_step_ns
+from traceadvisor.model.workload import InferenceSign, Workload
 from traceadvisor.replay.what_if import Edit, Scenario
 from traceadvisor.run_facts import RunFacts
 
@@ -62,12 +67,22 @@ T = TypeVar("T")
 
 NO_STEP = "no complete step was recorded"
 
+_OF_THE_RECORDING = ("run", "launches", "observation", "partition", "tree", "workload", "inference_sign")
+"""Cached facts that do not depend on which steps are typical."""
+
+NOT_FOR_INFERENCE = {
+    Input.LOADER: "The recording shows inference without a DataLoader.",
+    Input.SETTINGS: "The recording shows inference without a DataLoader.",
+}
+"""Reasons that replace the usual ones: an inference recording needs no training loop."""
+
 
 @dataclass(frozen=True, eq=False)
 class Facts:
     """Facts that rules read, for one recording on one device.
 
-    Shares refer to the mean kept step, 0..1. An unmeasured figure is None; :meth:`needed` then skips the rule.
+    Figures per step and shares refer to the typical steps: the kept ones without start-up, teardown and outliers.
+    Shares are 0..1. An unmeasured figure is None; :meth:`needed` then skips the rule.
     """
 
     trace: Trace
@@ -111,7 +126,50 @@ class Facts:
     @cached_property
     def steps(self) -> StepTable:
         """The steps and their windows."""
-        return step_windows(self.trace, self.launches, self.run.not_counted)
+        found = step_windows(self.trace, self.launches, self.run.not_counted)
+        return with_typical(found, self.observation, self.partition)
+
+    @cached_property
+    def of_all_steps(self) -> Facts:
+        """The same facts with every kept step as typical: for rules on what happens in some steps only."""
+        if self.steps.typical == self.steps.kept:
+            return self
+        facts = replace(self)
+        vars(facts).update({name: vars(self)[name] for name in _OF_THE_RECORDING if name in vars(self)})
+        vars(facts)["steps"] = self.steps.with_all_typical()
+        return facts
+
+    @cached_property
+    def inference_sign(self) -> InferenceSign | None:
+        """What shows that the recording is of inference; None if nothing does."""
+        return None if self.settings.optimizer else inference_sign(self.trace)
+
+    @cached_property
+    def workload(self) -> Workload | None:
+        """Training or inference; None if the recording does not show which."""
+        if self.inference_sign:
+            return Workload.INFERENCE
+        return Workload.TRAINING if self.settings.optimizer or has_training(self.trace) else None
+
+    @cached_property
+    def start_up(self) -> SpanSet:
+        """Time of the typical steps in start-up; empty if three or more were kept: start-up then shows by itself."""
+        if not self.has_few_steps:
+            return SpanSet.empty()
+        return start_up(self.observation) & self.steps.typical_windows
+
+    @property
+    def start_up_share(self) -> float | None:
+        """Share of the typical steps in start-up; None if three or more steps were kept, or none."""
+        return self.share(self.start_up) if self.step_count and self.has_few_steps else None
+
+    @property
+    def operations_per_step(self) -> float | None:
+        """GPU operations that run in a typical step; None without a device or without typical steps."""
+        if not self.observation.has_device or not self.step_count:
+            return None
+        begun = self.trace.events.start_ns[self.launches.work_rows]
+        return int(self.steps.typical_windows.contains(begun).sum()) / self.step_count
 
     @cached_property
     def partition(self) -> Partition:
@@ -133,6 +191,12 @@ class Facts:
         return MeanBreakdown.over(kept) if kept else None
 
     @cached_property
+    def typical(self) -> MeanBreakdown | None:
+        """The mean breakdown of the typical steps; None without any."""
+        typical = [row.breakdown for row in self.step_rows if row.step.typical]
+        return MeanBreakdown.over(typical) if typical else None
+
+    @cached_property
     def overlaps(self) -> Mapping[Work, Overlap | None]:
         """Total and exposed time of each kind of work; None if it was not recorded."""
         return overlaps(self.observation, self.partition, self.steps)
@@ -144,9 +208,9 @@ class Facts:
 
     @cached_property
     def collectives(self) -> Collectives:
-        """The collectives of the kept steps, with their kinds and purposes."""
+        """The collectives of the typical steps, with their kinds and purposes."""
         found = collectives(self.observation, self.tree)
-        return found.take(self.steps.kept_windows.contains(self.trace.events.start_ns[found.rows]))
+        return found.take(self.steps.typical_windows.contains(self.trace.events.start_ns[found.rows]))
 
     @cached_property
     def communication(self) -> tuple[CommunicationRow, ...]:
@@ -156,16 +220,16 @@ class Facts:
 
     @cached_property
     def gradients(self) -> StepGradients:
-        """The gradient all-reduces of the kept steps beside their backward passes."""
+        """The gradient all-reduces of the typical steps beside their backward passes."""
         reduced = self.collectives.of((Purpose.GRADIENTS,))
-        return step_gradients(self.trace, self.launches, self.tree, reduced, self.steps.kept)
+        return step_gradients(self.trace, self.launches, self.tree, reduced, self.steps.typical)
 
     @cached_property
     def device_work(self) -> DeviceWork:
-        """The arithmetic of the device in the kept steps, compared with its peak rates."""
+        """The arithmetic of the device in the typical steps, compared with its peak rates."""
         from traceadvisor.analysis.arithmetic.device_work import DeviceWork  # noqa: PLC0415  # a breakdown does not need it
 
-        return DeviceWork(self.trace, self.launches, self.tree, self.steps.kept_windows, self.device, self.settings)
+        return DeviceWork(self.trace, self.launches, self.tree, self.steps.typical_windows, self.device, self.settings)
 
     @cached_property
     def worker_curve(self) -> WorkerCurve | None:
@@ -174,16 +238,17 @@ class Facts:
 
     @cached_property
     def loading(self) -> Loading | None:
-        """Figures on the loop and its loader; None without loader events or kept steps."""
-        loader, total = self.observation.loader, self.overlaps[Work.DATA_LOADING]
-        if loader is None or total is None or not self.step_count:
+        """Figures on the loop and its loader over typical steps; None without loader events or such steps."""
+        loader, marks = self.observation.loader, self.steps.typical_marks
+        if loader is None or not self.step_count:
             return None
         run, timing = self.run, self.run.timing
-        step_ns, loader_ns = self.per_step_ns(self.steps.kept_windows), float(total.total_ns)
+        step_ns = self.per_step_ns(self.steps.typical_windows)
+        loader_ns = self.per_step_ns(self.observation.loading & marks)
         exposed_share = self.per_step_ns(self.claim(Category.DATA_WAIT)) / max(loader_ns, 1.0)
         if timing.undisturbed_ns and timing.undisturbed_loader_ns is not None:
             step_ns, loader_ns = timing.undisturbed_ns, timing.undisturbed_loader_ns
-        fetched = self.steps.kept_windows.contains(self.trace.events.start_ns[loader.rows]).sum() / self.step_count
+        fetched = marks.contains(self.trace.events.start_ns[loader.rows]).sum() / self.step_count
         return Loading(
             step_ns,
             min(exposed_share, 1.0) * loader_ns,
@@ -202,16 +267,22 @@ class Facts:
 
     @property
     def step_count(self) -> int:
-        """Number of kept steps, over which means are taken."""
-        return len(self.steps.kept)
+        """Number of typical steps, over which means are taken."""
+        return len(self.steps.typical)
+
+    @property
+    def has_few_steps(self) -> bool:
+        """Whether fewer than three steps were kept, so that nothing shows whether they are typical of the run."""
+        return len(self.steps.kept) < FEWEST_STEPS
 
     def claim(self, *categories: Category) -> SpanSet:
-        """The time of some categories within the kept steps."""
+        """The time of some categories within the typical steps, without start-up."""
         found = [self.partition[category] for category in categories if category in self.partition]
-        return (found[0] if len(found) == 1 else SpanSet.union_all(found)) & self.steps.kept_windows
+        claimed = (found[0] if len(found) == 1 else SpanSet.union_all(found)) & self.steps.typical_windows
+        return claimed - self.start_up
 
     def exposed(self, rows: Int64, *categories: Category) -> SpanSet:
-        """The time of some categories within the kept steps while given events run.
+        """The time of some categories within the typical steps while given events run.
 
         Args:
             rows: rows of the event table, in any order, shape ``(n,)``.
@@ -224,12 +295,12 @@ class Facts:
         return exposed_alone(self.collectives, mine, self.trace.events, self.claim(Category.COMMUNICATION))
 
     def per_step_ns(self, spans: SpanSet) -> float:
-        """Mean nanoseconds per kept step."""
+        """Mean nanoseconds per typical step."""
         return spans.total_ns / max(self.step_count, 1)
 
     def share(self, spans: SpanSet) -> float:
-        """Share of the kept windows."""
-        return spans.total_ns / max(self.steps.kept_windows.total_ns, 1)
+        """Share of the typical windows."""
+        return spans.total_ns / max(self.steps.typical_windows.total_ns, 1)
 
     @staticmethod
     def needed(value: T | None, what: Input) -> T:
@@ -248,11 +319,11 @@ class Facts:
         return None if value is None else Evidence(label, value, unit)
 
     def time_per_step(self, label: str, spans: SpanSet) -> Evidence:
-        """Mean time per kept step, as evidence."""
+        """Mean time per typical step, as evidence."""
         return Evidence(label, self.per_step_ns(spans), Unit.NS_PER_STEP)
 
     def count_per_step(self, label: str, count: float) -> Evidence:
-        """A count over all kept steps, as evidence per step."""
+        """A count over all typical steps, as evidence per step."""
         return Evidence(label, count / self.step_count, Unit.PER_STEP)
 
     def locations(self, rows: Int64, most: int = 1) -> tuple[Location, ...]:
@@ -301,7 +372,7 @@ class Facts:
             effort: how much work the fix is.
             evidence: figures; None, for a figure that was not measured, is left out.
             claims: the time that the finding accounts for; none by default.
-            most_ns: upper limit of the saving per mean recorded step; by default the claimed time per step.
+            most_ns: upper limit of the saving per typical step; by default the claimed time per step.
             most_share: the same limit as a share of the training time, for a fix that cannot be simulated.
             saving: the saving, if the rule computes it.
             confidence: the confidence, if the rule determines it; by default from the recording and the saving.
@@ -320,8 +391,17 @@ class Facts:
             evidence=tuple(row for row in evidence if row is not None),
             fix=fix,
             locations=locations,
-            caveats=caveats,
+            caveats=(*caveats, *self._few_steps),
         )
+
+    @property
+    def _few_steps(self) -> tuple[str, ...]:
+        """A caveat if one or two steps were recorded."""
+        if not self.has_few_steps:
+            return ()
+        if self.steps.source is StepSource.WINDOW:
+            return ("No steps are marked: this is an upper limit for the whole recording.",)
+        return (f"{few_steps(len(self.steps.kept))}: other steps may differ.",)
 
     def clear(  # noqa: PLR0913  # as a Clear
         self, label: str, value: float, limit: float, unit: Unit, remark: str | None = None, *, fix: Fix
@@ -345,29 +425,29 @@ class Facts:
 
     @property
     def step_ns(self) -> float | None:
-        """The step time that savings refer to: the median undisturbed step, else the median recorded one."""
-        return self.run.timing.undisturbed_ns or measured_step_ns(self.steps)
+        """The step time that savings refer to: the median undisturbed step, else the mean typical one."""
+        return self.run.timing.undisturbed_ns or (self.typical.duration_ns if self.typical else None)
 
     def bound(self, most_ns: float, reason: str) -> Estimate:
-        """A saving of up to ``most_ns`` of the mean recorded step, scaled to :attr:`step_ns`.
+        """A saving of up to ``most_ns`` of the typical step, scaled to :attr:`step_ns`.
 
         Args:
             most_ns: the upper limit; the expected value is half of it.
             reason: why it is not simulated, as a clause without its stop.
         """
-        recorded_ns = self.mean.duration_ns if self.mean else 0.0
+        recorded_ns = self.typical.duration_ns if self.typical else 0.0
         scale = self.step_ns / recorded_ns if self.step_ns and recorded_ns else 1.0
         return Estimate.bound(most_ns * scale, reason)
 
     def saving(self, fix: Fix, most_ns: float) -> Estimate:
-        """The saving of a fix: simulated, else up to ``most_ns`` of the mean recorded step, else nothing."""
+        """The saving of a fix: simulated, else up to ``most_ns`` of the typical step, else nothing."""
         if isinstance(fix.what_if, Edit):
             return self.what_if(fix.what_if, most_ns)
         return self.bound(most_ns, fix.not_replayed) if fix.not_replayed else Estimate.nothing()
 
     @cached_property
     def replay(self) -> Replay | None:
-        """The simulation of the steps; None without kept steps."""
+        """The simulation of the steps; None without typical steps."""
         from traceadvisor.replay.replay import replay  # noqa: PLC0415  # a breakdown does not need it
 
         return replay(self.observation, self.steps, self.run.timing, self.run.worker_count)
@@ -377,7 +457,7 @@ class Facts:
 
         Args:
             edit: how the fix changes the steps.
-            most_ns: that limit, for the mean recorded step.
+            most_ns: that limit, for the typical step.
         """
         doubt = self.doubt(edit)
         if doubt or self.replay is None or self.step_ns is None:
@@ -395,10 +475,12 @@ class Facts:
             saving: the saving of the fix. A simulated range wider than the expected value makes confidence low. A
                 doubt about the simulation lowers it.
         """
+        if self.has_few_steps:
+            return Confidence.LOW
         if saving and saving.method is Method.REPLAY and saving.high_ns - saving.low_ns > saving.expected_ns:
             return Confidence.LOW
         doubts = (
-            (self.steps.source is not StepSource.MARKS)
+            (self.steps.source not in (StepSource.MARKS, StepSource.SERVING))
             + (self.step_count < FEWEST_STEPS)
             + any(note.degrades for note in (*self.trace.health.notes, *missing_parts(self.observation, self.steps)))
             + (abs(self.run.timing.disturbance_share or 0.0) > DISTURBED_SHARE)
@@ -414,7 +496,7 @@ class Facts:
     def _missing_inputs(self) -> Mapping[Input, str]:
         device, run = self.device, self.run
         present = {
-            Input.STEPS: bool(self.steps.kept),
+            Input.STEPS: bool(self.steps.typical),
             Input.DEVICE: bool(self.partition.get(Category.KERNEL)),
             Input.LOADER: self.observation.loader is not None,
             Input.LAUNCHES: bool((self.launches.call_rows >= 0).any()),
@@ -428,9 +510,19 @@ class Facts:
             Input.HOST_TELEMETRY: run.telemetry is not None and run.telemetry.node.sample_count > 0,
             Input.DEVICE_TELEMETRY: run.device_telemetry is not None,
             Input.DEVICE_MEMORY: self.memory is not None,
-            Input.SEVERAL_STEPS: self.step_count >= FEWEST_STEPS,
+            Input.SEVERAL_STEPS: not self.has_few_steps,
         }
-        return {need: HOW_TO_GET[need] for need in Input if not present[need]}
+        present |= {Input.REAL_STEP: self._has_real_step}
+        how = HOW_TO_GET | (NOT_FOR_INFERENCE if self.workload is Workload.INFERENCE else {})
+        return {need: how[need] for need in Input if not present[need]}
+
+    @property
+    def _has_real_step(self) -> bool:
+        """Whether a typical step is marked and does more than a few operations, of which one may be a whole graph."""
+        if self.steps.source is StepSource.WINDOW or not self.step_count:
+            return False
+        operations = self.operations_per_step
+        return not self.has_few_steps or operations is None or operations >= LEAST_OPERATIONS
 
     @cached_property
     def memory(self) -> DeviceMemory | None:
@@ -462,6 +554,7 @@ class Facts:
             *self.run_notes,
             *recording_notes(self.observation, self.steps),
             *timing_notes(self.run.timing),
+            *start_up_notes(self.start_up_share, self.steps),
         )
 
     @property

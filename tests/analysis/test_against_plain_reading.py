@@ -68,7 +68,11 @@ def operator(builder: TraceBuilder, draw: Draw) -> None:
 
 def backward(builder: TraceBuilder, draw: Draw) -> None:
     name = "autograd::engine::evaluate_function: MmBackward0"
-    builder.op(name, draw[1], draw[1] + draw[2] + draw[3], thread=draw[0])
+    builder.op(name, draw[1], draw[1] + draw[2] + draw[3], thread=draw[0], sequence=draw[4] % 3)
+
+
+def linked(builder: TraceBuilder, draw: Draw) -> None:
+    builder.op("aten::mm", draw[1], draw[1] + draw[2], thread=draw[0], sequence=draw[4] % 3)
 
 
 def item(builder: TraceBuilder, draw: Draw) -> None:
@@ -102,7 +106,7 @@ def annotation(builder: TraceBuilder, draw: Draw) -> None:
 
 
 def optimizer(builder: TraceBuilder, draw: Draw) -> None:
-    builder.optimizer(draw[1], draw[1] + draw[2] + 1, thread=MAIN)
+    builder.optimizer(draw[1], draw[1] + draw[2] + draw[3] + 1, thread=MAIN)
 
 
 def mirrored_mark(builder: TraceBuilder, draw: Draw) -> None:
@@ -116,6 +120,7 @@ def python_call(builder: TraceBuilder, draw: Draw) -> None:
 HOST: list[Action] = [
     operator,
     backward,
+    linked,
     loader,
     annotation,
     optimizer,
@@ -186,6 +191,8 @@ def assert_the_same(facts: Facts, plain: plain_reading.PlainReading, first_ns: i
     assert [index for index, _ in facts.steps.dropped] == list(plain.dropped)
     found = [(row.step.index, row.step.start_ns, row.step.end_ns, row.step.kept) for row in facts.step_rows]
     assert found == [(s.index, s.start_ns - first_ns, s.end_ns - first_ns, s.kept) for s in plain.steps]
+    if len(facts.steps.kept) != 2:
+        assert [step.typical for step in facts.steps.steps] == [step.typical for step in plain.steps]
     parts = [{category.value: part for category, part in row.breakdown.parts_ns.items()} for row in facts.step_rows]
     assert parts == [step.breakdown_ns for step in plain.steps]
 

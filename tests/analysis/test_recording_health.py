@@ -8,9 +8,11 @@ import pytest
 
 from tests.analysis.analysing import facts_of
 from tests.build import TraceBuilder
+from traceadvisor.analysis.recording_health import start_up_notes
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Confidence, Input
+from traceadvisor.model.steps import Step, StepSource, StepTable
 
 
 def steps(lost: list[int], launches: int = 10) -> TraceBuilder:
@@ -72,7 +74,7 @@ def test_kernels_missing_everywhere_make_everything_less_sure(tmp_path: Path) ->
     ("marked", "count", "confidence"),
     [
         (True, 3, Confidence.HIGH),
-        (True, 1, Confidence.MEDIUM),
+        (True, 1, Confidence.LOW),
         (False, 4, Confidence.MEDIUM),
         (False, 1, Confidence.LOW),
     ],
@@ -125,3 +127,13 @@ def test_kernels_are_missing_beyond_two_percent_of_all_launches(lost: int, codes
             at = 1000 * step + 10 * number
             builder.launch(at, at + 1, kernel=None if number < lost else (at + 1, at + 9))
     assert list(notes(facts_of(builder, tmp_path))) == codes
+
+
+@pytest.mark.parametrize(("share", "code"), [(0.05, "start-up"), (0.049, "first-step"), (None, None)])
+def test_start_up_in_a_short_recording_is_noted(share: float | None, code: str | None) -> None:
+    table = StepTable(StepSource.MARKS, (Step(0, 0, 100, 0, 100),))
+    assert [note.code for note in start_up_notes(share, table)] == ([code] if code else [])
+
+
+def test_a_later_step_is_not_the_first_of_the_run() -> None:
+    assert list(start_up_notes(0.0, StepTable(StepSource.MARKS, (Step(7, 0, 100, 0, 100),)))) == []

@@ -190,7 +190,7 @@ def test_confidence_falls_without_marks_and_with_few_steps(tmp_path: Path) -> No
         folder = tmp_path / str(number)
         folder.mkdir()
         levels.append(Facts(builder.trace(folder), None, "").confidence().value)
-    assert levels == ["high", "medium", "low"]
+    assert levels == ["high", "low", "low"]
 
 
 def test_every_claim_lies_in_the_category_it_is_made_of(tmp_path: Path) -> None:

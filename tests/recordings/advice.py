@@ -1,22 +1,29 @@
 """Scores the advice of reports against what an expert says of the same recordings.
 
 ``advice.toml`` holds the labels. They are written from the recordings alone, before a rule is changed for them.
-``python -m tests.recordings.advice`` prints the score of every labelled recording.
+``python -m tests.recordings.advice`` prints the score of every labelled recording. With ``--write`` it writes the score
+and the reasons into ``docs/validation.md``.
 """
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import assert_never
 
 import msgspec
 
+from tests.recordings.generated.trainings import written
 from tests.shared import CHECKOUT, SHARED_TRACES
 from traceadvisor import load
 
 LABELS = Path(__file__).with_name("advice.toml")
+
+PAGE = CHECKOUT / "docs" / "validation.md"
 
 FIRST = 3
 """Findings of a report that are judged: those that a reader acts on."""
@@ -35,6 +42,19 @@ class Verdict(Enum):
     UNLABELLED = "unlabelled"
 
 
+class Origin(Enum):
+    """Where a recording comes from."""
+
+    REAL = "real"
+    """A training that was not made for this purpose."""
+
+    PLANTED = "planted"
+    """A capture of a small training of ours with one planted fault, or none: ``benchmarks/planted``."""
+
+    GENERATED = "generated"
+    """A simulated training on hardware that is not at hand: ``tests/recordings/generated``."""
+
+
 class Opinion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One expert opinion on one piece of advice."""
 
@@ -49,7 +69,7 @@ class Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an expert says of one recording."""
 
     path: str
-    """Relative to ``shared/traces``, or a folder of ``sample_traces/``."""
+    """Relative to ``shared/traces``, a folder of ``sample_traces/``, or ``planted/`` or ``generated/`` and a name."""
 
     written_on: bool
     """Whether rules were written with this recording at hand; such recordings are counted apart."""
@@ -60,6 +80,8 @@ class Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     opinions: tuple[Opinion, ...]
     must: tuple[str, ...] = ()
     """Advice of which a report has to give at least one among its first findings; empty where none is due."""
+
+    origin: Origin = Origin.REAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +112,16 @@ def labels() -> tuple[Label, ...]:
 
 
 def folder_of(label: Label) -> Path:
-    """Where the recording lies."""
-    return (CHECKOUT if label.path.startswith("sample_traces/") else SHARED_TRACES) / label.path
+    """Where the recording lies; a generated one is written first."""
+    match label.origin:
+        case Origin.REAL:
+            return (CHECKOUT if label.path.startswith("sample_traces/") else SHARED_TRACES) / label.path
+        case Origin.PLANTED:
+            return LABELS.parent / label.path
+        case Origin.GENERATED:
+            return written(label.path.removeprefix("generated/"))
+        case _:
+            assert_never(label.origin)
 
 
 def score(label: Label) -> Score:
@@ -102,7 +132,7 @@ def score(label: Label) -> Score:
 
 
 def table(scores: Iterable[Score]) -> Iterator[str]:
-    """Lines of Markdown: a row for each recording, then the sums of both groups."""
+    """Lines of Markdown: a row for each recording, then the sums of each group."""
     scores = tuple(scores)
     yield "| recording | first findings | due, not given |"
     yield "|---|---|---|"
@@ -110,24 +140,96 @@ def table(scores: Iterable[Score]) -> Iterator[str]:
         given = ", ".join(f"{rule} {verdict.value}" for rule, verdict in one.given) or "none"
         yield f"| {one.label.path} | {given} | {' or '.join(one.label.must) if one.is_missed else '-'} |"
     yield ""
+    yield from counts(scores)
+
+
+def counts(scores: Iterable[Score]) -> Iterator[str]:
+    """Lines of Markdown: the sums of each group."""
     yield "| recordings | count | right | acceptable | wrong | missed |"
     yield "|---|---|---|---|---|---|"
     for name, group in groups(scores).items():
-        counts = " | ".join(
-            str(sum(one.count(verdict) for one in group))
-            for verdict in (Verdict.RIGHT, Verdict.ACCEPTABLE, Verdict.WRONG)
-        )
-        yield f"| {name} | {len(group)} | {counts} | {sum(one.is_missed for one in group)} |"
+        verdicts = (Verdict.RIGHT, Verdict.ACCEPTABLE, Verdict.WRONG)
+        sums = " | ".join(str(sum(one.count(verdict) for one in group)) for verdict in verdicts)
+        yield f"| {name} | {len(group)} | {sums} | {sum(one.is_missed for one in group)} |"
 
 
 def groups(scores: Iterable[Score]) -> Mapping[str, tuple[Score, ...]]:
-    """Recordings that rules were written on, and the others."""
+    """Real recordings that rules were written on, the other real ones, captures of planted faults, generated ones."""
+    found: dict[str, list[Score]] = {name: [] for name in GROUPS}
+    for one in scores:
+        found[group_of(one.label)].append(one)
+    return {name: tuple(group) for name, group in found.items()}
+
+
+GROUPS = ("rules were written on", "others", "planted captures", "generated")
+
+
+def group_of(label: Label) -> str:
+    """The name of the label's group."""
+    match label.origin:
+        case Origin.REAL:
+            return GROUPS[0] if label.written_on else GROUPS[1]
+        case Origin.PLANTED:
+            return GROUPS[2]
+        case Origin.GENERATED:
+            return GROUPS[3]
+        case _:
+            assert_never(label.origin)
+
+
+def page(scores: Iterable[Score]) -> Iterator[str]:
+    """Lines of Markdown for the documentation: the sums, then each first finding with the expert's reason."""
     scores = tuple(scores)
-    return {
-        "rules were written on": tuple(one for one in scores if one.label.written_on),
-        "others": tuple(one for one in scores if not one.label.written_on),
-    }
+    yield from counts(scores)
+    for name, group in groups(scores).items():
+        yield ""
+        yield f"### {name[0].upper()}{name[1:]}"
+        yield ""
+        yield "| recording | first findings, and why they are right or wrong |"
+        yield "|---|---|"
+        for one in group:
+            yield f"| {one.label.path} | {'<br>'.join(_reasons(one))} |"
+
+
+def _reasons(one: Score) -> Iterator[str]:
+    """Each first finding with the expert's reason, and the advice that is missing."""
+    why = {opinion.advice: opinion.why for opinion in one.label.opinions}
+    for rule, verdict in one.given:
+        yield f"{rule} {_bold_if_wrong(verdict)}: {why.get(rule, 'not judged yet')}"
+    if one.is_missed:
+        yield f"**missed** {' or '.join(one.label.must)}: {why[one.label.must[0]]}"
+    elif not one.given:
+        yield "none, and none is due"
+
+
+def _bold_if_wrong(verdict: Verdict) -> str:
+    return f"**{verdict.value}**" if verdict is Verdict.WRONG else verdict.value
+
+
+def with_block(text: str, name: str, block: str) -> str:
+    """A page with a new block between the marks of a name.
+
+    Raises:
+        ValueError: the page does not have exactly one pair of these marks.
+    """
+    replaced, count = re.subn(
+        rf"(<!-- {name} -->\n).*?(<!-- end -->)",
+        lambda found: f"{found[1]}\n{block}\n{found[2]}",
+        text,
+        flags=re.DOTALL,
+    )
+    if count != 1:
+        raise ValueError(f"{count} blocks of {name!r}")
+    return replaced
+
+
+def written_page(scores: Iterable[Score]) -> str:
+    """``docs/validation.md`` with the scores in it."""
+    return with_block(PAGE.read_text(encoding="utf-8"), "advice", "\n".join(page(scores)) + "\n")
 
 
 if __name__ == "__main__":
-    print("\n".join(table(map(score, labels()))))  # noqa: T201
+    judged = tuple(map(score, labels()))
+    print("\n".join(table(judged)))  # noqa: T201
+    if "--write" in sys.argv[1:]:
+        PAGE.write_text(written_page(judged), encoding="utf-8")

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+import gzip
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.recordings.advice import Label, Opinion, Score, Verdict, folder_of, groups, labels, score, table
+from benchmarks.planted.record import TRAININGS as PLANTED
+from tests.recordings.advice import (
+    LABELS,
+    PAGE,
+    Label,
+    Opinion,
+    Origin,
+    Score,
+    Verdict,
+    folder_of,
+    groups,
+    labels,
+    page,
+    score,
+    table,
+    written_page,
+)
+from tests.recordings.generated.trainings import TRAININGS as GENERATED
+from tests.test_sample_traces import ELSEWHERE
 from traceadvisor.judging.catalogue import all_rules
 
-MOST_WRONG = {"rules were written on": 0, "others": 1}
-MOST_MISSED = {"rules were written on": 1, "others": 2}
+MOST_WRONG = {"rules were written on": 0, "others": 1, "planted captures": 9, "generated": 4}
+MOST_MISSED = {"rules were written on": 1, "others": 2, "planted captures": 14, "generated": 4}
 """The line to hold; it only falls."""
+
+
+MOST_BYTES = 3_500_000
+"""Of all planted captures."""
 
 
 @cache
@@ -53,6 +77,36 @@ def test_wrong_and_missed_advice_never_grow(group: str, shared_traces: Path) -> 
     assert sum(one.is_missed for one in judged) <= MOST_MISSED[group]
 
 
+def test_every_planted_training_is_labelled_and_recorded() -> None:
+    folders = {path.name for path in (LABELS.parent / "planted").iterdir()}
+    assert folders == set(PLANTED) == {label.path.split("/")[1] for label in labels() if label.origin is Origin.PLANTED}
+
+
+def test_every_generated_training_is_labelled() -> None:
+    assert {label.path.split("/")[1] for label in labels() if label.origin is Origin.GENERATED} == set(GENERATED)
+
+
+def test_planted_captures_are_small_and_anonymous() -> None:
+    files = [path for path in (LABELS.parent / "planted").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < MOST_BYTES
+    for path in files:
+        content = path.read_bytes()
+        assert not ELSEWHERE.findall(gzip.decompress(content) if path.suffix == ".gz" else content), path
+
+
+def test_the_page_has_the_scores(golden: Callable[[Path, str], None], shared_traces: Path) -> None:
+    assert shared_traces.is_dir()
+    golden(PAGE, written_page(scores()))
+
+
+def test_the_page_gives_the_reason_of_each_verdict_and_miss() -> None:
+    opinions = (Opinion("DATA001", Verdict.RIGHT, "It waits."), Opinion("GPU001", Verdict.WRONG, "It is fast."))
+    found = Score(
+        Label("a", written_on=True, summary="", opinions=opinions, must=("DATA001",)), (("GPU001", Verdict.WRONG),)
+    )
+    assert "| a | GPU001 **wrong**: It is fast.<br>**missed** DATA001: It waits. |" in list(page([found]))
+
+
 def test_the_table_counts_verdicts_and_misses() -> None:
     opinions = (Opinion("DATA001", Verdict.RIGHT, ""), Opinion("GPU001", Verdict.WRONG, ""))
     found = Score(
@@ -69,4 +123,6 @@ def test_the_table_counts_verdicts_and_misses() -> None:
         "|---|---|---|---|---|---|",
         "| rules were written on | 1 | 0 | 0 | 1 | 1 |",
         "| others | 1 | 0 | 0 | 0 | 0 |",
+        "| planted captures | 0 | 0 | 0 | 0 | 0 |",
+        "| generated | 0 | 0 | 0 | 0 | 0 |",
     ]

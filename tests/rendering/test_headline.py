@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,11 +16,14 @@ from tests.build_report import (
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Evidence, Fix, Unit
 from traceadvisor.model.health import HealthNote
-from traceadvisor.model.report import RecordingNote, Umbrella
+from traceadvisor.model.report import Recording, RecordingNote, Umbrella
 from traceadvisor.model.steps import StepSource
+from traceadvisor.model.workload import InferenceSign, Workload
 from traceadvisor.rendering.formats import FORMATS
-from traceadvisor.rendering.headline import recording_of_verdict, recording_verdict, verdict, verdict_scope
+from traceadvisor.rendering.headline import recording_of_verdict, recording_verdict, step_time, verdict, verdict_scope
 from traceadvisor.rendering.page.html import report_view
+from traceadvisor.rendering.page.recordings import figures, recording_view
+from traceadvisor.rendering.summary import summary
 
 NOTHING = dict.fromkeys(SHARES_NO_WORKERS, 0.0)
 
@@ -140,3 +144,75 @@ def test_the_headline_prefers_a_recording_with_enough_steps() -> None:
     assert recording_of_verdict(mixed).id != worst.id
     assert "(2 recordings with 3 or more steps compared)" in (verdict_scope(mixed) or "")
     assert recording_of_verdict(replace(report, recordings=(short,))) is short
+
+
+def _with_unusual_steps(count: int) -> Recording:
+    """The recording with its first steps not typical; the typical ones take 100 ms."""
+    recording = device_recording(
+        "x", NOTHING | {Category.KERNEL: 0.5, Category.IDLE_HOST: 0.5}, step_ms=100, device=v100()
+    )
+    slow = "it takes 90% longer than the median step"
+    rows = tuple(
+        replace(row, step=replace(row.step, left_out=None, atypical=slow if at < count else None))
+        for at, row in enumerate(recording.steps)
+    )
+    return replace(recording, steps=rows, typical_step_ns=100e6, typical_breakdown=recording.mean_breakdown)
+
+
+def test_the_verdict_speaks_of_typical_steps_where_others_are_unusual() -> None:
+    assert "50% of each step" in recording_verdict(_with_unusual_steps(0))
+    assert "50% of a typical step" in recording_verdict(_with_unusual_steps(2))
+
+
+def test_the_step_time_is_the_mean_of_the_typical_steps() -> None:
+    recording = _with_unusual_steps(2)
+    count = len(recording.steps)
+    time = step_time(recording)
+    assert (time.ns, time.kind) == (100e6, f"mean of {count - 2} of {count} steps")
+    assert step_time(_with_unusual_steps(0)).kind == f"mean of {count} steps"
+
+
+def test_the_page_says_which_steps_are_typical_and_why_others_are_not() -> None:
+    view = recording_view(_with_unusual_steps(1), 1)
+    first = _with_unusual_steps(1).steps[0].step.index
+    reason = "it takes 90% longer than the median step"
+    assert view.step_notes == (f"Step {first} is not typical, so findings do not count it: {reason}",)
+    (chart,) = (chart for chart in view.charts if chart.title == "Recorded steps")
+    assert chart.data is not None
+    assert [row[-1].text for row in chart.data.rows][:2] == [f"no: {reason}", "yes"]
+
+
+def _one_step(**changes: Any) -> Recording:
+    recording = _with_unusual_steps(0)
+    return replace(recording, steps=recording.steps[:1], **changes)
+
+
+@pytest.mark.parametrize(("share", "named"), [(0.24, False), (0.25, True)])
+def test_start_up_is_named_first_where_it_fills_the_only_step(share: float, *, named: bool) -> None:
+    sentence = recording_verdict(_one_step(start_up_share=share, operations_per_step=60.0))
+    assert sentence.startswith("Start-up takes 25% of the only recorded step") is named
+
+
+@pytest.mark.parametrize(("operations", "named"), [(9.0, True), (10.0, False)])
+def test_a_step_of_few_operations_is_not_judged(operations: float, *, named: bool) -> None:
+    sentence = recording_verdict(_one_step(operations_per_step=operations))
+    assert sentence.startswith("The recording holds too little work to judge") is named
+
+
+def test_an_unmarked_recording_is_not_called_a_step() -> None:
+    recording = _one_step(step_source=StepSource.WINDOW)
+    report = replace(one_recording(), recordings=(recording,))
+    assert "of the recording" in recording_verdict(recording)
+    assert next(figures(recording)).label == "Recording"
+    assert any(line.text.startswith("recording 100.0 ms (the whole recording") for line in summary(report))
+    assert "100.0 ms, the whole recording" in FORMATS["md"].render(report).decode()
+
+
+def test_inference_is_named_first_and_counted_in_iterations() -> None:
+    recording = replace(_with_unusual_steps(1), workload=Workload.INFERENCE, inference_sign=InferenceSign.SERVING)
+    sentence = recording_verdict(recording)
+    assert sentence.startswith("This recording shows inference, not training.")
+    assert "50% of a typical iteration" in sentence
+    assert next(figures(recording)).label == "Typical iteration"
+    facts = {fact.label: fact.value for fact in recording_view(recording, 1).environment}
+    assert facts["Recognised as inference by"] == "marks of a serving engine"

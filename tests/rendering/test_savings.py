@@ -52,7 +52,7 @@ REPLAYED = Estimate(20 * MS, 30 * MS, 40 * MS, Method.REPLAY)
     [
         (100, None, "100.0 ms"),
         (110, 100, "100.0 ms"),
-        (110, None, "100.0 ms (median without the first and last step)"),
+        (110, None, "100.0 ms (typical recorded step)"),
     ],
 )
 def test_the_predicted_step_is_the_current_step_minus_the_saving(

@@ -10,6 +10,7 @@ from traceadvisor.analysis.data.loader import Loader, find_loader
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
 from traceadvisor.analysis.operators.runtime_calls import allocator_rows, blocking_rows, profiler_stop_rows
+from traceadvisor.analysis.steps.inference import serving_rows
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
@@ -82,15 +83,15 @@ def observe(trace: Trace, launches: Launches) -> Observation:
 
 
 def training_thread(trace: Trace) -> int:
-    """Return the thread with the step marks; if it runs no operators, the thread with most time in operators.
+    """Return the thread with the marks of steps or iterations; if it runs no operators, the busiest operator thread.
 
     Returns:
         A row of ``trace.threads``; NONE if the trace has neither marks nor operators.
     """
     events = trace.events
     operators = events.rows(Kind.OPERATOR)
-    for prefix in ("ProfilerStep#", "Optimizer.step#"):
-        marks = rows_with_prefix(trace, Kind.ANNOTATION, prefix)
+    candidates = (rows_with_prefix(trace, Kind.ANNOTATION, prefix) for prefix in ("ProfilerStep#", "Optimizer.step#"))
+    for marks in (*candidates, serving_rows(trace)):
         if marks.size:
             owner = int(events.thread[marks[0]])
             if not operators.size or (events.thread[operators] == owner).any():

@@ -11,6 +11,9 @@ from traceadvisor.analysis.steps.windows import LOST_RECORDS_SHARE, lost_records
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.steps import StepSource, StepTable
 
+START_UP_SHARE = 0.05
+"""Share of one or two steps. Less start-up does not change what the steps show."""
+
 
 def recording_notes(observation: Observation, table: StepTable) -> tuple[HealthNote, ...]:
     """Return the notes that a reader needs before trusting the figures."""
@@ -47,6 +50,31 @@ def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
             "loader-disturbed",
             f"Undisturbed steps spend {shares[0]:.0%} of their time in the data loader, "
             f"recorded steps {shares[1]:.0%}. For data loading, trust the undisturbed steps.",
+        )
+
+
+def start_up_notes(share: float | None, table: StepTable) -> Iterator[HealthNote]:
+    """Yield a note if one or two recorded steps hold start-up work, or begin the run.
+
+    Args:
+        share: share of the typical steps in start-up; None with more steps.
+        table: the steps.
+    """
+    if share is None or not table.typical:
+        return
+    if share >= START_UP_SHARE:
+        yield HealthNote(
+            "start-up",
+            f"Start-up takes {share:.0%} of what was recorded, and findings do not count it: first calls, compilation "
+            "or memory allocation. Record later steps, after a warm-up.",
+            degrades=False,
+        )
+    elif table.source is StepSource.MARKS and table.typical[0].index == 0:
+        yield HealthNote(
+            "first-step",
+            "The recording holds the first step of the run, which may include start-up. "
+            "Record later steps, after a warm-up.",
+            degrades=False,
         )
 
 

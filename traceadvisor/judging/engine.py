@@ -31,6 +31,7 @@ from traceadvisor.model.report import (
     Umbrella,
     UsedSettings,
 )
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
 
 _NOTHING_SET = UsedSettings()
@@ -142,11 +143,11 @@ def _compared(compared: Iterable[OutcomeRow], recordings: Mapping[str, Recording
 
 
 def _step_ns(recording: Recording) -> float | None:
-    return recording.undisturbed_median_step_ns or recording.median_step_ns
+    return recording.undisturbed_median_step_ns or recording.step_ns
 
 
-def _figures(facts: Facts) -> DeviceFigures:
-    figures = device_figures(facts.trace, facts.launches, facts.steps.kept_windows)
+def _figures(facts: Facts, windows: SpanSet) -> DeviceFigures:
+    figures = device_figures(facts.trace, facts.launches, windows)
     rate = facts.device_work.rate
     if rate is None or not rate.is_whole:
         return figures
@@ -176,7 +177,7 @@ def recording_of(facts: Facts) -> Recording:
         samples_per_s=facts.run.samples_per_s,
         mean_breakdown=facts.mean,
         overlaps=facts.overlaps,
-        figures=_figures(facts),
+        figures=_figures(facts, facts.steps.kept_windows),
         timeline=step_timeline(facts.observation, facts.partition, step) if step else None,
         kernels=kernel_table(facts.trace, facts.launches, facts.steps)[:MOST_TABLE_ROWS],
         operators=operator_table(facts.trace, facts.launches, facts.tree, facts.steps)[:MOST_TABLE_ROWS],
@@ -190,6 +191,13 @@ def recording_of(facts: Facts) -> Recording:
         memory=facts.memory_figures,
         communication=facts.communication,
         memory_over_time=memory_over_time(facts.trace, facts.device_index, facts.steps.steps),
+        workload=facts.workload,
+        inference_sign=facts.inference_sign,
+        typical_step_ns=facts.typical.duration_ns if facts.typical else None,
+        typical_breakdown=facts.typical,
+        typical_figures=_figures(facts, facts.steps.typical_windows),
+        operations_per_step=facts.operations_per_step,
+        start_up_share=facts.start_up_share,
     )
 
 

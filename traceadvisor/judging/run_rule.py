@@ -14,7 +14,10 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from traceadvisor.facts import Facts
 from traceadvisor.model.findings import Failed, Finding, Found, MissingInput, Outcome, RuleOutcome, Skipped
 from traceadvisor.model.ranks import RankFigures
+from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import RankRule, Rule
+
+ONLY_FOR_TRAINING = "The recording shows inference, and this check is about training."
 
 _NUMBERS: dict[Any, type] = {int: Integral, float: Real}
 """numpy numbers count as numbers too."""
@@ -49,6 +52,8 @@ def conforms(value: object, wanted: Any) -> bool:
 
 
 def _checked(rule: Rule, facts: Facts) -> Outcome:
+    if rule.training_only and facts.workload is Workload.INFERENCE:
+        return Skipped(ONLY_FOR_TRAINING)
     missing = facts.missing(rule.needs)
     return Skipped(missing) if missing else rule.check(facts)
 

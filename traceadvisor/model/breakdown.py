@@ -102,7 +102,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class MeanBreakdown:
-    """Mean time per category over the kept steps, nanoseconds."""
+    """Mean time per category over some steps, nanoseconds."""
 
     duration_ns: float
     parts_ns: Mapping[Category, float | None]

@@ -30,10 +30,21 @@ class Input(Enum):
     DEVICE_TELEMETRY = "GPU samples"
     DEVICE_MEMORY = "GPU memory use and capacity"
     SEVERAL_STEPS = "three complete steps"
+    REAL_STEP = "a marked step with real work"
 
 
 FEWEST_STEPS = 3
 """With fewer steps, averages do not represent the run, because the first steps compile, load and allocate."""
+
+LEAST_OPERATIONS = 10
+"""GPU operations per step. One or two steps with fewer show a test, not a training loop."""
+
+
+def few_steps(count: int) -> str:
+    """Say how few steps were recorded, as a sentence without its stop; ``count`` is below ``FEWEST_STEPS``."""
+    words = ("No complete step was recorded", "One step was recorded", "Two steps were recorded")
+    return words[count]
+
 
 HOW_TO_GET = {
     Input.STEPS: "No complete step was recorded: record several steps in the profiler's active window.",
@@ -51,6 +62,8 @@ HOW_TO_GET = {
     Input.DEVICE_TELEMETRY: "The GPU was not sampled: record with `traceadvisor capture` on a machine with NVML.",
     Input.DEVICE_MEMORY: "GPU memory was not recorded: record with profile_memory=True or `traceadvisor capture`.",
     Input.SEVERAL_STEPS: f"Fewer than {FEWEST_STEPS} steps were recorded, too few for a typical step: record more.",
+    Input.REAL_STEP: "No marked step with real work was recorded: mark steps with the profiler's step(), "
+    "and record real training steps.",
 }
 """The reason to skip a rule without an input, and how to record the input."""
 

@@ -19,6 +19,7 @@ from traceadvisor.model.steps import Step, StepSource
 from traceadvisor.model.telemetry_window import TelemetryWindow
 from traceadvisor.model.timeline import Timeline
 from traceadvisor.model.trace import Device, Distributed
+from traceadvisor.model.workload import InferenceSign, Workload
 
 
 class SourceKind(Enum):
@@ -70,8 +71,8 @@ class DeviceFigures:
     sm_efficiency_share: float | None
     achieved_occupancy_share: float | None
     flops_per_s: float | None = None
-    """Operations of matrix products, convolutions and attention per second of the kept steps. None where under 90% of
-    kernel time is explained, or the device's peak rates are unknown."""
+    """Operations of matrix products, convolutions and attention per second of the typical steps. None where under 90%
+    of kernel time is explained, or the device's peak rates are unknown."""
 
     peak_rate_share: float | None = None
     """Share of the device's peak rate: model FLOPs utilisation, if nothing is recomputed."""
@@ -79,7 +80,7 @@ class DeviceFigures:
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """All launches of one kernel in the kept steps."""
+    """All launches of one kernel in the typical steps."""
 
     name: str
     calls_per_step: float
@@ -91,7 +92,7 @@ class KernelRow:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRow:
-    """All calls of one operator in the kept steps."""
+    """All calls of one operator in the typical steps."""
 
     name: str
     calls_per_step: float
@@ -197,6 +198,48 @@ class Recording:
     communication: tuple[CommunicationRow, ...] = ()
     """Collectives by kind and purpose, most exposed time first."""
 
+    workload: Workload | None = None
+    """Training or inference; None where the recording does not show which."""
+
+    inference_sign: InferenceSign | None = None
+    """What shows that the recording is of inference; None for any other."""
+
+    typical_step_ns: float | None = None
+    """Mean of the typical steps: the kept ones without start-up, teardown and outliers."""
+
+    typical_breakdown: MeanBreakdown | None = None
+    """Mean over the typical steps, to which the headline and all findings refer; empty where there are none."""
+
+    typical_figures: DeviceFigures | None = None
+    """Use of the device over the typical steps; the figures beside it are those of the kept steps."""
+
+    operations_per_step: float | None = None
+    """GPU operations in a typical step; None without a device or without typical steps."""
+
+    start_up_share: float | None = None
+    """Share of the typical steps in start-up: first calls, compilation, memory allocation. None with three or more
+    typical steps, which hold none."""
+
+    @property
+    def typical_steps(self) -> tuple[Step, ...]:
+        """The steps that the headline and findings refer to."""
+        return tuple(row.step for row in self.steps if row.step.typical)
+
+    @property
+    def breakdown(self) -> MeanBreakdown | None:
+        """The breakdown to show: of the typical steps; of the kept steps in a report that does not hold the former."""
+        return self.typical_breakdown or self.mean_breakdown
+
+    @property
+    def step_ns(self) -> float | None:
+        """The recorded step time to show: the mean typical step; the median kept one in a report without the former."""
+        return self.median_step_ns if self.typical_step_ns is None else self.typical_step_ns
+
+    @property
+    def shown_figures(self) -> DeviceFigures:
+        """The use of the device to show: over the typical steps, else over the kept ones."""
+        return self.figures if self.typical_figures is None else self.typical_figures
+
 
 @dataclass(frozen=True, slots=True)
 class PredictedStep:
@@ -226,8 +269,8 @@ class RankedFinding:
     """The saving in money; None where no price is set or nothing is saved."""
 
     step_ns: float | None = None
-    """The step time that the saving refers to: the undisturbed median, else the median of the recorded steps, without
-    the first and the last where there are others. None where no step time is known."""
+    """The step time that the saving refers to: the undisturbed median, else the mean of the typical steps. None where
+    no step time is known."""
 
     predicted: PredictedStep | None = None
     """The step with the fix made, where it differs from the step less the saving: in a report that was read back these

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from traceadvisor.model.spans import SpanSet
@@ -13,6 +13,9 @@ class StepSource(Enum):
 
     MARKS = "marks"
     """The profiler's own ``ProfilerStep#N`` annotations on the host."""
+
+    SERVING = "serving"
+    """In an inference recording: the marks of a serving engine, one per iteration, or calls of a generating model."""
 
     OPTIMIZER = "optimizer"
     """Without marks: from the end of one ``Optimizer.step#`` to the end of the next."""
@@ -39,6 +42,9 @@ class Step:
     left_out: str | None = None
     """Why the step does not count in means and medians; None where it does."""
 
+    atypical: str | None = None
+    """Why a step that counts in means and medians is not typical; None for all other steps."""
+
     @property
     def duration_ns(self) -> int:
         """Length of the step."""
@@ -48,6 +54,11 @@ class Step:
     def kept(self) -> bool:
         """Whether the step counts in means and medians."""
         return self.left_out is None
+
+    @property
+    def typical(self) -> bool:
+        """Whether findings and the headline speak of the step."""
+        return self.kept and self.atypical is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +86,22 @@ class StepTable:
     def kept_marks(self) -> SpanSet:
         """The kept steps' host marks; host counts belong to them."""
         return SpanSet.of(*((step.host_start_ns, step.host_end_ns) for step in self.kept))
+
+    @property
+    def typical(self) -> tuple[Step, ...]:
+        """The kept steps without start-up, teardown and outliers: those that findings speak of."""
+        return tuple(step for step in self.steps if step.typical)
+
+    @property
+    def typical_windows(self) -> SpanSet:
+        """The typical steps' windows."""
+        return SpanSet.of(*((step.start_ns, step.end_ns) for step in self.typical))
+
+    @property
+    def typical_marks(self) -> SpanSet:
+        """The typical steps' host marks."""
+        return SpanSet.of(*((step.host_start_ns, step.host_end_ns) for step in self.typical))
+
+    def with_all_typical(self) -> StepTable:
+        """The same steps, every kept one typical: for figures on how steps differ."""
+        return replace(self, steps=tuple(replace(step, atypical=None) for step in self.steps))

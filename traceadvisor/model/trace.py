@@ -113,6 +113,10 @@ def _nothing() -> Sparse[np.int32]:
     return Sparse(np.empty(0, np.int64), np.empty(0, np.int32))
 
 
+def _no_numbers() -> Sparse[np.int64]:
+    return Sparse(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Details:
     """Columns that only some events have, by row of the event table."""
@@ -136,6 +140,10 @@ class Details:
 
     message_id: Sparse[np.int32] = field(default_factory=_nothing)
     """Row of :attr:`Trace.messages`, of collectives and of the operators and ranges that launch them."""
+
+    sequence: Sparse[np.int64] = field(default_factory=_no_numbers)
+    """Sequence number of an operator, which its node of the backward pass shares. Only operators that run while
+    gradients are enabled, and nodes of the backward pass, have one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,6 +182,9 @@ class Trace:
 
     messages: tuple[Message, ...] = ()
     """Distinct arguments of collectives."""
+
+    with_sequence: bool = False
+    """Whether torch wrote a sequence number for every operator that has one. Profilers of 2020 wrote none."""
 
     @property
     def is_empty(self) -> bool:

@@ -73,6 +73,7 @@ def read_trace(
         is_truncated=summary.truncated or stream.ended_early,
         with_stacks=bool(tables.details.stack_id.rows.size or tables.python_calls.start_ns.size),
         with_shapes=columns.details.has_types,
+        with_sequence=columns.details.has_record_ids,
         health=replace(health, notes=(*health.notes, *_warnings(origin, summary))),
         messages=columns.messages,
     )

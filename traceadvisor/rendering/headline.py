@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category, MeanBreakdown
+from traceadvisor.model.findings import LEAST_OPERATIONS
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import undisturbed_count
 from traceadvisor.model.steps import StepSource
+from traceadvisor.model.workload import Workload
 from traceadvisor.rendering.units import duration, number_of, whole_percent
 
 LOST_ON_DEVICE = {
@@ -35,6 +37,15 @@ SPENT_ON_HOST = {
 """Sentences on CPU time in a recording without GPU activity."""
 
 NO_DEVICE = "No GPU activity was recorded."
+
+INFERENCE = "This recording shows inference, not training."
+
+START_UP = "Start-up takes {part}: first calls, compilation or memory allocation. Record later steps, after a warm-up."
+
+TOO_LITTLE = "The recording holds too little work to judge: {whole} has {count}. Record real training steps."
+
+START_UP_SHARE = 0.25
+"""From this share of one or two recorded steps on, they do not show what later steps do."""
 
 WELL_USED_SHARE = 0.9
 """From this share of the step on, only faster kernels can save much time."""
@@ -69,26 +80,53 @@ def verdict_scope(report: Report) -> str | None:
 
 def recording_verdict(recording: Recording) -> str:
     """The sentence for one recording."""
-    mean = recording.mean_breakdown
+    mean, is_inference = recording.breakdown, recording.workload is Workload.INFERENCE
+    first = f"{INFERENCE} " if is_inference else ""
     if mean is None or not mean.duration_ns:
-        return "No complete training step was recorded, so there is no step time to report."
+        missing = "iteration" if is_inference else "training step"
+        return f"{first}No complete {missing} was recorded, so there is no step time to report."
     whole = _whole(recording)
+    if (operations := recording.operations_per_step) is not None and _is_test(recording):
+        return f"{first}{TOO_LITTLE.format(count=number_of(round(operations), 'GPU operation'), whole=whole)}"
+    if (recording.start_up_share or 0.0) >= START_UP_SHARE:
+        return first + START_UP.format(part=f"{whole_percent(recording.start_up_share or 0.0)} of {whole}")
     if Category.KERNEL not in mean.parts_ns:
         largest = _largest(mean, tuple(SPENT_ON_HOST))
-        return f"{SPENT_ON_HOST[largest].format(part=_part_of(whole, mean, largest))} {NO_DEVICE}"
-    return _device_verdict(mean, whole)
+        return f"{first}{SPENT_ON_HOST[largest].format(part=_part_of(whole, mean, largest))} {NO_DEVICE}"
+    return first + _device_verdict(mean, whole)
+
+
+def shown_step(recording: Recording) -> str:
+    """What the shown breakdown covers, as a noun: ``typical step``, ``step`` for a single one, or ``recording``."""
+    if recording.step_source is StepSource.WINDOW:
+        return "recording"
+    return step_word(recording) if _kept(recording) == 1 else f"typical {step_word(recording)}"
+
+
+def _is_test(recording: Recording) -> bool:
+    """Whether one or two recorded steps do too little work to show anything about training."""
+    marked = recording.step_source is not StepSource.WINDOW
+    return marked and not _has_enough_steps(recording) and (recording.operations_per_step or 0.0) < LEAST_OPERATIONS
+
+
+def step_word(recording: Recording) -> str:
+    """What one repetition of the recorded loop is called."""
+    return "iteration" if recording.workload is Workload.INFERENCE else "step"
 
 
 def _whole(recording: Recording) -> str:
     """The words for the time that percentages refer to."""
     if recording.step_source is StepSource.WINDOW:
         return "the recording"
-    return "the only recorded step" if _kept(recording) == 1 else "each step"
+    if _kept(recording) == 1:
+        return f"the only recorded {step_word(recording)}"
+    all_typical = len(recording.typical_steps) == _kept(recording)
+    return f"each {step_word(recording)}" if all_typical else f"a typical {step_word(recording)}"
 
 
 def lost_share(recording: Recording) -> float:
-    """Share of the mean step without a running kernel; 0 if it was not measured."""
-    mean = recording.mean_breakdown
+    """Share of the typical step without a running kernel; 0 if it was not measured."""
+    mean = recording.breakdown
     kernel = None if mean is None else mean.share(Category.KERNEL)
     return 0.0 if kernel is None else 1 - kernel
 
@@ -142,7 +180,7 @@ def _kept(recording: Recording) -> int:
     return sum(row.step.kept for row in recording.steps)
 
 
-MEDIAN = "median"
+MEDIAN, MEAN = "median", "mean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,22 +189,32 @@ class StepTime:
 
     ns: float | None
     kind: str
-    """``median of 412 undisturbed steps``, ``median``, or a remark on a single step."""
+    """``median of 412 undisturbed steps``, ``mean of 4 of 6 steps``, or a remark on a single step."""
 
     beside: str | None
-    """Figures to compare with: ``recorded median 177.6 ms, mean 179.0 ms``, or ``mean 179.0 ms``."""
+    """Figures to compare with: ``recorded median 177.6 ms, mean 179.0 ms``, or ``median 177.6 ms``."""
 
 
 def step_time(recording: Recording) -> StepTime:
-    """The median of the undisturbed steps; of the recorded steps if no undisturbed step was timed."""
+    """The median of the undisturbed steps; the mean of the typical recorded steps if no undisturbed step was timed."""
+    if recording.undisturbed_median_step_ns is not None:
+        return _undisturbed_time(recording)
+    kept, typical = _kept(recording), len(recording.typical_steps)
+    if kept == 1:
+        whole = recording.step_source is StepSource.WINDOW
+        kind = "the whole recording: it has no step marks" if whole else f"the only recorded {step_word(recording)}"
+        return StepTime(recording.step_ns, kind, None)
     mean = None if recording.mean_step_ns is None else f"mean {duration(recording.mean_step_ns)}"
-    if recording.undisturbed_median_step_ns is None:
-        if sum(row.step.kept for row in recording.steps) == 1:
-            whole = recording.step_source is StepSource.WINDOW
-            kind = "the whole recording" if whole else "the only recorded step"
-            return StepTime(recording.median_step_ns, kind, None)
+    if recording.typical_step_ns is None:
         return StepTime(recording.median_step_ns, MEDIAN, mean)
+    counted = f"{typical} of {kept}" if typical < kept else f"{kept}"
+    kind = f"{MEAN} of {counted} {step_word(recording)}s"
+    return StepTime(recording.typical_step_ns, kind, f"{MEDIAN} {duration(recording.median_step_ns)}")
+
+
+def _undisturbed_time(recording: Recording) -> StepTime:
     steps = undisturbed_count(recording.captured) if recording.captured else 0
     kind = f"median of {number_of(steps, 'undisturbed step')}" if steps else "undisturbed median"
+    mean = None if recording.mean_step_ns is None else f"mean {duration(recording.mean_step_ns)}"
     recorded = None if recording.median_step_ns is None else f"recorded median {duration(recording.median_step_ns)}"
     return StepTime(recording.undisturbed_median_step_ns, kind, ", ".join(filter(None, (recorded, mean))) or None)

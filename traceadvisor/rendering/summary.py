@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from traceadvisor.model.report import Recording, Report
-from traceadvisor.rendering.headline import recording_verdict, step_time, verdict, verdict_scope
+from traceadvisor.model.steps import StepSource
+from traceadvisor.rendering.headline import recording_verdict, step_time, step_word, verdict, verdict_scope
 from traceadvisor.rendering.page.findings import FindingView, finding_views
 from traceadvisor.rendering.page.health import NoteView, warnings
 from traceadvisor.rendering.page.recordings import cost_words
@@ -118,17 +119,21 @@ def _recording(recording: Recording, report: Report) -> SummaryLine:
     samples = recording.samples_per_s
     return _line(
         *named,
-        Piece(f"step {duration(time.ns)}", Style.STRONG),
+        Piece(f"{_repetition(recording)} {duration(time.ns)}", Style.STRONG),
         Piece(f" ({'; '.join(filter(None, (time.kind, time.beside)))})", Style.QUIET),
         Piece(f", {count(samples)} samples/s" if samples is not None else ""),
         Piece(f", {cost}" if (cost := cost_words(recording)) else ""),
-        Piece(f", GPU busy {percent(recording.figures.busy_share)}"),
+        Piece(f", GPU busy {percent(recording.shown_figures.busy_share)}"),
         Piece(_largest(recording)),
     )
 
 
+def _repetition(recording: Recording) -> str:
+    return "recording" if recording.step_source is StepSource.WINDOW else step_word(recording)
+
+
 def _largest(recording: Recording) -> str:
-    mean = recording.mean_breakdown
+    mean = recording.breakdown
     measured = {} if mean is None else {category: ns for category, ns in mean.parts_ns.items() if ns}
     if mean is None or not measured:
         return ""

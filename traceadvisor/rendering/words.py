@@ -10,6 +10,7 @@ from traceadvisor.model.run import StepState
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.telemetry import ClockEventReason
 from traceadvisor.model.timeline import Activity
+from traceadvisor.model.workload import InferenceSign
 
 CATEGORY = {
     Category.KERNEL: "Kernels",
@@ -127,8 +128,15 @@ METHOD = {
 
 STEP_SOURCE = {
     StepSource.MARKS: "the profiler's step marks",
+    StepSource.SERVING: "iterations of the serving engine or of text generation",
     StepSource.OPTIMIZER: "optimizer steps (the recording has no step marks)",
     StepSource.WINDOW: "nothing: the recording has no step marks, so all of it counts as one step",
+}
+
+INFERENCE_SIGN = {
+    InferenceSign.SERVING: "marks of a serving engine",
+    InferenceSign.GENERATE: "calls of generate()",
+    InferenceSign.NO_GRADIENTS: "a forward pass with gradients disabled in every operator",
 }
 
 SOURCE_KIND = {

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.operators.names import rows_with_prefix
+from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.model.arrays import Int64, Mask
-from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
 from traceadvisor.replay.recorded_calls import (
@@ -32,7 +32,7 @@ def build_graph(observation: Observation, steps: tuple[Step, ...]) -> StepGraph:
     waits = recorded_waits(trace, observation.launches, work)
     after_other = stream_dependencies(trace, work)
     constants = measure(trace, work, after_other, waits)
-    optimizer = events.spans(rows_with_prefix(trace, Kind.ANNOTATION, "Optimizer.step#"))
+    optimizer = optimizer_steps(trace).own
     tasks, step = timed_tasks(observation, steps, work, waits, optimizer)
     call_ns = _call_times(tasks, work, waits, constants)
     excess_ns = np.maximum(_own_wait_times(tasks, work, waits) - constants.wait_call_ns, 0)

@@ -80,8 +80,8 @@ class Gate:
     def doubt(self) -> str | None:
         """Why the replay is not trusted at all; None if it is."""
         if self.steps < FEWEST_STEPS:
-            steps = "1 complete step was" if self.steps == 1 else f"{self.steps} complete steps were"
-            return f"only {steps} recorded, and the simulation needs {FEWEST_STEPS}"
+            recorded = "one step was" if self.steps == 1 else "two steps were"
+            return f"{recorded} recorded, and the simulation needs three"
         if self.elsewhere_share > MOST_ERROR_SHARE:
             return (
                 f"this process also keeps another GPU busy during {self.elsewhere_share:.0%} of the step, "

@@ -82,7 +82,7 @@ class Replay:
 def replay(
     observation: Observation, table: StepTable, timing: RunTiming, worker_count: int | None = None
 ) -> Replay | None:
-    """Return the replay of the steps nearest to the median; None if no step is kept.
+    """Return the replay of the steps nearest to the median; None if no step is typical.
 
     Args:
         observation: the recording.

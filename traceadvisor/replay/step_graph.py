@@ -182,16 +182,17 @@ FEWEST_STEPS = 3
 
 
 def chosen_steps(table: StepTable) -> tuple[Step, ...]:
-    """Return the kept steps nearest to the median, in order of time; empty steps are skipped."""
-    filled = [step for step in table.kept if step.host_end_ns > step.host_start_ns]
+    """Return the typical steps nearest to the median, in order of time; empty steps are skipped.
+
+    The first and the last are only context. If fewer than three steps are typical, other kept steps take these places.
+    """
+    filled = [step for step in table.typical if step.host_end_ns > step.host_start_ns]
+    if len(filled) < FEWEST_STEPS:
+        kept = [step for step in table.kept if step.host_end_ns > step.host_start_ns]
+        inner = kept[1:-1]
+        filled = kept if inner and all(step.typical for step in inner) else filled
     if not filled:
         return ()
     middle = median(step.duration_ns for step in filled)
     nearest = sorted(filled, key=lambda step: abs(step.duration_ns - middle))[:MOST_STEPS]
     return tuple(sorted(nearest, key=lambda step: step.start_ns))
-
-
-def measured_step_ns(table: StepTable) -> float | None:
-    """Return the median kept step, without the first and last if there are others; None without kept steps."""
-    durations = [step.duration_ns for step in table.kept]
-    return float(median(durations[1:-1] or durations)) if durations else None

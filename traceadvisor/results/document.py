@@ -300,7 +300,9 @@ def _finish_host(arguments: Arguments, _: Written) -> None:
 def _finish_recording(arguments: Arguments, written: Written) -> None:
     group, run, sampled, cost = (arguments[name] for name in ("distributed", "captured", "telemetry", "cost"))
     arguments["rank_count"] = group.world_size if group and group.world_size else 1
-    arguments["mean_breakdown"] = _mean_breakdown(arguments, written["totals_us"]["idle"])
+    for kind, totals in (("mean", "totals_us"), ("typical", "typical_totals_us")):
+        idle_us = (written.get(totals) or {}).get("idle")
+        arguments[f"{kind}_breakdown"] = _mean_breakdown(arguments, kind, idle_us)
     if cost:
         count = arguments["gpu_count"] or 1
         per_gpu_hour = source_of(cost.per_hour, cost.per_hour / count, lambda price: price * count)
@@ -322,12 +324,12 @@ def _finish_recording(arguments: Arguments, written: Written) -> None:
         arguments["telemetry"] = TelemetryWindow(windows, sampled.host.window, sampled.processes)
 
 
-def _mean_breakdown(arguments: Arguments, idle_us: float | None) -> MeanBreakdown | None:
-    parts_ns, duration_ns = arguments["mean_breakdown"], arguments["mean_step_ns"]
+def _mean_breakdown(arguments: Arguments, kind: str, idle_us: float | None) -> MeanBreakdown | None:
+    parts_ns, duration_ns = arguments[f"{kind}_breakdown"], arguments[f"{kind}_step_ns"]
     if not parts_ns:
         return None
     if duration_ns is None:
-        raise ValueError("a mean breakdown without a mean step")
+        raise ValueError(f"a {kind} breakdown without a {kind} step")
     return MeanBreakdown(duration_ns, parts_ns, None if idle_us is None else in_ns(idle_us))
 
 
@@ -479,12 +481,15 @@ RECORDS = (
         Recording,
         spread="figures",
         left_out="timeline rank_count",
-        derived="distributed.rank mean_breakdown.totals",
+        derived="distributed.rank mean_breakdown.totals typical_breakdown.totals",
         renamed={
             "mean_breakdown": "mean_breakdown_us",
             "mean_breakdown.totals": "totals_us",
+            "typical_breakdown": "typical_breakdown_us",
+            "typical_breakdown.totals": "typical_totals_us",
             "overlaps": "overlap_us",
             "figures.busy_share": "gpu_busy_share",
+            "operations_per_step": "gpu_operations_per_step",
             "captured": "captured_run",
             "recorded_wall_ns": "recorded_unix_us",
         },
@@ -492,12 +497,19 @@ RECORDS = (
             "dropped_steps": _dropped_steps,
             "mean_breakdown": _mean_parts,
             "mean_breakdown.totals": lambda forms: blank_for_none(forms.of(Totals)),
+            "typical_breakdown": _mean_parts,
+            "typical_breakdown.totals": lambda forms: blank_for_none(forms.of(Totals)),
             "overlaps": _overlaps,
             "recorded_wall_ns": _wall_clock_range,
             "replay": lambda forms: blank_for_none(forms.of(ReplayFigures), status=ReplayStatus.NOT_RUN.value),
         },
         whole={"telemetry": _telemetry},
-        order=("cycle rank path", "mean_breakdown_us totals_us", "peak_rate_share replay umbrellas"),
+        order=(
+            "cycle rank path",
+            "mean_breakdown_us totals_us",
+            "typical_breakdown_us typical_totals_us",
+            "peak_rate_share replay umbrellas",
+        ),
         finish=_finish_recording,
     ),
     Record(
@@ -510,9 +522,9 @@ RECORDS = (
         StepRow,
         spread="step breakdown",
         left_out="step.end_ns breakdown.duration_ns",
-        derived="step.duration_ns step.kept",
+        derived="step.duration_ns step.kept step.typical",
         renamed={"breakdown.parts_ns": "breakdown_us"},
-        order=("start_us duration_us host_start_us host_end_us kept left_out breakdown_us",),
+        order=("start_us duration_us host_start_us host_end_us kept left_out typical atypical breakdown_us",),
         finish=_finish_step,
     ),
     Record(Totals, bare=True),

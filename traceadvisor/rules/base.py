@@ -81,6 +81,9 @@ class Rule(ABC):
     umbrella: ClassVar[bool] = False
     """Whether the rule judges the whole step. Its finding is shown with the headline and never ranked."""
 
+    training_only: ClassVar[bool] = False
+    """Whether the rule's advice makes sense for training only. In a recording of inference, the rule is skipped."""
+
     popular_fix: ClassVar[str | None] = None
     """The well-known fix, as a noun phrase. Reports say so if it would save less than 2% of the step.
 

@@ -40,3 +40,12 @@ def test_what_the_host_waits_for_stays_as_work_that_takes_no_time(tmp_path: Path
     graph = graph_of(builder, tmp_path)
     copy = int(np.flatnonzero(graph.device.kind == Kind.COPY_D2H)[0])
     assert _spared(graph, copy) == [steps_us(graph)[0] - 20]
+
+
+def test_what_follows_still_waits_for_another_stream(tmp_path: Path) -> None:
+    # A collective runs to 102. The conversion that waits for it goes; the product after it still waits.
+    builder = TraceBuilder().step(0, 0, 10).collective(0, 1, kernel=(2, 102)).runtime("cudaStreamWaitEvent", 2, 3)
+    builder.launch(3, 4, kernel=(103, 123), name="nchwToNhwcKernel").launch(5, 6, kernel=(124, 174))
+    graph = graph_of(builder, tmp_path)
+    assert steps_us(graph)[0] == pytest.approx(174, abs=2)
+    assert _spared(graph, 1)[0] == pytest.approx(154, abs=2)

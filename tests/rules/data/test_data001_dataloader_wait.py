@@ -41,7 +41,7 @@ def test_with_too_few_steps_the_saving_is_an_upper_limit(tmp_path: Path) -> None
     saving = finding(DataLoaderWait(), _steps(30, count=2), tmp_path).saving
     assert (saving.low_ns, saving.expected_ns, saving.high_ns) == (0, 15_000, 30_000)
     assert saving.method is Method.BOUND
-    assert saving.reason == "not simulated: only 2 complete steps were recorded, and the simulation needs 3"
+    assert saving.reason == "not simulated: two steps were recorded, and the simulation needs three"
 
 
 def test_a_short_wait_is_clear_with_its_figure_and_the_threshold(tmp_path: Path) -> None:

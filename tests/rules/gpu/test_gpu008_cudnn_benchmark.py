@@ -71,5 +71,6 @@ def test_convolutions_count_from_two_percent_of_the_step(gap_us: int, tmp_path: 
     # Half of each kernel of 100 us can be saved: 2 x 50 us of 200 + 200 + gap.
     builder = _steps(4, 4)
     next(event for event in builder.events if event["name"] == "ProfilerStep#1")["dur"] = 200 + 2 * gap_us
+    builder.op("aten::add", 399 + 2 * gap_us, 400 + 2 * gap_us)  # so the step does not end with the recording
     captured = Captured(builder, tmp_path).with_settings(cudnn_benchmark=False)
     assert captured.is_found(CudnnBenchmark()) is found

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
+from traceadvisor.judging.run_rule import run_rule
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Confidence, Found, Method, Skipped
 from traceadvisor.replay.fixes.launches import AmortisedLaunches
 from traceadvisor.rules.idle.idle002_launch_bound import LaunchBound
 
@@ -52,10 +55,37 @@ def test_a_full_queue_is_clear(tmp_path: Path) -> None:
     assert clear(LaunchBound(), builder, tmp_path).value < 0.05
 
 
-@pytest.mark.parametrize("steps", [0, 1, 2])
-def test_one_or_two_steps_are_too_few(steps: int, tmp_path: Path) -> None:
-    builder = _short_kernels(steps) if steps else _unmarked()
-    assert "Fewer than 3 steps" in skipped(LaunchBound(), builder, tmp_path)
+@pytest.mark.parametrize(("steps", "words"), [(1, "One step was recorded"), (2, "Two steps were recorded")])
+def test_one_or_two_steps_give_an_upper_limit_of_low_confidence(steps: int, words: str, tmp_path: Path) -> None:
+    found = finding(LaunchBound(), _short_kernels(steps), tmp_path)
+    assert found.claims.total_ns == steps * 80_000
+    assert (found.saving.method, found.confidence) == (Method.BOUND, Confidence.LOW)
+    assert found.saving.reason == f"not simulated: {words.lower()}, and the simulation needs three"
+    assert f"{words}: other steps may differ." in found.caveats
+
+
+def test_a_recording_without_steps_is_no_step(tmp_path: Path) -> None:
+    assert "No marked step" in skipped(LaunchBound(), _unmarked(), tmp_path)
+
+
+@pytest.mark.parametrize(("kernels", "judged"), [(9, False), (10, True)])
+def test_one_step_is_judged_from_ten_gpu_operations_on(kernels: int, tmp_path: Path, *, judged: bool) -> None:
+    builder = TraceBuilder().step(0, 0, 100)
+    for start in range(0, 10 * kernels, 10):
+        builder.op("aten::add", start, start + 10).launch(start + 2, start + 7, kernel=(start + 8, start + 10))
+    outcome = run_rule(LaunchBound(), facts_of(builder, tmp_path))
+    assert isinstance(outcome, Found if judged else Skipped)
+
+
+def test_the_first_launch_of_a_kernel_is_start_up(tmp_path: Path) -> None:
+    # One step of 100 us and a launch of 10 ms that loads the kernel's code: only the short launches are claimed.
+    builder = TraceBuilder().step(0, 0, 10_100)
+    for start in range(0, 100, 10):
+        builder.op("aten::add", start, start + 10).launch(start + 2, start + 7, kernel=(start + 8, start + 10))
+    builder.op("aten::mm", 100, 10_050).launch(100, 10_000, kernel=(10_010, 10_100), name="Cijk")
+    facts = facts_of(builder, tmp_path)
+    assert facts.start_up_share == pytest.approx(9_900 / 10_100)
+    assert facts.claim(Category.IDLE_LAUNCH).total_ns == 80_000 + 10_000
 
 
 def _unmarked() -> TraceBuilder:

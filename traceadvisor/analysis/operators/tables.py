@@ -15,11 +15,11 @@ from traceadvisor.model.trace import Trace
 
 
 def operator_table(trace: Trace, launches: Launches, tree: OperatorTree, table: StepTable) -> tuple[OperatorRow, ...]:
-    """Return one row per operator name, over operators that start in the kept steps' host marks.
+    """Return one row per operator name, over operators that start in the typical steps' host marks.
 
     Device time is that of work the operator itself launched; rows are sorted by the larger of host and device time.
     """
-    chosen, steps = table.kept_marks.contains(tree.start_ns), len(table.kept)
+    chosen, steps = table.typical_marks.contains(tree.start_ns), len(table.typical)
     if not chosen.any() or not steps:
         return ()
     names, group = np.unique(trace.events.name_id[tree.rows[chosen]], return_inverse=True)
@@ -50,11 +50,11 @@ def _device_time_ns(trace: Trace, launches: Launches, tree: OperatorTree) -> np.
 
 
 def kernel_table(trace: Trace, launches: Launches, table: StepTable) -> tuple[KernelRow, ...]:
-    """Return one row per kernel name, over kernels that start in the kept windows, longest total first."""
-    events, steps = trace.events, len(table.kept)
+    """Return one row per kernel name, over kernels that start in the typical windows, longest total first."""
+    events, steps = trace.events, len(table.typical)
     kinds = events.kind[launches.work_rows]
     rows = launches.work_rows[(kinds == Kind.KERNEL) | (kinds == Kind.COLLECTIVE)]
-    rows = rows[table.kept_windows.contains(events.start_ns[rows])]
+    rows = rows[table.typical_windows.contains(events.start_ns[rows])]
     if not rows.size or not steps:
         return ()
     names, group = np.unique(events.name_id[rows], return_inverse=True)

@@ -9,7 +9,8 @@ import numpy as np
 from traceadvisor.analysis.communication.collectives import host_collective_rows
 from traceadvisor.analysis.idle.causes import idle_partition
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask, rows_named
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
+from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.steps.marks import recording_extent
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import DEVICE_CATEGORIES, Category, StepBreakdown
@@ -66,7 +67,7 @@ def _host_partition(observation: Observation, extent: tuple[int, int]) -> Partit
     backward = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX))
     precedence: dict[Category, SpanSet | Int64] = {
         Category.DATA_WAIT: observation.loading,
-        Category.OPTIMIZER: rows_named(trace, Kind.ANNOTATION, lambda name: name.startswith("Optimizer.step#")),
+        Category.OPTIMIZER: optimizer_steps(trace).own,
         Category.BACKWARD: operators[backward[events.name_id[operators]]],
         Category.FORWARD: operators[events.thread[operators] == observation.thread],
         Category.COMMUNICATION: host_collective_rows(trace),

@@ -10,6 +10,8 @@ from itertools import pairwise
 import numpy as np
 
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named, rows_with_prefix
+from traceadvisor.analysis.operators.optimizer import optimizer_steps
+from traceadvisor.analysis.steps.inference import inference_sign, is_prefill, iteration_spans, serving_rows
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.steps import StepSource
@@ -34,8 +36,13 @@ class Mark:
 
 
 def find_marks(trace: Trace) -> tuple[StepSource, tuple[Mark, ...]]:
-    """Return the step marks; else the spans between optimizer steps; else the whole recording."""
-    marks = _profiler_marks(trace)
+    """Return the step marks; else the spans between optimizer steps; else the whole recording.
+
+    In an inference recording, the iterations of its engine come before step marks that hold several of them.
+    """
+    marks, iterations = _profiler_marks(trace), _iterations(trace)
+    if len(iterations) > len(marks):
+        return StepSource.SERVING, iterations
     if marks:
         return StepSource.MARKS, marks
     marks = _optimizer_marks(trace)
@@ -60,14 +67,37 @@ def _profiler_marks(trace: Trace) -> tuple[Mark, ...]:
     return tuple(marks)
 
 
-def _optimizer_marks(trace: Trace) -> tuple[Mark, ...]:
-    """Return marks from one optimizer step's end to the next; the most frequent of several optimizers counts."""
-    events = trace.events
-    rows = rows_with_prefix(trace, Kind.ANNOTATION, "Optimizer.step#")
-    if rows.size < 2:
+def _iterations(trace: Trace) -> tuple[Mark, ...]:
+    """Return marks from the start of one iteration to the next, the last to its own end; none without inference."""
+    if inference_sign(trace) is None:
         return ()
-    most_frequent = np.bincount(events.name_id[rows]).argmax()
-    ends = np.unique(events.end_ns[rows[events.name_id[rows] == most_frequent]]).tolist()
+    starts, ends = iteration_spans(trace)
+    until = np.append(starts[1:], ends[-1:]).tolist()
+    spans = [span for span in zip(starts.tolist(), until, strict=True) if span[0] < span[1]]
+    return tuple(Mark(number, *span) for number, span in enumerate(spans, 1))
+
+
+def serving_kinds(trace: Trace, starts_ns: Sequence[int]) -> list[bool | None]:
+    """Return whether the iteration that starts at each instant processes prompts; None if its mark does not say."""
+    events = trace.events
+    rows = serving_rows(trace)
+    known = {int(events.start_ns[row]): is_prefill(trace.names[events.name_id[row]]) for row in rows.tolist()}
+    return [known.get(start) for start in starts_ns]
+
+
+def _optimizer_marks(trace: Trace) -> tuple[Mark, ...]:
+    """Return marks from one optimizer step's end to the next; the most frequent of several optimizers counts.
+
+    A single optimizer step that runs the training passes in a closure is a whole step.
+    """
+    events, steps = trace.events, optimizer_steps(trace)
+    if steps.rows.size == 1 and steps.has_closure:  # so it takes time
+        row = int(steps.rows[0])
+        return (Mark(1, int(events.start_ns[row]), int(events.end_ns[row])),)
+    if steps.rows.size < 2:
+        return ()
+    most_frequent = np.bincount(events.name_id[steps.rows]).argmax()
+    ends = np.unique(events.end_ns[steps.rows[events.name_id[steps.rows] == most_frequent]]).tolist()
     return tuple(Mark(number, *pair) for number, pair in enumerate(pairwise(ends), 1))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.launches import Launches
-from traceadvisor.analysis.operators.names import rows_with_prefix
+from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.steps.breakdown import Partition
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
@@ -77,9 +77,9 @@ def _thread_spans(observation: Observation, thread: int, window: tuple[int, int]
     def of(rows: Int64) -> SpanSet:
         return events.spans(rows[events.thread[rows] == thread]).clip(*window)
 
-    runtime = of(events.rows(Kind.RUNTIME))
+    runtime, steps = of(events.rows(Kind.RUNTIME)), optimizer_steps(observation.trace)
     return {
-        Activity.OPTIMIZER: of(rows_with_prefix(observation.trace, Kind.ANNOTATION, "Optimizer.step#")),
+        Activity.OPTIMIZER: of(steps.rows) - steps.closures,
         Activity.OPERATOR: of(events.rows(Kind.OPERATOR)),
         Activity.RUNTIME_CALL: runtime,
         Activity.BLOCKED: runtime & observation.blocked,

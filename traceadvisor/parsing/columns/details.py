@@ -17,7 +17,7 @@ from traceadvisor.parsing.columns.growing import Column, Parts, int64
 from traceadvisor.parsing.columns.interning import Shortener, Signatures, Texts, TypeLists
 from traceadvisor.parsing.columns.messages import Messages
 from traceadvisor.parsing.columns.timestamps import nanoseconds
-from traceadvisor.parsing.json.events import MISSING, EventArgs, InstantEvent
+from traceadvisor.parsing.json.events import MISSING, EventArgs, InstantEvent, KeyArgs
 
 MOST_RATIO = 1e9
 """Largest plausible ratio of a kernel; larger values and NaN count as not recorded."""
@@ -46,6 +46,9 @@ class DetailColumns:
         self.has_types = False
         """Whether input types of operators were recorded."""
 
+        self.has_record_ids = False
+        """Whether operators have the ids that torch writes since it always writes sequence numbers, too."""
+
     def add(
         self,
         args: list[EventArgs],
@@ -61,6 +64,15 @@ class DetailColumns:
         self._add_sizes(*_chosen(args, _SIZED[kind]))
         self._add_messages(*_chosen(args, np.frombuffer(signatures.has_message, np.bool_)[signature]))
         self._add_shapes(*_chosen(args, np.frombuffer(signatures.has_shapes, np.bool_)[signature]))
+
+    def add_sequence(self, args: Sequence[KeyArgs], kind: NDArray[np.int8]) -> None:
+        """Add the sequence numbers of a window's operators; called after :meth:`add`, and also without it."""
+        rows = np.flatnonzero(kind == Kind.OPERATOR)
+        if rows.size:
+            operators = [args[row] for row in rows.tolist()]
+            numbers = int64([arg.sequence for arg in operators])
+            self._add("sequence", rows, numbers, numbers >= 0)
+            self.has_record_ids = self.has_record_ids or any(arg.record_id != NONE for arg in operators)
         self._row_count += len(args)
 
     def _add_ratios(self, args: list[EventArgs], rows: Int64) -> None:
@@ -155,6 +167,7 @@ class DetailColumns:
             dims_id=column("dims_id", np.int32),
             concrete_id=column("concrete_id", np.int32),
             message_id=column("message_id", np.int32),
+            sequence=column("sequence", np.int64),
         )
 
 

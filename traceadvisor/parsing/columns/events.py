@@ -41,7 +41,7 @@ class Columns:
         self._main = Parts()
         self._python = Parts()
         self.details = DetailColumns(self._shortened)
-        """Columns of only some events; empty if details are not wanted."""
+        """Columns of only some events; only sequence numbers if details are not wanted."""
 
         self.dropped = 0
         """Timed events without a usable time."""
@@ -83,6 +83,7 @@ class Columns:
         self._main.add_all(correlation=correlation, external_id=_external_ids(args), place=place)
         if self._wants_details:
             self.details.add(args, kind, on_device, self._signatures, signature)
+        self.details.add_sequence(args, kind)
 
     def _name_threads(self, events: Sequence[MetadataEvent]) -> None:
         for event in events:

@@ -32,6 +32,10 @@ class KeyArgs(msgspec.Struct, frozen=True, gc=False):
     external_id_2021: int = msgspec.field(default=NONE, name="external id")
     device: int = NONE
     stream: int | str = NONE
+    sequence: int = msgspec.field(default=NONE, name="Sequence number")
+    """Links an operator of the forward pass to the node of the backward pass that autograd made for it."""
+
+    record_id: int = msgspec.field(default=NONE, name="Record function id")
 
 
 class EventArgs(KeyArgs, frozen=True, gc=False):

@@ -88,7 +88,7 @@ def _parts(place: int, row: StepRow, columns: int, longest: int) -> Iterator[Sha
             height = PLOT_HEIGHT * ns / longest
             bottom -= height
             path = rectangle(left, bottom, width, height - GAP if height > 4 * GAP else height)
-            yield Shape(path, PAINTS[category], _tip(row, category, ns), faint=not row.step.kept)
+            yield Shape(path, PAINTS[category], _tip(row, category, ns), faint=not row.step.typical)
 
 
 def _tip(row: StepRow, category: Category, ns: int) -> str:
@@ -98,19 +98,20 @@ def _tip(row: StepRow, category: Category, ns: int) -> str:
 def _lines(recording: Recording, longest: int) -> Iterator[Line]:
     bottom = number(TOP + PLOT_HEIGHT)
     yield Line("0%", bottom, "100%", bottom)
-    if recording.median_step_ns:
-        y = number(_height_of(recording.median_step_ns, longest))
+    if recording.step_ns:
+        y = number(_height_of(recording.step_ns, longest))
         yield Line("0%", y, "100%", y, dashed=True)
 
 
 def _labels(recording: Recording, rows: Sequence[StepRow], longest: int) -> Iterator[Label]:
     yield Label("0%", "11", f"longest {duration(longest)}", Anchor.START, Tone.QUIET)
-    if recording.median_step_ns:
-        yield Label("100%", "11", f"- - median {duration(recording.median_step_ns)}", Anchor.END, Tone.QUIET)
+    if recording.step_ns:
+        usual = "median" if recording.typical_step_ns is None else "typical"
+        yield Label("100%", "11", f"- - {usual} {duration(recording.step_ns)}", Anchor.END, Tone.QUIET)
     every = -(-len(rows) // MOST_NUMBERS)
     for place, row in enumerate(rows):
         if place % every == 0:
-            text = f"{row.step.index}" if row.step.kept else f"({row.step.index})"
+            text = f"{row.step.index}" if row.step.typical else f"({row.step.index})"
             middle = across((place + 0.5) / len(rows))
             yield Label(middle, number(TOP + PLOT_HEIGHT + 15), text, Anchor.MIDDLE, Tone.QUIET)
 
@@ -124,7 +125,7 @@ def _sentence(recording: Recording, rows: Sequence[StepRow]) -> str:
     drawn = (
         f"{len(rows)} steps" if len(rows) == len(recording.steps) else f"{len(rows)} of {len(recording.steps)} steps"
     )
-    brackets = "" if all(row.step.kept for row in rows) else " Steps in brackets are left out of averages."
+    brackets = "" if all(row.step.typical for row in rows) else " Steps in brackets are not typical."
     return f"{drawn}, from {duration(min(times))} to {duration(max(times))}. Colours as above.{brackets}"
 
 
@@ -133,7 +134,7 @@ def _table(rows: Sequence[StepRow], used: Sequence[Category]) -> Table:
         Column("Step"),
         Column("Total, ms"),
         *(Column(f"{CATEGORY[category]}, ms") for category in used),
-        Column("Left out", numeric=False),
+        Column("Typical", numeric=False),
     )
     return Table("Recorded steps by category", columns, tuple(_table_row(row, used) for row in rows))
 
@@ -141,4 +142,10 @@ def _table(rows: Sequence[StepRow], used: Sequence[Category]) -> Table:
 def _table_row(row: StepRow, used: Sequence[Category]) -> tuple[Cell, ...]:
     parts = (Cell(milliseconds(row.breakdown.parts_ns.get(category))) for category in used)
     total = Cell(milliseconds(row.breakdown.duration_ns))
-    return (Cell(f"{row.step.index}"), total, *parts, Cell(row.step.left_out or ""))
+    return (Cell(f"{row.step.index}"), total, *parts, Cell(_whether_typical(row)))
+
+
+def _whether_typical(row: StepRow) -> str:
+    if row.step.left_out is not None:
+        return f"no, and left out of all averages: {row.step.left_out}"
+    return "yes" if row.step.atypical is None else f"no: {row.step.atypical}"

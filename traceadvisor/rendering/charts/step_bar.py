@@ -1,4 +1,4 @@
-"""The mean step as a stacked bar, for one recording or several."""
+"""The typical step as a stacked bar, for one recording or several."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from traceadvisor.rendering.charts.drawing import (
     rectangle,
 )
 from traceadvisor.rendering.charts.palette import PAINTS
+from traceadvisor.rendering.headline import shown_step
 from traceadvisor.rendering.table import Cell, Column, Table, cells
 from traceadvisor.rendering.units import NOT_MEASURED, duration, milliseconds, percent
 from traceadvisor.rendering.words import CATEGORY
@@ -48,33 +49,32 @@ _TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def step_bar(recording: Recording, chart_id: str) -> Chart | None:
-    """The mean step by category; None without a measured step."""
-    mean = recording.mean_breakdown
+    """The typical step by category; None without a measured step."""
+    mean = recording.breakdown
     if mean is None or not mean.duration_ns:
         return None
     parts = list(_parts(mean, mean.duration_ns))
+    title = f"{shown_step(recording).capitalize()} by category"
     return Chart(
         id=chart_id,
-        title="Mean step by category",
+        title=title,
         caption=None,
-        description=_sentence(mean),
+        description=_sentence(recording, mean),
         height=BAR_HEIGHT + AXIS_HEIGHT,
         shapes=tuple(_shapes(mean, parts, 0, BAR_HEIGHT)),
         lines=tuple(_ticks(BAR_HEIGHT, BAR_HEIGHT + 5)),
         labels=(*_labels(mean, parts, BAR_HEIGHT / 2 + 4), *time_axis(mean.duration_ns, BAR_HEIGHT + 18)),
         legend=legend(mean),
-        data=_table(mean),
+        data=_table(mean, title),
     )
 
 
 def comparison_bars(recordings: Sequence[Recording], chart_id: str) -> Chart | None:
-    """The mean steps of several recordings; None if fewer than two were measured.
+    """The typical steps of several recordings; None if fewer than two were measured.
 
     All bars share one time scale. If the steps differ too much in length, each bar fills the width.
     """
-    measured = (
-        (recording, mean) for recording in recordings if (mean := recording.mean_breakdown) and mean.duration_ns
-    )
+    measured = ((recording, mean) for recording in recordings if (mean := recording.breakdown) and mean.duration_ns)
     means = list(islice(measured, MOST_ROWS))
     if len(means) < 2:
         return None
@@ -94,9 +94,9 @@ def comparison_bars(recordings: Sequence[Recording], chart_id: str) -> Chart | N
     height = len(means) * ROW_HEIGHT
     return Chart(
         id=chart_id,
-        title="Mean steps compared",
+        title="Typical steps compared",
         caption=None if on_one_scale else "Each bar is one whole step: the step times differ too much for one scale.",
-        description=" ".join(f"{recording.id}: {_sentence(mean)}" for recording, mean in means),
+        description=" ".join(f"{recording.id}: {_sentence(recording, mean)}" for recording, mean in means),
         height=height + AXIS_HEIGHT,
         shapes=tuple(shapes),
         lines=tuple(_ticks(height, height + 5)),
@@ -176,21 +176,19 @@ def _labels(mean: MeanBreakdown, parts: Iterable[tuple[Category, float, float]],
             yield Label(middle, number(y), percent(share), Anchor.MIDDLE, Tone.STRONG, PAINTS[category])
 
 
-def _sentence(mean: MeanBreakdown) -> str:
+def _sentence(recording: Recording, mean: MeanBreakdown) -> str:
     taken = sorted(((ns, category) for category, ns in mean.parts_ns.items() if ns), key=lambda part: -part[0])
     parts = ", ".join(f"{CATEGORY[category]} {percent(mean.share(category))}" for _, category in taken)
-    return f"The mean step takes {duration(mean.duration_ns)}: {parts}."
+    return f"The {shown_step(recording)} takes {duration(mean.duration_ns)}: {parts}."
 
 
-def _table(mean: MeanBreakdown) -> Table:
+def _table(mean: MeanBreakdown, title: str) -> Table:
     rows = tuple(
         cells(CATEGORY[category], milliseconds(ns), percent(mean.share(category)))
         for category, ns in mean.parts_ns.items()
     )
     total = cells("Step", milliseconds(mean.duration_ns), percent(1.0))
-    return Table(
-        "Mean step by category", (Column("Category", numeric=False), Column("ms"), Column("Share")), (*rows, total)
-    )
+    return Table(title, (Column("Category", numeric=False), Column("ms"), Column("Share")), (*rows, total))
 
 
 def _comparison_table(means: Sequence[tuple[Recording, MeanBreakdown]], used: Sequence[Category]) -> Table:

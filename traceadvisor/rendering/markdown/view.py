@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording, Report
+from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.headline import step_time, verdict, verdict_scope
 from traceadvisor.rendering.page.comparison import total_shares
 from traceadvisor.rendering.page.findings import FindingView, finding_views, umbrella_table
@@ -121,7 +122,7 @@ def _totals(report: Report) -> Table:
     counted = any(recording.samples_per_s is not None for recording in report.recordings)
     columns = (
         Column("Recording", numeric=False),
-        *((Column("Step", numeric=False), Column("Recorded step")) if timed else (Column("Median step"),)),
+        *((Column("Step", numeric=False), Column("Recorded step")) if timed else (Column("Step"),)),
         *((Column("Samples/s"),) if counted else ()),
         *((Column("Cost"),) if priced else ()),
         Column("GPU busy"),
@@ -140,12 +141,17 @@ def _totals_row(recording: Recording, *, timed: bool, counted: bool, priced: boo
     return (
         Cell(recording.id),
         *((Cell(_step(recording)),) if timed else ()),
-        Cell(duration(recording.median_step_ns)),
+        Cell(_recorded(recording)),
         *((Cell(count(recording.samples_per_s)),) if counted else ()),
         *((Cell(cost_words(recording) or NOT_MEASURED),) if priced else ()),
-        Cell(percent(recording.figures.busy_share)),
+        Cell(percent(recording.shown_figures.busy_share)),
         *(Cell(percent(share)) for share in total_shares(recording)),
     )
+
+
+def _recorded(recording: Recording) -> str:
+    whole = recording.step_source is StepSource.WINDOW and recording.step_ns is not None
+    return f"{duration(recording.step_ns)}{', the whole recording' if whole else ''}"
 
 
 def _step(recording: Recording) -> str:
@@ -196,9 +202,9 @@ def _categories(report: Report) -> Table:
     rows = (
         (Cell(recording.id), Cell(CATEGORY[category]), Cell(milliseconds(ns)), Cell(percent(mean.share(category))))
         for recording in report.recordings
-        if (mean := recording.mean_breakdown) is not None
+        if (mean := recording.breakdown) is not None
         for category in Category
         if category in mean.parts_ns
         for ns in (mean.parts_ns[category],)
     )
-    return Table("Mean step by category", columns, tuple(rows))
+    return Table("Typical step by category", columns, tuple(rows))

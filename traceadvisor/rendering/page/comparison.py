@@ -30,12 +30,12 @@ def comparison_table(report: Report) -> Table | None:
     if len(report.recordings) < 2:
         return None
     rows = tuple(_row(report, recording, place) for place, recording in enumerate(report.recordings, start=1))
-    return measured_columns(Table("Recordings compared: totals as shares of the mean step", _COLUMNS, rows))
+    return measured_columns(Table("Recordings compared: totals as shares of the typical step", _COLUMNS, rows))
 
 
 def total_shares(recording: Recording) -> tuple[float | None, ...]:
-    """The six totals as shares of the mean step, in the table's order; None if not measured."""
-    mean = recording.mean_breakdown
+    """The six totals as shares of the typical step, in the table's order; None if not measured."""
+    mean = recording.breakdown
     if mean is None or not mean.duration_ns:
         return (None,) * 6
     totals: Totals = mean.totals
@@ -54,7 +54,7 @@ def _row(report: Report, recording: Recording, place: int) -> tuple[Cell, ...]:
     return (
         Cell(recording.id, href=f"#recording-{place}" if place <= MOST_DRAWN else None),
         _step(recording),
-        Cell(percent(recording.figures.busy_share)),
+        Cell(percent(recording.shown_figures.busy_share)),
         *(Cell(percent(share)) for share in total_shares(recording)),
         _first_finding(report, recording),
     )

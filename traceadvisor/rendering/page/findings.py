@@ -235,7 +235,7 @@ def _step_words(step_ns: float, recordings: Sequence[Recording]) -> str:
     """The step time that a saving refers to, with a remark if it differs from the recording's headline."""
     step = duration(step_ns)
     is_headed = any(duration(step_time(recording).ns) == step for recording in recordings)
-    return step if is_headed else f"{step} (median without the first and last step)"
+    return step if is_headed else f"{step} (typical recorded step)"
 
 
 @dataclass(frozen=True, slots=True)

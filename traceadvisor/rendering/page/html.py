@@ -132,8 +132,8 @@ def _definitions(report: Report) -> Iterator[DefinitionView]:
     used = {
         category
         for recording in report.recordings
-        if recording.mean_breakdown is not None
-        for category in recording.mean_breakdown.parts_ns
+        if recording.breakdown is not None
+        for category in recording.breakdown.parts_ns
     }
     on_host = bool(report.recordings) and all(map(is_without_device, report.recordings))
     for category in dict.fromkeys((*(() if on_host else DEVICE_CATEGORIES), *HOST_CATEGORIES)):

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording
+from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.per_step import per_step
 from traceadvisor.rendering.charts.step_bar import step_bar
 from traceadvisor.rendering.charts.timeline import timeline
-from traceadvisor.rendering.headline import MEDIAN, recording_verdict, step_time
+from traceadvisor.rendering.headline import MEAN, MEDIAN, StepTime, recording_verdict, step_time, step_word
 from traceadvisor.rendering.page.findings import UmbrellaView, umbrella_views
 from traceadvisor.rendering.page.memory import MemoryView, memory_chart, memory_view
 from traceadvisor.rendering.page.tables import (
@@ -33,7 +34,7 @@ from traceadvisor.rendering.units import (
     percent,
     size,
 )
-from traceadvisor.rendering.words import STEP_SOURCE
+from traceadvisor.rendering.words import INFERENCE_SIGN, STEP_SOURCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def recording_view(recording: Recording, number: int) -> RecordingView:
 
 def is_without_device(recording: Recording) -> bool:
     """Whether the recording contains no GPU activity."""
-    mean = recording.mean_breakdown
+    mean = recording.breakdown
     recorded = mean is not None or recording.captured is None
     return recorded and recording.device is None and (mean is None or Category.KERNEL not in mean.parts_ns)
 
@@ -131,8 +132,8 @@ def figures(recording: Recording) -> Iterator[Figure]:
     time = step_time(recording)
     mean = None if recording.mean_step_ns is None else f"mean {duration(recording.mean_step_ns)}"
     if recording.undisturbed_median_step_ns is None:
-        is_median = time.kind == MEDIAN
-        yield Figure("Median step" if is_median else "Step", duration(time.ns), time.beside if is_median else time.kind)
+        remark = "; ".join(filter(None, (time.kind, time.beside)))
+        yield Figure(_step_label(recording, time), duration(time.ns), time.beside if time.kind == MEDIAN else remark)
     else:
         yield Figure("Step", duration(time.ns), time.kind)
         yield Figure("Recorded step", duration(recording.median_step_ns), f"median; {mean}" if mean else None)
@@ -143,14 +144,23 @@ def figures(recording: Recording) -> Iterator[Figure]:
         yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated")
     yield from _money_and_energy(recording)
     without = "no GPU activity recorded" if is_without_device(recording) else None
-    yield Figure("GPU busy", percent(recording.figures.busy_share), without)
-    if recording.figures.sm_efficiency_share is not None:
-        yield Figure("SM efficiency", percent(recording.figures.sm_efficiency_share))
-    if recording.figures.achieved_occupancy_share is not None:
-        yield Figure("Occupancy", percent(recording.figures.achieved_occupancy_share), "estimated at launch")
-    if recording.figures.flops_per_s is not None:
-        of_peak = f"{percent(recording.figures.peak_rate_share)} of the GPU's peak"
-        yield Figure("Compute rate", arithmetic_rate(recording.figures.flops_per_s), of_peak)
+    yield Figure("GPU busy", percent(recording.shown_figures.busy_share), without)
+    if recording.shown_figures.sm_efficiency_share is not None:
+        yield Figure("SM efficiency", percent(recording.shown_figures.sm_efficiency_share))
+    if recording.shown_figures.achieved_occupancy_share is not None:
+        yield Figure("Occupancy", percent(recording.shown_figures.achieved_occupancy_share), "estimated at launch")
+    if recording.shown_figures.flops_per_s is not None:
+        of_peak = f"{percent(recording.shown_figures.peak_rate_share)} of the GPU's peak"
+        yield Figure("Compute rate", arithmetic_rate(recording.shown_figures.flops_per_s), of_peak)
+
+
+def _step_label(recording: Recording, time: StepTime) -> str:
+    if recording.step_source is StepSource.WINDOW:
+        return "Recording"
+    word = step_word(recording)
+    if time.kind == MEDIAN:
+        return f"Median {word}"
+    return f"Typical {word}" if time.kind.startswith(MEAN) else word.capitalize()
 
 
 def cost_words(recording: Recording) -> str | None:
@@ -183,6 +193,12 @@ def _step_notes(recording: Recording) -> Iterator[str]:
             reasons.setdefault(row.step.left_out, []).append(row.step.index)
     for reason, indices in reasons.items():
         yield f"{_steps(indices)} shown, but left out of averages: {reason}"
+    unusual: dict[str, list[int]] = {}
+    for row in recording.steps:
+        if row.step.kept and row.step.atypical is not None:
+            unusual.setdefault(row.step.atypical, []).append(row.step.index)
+    for reason, indices in unusual.items():
+        yield f"{_steps(indices)} not typical, so findings do not count {_it(indices)}: {reason}"
     dropped: dict[str, list[int]] = {}
     for index, reason in recording.dropped_steps:
         dropped.setdefault(reason, []).append(index)
@@ -193,6 +209,10 @@ def _step_notes(recording: Recording) -> Iterator[str]:
 def _steps(indices: list[int]) -> str:
     listed = ", ".join(map(str, indices))
     return f"Step {listed} is" if len(indices) == 1 else f"Steps {listed} are"
+
+
+def _it(indices: list[int]) -> str:
+    return "it" if len(indices) == 1 else "them"
 
 
 def _environment(recording: Recording) -> Iterator[Fact]:
@@ -208,6 +228,8 @@ def _environment(recording: Recording) -> Iterator[Fact]:
         group = recording.distributed
         yield Fact("Rank", f"{_or_unknown(group.rank)} of {_or_unknown(group.world_size)}")
         yield Fact("Communication backend", group.backend or "not recorded")
+    if recording.inference_sign is not None:
+        yield Fact("Recognised as inference by", INFERENCE_SIGN[recording.inference_sign])
     yield Fact("Steps detected from", STEP_SOURCE[recording.step_source])
     yield Fact("Data loader", ", ".join(recording.loader_kinds) or "not found")
     yield Fact("File", str(recording.path))

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.events import NONE
 from traceadvisor.replay.fixes.edit_host import slowed
 from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
@@ -29,9 +30,12 @@ class SparedWork(Edit):
     changes_device: ClassVar = True
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
-        """Set these operations to no time, and remove calls that launch nothing else."""
+        """Set these operations to no time, and remove calls that launch nothing else.
+
+        An operation that waits for another stream stays, without time: what follows on its stream waits too.
+        """
         spared = np.isin(graph.device.row, self.rows)
-        unmade = _launches_only(graph, spared & ~_is_waited_for(graph))
+        unmade = _launches_only(graph, spared & ~_is_waited_for(graph) & (graph.device.after == NONE))
         host = slowed(graph.host, np.where(unmade, WORK_LEFT_FACTOR[scenario], 1.0))
         host = replace(
             host,

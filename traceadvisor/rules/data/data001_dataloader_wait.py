@@ -3,7 +3,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.report import Work
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 from traceadvisor.rules.data.loading_limit import Limit, cost_evidence, loading_limit
@@ -42,7 +41,7 @@ class DataLoaderWait(Rule):
     def check(self, facts: Facts) -> Outcome:
         """Compare the exposed data wait with the step."""
         wait = facts.claim(Category.DATA_WAIT)
-        share, loading = facts.share(wait), facts.needed(facts.overlaps[Work.DATA_LOADING], Input.LOADER)
+        share, loading = facts.share(wait), facts.observation.loading & facts.steps.typical_marks
         fix = Fix(_summary(facts), what_if=NoDataWait())
         if share < self.min_share:
             return facts.clear("exposed data wait", share, self.min_share, Unit.SHARE, fix=fix)
@@ -52,7 +51,7 @@ class DataLoaderWait(Rule):
             effort=Effort.SETTING,
             evidence=(
                 facts.time_per_step("exposed data wait", wait),
-                Evidence("total time in data loader", loading.total_ns, Unit.NS_PER_STEP),
+                facts.time_per_step("total time in data loader", loading),
                 Evidence("share of the step spent waiting", share, Unit.SHARE),
                 *cost_evidence(facts),
             ),

@@ -62,7 +62,7 @@ class SynchronousLoader(Rule):
         if limit.proposal is None:
             return Clear("exposed data wait", share, self.min_share, Unit.SHARE, ELSEWHERE.get(limit.kind))
         then = limit.proposal.point
-        rest_ns = max(facts.per_step_ns(facts.steps.kept_windows) - facts.per_step_ns(wait), 1.0)
+        rest_ns = max(facts.per_step_ns(facts.steps.typical_windows) - facts.per_step_ns(wait), 1.0)
         sites = loading_sites(facts.observation, facts.tree, wait)[:MOST_SITES]
         return facts.finding(
             claims=wait,

@@ -56,7 +56,7 @@ class CpuQuota(Rule):
         if not waits and (throttled or 0.0) < self.min_throttled_share:
             remark = "they do not slow each other down"
             return Clear("exposed data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
-        throttled_ns = facts.per_step_ns(facts.steps.kept_windows) * (throttled or 0.0)
+        throttled_ns = facts.per_step_ns(facts.steps.typical_windows) * (throttled or 0.0)
         return facts.finding(
             claims=wait,
             fix=_fix(facts, too_many_workers=too_many),

@@ -24,10 +24,11 @@ class DataParallel(Rule):
 
     meta = RuleMeta("DIST001", "data-parallel", "One process drives several GPUs")
     needs = frozenset({Input.STEPS, Input.DEVICE})
+    training_only = True
 
     def check(self, facts: Facts) -> Outcome:
         """Look for the forward pass of DataParallel and for other GPUs."""
-        trace, windows, devices = facts.trace, facts.steps.kept_marks, len(facts.trace.device_indices)
+        trace, windows, devices = facts.trace, facts.steps.typical_marks, len(facts.trace.device_indices)
         found = [rows_with_prefix(trace, kind, "DataParallel.forward") for kind in (Kind.ANNOTATION, Kind.OPERATOR)]
         calls = sum(int(windows.contains(trace.events.start_ns[rows]).sum()) for rows in found)
         if not calls or devices == 1:

@@ -49,7 +49,7 @@ class GlooOnGpu(Rule):
             effort=Effort.LINE,
             evidence=(
                 facts.time_per_step("GPU idle time during CPU collectives", idle),
-                facts.time_per_step("total time in CPU collectives", gloo_spans & facts.steps.kept_windows),
+                facts.time_per_step("total time in CPU collectives", gloo_spans & facts.steps.typical_windows),
                 Evidence("ranks", facts.run.rank_count, Unit.COUNT),
             ),
             caveats=("Several processes on one GPU cannot use NCCL. Gloo is then the only option.",),

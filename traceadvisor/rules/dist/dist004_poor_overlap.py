@@ -41,6 +41,7 @@ class PoorOverlap(Rule):
     meta = RuleMeta("DIST004", "poor-overlap", "The gradient all-reduce overlaps poorly with the backward pass")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.COLLECTIVES})
     refines = frozenset({"DIST003"})
+    training_only = True
 
     min_share: float = 0.05
     """All-reduce that could move beside the backward pass, as a share of the step. Below it, buckets cost little."""
@@ -60,7 +61,7 @@ class PoorOverlap(Rule):
                 gradients.tail_ns.tolist(), gradients.total_ns.tolist(), gradients.room_ns.tolist(), strict=True
             )
         )
-        share = reachable_ns / max(facts.steps.kept_windows.total_ns, 1)
+        share = reachable_ns / max(facts.steps.typical_windows.total_ns, 1)
         if share < self.min_share:
             label, remark = "gradient all-reduce that could move beside the backward pass", _remark(gradients)
             return Clear(label, share, self.min_share, Unit.SHARE, remark)

@@ -46,6 +46,7 @@ class UnevenLastBatch(RankRule):
 
     meta = RuleMeta("DIST007", "uneven-last-batch", "Last batches are too short or uneven across ranks")
     needs = frozenset({Input.SETTINGS})
+    training_only = True
 
     min_samples: int = 2
     """Minimum samples in a last batch. A single sample has no variance."""

@@ -103,7 +103,7 @@ def _per_step(facts: Facts, size_bytes: Int64) -> float | None:
 
 def _room_ns(facts: Facts, mine: Collectives) -> Int64:
     """Compute of the same phase and step that nothing overlaps, shared out among its all-to-alls by their length."""
-    events, launches, steps = facts.trace.events, facts.launches, facts.steps.kept
+    events, launches, steps = facts.trace.events, facts.launches, facts.steps.typical
     is_compute = (events.kind[launches.work_rows] == Kind.KERNEL) & (launches.call_rows != NONE)
     rows, calls = launches.work_rows[is_compute], launches.call_rows[is_compute]
     in_backward = backward_kernels(facts.trace, launches, facts.tree)[is_compute]

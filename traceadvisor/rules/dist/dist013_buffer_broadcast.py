@@ -28,6 +28,7 @@ class BufferBroadcast(Rule):
 
     meta = RuleMeta("DIST013", "buffer-broadcast", "Broadcasts of buffers are exposed")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.COLLECTIVES})
+    training_only = True
     refines = frozenset({"DIST003"})
 
     min_share: float = 0.02

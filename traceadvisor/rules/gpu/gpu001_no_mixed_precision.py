@@ -9,6 +9,7 @@ from traceadvisor.hardware.devices import Precision
 from traceadvisor.hardware.tensor_cores import has_tensor_cores, most_speedup, narrow_type
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.workload import Workload
 from traceadvisor.replay.fixes.kernels import FasterKernels
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 from traceadvisor.rules.gpu.narrower_types import most_saved_ns, narrower_type
@@ -21,6 +22,10 @@ IN_FLOAT16 = (
     "Run the forward pass and the loss in mixed precision, with loss scaling",
     'with torch.autocast("cuda", dtype=torch.float16): loss = criterion(model(x), y); '
     "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
+)
+IN_INFERENCE = (
+    "Run the model in mixed precision",
+    'with torch.inference_mode(), torch.autocast("cuda", dtype=torch.{dtype}): output = model(x)',
 )
 
 
@@ -62,6 +67,11 @@ class NoMixedPrecision(Rule):
             return Clear("time in float32 matrix operations", share, 1.0, Unit.SHARE, "the GPU has no tensor cores")
         narrow, ratio = narrow_type(device), most_speedup(device)
         change = IN_BFLOAT16 if narrow is Precision.BF16 else IN_FLOAT16
+        check = "that training still converges"
+        if facts.workload is Workload.INFERENCE:
+            summary, code = IN_INFERENCE
+            change = summary, code.format(dtype="bfloat16" if narrow is Precision.BF16 else "float16")
+            check = "the accuracy of the results"
         fix = narrower_type(*change, work.in_type(narrow, calls & work.is_kept))
         if share < self.min_share:
             return facts.clear("time in float32 matrix operations", share, self.min_share, Unit.SHARE, fix=fix)
@@ -79,7 +89,7 @@ class NoMixedPrecision(Rule):
                 facts.known("estimated 16-bit speed-up of these kernels", _together(facts, fix), Unit.RATIO),
             ),
             most_ns=most_ns if fix.what_if or not ratio else eligible_ns * (1 - 1 / ratio),
-            caveats=("Check that training still converges: mixed precision changes numerics.", *_tf32(work, calls)),
+            caveats=(f"Check {check}: mixed precision changes numerics.", *_tf32(work, calls)),
         )
 
 

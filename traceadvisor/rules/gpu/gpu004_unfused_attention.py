@@ -41,7 +41,7 @@ class UnfusedAttention(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the time of attention blocks with the step."""
-        blocks = attention_blocks(facts.trace, facts.launches, facts.tree, facts.steps.kept_windows)
+        blocks = attention_blocks(facts.trace, facts.launches, facts.tree, facts.steps.typical_windows)
         claims = facts.exposed(blocks.kernels, Category.KERNEL)
         share = facts.share(claims)
         speedups = (np.full(blocks.kernels.size, speedup) for speedup in (1.0, EXPECTED_SPEEDUP, HIGHEST_SPEEDUP))

@@ -4,14 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceadvisor.analysis.operators.launches import work_within
-from traceadvisor.analysis.operators.names import rows_with_prefix
+from traceadvisor.analysis.operators.optimizer import STEP_PREFIX, optimizer_steps, optimizer_work
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
 from traceadvisor.replay.fixes.launches import FusedOptimizer
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
-
-_MARK = "Optimizer.step#"
 
 HAS_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
 """Optimizers that support ``fused=True``: https://docs.pytorch.org/docs/stable/optim.html, "Algorithms"."""
@@ -36,6 +33,7 @@ class UnfusedOptimizer(Rule):
 
     meta = RuleMeta("GPU005", "unfused-optimizer", "The optimizer launches several small kernels for each parameter")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES})
+    training_only = True
     refines = frozenset({"IDLE002"})
     popular_fix = "A fused or foreach optimizer"
 
@@ -50,20 +48,21 @@ class UnfusedOptimizer(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Count the short kernels that the optimizer launches."""
-        events, windows = facts.trace.events, facts.steps.kept_windows
-        ranges = rows_with_prefix(facts.trace, Kind.ANNOTATION, _MARK)
+        events, windows = facts.trace.events, facts.steps.typical_windows
+        steps = optimizer_steps(facts.trace)
+        ranges = steps.rows
         if not ranges.size:
             return Skipped("No Optimizer.step was recorded: the recording shows no training, or only GPU activity.")
-        launched = work_within(events, facts.launches, ranges, windows)
+        launched = optimizer_work(facts.trace, facts.launches, windows)
         kernels = launched.work_rows[events.kind[launched.work_rows] == Kind.KERNEL]
         short = float((events.duration_ns[kernels] < self.short_kernel_us * 1000).sum()) / facts.step_count
-        optimizer = facts.trace.names[events.name_id[ranges[0]]].removeprefix(_MARK).removesuffix(".step")
+        optimizer = facts.trace.names[events.name_id[ranges[0]]].removeprefix(STEP_PREFIX).removesuffix(".step")
         is_set = _best_setting(facts, optimizer)
         if short < self.fewest_kernels or is_set:
             fastest = f"{optimizer} already uses {is_set}, its fastest setting in torch"
             remark = fastest if short >= self.fewest_kernels else None
             return Clear("short optimizer kernels", short, self.fewest_kernels, Unit.PER_STEP, remark)
-        host = events.spans(ranges) & windows
+        host = steps.own & windows
         cost = host | (events.spans(kernels) & windows)
         share, setting = facts.share(cost), "fused=True" if optimizer in HAS_FUSED else "foreach=True"
         fix = Fix("Update all parameters with a few kernels", f"{optimizer}(..., {setting})", what_if=FusedOptimizer())

@@ -6,6 +6,7 @@ import numpy as np
 
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import rows_with_prefix
+from traceadvisor.analysis.operators.optimizer import optimizer_work
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
 from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
@@ -41,9 +42,11 @@ class ElementwiseChains(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the time of runs with the step."""
-        marks = rows_with_prefix(facts.trace, Kind.ANNOTATION, "Optimizer.")
-        updating = work_within(facts.trace.events, facts.launches, marks, facts.steps.kept_windows)
-        kernels = np.setdiff1d(facts.device_work.kernels, updating.work_rows)
+        trace, windows = facts.trace, facts.steps.typical_windows
+        resets = rows_with_prefix(trace, Kind.ANNOTATION, "Optimizer.zero_grad#")
+        resetting = work_within(trace.events, facts.launches, resets, windows)
+        updating = optimizer_work(trace, facts.launches, windows)
+        kernels = np.setdiff1d(facts.device_work.kernels, np.union1d(updating.work_rows, resetting.work_rows))
         runs = elementwise_runs(facts.trace, kernels, self.fewest_in_run, facts.device_work.calls.kernel_rows)
         claims = facts.exposed(runs.rows, Category.KERNEL)
         share = facts.share(claims)

@@ -51,7 +51,7 @@ class CudnnBenchmark(Rule):
         work, label = facts.device_work, "convolution time beyond good algorithms"
         convolutions = work.calls.is_kind(Kind.CONVOLUTION) & work.is_kept
         most_ns = _most_ns(facts, convolutions)
-        share = most_ns * facts.step_count / max(facts.steps.kept_windows.total_ns, 1)
+        share = most_ns * facts.step_count / max(facts.steps.typical_windows.total_ns, 1)
         fix = Fix(
             "Enable cuDNN autotuning",
             "torch.backends.cudnn.benchmark = True",
@@ -85,13 +85,13 @@ class CudnnBenchmark(Rule):
 
 
 def _same_in_every_step(facts: Facts, convolutions: Mask) -> bool:
-    """Return whether all kept steps have the same set of convolution shapes."""
+    """Return whether all typical steps have the same set of convolution shapes."""
     work, events = facts.device_work, facts.trace.events
     shapes = facts.trace.details.dims_id.at(work.calls.rows, np.int32(NONE))
     mine = convolutions[work.calls.kernel_call]
     starts = events.start_ns[work.calls.kernel_rows[mine]]
     of_kernel = shapes[work.calls.kernel_call[mine]]
-    windows = [(step.start_ns, step.end_ns) for step in facts.steps.kept]
+    windows = [(step.start_ns, step.end_ns) for step in facts.steps.typical]
     return len({frozenset(of_kernel[(starts >= start) & (starts < end)].tolist()) for start, end in windows}) == 1
 
 

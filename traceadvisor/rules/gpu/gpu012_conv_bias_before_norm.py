@@ -30,6 +30,7 @@ class ConvBiasBeforeNorm(Rule):
 
     meta = RuleMeta("GPU012", "conv-bias-before-norm", "Convolutions before a batch norm have a bias without effect")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.SHAPES})
+    training_only = True
 
     min_share: float = 0.005
     """Share of the step. Less is not worth a change of the model."""
@@ -37,13 +38,13 @@ class ConvBiasBeforeNorm(Rule):
     def check(self, facts: Facts) -> Outcome:
         """Compare the kernel time of such biases with the step."""
         events, found = facts.trace.events, needless_biases(facts.trace, facts.tree)
-        work = work_within(events, facts.launches, found.work, facts.steps.kept_windows).work_rows
+        work = work_within(events, facts.launches, found.work, facts.steps.typical_windows).work_rows
         rows = work[events.kind[work] == Kind.KERNEL]
         claims = facts.exposed(rows, Category.KERNEL)
         share = facts.share(claims)
         if share < self.min_share:
             return Clear("kernel time of biases before a batch norm", share, self.min_share, Unit.SHARE)
-        convolutions = found.convolutions[facts.steps.kept_marks.contains(events.start_ns[found.convolutions])]
+        convolutions = found.convolutions[facts.steps.typical_marks.contains(events.start_ns[found.convolutions])]
         return facts.finding(
             claims=claims,
             fix=Fix("Remove the bias from these convolutions", "nn.Conv2d(..., bias=False)", what_if=SparedWork(rows)),

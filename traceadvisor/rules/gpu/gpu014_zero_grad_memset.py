@@ -32,6 +32,7 @@ class ZeroGradMemset(Rule):
 
     meta = RuleMeta("GPU014", "zero-grad-memset", "Gradients are set to zero instead of None")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES})
+    training_only = True
     popular_fix = "zero_grad(set_to_none=True)"
 
     min_share: float = 0.01
@@ -39,7 +40,7 @@ class ZeroGradMemset(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the time of resetting gradients with the step."""
-        events, windows = facts.trace.events, facts.steps.kept_windows
+        events, windows = facts.trace.events, facts.steps.typical_windows
         ranges = rows_with_prefix(facts.trace, Kind.ANNOTATION, "Optimizer.zero_grad#")
         if not ranges.size:
             return Skipped("No Optimizer.zero_grad was recorded: add ProfilerActivity.CPU to the activities.")
@@ -75,5 +76,5 @@ class ZeroGradMemset(Rule):
 def _additions(facts: Facts, fills: Launches) -> Int64:
     """Return rows that add gradients to the zeros; none if several backward passes accumulate between two memsets."""
     accumulating = rows_named(facts.trace, Kind.OPERATOR, lambda name: name.endswith("torch::autograd::AccumulateGrad"))
-    added = work_within(facts.trace.events, facts.launches, accumulating, facts.steps.kept_windows).work_rows
+    added = work_within(facts.trace.events, facts.launches, accumulating, facts.steps.typical_windows).work_rows
     return added if added.size <= fills.work_rows.size else added[:0]

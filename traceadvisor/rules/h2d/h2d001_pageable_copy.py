@@ -46,7 +46,7 @@ class PageableCopy(Rule):
         events, link = facts.trace.events, host_link(facts.device, facts.run.device_telemetry)
         named = rows_named(facts.trace, Kind.COPY_H2D, lambda name: "Pageable" in name)
         every = np.intersect1d(named, facts.launches.work_rows)
-        pageable = every[facts.steps.kept_windows.contains(events.start_ns[every])]
+        pageable = every[facts.steps.typical_windows.contains(events.start_ns[every])]
         exposed = facts.exposed(pageable, Category.H2D_COPY)
         share = facts.share(exposed)
         fix = Fix(

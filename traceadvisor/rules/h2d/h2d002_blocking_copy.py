@@ -34,7 +34,7 @@ class BlockingCopy(Rule):
         """Compare these copies, and the idle time after their waits, with the step."""
         if not are_told_apart(facts.trace):
             return Skipped(MEMORY_UNKNOWN)
-        events, windows = facts.trace.events, facts.steps.kept_windows
+        events, windows = facts.trace.events, facts.steps.typical_windows
         found = blocking_uploads(facts.observation, facts.tree, windows, facts.claim(Category.IDLE_SYNC))
         exposed = facts.exposed(found.copies, Category.H2D_COPY)
         claims = found.drained | exposed

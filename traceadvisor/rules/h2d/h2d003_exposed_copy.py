@@ -44,7 +44,7 @@ class ExposedCopy(Rule):
         )
         if share < self.min_share:
             return facts.clear("exposed copies to the GPU", share, self.min_share, Unit.SHARE, fix=fix)
-        events, rows, windows = facts.trace.events, facts.launches.work_rows, facts.steps.kept_windows
+        events, rows, windows = facts.trace.events, facts.launches.work_rows, facts.steps.typical_windows
         reaches_in = windows.measure_until(events.end_ns[rows]) > windows.measure_until(events.start_ns[rows])
         mine = (events.kind[rows] == Kind.COPY_H2D) & reaches_in  # a copy may start before the first window
         copies, calls = rows[mine], facts.launches.call_rows[mine]

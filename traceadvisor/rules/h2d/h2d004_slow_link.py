@@ -43,7 +43,7 @@ class SlowLink(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the rate of large copies with the link rate."""
-        copies = pinned_copy_rate(facts.trace, facts.launches, facts.steps.kept_windows)
+        copies = pinned_copy_rate(facts.trace, facts.launches, facts.steps.typical_windows)
         if copies is None:
             return Skipped("No large copy from pinned memory was recorded.")
         link = host_link(facts.device, facts.run.device_telemetry)

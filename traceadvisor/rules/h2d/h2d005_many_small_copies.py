@@ -68,12 +68,12 @@ class ManySmallCopies(Rule):
         )
 
     def _copies(self, facts: Facts) -> tuple[Int64, Int64]:
-        """Return small copies of the kept steps, and their calls."""
+        """Return small copies of the typical steps, and their calls."""
         events, launches = facts.trace.events, facts.launches
         rows = launches.work_rows
         small = (events.kind[rows] == Kind.COPY_H2D) & (launches.call_rows != NONE)
         small &= (events.byte_count[rows] != NONE) & (events.byte_count[rows] <= self.small_bytes)
-        small &= facts.steps.kept_windows.contains(events.start_ns[rows])
+        small &= facts.steps.typical_windows.contains(events.start_ns[rows])
         return rows[small], launches.call_rows[small]
 
 
@@ -85,8 +85,8 @@ def _around(facts: Facts, calls: Int64) -> Int64:
 
 
 def _all_but_the_first(facts: Facts, copies: Int64) -> Int64:
-    """Return the copies without the first of each kept step."""
+    """Return the copies without the first of each typical step."""
     starts = facts.trace.events.start_ns[copies]
-    step = np.searchsorted([step.start_ns for step in facts.steps.kept], starts, side="right")
+    step = np.searchsorted([step.start_ns for step in facts.steps.typical], starts, side="right")
     _, first = np.unique(step, return_index=True)
     return np.delete(copies, first)

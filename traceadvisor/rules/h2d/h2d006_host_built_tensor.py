@@ -32,14 +32,14 @@ class HostBuiltTensor(Rule):
     """
 
     meta = RuleMeta("H2D006", "host-built-tensor", "Tensors are created on the CPU within the step, then copied")
-    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.SEVERAL_STEPS})
+    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.REAL_STEP})
 
     min_share: float = 0.01
     """Share of the step that the CPU spends on these tensors. Less is an occasional mask or index."""
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the CPU time for creating and copying tensors with the step."""
-        events, windows = facts.trace.events, facts.steps.kept_windows
+        events, windows = facts.trace.events, facts.steps.typical_windows
         found = host_built(facts.observation, facts.tree, windows)
         made, copies = events.spans(found.makers), found.copies.work_rows
         host = (made | events.spans(found.movers)) & windows

@@ -29,7 +29,7 @@ class HostSync(Rule):
     """
 
     meta = RuleMeta("IDLE001", "host-sync", "The CPU waits for the GPU inside the step")
-    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.SEVERAL_STEPS})
+    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.REAL_STEP})
     popular_fix = "Removing .item() and other waits for the GPU"
 
     min_share: float = 0.02
@@ -37,7 +37,7 @@ class HostSync(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the GPU idle time after waits with the step."""
-        sites = sync_sites(facts.observation, facts.tree, facts.steps.kept_windows, facts.claim(Category.IDLE_SYNC))
+        sites = sync_sites(facts.observation, facts.tree, facts.steps.typical_windows, facts.claim(Category.IDLE_SYNC))
         drained = SpanSet.union_all(site.drained for site in sites)
         share, costly = facts.share(drained), [site for site in sites if site.drained]
         fix = Fix(

@@ -43,7 +43,7 @@ class LaunchBound(Rule):
     """
 
     meta = RuleMeta("IDLE002", "launch-bound", "The GPU waits for kernel launches")
-    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.SEVERAL_STEPS})
+    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.REAL_STEP})
     popular_fix = "Fewer kernel launches: CUDA graphs, torch.compile, a fused optimizer"
 
     min_share: float = 0.05

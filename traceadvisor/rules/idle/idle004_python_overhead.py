@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -46,7 +47,7 @@ class PythonOverhead(Rule):
     """
 
     meta = RuleMeta("IDLE004", "python-overhead", "Python code outside operators slows down the step")
-    needs = frozenset({Input.STEPS, Input.SEVERAL_STEPS})
+    needs = frozenset({Input.STEPS, Input.REAL_STEP})
     refines = frozenset({"IDLE006"})
 
     min_share: float = 0.05
@@ -57,7 +58,7 @@ class PythonOverhead(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the time in long stretches of Python code with the step."""
-        stretches = plain_python(facts.observation, self.min_stretch_us * 1000) & facts.steps.kept_windows
+        stretches = plain_python(facts.observation, self.min_stretch_us * 1000) & facts.steps.typical_windows
         lost = stretches & facts.claim(Category.IDLE_HOST if facts.observation.has_device else Category.OTHER_HOST)
         if facts.share(lost) >= self.min_share and facts.trace.python_calls.start_ns.size:
             stretches = lost = SpanSet.union_all(site.spans for site in _own_sites(facts, lost))
@@ -66,7 +67,8 @@ class PythonOverhead(Rule):
         share = facts.share(lost)
         if share < self.min_share:
             return Clear("idle time in long stretches of Python code", share, self.min_share, Unit.SHARE)
-        usual_ns = median(lost.clip(step.start_ns, step.end_ns).total_ns for step in facts.steps.kept)
+        by_step_ns = [lost.clip(step.start_ns, step.end_ns).total_ns for step in facts.steps.typical]
+        usual_ns, most_ns = median(by_step_ns), max(by_step_ns)
         is_usual = usual_ns > USUAL_SHARE * facts.per_step_ns(lost)
         least_ns = LEAST_SITE_SHARE * lost.total_ns
         sites = [site for site in _own_sites(facts, lost) if site.spans.total_ns >= least_ns][:MOST_SITES]
@@ -82,6 +84,7 @@ class PythonOverhead(Rule):
             evidence=(
                 facts.time_per_step("idle time in long stretches of Python code", lost),
                 facts.count_per_step("long stretches of Python code", len(stretches)),
+                facts.known("steps with this code", None if is_usual else _some_of(by_step_ns, most_ns), Unit.TEXT),
                 *(facts.time_per_step(site.label, site.spans) for site in sites),
             ),
             locations=locations,
@@ -91,6 +94,11 @@ class PythonOverhead(Rule):
                 else "Record with with_stack=True to see the function.",
             ),
         )
+
+
+def _some_of(by_step_ns: Sequence[int], most_ns: int) -> str:
+    """How many steps lose at least half as much time as the one that loses most."""
+    return f"{sum(2 * ns >= most_ns for ns in by_step_ns)} of {len(by_step_ns)}"
 
 
 def _own_sites(facts: Facts, lost: SpanSet) -> list[CallSite]:

@@ -49,6 +49,7 @@ class GcPause(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the time in garbage collection with the training time."""
+        facts = facts.of_all_steps
         captured_share, longest_ns = facts.settings.gc_share, facts.settings.gc_longest_ns
         if captured_share is None and not facts.trace.python_calls.start_ns.size:
             return Skipped(NOT_RECORDED)
@@ -67,7 +68,7 @@ class GcPause(Rule):
                 facts.known("share of the run in garbage collection, since its first step", shown_share, Unit.SHARE),
                 facts.known("longest collection", None if captured_share is None else longest_ns, Unit.NS),
             ),
-            most_ns=share * (facts.mean.duration_ns if facts.mean else 0.0),
+            most_ns=share * (facts.typical.duration_ns if facts.typical else 0.0),
             locations=tuple(location for site in sites for location in site.locations),
             caveats=("If only collections free memory, fewer of them need more memory.",),
         )

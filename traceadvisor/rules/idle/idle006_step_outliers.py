@@ -78,6 +78,7 @@ class StepOutliers(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the time of slow steps beyond the median with the time of all steps."""
+        facts = facts.of_all_steps
         lengths = undisturbed_lengths(facts.run.steps)
         recorded = recorded_lengths(facts.step_rows)
         if len(lengths) < self.least_steps:

@@ -75,7 +75,7 @@ class DebugLeftOn(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Look for each option."""
-        if not facts.steps.kept and facts.captured is None:
+        if not facts.steps.typical and facts.captured is None:
             raise MissingInput(Input.STEPS)
         found = [*self._autograd(facts), *self._launches(facts), *self._others(facts)]
         if not found:
@@ -105,12 +105,12 @@ class DebugLeftOn(Rule):
             yield _LeftOn(
                 "autograd anomaly detection",
                 "torch.autograd.set_detect_anomaly(False)",
-                facts.claim(*_WAITING_HOST) or check_spans(facts.trace, facts.tree) & facts.steps.kept_windows,
+                facts.claim(*_WAITING_HOST) or check_spans(facts.trace, facts.tree) & facts.steps.typical_windows,
                 () if checked is None else (Evidence(label, checked, Unit.SHARE),),
             )
 
     def _launches(self, facts: Facts) -> Iterator[_LeftOn]:
-        blocking = blocking_launch_share(facts.trace, facts.launches, facts.steps.kept_windows)
+        blocking = blocking_launch_share(facts.trace, facts.launches, facts.steps.typical_windows)
         if facts.settings.environment.get(BLOCKING) == "1" or (blocking or 0.0) >= self.min_blocking_share:
             label = "share of launches that return after their kernel has ended"
             yield _LeftOn(

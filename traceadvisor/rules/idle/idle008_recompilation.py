@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from traceadvisor.analysis.operators.compilation import compiling_rows, searching_rows
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
-from traceadvisor.rules.idle.compilation import compiling_rows, searching_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class Recompilation(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the time of compilations and algorithm searches with the steps."""
+        facts = facts.of_all_steps
         if facts.step_count < 2:
             return Skipped("A single step was recorded, and the first step may compile: record several.")
         events, marks = facts.trace.events, facts.steps.kept_marks

@@ -34,7 +34,7 @@ class LowGpuBusy(Rule):
     """
 
     meta = RuleMeta("IDLE009", "low-gpu-busy", "The GPU is idle for most of the step")
-    needs = frozenset({Input.STEPS, Input.DEVICE, Input.SEVERAL_STEPS})
+    needs = frozenset({Input.STEPS, Input.DEVICE, Input.REAL_STEP})
     umbrella = True
 
     low_share: float = 0.5
@@ -58,7 +58,7 @@ class LowGpuBusy(Rule):
         cores, device = _cores_share(facts), facts.run.device_telemetry
         sampled = device.mean_utilization_share if device else None
         return facts.finding(
-            claims=facts.steps.kept_windows - busy,
+            claims=facts.steps.typical_windows - busy,
             fix=Fix(
                 self._pointer(cores, facts.share(facts.claim(Category.DATA_WAIT))),
                 not_replayed="this idle time has several causes, each with its own fix",

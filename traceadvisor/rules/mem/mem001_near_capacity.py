@@ -34,6 +34,7 @@ class NearCapacity(Rule):
 
     meta = RuleMeta("MEM001", "near-capacity", "GPU memory is nearly full")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_MEMORY})
+    training_only = True
 
     max_share: float = 0.9
     """Share of GPU memory. Above it, an unusually large batch does not fit."""

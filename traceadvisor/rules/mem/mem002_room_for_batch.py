@@ -27,6 +27,7 @@ class RoomForBatch(Rule):
 
     meta = RuleMeta("MEM002", "room-for-batch", "A larger batch would fit and keep the GPU busier")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_MEMORY, Input.SETTINGS})
+    training_only = True
     refines = frozenset({"IDLE002"})
 
     target_share: float = 0.8

@@ -41,6 +41,7 @@ class MemoryCreep(Rule):
 
     meta = RuleMeta("MEM003", "memory-creep", "GPU memory grows from step to step")
     needs = frozenset({Input.STEPS, Input.DEVICE})
+    training_only = True
 
     min_bytes_per_step: float = 65536.0
     """A loss that is kept takes 512 bytes per step and never fills a GPU. At the default, 80 GB are full after about a

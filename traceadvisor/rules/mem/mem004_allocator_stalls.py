@@ -36,6 +36,7 @@ class AllocatorStalls(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the idle time during these calls with the step."""
+        facts = facts.of_all_steps
         if facts.step_count < FEWEST_STEPS:
             return Skipped(f"Fewer than {FEWEST_STEPS} steps may all be first steps that fill the cache: record more.")
         idle = facts.claim(Category.IDLE_ALLOCATOR)

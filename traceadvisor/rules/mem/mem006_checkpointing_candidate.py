@@ -29,6 +29,7 @@ class CheckpointingCandidate(Rule):
 
     meta = RuleMeta("MEM006", "checkpointing-candidate", "Activations fill the GPU memory")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_MEMORY})
+    training_only = True
 
     min_activations_share: float = 0.5
     """Share of the peak. With less, half of the activations is less than a quarter of the memory in use."""

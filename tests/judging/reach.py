@@ -1,0 +1,255 @@
+"""What each rule may claim, and what is wrong with a finding that claims or promises more than its fix can reach.
+
+A claim is time of the recorded steps. The fix of a finding can save at most what vanishes with it: either the claim
+covers this time, or the table says what else the fix makes shorter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from traceadvisor.facts import Facts
+from traceadvisor.judging.catalogue import all_rules
+from traceadvisor.judging.run_rule import run_rule
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category
+from traceadvisor.model.events import NONE
+from traceadvisor.model.findings import Finding, Found, Method
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.replay.fixes.edit_host import work_inside
+from traceadvisor.replay.step_graph import Action, StepGraph
+from traceadvisor.replay.what_if import Edit, Scenario
+
+NOISE_SHARE = 0.02
+"""Share of the step by which a simulation may differ from the recording and still be trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a rule may claim."""
+
+    claims: frozenset[Category]
+    """Each claimed instant is in one of these categories; a rule without any claims nothing."""
+
+    also: str | None = None
+    """What else the fix makes shorter, as a clause; None if it can save no more than the claimed time."""
+
+
+def _reach(*claims: Category, also: str | None = None) -> Reach:
+    return Reach(frozenset(claims), also)
+
+
+_NOTHING = _reach()
+_LOADING = _reach(Category.DATA_WAIT)
+_COMMUNICATION = _reach(Category.COMMUNICATION)
+_KERNELS = _reach(Category.KERNEL)
+_EVERYTHING = frozenset(Category)
+
+REACH: dict[str, Reach] = {
+    "DATA001": _LOADING,
+    "DATA002": _LOADING,
+    "DATA003": _LOADING,
+    "DATA004": _LOADING,
+    "DATA005": _LOADING,
+    "DATA006": _reach(Category.DATA_WAIT, also="waits of steps that were not recorded"),
+    "DATA007": _reach(also="starts of epochs in steps that were not recorded"),
+    "DATA008": _LOADING,
+    "DATA009": _reach(Category.DATA_WAIT, also="time in which the scheduler stopped all processes"),
+    "DATA010": _LOADING,
+    "DATA011": _LOADING,
+    "DIST001": _reach(*IDLE_CATEGORIES),
+    "DIST002": _reach(*IDLE_CATEGORIES),
+    "DIST003": _COMMUNICATION,
+    "DIST004": _COMMUNICATION,
+    "DIST005": _reach(also="waits for another rank, which its own recording shows"),
+    "DIST006": _COMMUNICATION,
+    "DIST007": _NOTHING,
+    "DIST008": _reach(Category.COMMUNICATION, Category.IDLE_LAUNCH, Category.IDLE_HOST),
+    "DIST009": _COMMUNICATION,
+    "DIST010": _COMMUNICATION,
+    "DIST011": _COMMUNICATION,
+    "DIST012": _COMMUNICATION,
+    "DIST013": _COMMUNICATION,
+    "DIST014": _COMMUNICATION,
+    "GPU001": _KERNELS,
+    "GPU002": _KERNELS,
+    "GPU003": _KERNELS,
+    "GPU004": _KERNELS,
+    "GPU005": _reach(
+        Category.KERNEL, Category.IDLE_LAUNCH, also="launches beside a busy GPU, which leave it a longer queue"
+    ),
+    "GPU006": _KERNELS,
+    "GPU007": _KERNELS,
+    "GPU008": _KERNELS,
+    "GPU009": _KERNELS,
+    "GPU010": _KERNELS,
+    "GPU011": _KERNELS,
+    "GPU012": _KERNELS,
+    "GPU013": _KERNELS,
+    "GPU014": _reach(
+        Category.KERNEL,
+        Category.OTHER_COPY,
+        Category.IDLE_LAUNCH,
+        also="launches beside a busy GPU, which leave it a longer queue",
+    ),
+    "H2D001": _reach(Category.H2D_COPY),
+    "H2D002": _reach(Category.H2D_COPY, Category.IDLE_SYNC),
+    "H2D003": _reach(Category.H2D_COPY),
+    "H2D004": _reach(Category.H2D_COPY),
+    "H2D005": _reach(Category.H2D_COPY, Category.IDLE_LAUNCH, Category.IDLE_SYNC),
+    "H2D006": _reach(Category.H2D_COPY, Category.IDLE_LAUNCH, Category.IDLE_SYNC),
+    "HW001": _KERNELS,
+    "HW002": _KERNELS,
+    "HW003": _reach(Category.KERNEL, Category.COMMUNICATION),
+    "HW004": _reach(Category.H2D_COPY, Category.OTHER_COPY),
+    "HW005": Reach(_EVERYTHING, also="everything on a faster GPU or CPU; it stands with the headline"),
+    "IDLE001": _reach(Category.IDLE_SYNC, also="waits beside a busy GPU, after which its queue is empty"),
+    "IDLE002": _reach(Category.IDLE_LAUNCH, also="launches beside a busy GPU, which leave it a longer queue"),
+    "IDLE003": _reach(Category.IDLE_DEVICE),
+    "IDLE004": _reach(Category.IDLE_HOST, Category.OTHER_HOST, also="the part of these stretches beside a busy GPU"),
+    "IDLE005": Reach(_EVERYTHING - {Category.KERNEL}, also="collections in steps that were not recorded"),
+    "IDLE006": Reach(_EVERYTHING, also="slow steps that were not recorded"),
+    "IDLE007": Reach(
+        _EVERYTHING - {Category.KERNEL, Category.COMMUNICATION, Category.H2D_COPY, Category.OTHER_COPY},
+        also="the forward pass, which keeps a stack for each operator",
+    ),
+    "IDLE008": Reach(_EVERYTHING - {Category.KERNEL}),
+    "IDLE009": Reach(_EVERYTHING - {Category.KERNEL, Category.COMMUNICATION}),
+    "MEM001": _NOTHING,
+    "MEM002": _reach(Category.IDLE_LAUNCH, Category.IDLE_HOST),
+    "MEM003": _NOTHING,
+    "MEM004": _reach(Category.IDLE_ALLOCATOR),
+    "MEM005": _NOTHING,
+    "MEM006": _NOTHING,
+    "MEM007": _NOTHING,
+}
+"""By rule id. A new rule states its reach here before its first finding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A finding that claims or promises more than its fix can reach."""
+
+    rule: str
+    what: str
+    value_ns: float
+    limit_ns: float
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.what}: {self.value_ns / 1e6:.3f} ms, at most {self.limit_ns / 1e6:.3f} ms"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClaimedTimeGone(Edit):
+    """The claimed time takes no time: device operations, host work, calls and waits, as far as they lie in it.
+
+    Claimed device operations are not launched either. The host work before their launch is gone with them.
+    """
+
+    claims: SpanSet
+    rows_start_ns: Int64
+    rows_end_ns: Int64
+    """Recorded start and end of all events."""
+
+    changes_device: ClassVar = True
+
+    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
+        """Shorten each task by its part in the claimed time."""
+        host, device = graph.host, graph.device
+        calls, operations = self._inside(host.row), self._inside(device.row)
+        until_ns = graph.recorded_ns
+        recorded_ns = self.claims.measure_until(until_ns) - self.claims.measure_until(until_ns - host.recorded_work_ns)
+        waits = np.isin(host.action, (Action.WAIT, Action.WAIT_ALL, Action.FETCH)) & (recorded_ns + calls > 0)
+        action = np.where(waits, np.int8(Action.NOTHING), host.action)
+        held_up = (host.action == Action.LAUNCH_AND_WAIT) & (calls > 0)
+        spared = (host.count > 0) & np.append(operations > 0, False)[host.first]
+        changed = replace(
+            host,
+            work_ns=np.where(spared, 0, host.work_ns - work_inside(graph, self.claims)),
+            call_ns=np.where(spared, 0, np.maximum(host.call_ns - calls, 0)),
+            action=np.where(held_up, np.int8(Action.LAUNCH), action).astype(np.int8),
+        )
+        duration_ns = np.maximum(device.duration_ns - operations, 0)
+        return replace(graph, host=changed, device=replace(device, duration_ns=duration_ns))
+
+    def _inside(self, rows: Int64) -> Int64:
+        """The part of each event in the claimed time; 0 for tasks that are no events."""
+        starts, ends = np.append(self.rows_start_ns, 0)[rows], np.append(self.rows_end_ns, 0)[rows]
+        inside: Int64 = np.where(
+            rows == NONE, 0, self.claims.measure_until(ends) - self.claims.measure_until(np.minimum(starts, ends))
+        )
+        return inside
+
+
+def findings(facts: Facts) -> Iterator[Finding]:
+    """All findings of all rules on one recording, umbrella rules included, before they are folded."""
+    for rule in all_rules():
+        outcome = run_rule(rule, facts)
+        if isinstance(outcome, Found):
+            yield outcome.finding
+
+
+def violations(facts: Facts, found: Sequence[Finding]) -> Iterator[Violation]:
+    """What is wrong with some findings on one recording."""
+    for finding in found:
+        yield from _of_claims(facts, finding)
+        yield from _of_saving(facts, finding)
+    if facts.replay and facts.step_ns:
+        edits = [edit for one in found if isinstance(edit := one.fix.what_if, Edit) and not facts.replay.doubt(edit)]
+        for scenario in Scenario:
+            together_ns = facts.replay.saving_share(edits, scenario) * facts.step_ns
+            if together_ns > facts.step_ns:
+                yield Violation("all rules", "saved together", together_ns, facts.step_ns)
+
+
+def _of_claims(facts: Facts, finding: Finding) -> Iterator[Violation]:
+    """Claims outside the steps, or in categories that the rule does not name."""
+    rule, claims = finding.rule.id, finding.claims
+    outside = claims - facts.steps.kept_windows
+    if outside:
+        yield Violation(rule, "claimed outside the steps", outside.total_ns, 0)
+    foreign = (claims & facts.steps.kept_windows) - facts.claim(*REACH[rule].claims)
+    for category in Category:
+        part = foreign & facts.claim(category)
+        if part:
+            yield Violation(rule, f"claimed of {category.value}", part.total_ns, 0)
+
+
+def _of_saving(facts: Facts, finding: Finding) -> Iterator[Violation]:
+    """Savings of more than the step, of more than the claimed time, or of more than its removal saves."""
+    rule, saving, step_ns = finding.rule.id, finding.saving, facts.step_ns or 0.0
+    noise_ns = NOISE_SHARE * step_ns
+    if saving.high_ns > step_ns * (1 + 1e-9):
+        yield Violation(rule, "saved of the whole step", saving.high_ns, step_ns)
+    what_if = finding.fix.what_if
+    if saving.method is Method.REPLAY and isinstance(what_if, Edit) and facts.replay:
+        left_ns = _untouched_ns(facts.replay.graph, what_if) / max(facts.replay.baseline_ns, 1.0) * step_ns
+        if saving.high_ns > step_ns - left_ns + noise_ns:
+            yield Violation(rule, "saved of what the fix touches", saving.high_ns, step_ns - left_ns)
+    if REACH[rule].also:
+        return
+    recorded_ns = facts.mean.duration_ns if facts.mean else 0.0
+    claimed_ns = facts.per_step_ns(finding.claims) * (step_ns / recorded_ns if recorded_ns else 1.0)
+    if saving.high_ns > claimed_ns + noise_ns and saving.method is not Method.REPLAY:
+        yield Violation(rule, "saved, as an upper limit, of claimed time", saving.high_ns, claimed_ns)
+    if saving.method is Method.REPLAY and facts.replay:
+        events = facts.trace.events
+        gone = ClaimedTimeGone(finding.claims, events.start_ns, events.end_ns)
+        most_ns = facts.replay.saving_share((gone,), Scenario.EXPECTED) * step_ns
+        if saving.expected_ns > most_ns + noise_ns:
+            yield Violation(rule, "saved, simulated, of what its claimed time saves", saving.expected_ns, most_ns)
+
+
+def _untouched_ns(graph: StepGraph, edit: Edit) -> float:
+    """Mean time per step of the busiest stream in operations that the fix leaves as they are."""
+    edited = edit.applied(graph, Scenario.HIGH)
+    same = (edited.device.duration_ns == graph.device.duration_ns) & (edited.device.stream == graph.device.stream)
+    interior = slice(1, -1) if graph.step_count > 2 else slice(None)
+    steps = list(range(graph.step_count))[interior]
+    counted = same & np.isin(graph.device.step, steps)
+    busy = np.bincount(graph.device.stream[counted], weights=graph.device.duration_ns[counted])
+    return float(busy.max(initial=0.0)) / max(len(steps), 1)

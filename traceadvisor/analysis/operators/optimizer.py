@@ -1,0 +1,141 @@
+"""The optimizer: its own time and GPU operations, without the training passes that it runs in a closure.
+
+L-BFGS and Lightning run the forward and backward pass inside ``Optimizer.step``: the script passes a function, the
+closure, that computes the loss and its gradients.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.analysis.operators.launches import Launches, work_within
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask, rows_with_prefix
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.trace import Trace
+
+STEP_PREFIX = "Optimizer.step#"
+
+_CLOSURE_FRAME = re.compile(r"\.py\(\d+\): closure$")
+"""The usual name of the function, in scripts that follow PyTorch's documentation and in Lightning."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OptimizerSteps:
+    """All ``Optimizer.step`` calls of a recording."""
+
+    rows: Int64
+    """Rows of the event table, ascending."""
+
+    closures: SpanSet
+    """Time of the closures that they run."""
+
+    own: SpanSet
+    """Time in the calls without their closures."""
+
+    has_closure: bool
+    """Whether most of the calls run a closure."""
+
+
+def optimizer_steps(trace: Trace) -> OptimizerSteps:
+    """Return the optimizer's steps.
+
+    The first closure of a step begins with the step, a later one with the first operator that shares a sequence number
+    with a backward node of that step. A closure ends with the last backward node before the next closure. Where Python
+    calls were recorded, the calls of functions named ``closure`` count as a whole.
+    """
+    events, rows = trace.events, rows_with_prefix(trace, Kind.ANNOTATION, STEP_PREFIX)
+    steps = events.spans(rows)
+    backward = rows_with_prefix(trace, Kind.OPERATOR, BACKWARD_PREFIX)
+    around = rows[~_inside_backward(trace, rows, backward)]
+    outer = events.spans(around)
+    nested = backward[outer.contains(events.start_ns[backward])]
+    if not nested.size:
+        return OptimizerSteps(rows, SpanSet.empty(), steps, has_closure=False)
+    forward = _linked(trace, nested, around)
+    begins_ns = _outermost_starts(events.start_ns[around], events.end_ns[around])
+    closures = SpanSet.of(*_extents(trace, begins_ns, forward, nested)) | _closure_calls(trace, around, nested)
+    within = closures & outer
+    holding = np.searchsorted(events.start_ns[nested], events.start_ns[around], side="left") < np.searchsorted(
+        events.start_ns[nested], events.end_ns[around], side="left"
+    )
+    inner = rows[_inside_backward(trace, rows, backward)]
+    own = (steps - within) | events.spans(inner)
+    return OptimizerSteps(rows, within - events.spans(inner), own, has_closure=2 * int(holding.sum()) > around.size)
+
+
+def optimizer_work(trace: Trace, launches: Launches, windows: SpanSet) -> Launches:
+    """Return the GPU operations that run in some windows and that the optimizer launched itself."""
+    steps = optimizer_steps(trace)
+    work = work_within(trace.events, launches, steps.rows, windows)
+    own = ~steps.closures.contains(trace.events.start_ns[work.call_rows])
+    return Launches(work.work_rows[own], work.call_rows[own])
+
+
+def _inside_backward(trace: Trace, rows: Int64, backward: Int64) -> np.typing.NDArray[np.bool_]:
+    """Whether each step begins inside a backward node of its thread: a hook that updates a parameter at once."""
+    events = trace.events
+    inside = np.zeros(rows.size, dtype=np.bool_)
+    for thread in np.unique(events.thread[rows]).tolist():
+        mine = events.thread[rows] == thread
+        nodes = events.spans(backward[events.thread[backward] == thread])
+        inside |= mine & nodes.contains(events.start_ns[rows])
+    return inside
+
+
+def _linked(trace: Trace, nested: Int64, around: Int64) -> Int64:
+    """Return operators inside the steps, on their threads, that share a sequence number with a backward node."""
+    events, sequence = trace.events, trace.details.sequence
+    numbers = sequence.at(nested, np.int64(NONE))
+    wanted = np.unique(numbers[numbers != NONE])
+    rows = sequence.rows[np.isin(sequence.values, wanted)]
+    named = name_mask(trace.names, lambda name: "Backward" in name or name.startswith(BACKWARD_PREFIX))
+    rows = rows[~named[events.name_id[rows]] & np.isin(events.thread[rows], events.thread[around])]
+    linked: Int64 = rows[events.spans(around).contains(events.start_ns[rows])]
+    return linked
+
+
+def _outermost_starts(starts_ns: Int64, ends_ns: Int64) -> Int64:
+    """Return the starts of the steps that begin inside no earlier one; ``starts_ns`` is ascending."""
+    latest = np.maximum.accumulate(ends_ns)
+    outermost: Int64 = starts_ns[np.append(True, starts_ns[1:] >= latest[:-1])]
+    return outermost
+
+
+def _extents(trace: Trace, begins_ns: Int64, forward: Int64, nested: Int64) -> list[tuple[int, int]]:
+    """Return the span of each closure, in order of time; ``begins_ns`` holds the starts of the outermost steps."""
+    events = trace.events
+    rows = np.concatenate((forward, nested))
+    is_forward = np.arange(rows.size) < forward.size
+    order = np.lexsort((~is_forward, events.start_ns[rows]))
+    starts, ends = events.start_ns[rows][order].tolist(), events.end_ns[rows][order].tolist()
+    holders = (np.searchsorted(begins_ns, starts, side="right") - 1).tolist()
+    extents: list[tuple[int, int]] = []
+    begin: int | None = None
+    end: int | None = None
+    holder: int | None = None
+    for start, last, forward_pass, step in zip(starts, ends, is_forward[order].tolist(), holders, strict=True):
+        if begin is not None and (step != holder or (forward_pass and end is not None and start >= end)):
+            extents += [(begin, end)] if end is not None else []
+            begin = end = None
+        if begin is None:
+            begin = start if step == holder else int(begins_ns[step])
+        holder = step
+        if not forward_pass:
+            end = last if end is None else max(end, last)
+    return extents + ([(begin, end)] if begin is not None and end is not None else [])
+
+
+def _closure_calls(trace: Trace, around: Int64, nested: Int64) -> SpanSet:
+    """Return the time of Python functions named ``closure`` that hold a backward pass."""
+    calls, events = trace.python_calls, trace.events
+    named = name_mask(trace.names, lambda name: _CLOSURE_FRAME.search(name) is not None)
+    chosen = np.flatnonzero(named[calls.name_id] & np.isin(calls.thread, events.thread[around]))
+    begun = np.searchsorted(events.start_ns[nested], calls.start_ns[chosen], side="left")
+    over = np.searchsorted(events.start_ns[nested], calls.end_ns[chosen], side="left")
+    chosen = chosen[over > begun]
+    return SpanSet.union_of(calls.start_ns[chosen], calls.end_ns[chosen])
