@@ -84,6 +84,15 @@ def test_workers_on_a_crowded_machine_take_an_unknown_time(tmp_path: Path) -> No
     assert captured.clear(WorkerCount()).remark == "it is unknown how long a worker takes for a batch"
 
 
+@pytest.mark.parametrize(("busy", "waits"), [(0.19, True), (0.21, False)])
+def test_workers_that_leave_half_of_their_share_of_crowded_cores_wait(
+    busy: float, tmp_path: Path, *, waits: bool
+) -> None:
+    # 20 threads want one of 8 cores: each gets 0.4 of a core if it always wants one.
+    captured = Captured(_step(50), tmp_path).loader(workers=2).sampled(cpu=0.95, busy_workers=workers(busy, busy))
+    assert captured.with_node(mean_load=20.0).is_found(WorkerCount()) is waits
+
+
 def test_several_processes_that_wait_for_one_disk_are_left_to_data005(tmp_path: Path) -> None:
     captured = Captured(_step(50), tmp_path).loader(workers=4).sampled(iowait=0.9).made(5, 395, workers=[0, 1, 2, 3])
     assert captured.clear(WorkerCount()).remark == "storage limits data loading"

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from traceadvisor.analysis.data.batch_cost import BatchCost, cost_by_clocks, cost_by_loader_time, cost_by_samples
+from traceadvisor.analysis.data.batch_cost import (
+    WAITING_SHARE,
+    BatchCost,
+    cost_by_clocks,
+    cost_by_loader_time,
+    cost_by_samples,
+)
 from traceadvisor.analysis.data.worker_curve import WORKER_FACTOR, Loop, WorkerCurve
 from traceadvisor.model.run import LoaderSettings, RunSettings, TimedBatch
 from traceadvisor.model.spans import SpanSet
@@ -66,9 +72,21 @@ class Loading:
         return max(known) < BUSY_SHARE and throttled < THROTTLED_SHARE if known else None
 
     @property
-    def cores(self) -> float | None:
-        """Cores for this rank's training process and its workers, without what other programs use; None if unknown."""
-        used = self._others_cores
+    def fair_share(self) -> float | None:
+        """The share of a core that a thread gets at least if it always wants one; None if unknown.
+
+        The scheduler divides the cores evenly among the threads that want one: on average as many as the load.
+        """
+        load = self.telemetry.node.mean_load if self.telemetry else None
+        return None if load is None or not self.host_cores else min(self.host_cores / max(load, 1.0), 1.0)
+
+    def cores(self, *, beside_others: bool) -> float | None:
+        """Cores for this rank's training process and its workers; None if unknown.
+
+        Args:
+            beside_others: whether cores that other programs use do not count.
+        """
+        used = self._others_cores if beside_others else 0.0
         free = None if self.host_cores is None else max(self.host_cores - used, 1.0)
         limits = [limit for limit in (self.settings.cpu_quota, free) if limit is not None]
         return max(min(limits) / self.settings.ranks_on_host, 1.0) if limits else None
@@ -107,7 +125,7 @@ def worker_curve(loading: Loading) -> WorkerCurve | None:
         rest_ns,
         loading.fetches,
         loader.prefetch_factor or DEFAULT_PREFETCH,
-        loading.cores,
+        loading.cores(beside_others=cost.is_split),  # otherwise it is unknown whether workers need them
         _training_cores(loading, cost, rest_ns),
         WORKER_FACTOR if loading.workers == 0 else 1.0,
     )
@@ -125,13 +143,21 @@ def batch_cost(loading: Loading) -> BatchCost | None:
         own = loading.own_cores
         most_cpu_ns = None if own is None else own * loading.step_ns / loading.fetches
         return cost_by_loader_time(loading.loader_ns / loading.fetches, most_cpu_ns)
-    if loading.workers is None or loading.wait_ns < WAITING_LOOP_SHARE * loading.step_ns or free is False:
-        return None  # workers that are ahead of the loop, or without a core, take an unknown time for a batch
-    pace_ns = loading.step_ns / loading.fetches
     busy = loading.worker_cores
+    if loading.workers is None or loading.wait_ns < WAITING_LOOP_SHARE * loading.step_ns:
+        return None  # workers that are ahead of the loop take an unknown time for a batch
+    if free is False and not _leaves_cores(loading, busy):
+        return None  # so do workers without a core
+    pace_ns = loading.step_ns / loading.fetches
     if busy is None:
         return cost_by_loader_time(loading.workers * pace_ns)
     return cost_by_samples(pace_ns, loading.workers, min(busy, float(loading.workers)))
+
+
+def _leaves_cores(loading: Loading, busy: float | None) -> bool:
+    """Whether workers on busy cores use far less than they would get, so that they mostly wait for something else."""
+    fair = loading.fair_share
+    return busy is not None and fair is not None and busy < (1 - WAITING_SHARE) * fair * (loading.workers or 1)
 
 
 def _training_cores(loading: Loading, cost: BatchCost, rest_ns: float) -> float:
