@@ -79,8 +79,8 @@ def test_the_share_of_collating_is_one_of_cpu_time() -> None:
 
 
 def test_workers_are_listed_longest_first() -> None:
-    cost = _cost(_batch(100, worker=0), _batch(300, worker=1), _batch(200, worker=0))
-    assert cost.by_worker_ns == (300, 150)
+    cost = _cost(_batch(100, worker=0), _batch(300, worker=1), _batch(100, worker=0), _batch(9000, worker=0))
+    assert cost.by_worker_ns == (300, 100)
     assert _cost(_batch(worker=None)).by_worker_ns == ()
 
 
@@ -104,3 +104,8 @@ def test_equal_batches_have_the_same_means() -> None:
     cost = _cost(_batch(100, 30), _batch(300, 50))
     assert (cost.even().mean_cpu_ns, cost.even().mean_wait_ns) == (cost.mean_cpu_ns, cost.mean_wait_ns)
     assert cost.even().cpu_ns.size == 1
+
+
+def test_the_usual_batch_is_the_median_one() -> None:
+    usual = _cost(_batch(100, 30), _batch(9000, 50), _batch(120, 40)).usual()
+    assert (usual.mean_cpu_ns, usual.mean_wait_ns) == (40, 80)

@@ -75,13 +75,19 @@ def test_the_queue_is_as_long_as_the_timed_batches_need(tmp_path: Path) -> None:
     assert not curve.at(2, needed - 1).is_hidden
 
 
-@pytest.mark.parametrize(("waits_us", "found"), [(150, True), (210, False)])
-def test_timed_workers_that_are_too_slow_on_average_need_more_than_a_queue(
-    waits_us: float, tmp_path: Path, *, found: bool
-) -> None:
-    # Two workers and 100 us of other work per step: up to 200 us for a batch.
-    captured = _captured(tmp_path, *PAUSES).made(0, waits_us, workers=[0, 1])
-    assert captured.is_found(BurstyStarvation()) is found
+def test_pauses_that_are_too_long_on_average_are_not_bridged_by_a_queue(tmp_path: Path) -> None:
+    # Two workers and 100 us of other work per step: up to 200 us for a batch, and these take 20 + 3,980 / 20.
+    slow = dict.fromkeys(range(0, 400, 20), 3980)
+    found = _captured(tmp_path, *PAUSES).made(20, slow=slow, count=400, workers=[0, 1]).finding(BurstyStarvation())
+    assert (found.fix.summary, found.fix.change) == ("Smooth the data source", None)
+
+
+def test_workers_that_make_usual_batches_fast_have_bursts_whatever_usual_waits_are(tmp_path: Path) -> None:
+    turns = [*[60.0] * 9, 900.0] * 2
+    waits_ms = [0.0, *(wait for turn in turns for wait in (turn, 0.0))]
+    captured = _captured(tmp_path).with_steps([1000 * wait for wait in waits_ms], step_us=100_000)
+    assert not captured.is_found(BurstyStarvation())
+    assert captured.made(20, workers=[0, 1]).is_found(BurstyStarvation())
 
 
 def test_a_usual_time_to_take_a_batch_is_no_sign_of_an_empty_queue(tmp_path: Path) -> None:

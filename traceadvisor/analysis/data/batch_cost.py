@@ -53,7 +53,8 @@ class BatchCost:
     """Share of the CPU time of the loading thread that is spent collating; None if unknown."""
 
     by_worker_ns: tuple[float, ...] = ()
-    """Mean time per batch of each worker, longest first; empty if unknown."""
+    """Median time per batch of each worker, longest first; empty if unknown. A mean would blame one worker if it made
+    all of the rare slow batches."""
 
     core_wait_ns: float | None = None
     """Mean time per batch in which the loading thread waited for a CPU core; None if unknown."""
@@ -61,6 +62,11 @@ class BatchCost:
     def even(self) -> BatchCost:
         """The same cost with equal batches."""
         return replace(self, cpu_ns=np.array([self.mean_cpu_ns]), wait_ns=np.array([self.mean_wait_ns]))
+
+    def usual(self) -> BatchCost:
+        """The cost with equal batches that take as long as the median batch."""
+        typical = np.array([int(np.argsort(self.cpu_ns + self.wait_ns)[self.cpu_ns.size // 2])])
+        return replace(self, cpu_ns=self.cpu_ns[typical], wait_ns=self.wait_ns[typical])
 
     @property
     def mean_cpu_ns(self) -> float:
@@ -158,10 +164,10 @@ def _collate_share(batches: Sequence[TimedBatch]) -> float | None:
 
 
 def _by_worker(batches: Sequence[TimedBatch], ready_ns: Float64) -> tuple[float, ...]:
-    """Mean time per batch of each worker, longest first."""
+    """Median time per batch of each worker, longest first."""
     numbers = np.array([-1 if batch.worker is None else batch.worker for batch in batches], dtype=np.int64)
-    workers, position = np.unique(numbers, return_inverse=True)
+    order = np.argsort(numbers, kind="stable")
+    workers, starts = np.unique(numbers[order], return_index=True)
     if workers[0] < 0:
         return ()
-    means = np.bincount(position, weights=ready_ns) / np.bincount(position)
-    return tuple(sorted(means.tolist(), reverse=True))
+    return tuple(sorted((float(np.median(part)) for part in np.split(ready_ns[order], starts[1:])), reverse=True))

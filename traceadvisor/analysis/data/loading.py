@@ -29,6 +29,9 @@ THROTTLED_SHARE = 0.1
 WAITING_LOOP_SHARE = 0.05
 """Share of the step spent waiting, from which the loop takes batches as fast as the workers make them."""
 
+CROWDED_WAIT_SHARE = 0.5
+"""The same on busy cores."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loading:
@@ -116,8 +119,8 @@ class Loading:
 
 def worker_curve(loading: Loading) -> WorkerCurve | None:
     """Return the step by number of workers; None if the cost of a batch is unknown."""
-    cost = batch_cost(loading)
-    if cost is None or loading.fetches <= 0:
+    cost = batch_cost(loading) if loading.fetches > 0 else None
+    if cost is None:
         return None
     loader = loading.settings.loader or LoaderSettings()
     rest_ns = max(loading.step_ns - loading.wait_ns, 1.0)
@@ -133,9 +136,7 @@ def worker_curve(loading: Loading) -> WorkerCurve | None:
 
 
 def batch_cost(loading: Loading) -> BatchCost | None:
-    """Return the cost of a batch by the best source; None if none shows it."""
-    if loading.fetches <= 0:
-        return None
+    """Return the cost of a batch by the best source; None if none shows it. At least one batch per step is fetched."""
     free = loading.cores_are_free
     if loading.batches:
         return cost_by_clocks(loading.batches, loading.undisturbed, core_is_free=bool(free))
@@ -155,9 +156,14 @@ def batch_cost(loading: Loading) -> BatchCost | None:
 
 
 def _leaves_cores(loading: Loading, busy: float | None) -> bool:
-    """Whether workers on busy cores use far less than they would get, so that they mostly wait for something else."""
+    """Whether workers on busy cores use far less than they would get, so that they mostly wait for something else.
+
+    On busy cores, receiving a batch takes long, too. So the loop has to wait for most of the step.
+    """
     fair = loading.fair_share
-    return busy is not None and fair is not None and busy < (1 - WAITING_SHARE) * fair * (loading.workers or 1)
+    if busy is None or fair is None or loading.wait_ns < CROWDED_WAIT_SHARE * loading.step_ns:
+        return False
+    return busy < (1 - WAITING_SHARE) * fair * (loading.workers or 1)
 
 
 def _training_cores(loading: Loading, cost: BatchCost, rest_ns: float) -> float:

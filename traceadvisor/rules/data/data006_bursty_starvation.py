@@ -9,7 +9,7 @@ from traceadvisor.analysis.data.worker_curve import LONGEST_PREFETCH
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 from traceadvisor.rules.data.loader_bursts import BurstLimits, Bursts, loader_turns, long_waits, why_not
-from traceadvisor.rules.data.loading_limit import fast_on_average, loader_code
+from traceadvisor.rules.data.loading_limit import usually_fast, loader_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class BurstyStarvation(Rule):
         found = long_waits(turns, loader.worker_count, limits)
         if found.share < self.min_share:
             return Clear("share of training time in long waits", found.share, self.min_share, Unit.SHARE)
-        if remark := why_not(found, limits, is_fast=fast_on_average(facts)):
+        if remark := why_not(found, limits, is_fast=usually_fast(facts)):
             label = "share of worker turns with long waits"
             return Clear(label, found.turns_share, self.max_turns_share, Unit.SHARE, remark)
         prefetch = loader.prefetch_factor or DEFAULT_PREFETCH

@@ -31,7 +31,7 @@ class UnbalancedWorkers(Rule):
 
     meta = RuleMeta("DATA011", "unbalanced-workers", "One loader worker does much more work than the others")
     needs = frozenset({Input.STEPS, Input.LOADER})
-    refines = frozenset({"DATA001", "DATA003"})
+    refines = frozenset({"DATA001", "DATA003", "DATA004"})
 
     min_share: float = 0.05
     """Share of the step spent waiting, as for DATA001."""
@@ -70,7 +70,7 @@ class UnbalancedWorkers(Rule):
         )
 
     def _by_time(self, facts: Facts, times_ns: tuple[float, ...]) -> Outcome:
-        """Compare the slowest worker with the mean of the others, by time per batch."""
+        """Compare the slowest worker with the mean of the others, by the median time per batch."""
         share = facts.share(facts.claim(Category.DATA_WAIT))
         if share < self.min_share:
             return Clear("exposed data wait", share, self.min_share, Unit.SHARE)

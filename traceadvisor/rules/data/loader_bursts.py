@@ -76,7 +76,7 @@ def bursts(
         steps: every step of the run.
         workers: number of loader workers.
         limits: when waits are bursts.
-        is_fast: whether the workers are fast enough on average; None if unknown.
+        is_fast: whether usual batches are made fast enough, however long usual waits are; None if unknown.
     """
     turns = loader_turns(steps, workers)
     if turns is None or turns.wait_ns.size < limits.least_turns:
@@ -97,7 +97,7 @@ def why_not(found: Bursts, limits: BurstLimits, *, is_fast: bool | None) -> str 
     """Return why long waits are no bursts, as a clause; None if they are."""
     turns = found.turns
     seems_fast = turns.usual_ns <= max(limits.max_usual_share * turns.step_ns, MOST_TAKING_NS)
-    if not (seems_fast if is_fast is None else is_fast):
+    if not seems_fast and not is_fast:
         return "the queue is usually empty, and prefetching more batches does not fill it"
     if found.turns_share > limits.max_turns_share:
         return "the data loader is always too slow"

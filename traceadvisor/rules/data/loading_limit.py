@@ -88,7 +88,7 @@ def loading_limit(facts: Facts) -> LoadingLimit:
 def _limit(facts: Facts) -> LoadingLimit:  # noqa: PLR0911  # one answer per kind of limit
     loading, curve = facts.loading, facts.worker_curve
     workers = loading.workers if loading else None
-    if workers and bursts(facts.run.steps, workers, is_fast=fast_on_average(facts)):
+    if workers and bursts(facts.run.steps, workers, is_fast=usually_fast(facts)):
         return LoadingLimit(Limit.BURSTS)
     if storage_share(facts) >= MIN_IO_SHARE and (workers or 1) >= FEWEST_READERS:
         return LoadingLimit(Limit.STORAGE)
@@ -114,12 +114,12 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: PLR0911  # one answer per kin
     return LoadingLimit(Limit.CORES if curve.cost.is_split else Limit.UNKNOWN)
 
 
-def fast_on_average(facts: Facts) -> bool | None:
-    """Return whether the workers make batches faster than the loop uses them, on average; None if not timed."""
+def usually_fast(facts: Facts) -> bool | None:
+    """Return whether the workers make usual batches faster than the loop uses them; None if not timed."""
     loading, curve = facts.loading, facts.worker_curve
     if loading is None or not loading.workers or curve is None or curve.cost.source is not CostSource.CLOCKS:
         return None
-    return WorkerCurve(curve.cost.even(), curve.loop).at(loading.workers).is_hidden
+    return WorkerCurve(curve.cost.usual(), curve.loop).at(loading.workers).is_hidden
 
 
 def _waits_for_cores(cost: BatchCost) -> bool:
