@@ -129,10 +129,12 @@ class TraceBuilder:
         stack: Sequence[str] = (),
         types: Sequence[str] = (),
         dims: Sequence[Sequence[int]] = (),
+        strides: Sequence[Sequence[int]] = (),
         values: Sequence[str] = (),
         sequence: int | None = None,
     ) -> Self:
-        """An operator, with the Python frames it was called from and its inputs' types, shapes and values.
+        """An operator, with the Python frames it was called from and its inputs' types, shapes, strides and
+        values.
 
         ``sequence`` links it to a node of the backward pass; -1 for a profiler that writes such numbers but not here.
         """
@@ -143,6 +145,8 @@ class TraceBuilder:
             args["Input type"] = list(types)
         if dims:
             args["Input Dims"] = [list(shape) for shape in dims]
+        if strides:
+            args["Input Strides"] = [list(stride) for stride in strides]
         if values:
             args["Concrete Inputs"] = list(values)
         if sequence is not None:

@@ -63,6 +63,7 @@ SHARES_NO_WORKERS = {
     Category.COMMUNICATION: 0.0,
     Category.H2D_COPY: 0.011,
     Category.OTHER_COPY: 0.001,
+    Category.IDLE_UNKNOWN: 0.0,
     Category.DATA_WAIT: 0.334,
     Category.IDLE_DEVICE: 0.006,
     Category.IDLE_PROFILER: 0.0,
@@ -77,7 +78,8 @@ SHARES_FOUR_WORKERS = SHARES_NO_WORKERS | {
     Category.DATA_WAIT: 0.008,
     Category.IDLE_DEVICE: 0.012,
     Category.IDLE_SYNC: 0.003,
-    Category.IDLE_LAUNCH: 0.209,
+    Category.IDLE_UNKNOWN: 0.043,
+    Category.IDLE_LAUNCH: 0.166,
     Category.IDLE_HOST: 0.042,
 }
 SHARES_TWO_RANKS = SHARES_NO_WORKERS | {
@@ -237,6 +239,7 @@ def device_recording(id_: str, shares: Mapping[Category, float | None], *, step_
         at += length
     kept = [row for row in rows if row.step.kept]
     mean = MeanBreakdown.over(row.breakdown for row in kept)
+    busy_share, unknown_share = mean.share(Category.KERNEL) or 0.0, mean.share(Category.IDLE_UNKNOWN) or 0.0
     return Recording(
         id=id_,
         run=id_.split("/", maxsplit=1)[0],
@@ -255,7 +258,9 @@ def device_recording(id_: str, shares: Mapping[Category, float | None], *, step_
         samples_per_s=None,
         mean_breakdown=mean,
         overlaps=overlaps(step_ms),
-        figures=DeviceFigures(mean.share(Category.KERNEL), 0.412, 0.387, 5.51e12, 0.351),
+        figures=DeviceFigures(
+            busy_share, 0.412, 0.387, 5.51e12, 0.351, busy_share + unknown_share if unknown_share else None
+        ),
         timeline=timeline(rows[2]),
         kernels=kernels(),
         operators=operators(),

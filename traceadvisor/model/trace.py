@@ -135,6 +135,9 @@ class Details:
     dims_id: Sparse[np.int32] = field(default_factory=_nothing)
     """Row of :attr:`Trace.texts`: the JSON list of an operator's input shapes."""
 
+    strides_id: Sparse[np.int32] = field(default_factory=_nothing)
+    """Row of :attr:`Trace.texts`: the JSON list of the strides of an operator's inputs, in elements."""
+
     concrete_id: Sparse[np.int32] = field(default_factory=_nothing)
     """Row of :attr:`Trace.texts`: the JSON list of the values of inputs that are not tensors."""
 

@@ -110,6 +110,7 @@ class DetailColumns:
         self._add_numbers("dtypes_id", self._type_lists, types, rows)
         for name, values in (
             ("dims_id", [arg.input_dims for arg in args]),
+            ("strides_id", [arg.input_strides for arg in args]),
             ("concrete_id", [arg.concrete_inputs for arg in args]),
         ):
             self._add_numbers(name, self.texts, [bytes(value).decode("utf-8", "replace") for value in values], rows)
@@ -165,6 +166,7 @@ class DetailColumns:
             stack_id=column("stack_id", np.int32),
             dtypes_id=column("dtypes_id", np.int32),
             dims_id=column("dims_id", np.int32),
+            strides_id=column("strides_id", np.int32),
             concrete_id=column("concrete_id", np.int32),
             message_id=column("message_id", np.int32),
             sequence=column("sequence", np.int64),

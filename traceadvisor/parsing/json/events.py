@@ -48,6 +48,7 @@ class EventArgs(KeyArgs, frozen=True, gc=False):
     concrete_inputs: msgspec.Raw = msgspec.field(default=MISSING, name="Concrete Inputs")
     input_types: msgspec.Raw = msgspec.field(default=MISSING, name="Input type")
     input_dims: msgspec.Raw = msgspec.field(default=MISSING, name="Input Dims")
+    input_strides: msgspec.Raw = msgspec.field(default=MISSING, name="Input Strides")
     message_elements: int = msgspec.field(default=NONE, name="In msg nelems")
     message_type: str = msgspec.field(default="", name="dtype")
     """Element type of a collective's message."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceadvisor.model.arrays import Int64
-from traceadvisor.replay.fixes.data_wait import CROWDED_HOST_FACTOR, FETCH_NS, HOST_FACTOR
+from traceadvisor.replay.fixes.data_wait import CROWDED_HOST_FACTOR, FETCH_NS, HOST_FACTOR, LOADING
 from traceadvisor.replay.fixes.edit_host import fetches, is_loading, scaled, slowed
 from traceadvisor.replay.step_graph import Action, HostTasks, StepGraph, Workers
 from traceadvisor.replay.what_if import Edit, Scenario
@@ -48,6 +48,7 @@ class LoaderWorkers(Edit):
     """Cores that the training process keeps busy; more than one with operators that use several threads."""
 
     changes_device: ClassVar = False
+    choice: ClassVar = LOADING
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Take batches from a bounded queue that workers fill. Other host work slows down."""

@@ -9,7 +9,7 @@ from traceadvisor.analysis.data.worker_curve import LONGEST_PREFETCH
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 from traceadvisor.rules.data.loader_bursts import BurstLimits, Bursts, loader_turns, long_waits, why_not
-from traceadvisor.rules.data.loading_limit import usually_fast, loader_code
+from traceadvisor.rules.data.loading_limit import loader_code, usually_fast
 
 
 @dataclass(frozen=True, slots=True)

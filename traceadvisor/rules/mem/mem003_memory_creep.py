@@ -18,7 +18,10 @@ from traceadvisor.rules.base import (
 )
 from traceadvisor.rules.mem.memory_growth import growth_by_step, growth_over_run
 
-FIX = Fix("Find tensors that are kept with their graph, such as a loss or an output", change="loss.detach()")
+FIX = Fix(
+    "Find tensors that are kept with their graph, such as a loss or an output",
+    change="losses.append(loss.detach())  # instead of losses.append(loss)",
+)
 CAVEAT = "At its start, a run still allocates memory that it will keep."
 
 
