@@ -31,6 +31,8 @@ from traceadvisor.model.findings import (
     Unit,
 )
 from traceadvisor.model.health import Health, HealthNote
+from traceadvisor.model.location import Frame
+from traceadvisor.model.origins import OriginRow, Origins, OriginTable, OtherOrigins, StackRow, StackTable
 from traceadvisor.model.report import (
     DeviceFigures,
     KernelRow,
@@ -265,6 +267,28 @@ def device_recording(id_: str, shares: Mapping[Category, float | None], *, step_
         kernels=kernels(),
         operators=operators(),
         loader_kinds=("_MultiProcessingDataLoaderIter",),
+        origins={category: origins(round(ns), len(kept)) for category, ns in mean.parts_ns.items() if ns},
+    )
+
+
+def origins(mean_ns: int, step_count: int) -> Origins:
+    """Where a time comes from: two rows of each table, one of them without a name, and the others."""
+    total_ns = mean_ns * step_count
+    first, second = total_ns // 2, total_ns // 3
+    other = OtherOrigins(total_ns - first - second, 17 * step_count)
+    line = Location("/home/ada/src/train.py", 41, "main", is_call=False)
+    inner = Location("/home/ada/src/model.py", 12, "forward", is_call=False, is_backward=True)
+    owner = Frame("conv2d", "/venv/lib/python3.12/site-packages/torch/nn/functional.py", 300)
+    table = OriginTable((OriginRow("aten::conv2d", first, 53), OriginRow(None, second, 4)), other)
+    return Origins(
+        total_ns=total_ns,
+        step_count=step_count,
+        operators=table,
+        modules=replace(table, rows=(OriginRow("Conv2d in Block", first, 53), OriginRow(None, second, 4))),
+        stacks=StackTable(
+            (StackRow(line, None, inner, owner, first, 53), StackRow(line, inner, None, Frame("sleep"), second, 4)),
+            other,
+        ),
     )
 
 
@@ -406,7 +430,11 @@ def loader_finding() -> Finding:
             Evidence("batches fetched by", "_SingleProcessDataLoaderIter", Unit.TEXT),
         ),
         fix=Fix("Load batches in worker processes", "DataLoader(..., num_workers=4, persistent_workers=True)"),
-        locations=(Location("/home/ada/src/train.py", 41, "main"), Location("/home/ada/src/data.py", 118)),
+        locations=(
+            Location("/home/ada/src/train.py", 41, "main", owner=Frame("zoom", "scipy/ndimage/interpolation.py", 7)),
+            Location("/home/ada/src/data.py", 118),
+        ),
+        origins=origins(59 * MS, 5),
         caveats=("With few free CPU cores, more workers slow the training thread.",),
     )
 

@@ -17,7 +17,7 @@ from traceadvisor.analysis.memory.device_memory import DeviceMemory, device_memo
 from traceadvisor.analysis.memory.step_memory import fullest, memory_figures, step_memory
 from traceadvisor.analysis.observation import Observation, observe
 from traceadvisor.analysis.operators.launches import Launches, link_launches
-from traceadvisor.analysis.operators.source_lines import location_of_call
+from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree, operator_tree
 from traceadvisor.analysis.recording_health import missing_parts, recording_notes, start_up_notes, timing_notes
 from traceadvisor.analysis.steps.breakdown import Partition, break_down, overlaps, partition_recording
@@ -63,6 +63,8 @@ from traceadvisor.run_facts import RunFacts
 
 if TYPE_CHECKING:
     from traceadvisor.analysis.arithmetic.device_work import DeviceWork
+    from traceadvisor.analysis.origins.attribution import Attribution
+    from traceadvisor.model.origins import Origins
     from traceadvisor.replay.replay import Replay
 
 T = TypeVar("T")
@@ -72,7 +74,17 @@ SAME_TIME_SHARE = 0.02
 
 NO_STEP = "no complete step was recorded"
 
-_OF_THE_RECORDING = ("run", "launches", "observation", "partition", "tree", "workload", "inference_sign")
+_OF_THE_RECORDING = (
+    "run",
+    "launches",
+    "observation",
+    "partition",
+    "tree",
+    "stacks",
+    "attribution",
+    "workload",
+    "inference_sign",
+)
 """Cached facts that do not depend on which steps are typical."""
 
 NOT_FOR_INFERENCE = {
@@ -221,6 +233,28 @@ class Facts:
         return operator_tree(self.trace.events)
 
     @cached_property
+    def stacks(self) -> Stacks:
+        """The recorded Python stacks."""
+        marks = ((step.host_start_ns, step.host_end_ns) for step in self.steps.steps)
+        return Stacks(self.trace, self.tree, marks, self.observation.thread)
+
+    @cached_property
+    def attribution(self) -> Attribution:
+        """What each instant of the recording belongs to: an operator, a module, a Python stack."""
+        from traceadvisor.analysis.origins.attribution import attribute  # noqa: PLC0415  # a breakdown does not need it
+
+        return attribute(self.observation, self.partition, self.tree, self.stacks)
+
+    def origins(self, spans: SpanSet, most_rows: int) -> Origins:
+        """Where some time comes from, over the typical steps.
+
+        Args:
+            spans: such as the claims of a finding.
+            most_rows: maximum rows of each table, besides the row for all others.
+        """
+        return self.attribution.origins(spans, self.step_count, most_rows)
+
+    @cached_property
     def collectives(self) -> Collectives:
         """The collectives of the typical steps, with their kinds and purposes."""
         found = collectives(self.observation, self.tree)
@@ -347,13 +381,8 @@ class Facts:
             rows: rows of the event table, shape ``(n,)``; searched in this order.
             most: maximum number of lines.
         """
-        found: dict[Location, None] = {}
-        for row in rows.tolist():
-            if len(found) == most:
-                break
-            if location := location_of_call(self.trace, self.tree, row):
-                found[location] = None
-        return tuple(found)
+        found = (location for location in self.stacks.locations(rows) if location)
+        return tuple(dict.fromkeys(found))[:most]
 
     @property
     def loader_locations(self) -> tuple[Location, ...]:

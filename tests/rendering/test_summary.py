@@ -33,7 +33,10 @@ def test_the_summary_of_one_recording_is_short() -> None:
         "",
         "1. The device waits for the data loader: saves about 51.0 ms per step (28.7%)",
         "   Saving: simulated. Cause: high confidence.",
-        "   Fix at ~/src/train.py:41: Load batches in worker processes",
+        "   Fix at ~/src/train.py:41 (time in scipy/ndimage/interpolation.py:7 (zoom)): "
+        "Load batches in worker processes",
+        "   Origin: aten::conv2d (50.0%); ~/src/train.py:41 (main) > backward of ~/src/model.py:12 (forward), "
+        "in torch/nn/functional.py:300 (conv2d) (50.0%)",
         "   DataLoader(..., num_workers=4, persistent_workers=True)",
         "   Predicted step: 126.6 ms (118.3 ms to 139.4 ms), now 177.6 ms",
     ]

@@ -13,6 +13,7 @@ from traceadvisor.analysis.steps.timeline import representative_step, step_timel
 from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.cost import with_cost, with_worth
+from traceadvisor.judging.origins import category_origins, with_origins
 from traceadvisor.judging.popular_fixes import not_worth_doing, with_fix_replayed
 from traceadvisor.judging.ranking import ranked, with_severity
 from traceadvisor.judging.ranks import RankRecording, compare, rank_recording, side_by_side
@@ -68,7 +69,8 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None) -> Judgement:
         OutcomeRow(rule.meta, (facts.recording_id,), with_fix_replayed(rule, facts, run_rule(rule, facts)))
         for rule in rules
     )
-    findings, replayed = ranked(facts, rules, outcomes)
+    in_order, replayed = ranked(facts, rules, outcomes)
+    findings = tuple(with_origins(facts, row) for row in in_order)
     judged = zip(rules, outcomes, strict=True)
     found = (row.outcome.finding for rule, row in judged if rule.umbrella and isinstance(row.outcome, Found))
     umbrellas = tuple(Umbrella(one.rule, one.fix, one.evidence) for one in found)
@@ -185,6 +187,7 @@ def recording_of(facts: Facts) -> Recording:
         memory=facts.memory_figures,
         communication=facts.communication,
         memory_over_time=memory_over_time(facts.trace, facts.device_index, facts.steps.steps),
+        origins=category_origins(facts),
         workload=facts.workload,
         inference_sign=facts.inference_sign,
         typical_step_ns=facts.typical.duration_ns if facts.typical else None,

@@ -8,6 +8,7 @@ from math import inf
 from typing import Self, assert_never
 
 from traceadvisor.model.location import Location as Location  # noqa: PLC0414  # exported here, defined in a module without numpy
+from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import WhatIf
 from traceadvisor.model.spans import SpanSet
 
@@ -292,6 +293,9 @@ class Finding:
     caveats: tuple[str, ...] = ()
     rule: RuleMeta = UNSTAMPED
     """Filled in by the engine."""
+
+    origins: Origins | None = None
+    """Where the claimed time comes from, filled in by the engine; None if nothing is claimed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from traceadvisor.model.breakdown import MeanBreakdown, StepBreakdown
+from traceadvisor.model.breakdown import Category, MeanBreakdown, StepBreakdown
 from traceadvisor.model.communication import CommunicationRow
 from traceadvisor.model.cost import Price, RunCost, Worth
 from traceadvisor.model.findings import Estimate, Evidence, Finding, Fix, Method, RuleMeta, RuleOutcome, Severity
 from traceadvisor.model.health import Health, HealthNote
+from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.run import Run
 from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime
@@ -197,6 +198,9 @@ class Recording:
 
     umbrellas: tuple[Umbrella, ...] = ()
     """Verdicts on the step as a whole."""
+
+    origins: Mapping[Category, Origins] = field(default_factory=dict)
+    """Where the time of each category comes from, over the typical steps; categories without time are left out."""
 
     communication: tuple[CommunicationRow, ...] = ()
     """Collectives by kind and purpose, most exposed time first."""

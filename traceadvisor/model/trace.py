@@ -148,6 +148,9 @@ class Details:
     """Sequence number of an operator, which its node of the backward pass shares. Only operators that run while
     gradients are enabled, and nodes of the backward pass, have one."""
 
+    forward_thread: Sparse[np.int64] = field(default_factory=_no_numbers)
+    """Torch's number of the forward operator's thread; only for backward operators."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:

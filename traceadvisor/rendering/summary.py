@@ -191,8 +191,12 @@ def _finding(finding: FindingView, change: str | None, *, several: bool) -> list
     if several:
         over = f". {finding.over_recordings}" if finding.over_recordings else ""
         lines.append(_line(Piece(f"   In {finding.where}{over}", Style.QUIET)))
-    at = Piece(f" at {finding.places[0].where}", Style.CODE) if finding.places else Piece("")
-    lines.append(_line(Piece("   Fix"), at, Piece(f": {finding.fix}")))
+    place = finding.places[0] if finding.places else None
+    at = Piece(f" at {place.where}", Style.CODE) if place else Piece("")
+    owner = Piece(f" (time in {place.owner})", Style.QUIET) if place and place.owner else Piece("")
+    lines.append(_line(Piece("   Fix"), at, owner, Piece(f": {finding.fix}")))
+    if finding.origin_phrase:
+        lines.append(_line(Piece(f"   Origin: {finding.origin_phrase}", Style.QUIET)))
     if change is not None:
         lines += [_line(Piece(f"   {code}", Style.CODE)) for code in change.splitlines() if code.strip()]
     if finding.saving.predicted:

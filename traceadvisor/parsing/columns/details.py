@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from traceadvisor.model.arrays import Int32, Int64, Mask
 from traceadvisor.model.events import NONE, Kind, Sparse
 from traceadvisor.model.trace import AllocatorSamples, Details
-from traceadvisor.parsing.columns.growing import Column, Parts, int64
+from traceadvisor.parsing.columns.growing import Column, Parts, int64, keys
 from traceadvisor.parsing.columns.interning import Shortener, Signatures, Texts, TypeLists
 from traceadvisor.parsing.columns.messages import Messages
 from traceadvisor.parsing.columns.timestamps import nanoseconds
@@ -89,6 +89,8 @@ class DetailColumns:
             ids = np.fromiter(map(self.texts.__getitem__, stacks), np.int32, len(stacks))
             self._add("stack_id", rows, ids, ids != self.texts.get("", NONE))
         self.has_types = self.has_types or any(arg.input_types is not MISSING for arg in args)
+        forward_thread = keys([arg.forward_thread for arg in args])
+        self._add("forward_thread", rows, forward_thread, forward_thread > 0)
 
     def _add_sizes(self, args: list[EventArgs], rows: Int64) -> None:
         self._add_byte_count([arg.byte_count for arg in args], rows)
@@ -170,6 +172,7 @@ class DetailColumns:
             concrete_id=column("concrete_id", np.int32),
             message_id=column("message_id", np.int32),
             sequence=column("sequence", np.int64),
+            forward_thread=column("forward_thread", np.int64),
         )
 
 

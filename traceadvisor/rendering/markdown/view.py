@@ -119,6 +119,7 @@ def _short(finding: FindingView, room: Room) -> FindingView:
             "caveats": (),
             "places": finding.places[: min(3, room.rows)],
             "also": finding.also[: room.rows],
+            "origin": None,
         }
     )
 

@@ -9,6 +9,7 @@ from traceadvisor.model.findings import Confidence, Estimate, Fix, Location, Met
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report, Umbrella
 from traceadvisor.rendering.charts.drawing import across
 from traceadvisor.rendering.headline import HARDWARE, step_time
+from traceadvisor.rendering.origins import OriginView, finding_view, frame_words, location_words, origin_phrase
 from traceadvisor.rendering.savings import (
     further,
     range_over,
@@ -38,6 +39,8 @@ class Place:
 
     where: str
     function: str | None
+    owner: str | None = None
+    """The frame that owns the time, often of a library; None if it is this line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,12 @@ class FindingView:
     worth: str | None
     """The saving in money; None without a price."""
 
+    origin: OriginView | None
+    """Where the time comes from; None if the finding claims no time."""
+
+    origin_phrase: str | None
+    """The main origin in a phrase."""
+
 
 def finding_views(report: Report) -> tuple[FindingView, ...]:
     """The findings, ranked as in the report."""
@@ -130,15 +139,12 @@ def finding_views(report: Report) -> tuple[FindingView, ...]:
     return tuple(views)
 
 
-def location_words(location: Location) -> str:
-    """``train.py:41``, or ``train.py:41 (train)`` if only the function is known."""
-    if location.is_call or location.function is None:
-        return f"{location.file}:{location.line}"
-    return f"{location.file}:{location.line} ({location.function})"
-
-
 def _place(location: Location) -> Place:
-    return Place(location_words(location), location.function if location.is_call else None)
+    return Place(
+        location_words(location),
+        location.function if location.is_call else None,
+        None if location.owner is None else frame_words(location.owner),
+    )
 
 
 def _view(
@@ -169,6 +175,8 @@ def _view(
         also=_also(ranked),
         provider=provider,
         worth=worth_words(ranked),
+        origin=finding_view(finding.origins),
+        origin_phrase=origin_phrase(finding.origins),
     )
 
 

@@ -13,6 +13,7 @@ from traceadvisor.rendering.charts.per_step import per_step
 from traceadvisor.rendering.charts.step_bar import step_bar
 from traceadvisor.rendering.charts.timeline import timeline
 from traceadvisor.rendering.headline import MEAN, MEDIAN, StepTime, recording_verdict, step_time, step_word
+from traceadvisor.rendering.origins import OriginView, category_views
 from traceadvisor.rendering.page.findings import UmbrellaView, umbrella_views
 from traceadvisor.rendering.page.memory import MemoryView, memory_chart, memory_view
 from traceadvisor.rendering.page.tables import (
@@ -82,6 +83,7 @@ class RecordingView:
     memory_over_time: Chart | None
     memory: MemoryView | None
     umbrellas: tuple[UmbrellaView, ...]
+    origins: tuple[OriginView, ...]
     kernels: Table | None
     operators: Table | None
     environment: tuple[Fact, ...]
@@ -116,6 +118,7 @@ def recording_view(recording: Recording, number: int, first: RecordedFinding | N
         memory_over_time=memory_chart(recording.memory_over_time, f"{anchor}-memory"),
         memory=memory_view(recording),
         umbrellas=umbrella_views(recording, first.finding.rule.title if first else None),
+        origins=tuple(category_views(recording)),
         kernels=kernel_table(recording),
         operators=operator_table(recording),
         environment=tuple(_environment(recording)),

@@ -37,7 +37,8 @@ class HostSync(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the GPU idle time after waits with the step."""
-        sites = sync_sites(facts.observation, facts.tree, facts.steps.typical_windows, facts.claim(Category.IDLE_SYNC))
+        drained = facts.claim(Category.IDLE_SYNC)
+        sites = sync_sites(facts.observation, facts.tree, facts.stacks, facts.steps.typical_windows, drained)
         drained = SpanSet.union_all(site.drained for site in sites)
         share, costly = facts.share(drained), [site for site in sites if site.drained]
         fix = Fix(
