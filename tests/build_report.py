@@ -57,7 +57,7 @@ from traceadvisor.model.trace import Device, Distributed
 MS = 1_000_000
 T = TypeVar("T")
 
-CANARY = "<img src=x onerror=alert(1)>|`[x](http://e)@team #1 \x1b[31m\u202eghp_0123456789abcdefghijABCDEFGHIJ012345"
+CANARY = "<img src=x onerror=alert(1)>|`[x](http://e) @team #1 \x1b[31m\u202eghp_0123456789abcdefghijABCDEFGHIJ012345"
 """Everything at once that some output format would fall for."""
 
 SHARES_NO_WORKERS = {

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from traceadvisor.analysis.communication.collectives import Collectives, collectives, communication_rows, exposed_alone
 from traceadvisor.analysis.communication.gradients import StepGradients, step_gradients
+from traceadvisor.analysis.data.loading import Loading, worker_curve
+from traceadvisor.analysis.data.worker_curve import WorkerCurve
 from traceadvisor.analysis.idle.gaps import Gaps, find_gaps
 from traceadvisor.analysis.idle.unknown import Unknown, find_unknown
 from traceadvisor.analysis.memory.device_memory import DeviceMemory, device_memory
@@ -276,6 +278,38 @@ class Facts:
         from traceadvisor.analysis.arithmetic.device_work import DeviceWork  # noqa: PLC0415  # a breakdown does not need it
 
         return DeviceWork(self.trace, self.launches, self.tree, self.steps.typical_windows, self.device, self.settings)
+
+    @cached_property
+    def worker_curve(self) -> WorkerCurve | None:
+        """The step by number of loader workers; None if the cost of a batch is unknown."""
+        return None if self.loading is None else worker_curve(self.loading)
+
+    @cached_property
+    def loading(self) -> Loading | None:
+        """Figures on the loop and its loader over typical steps; None without loader events or such steps."""
+        loader, marks = self.observation.loader, self.steps.typical_marks
+        if loader is None or not self.step_count:
+            return None
+        run, timing = self.run, self.run.timing
+        step_ns = self.per_step_ns(self.steps.typical_windows)
+        loader_ns = self.per_step_ns(self.observation.loading & marks)
+        exposed_share = self.per_step_ns(self.claim(Category.DATA_WAIT)) / max(loader_ns, 1.0)
+        if timing.undisturbed_ns and timing.undisturbed_loader_ns is not None:
+            step_ns, loader_ns = timing.undisturbed_ns, timing.undisturbed_loader_ns
+        fetched = marks.contains(self.trace.events.start_ns[loader.rows]).sum() / self.step_count
+        return Loading(
+            step_ns,
+            min(exposed_share, 1.0) * loader_ns,
+            loader_ns,
+            float(timing.fetches_per_step or fetched),
+            0 if loader.in_training_process else run.worker_count,
+            self.device is not None,
+            self.settings,
+            run.telemetry,
+            run.captured.batches if run.captured else (),
+            run.undisturbed,
+            run.host_cores,
+        )
 
     # -- figures for rules -------------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ def test_a_hostile_report_has_the_same_elements_and_attributes_as_a_harmless_one
 
 
 def test_text_from_the_trace_is_shown_as_text() -> None:
-    assert "<img src=x onerror=alert(1)>|`[x](http://e)@team #1" in read(hostile(one_recording())).text
+    assert "<img src=x onerror=alert(1)>|`[x](http://e) @team #1" in read(hostile(one_recording())).text
 
 
 @pytest.mark.parametrize("build", [three_recordings, captured_on_host, captured_ranks])

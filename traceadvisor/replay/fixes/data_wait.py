@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceadvisor.analysis.data.worker_curve import WORKER_FACTOR
 from traceadvisor.replay.fixes.edit_host import fetches, is_loading, slowed
 from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
@@ -14,7 +15,7 @@ from traceadvisor.replay.what_if import Edit, Scenario
 LOADING = "how batches are loaded"
 """The choice that loader fixes make."""
 
-HOST_FACTOR = {Scenario.LOW: 1.2, Scenario.EXPECTED: 1.07, Scenario.HIGH: 1.0}
+HOST_FACTOR = {Scenario.LOW: 1.2, Scenario.EXPECTED: WORKER_FACTOR, Scenario.HIGH: 1.0}
 """Factor on host work once worker processes make the batches: the largest measured, the middle, and unchanged.
 
 Workers and the training thread share caches and memory. In public recordings of one ResNet-50 training with 0 and 4
