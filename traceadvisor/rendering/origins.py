@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.origins import OriginRow, Origins, OtherOrigins, StackRow
 from traceadvisor.model.report import Recording
-from traceadvisor.rendering.charts.drawing import across
 from traceadvisor.rendering.charts.palette import PAINTS, Paint
 from traceadvisor.rendering.table import Cell, Column, Table
 from traceadvisor.rendering.units import count, duration, percent
@@ -142,7 +141,7 @@ def _figures(row: OriginRow | StackRow | OtherOrigins, origins: Origins) -> tupl
     return (
         Cell(count(row.count / origins.step_count)),
         Cell(duration(row.total_ns / origins.step_count)),
-        Cell(percent(share), bar=across(share)),
+        Cell(percent(share)),
     )
 
 

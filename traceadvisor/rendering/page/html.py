@@ -30,6 +30,9 @@ from traceadvisor.rendering.units import count, number_of
 from traceadvisor.rendering.words import CATEGORY, DEFINITION, DEFINITION_ON_HOST, SOURCE_KIND
 from traceadvisor.results.redaction import redacted, shortened
 
+MOST_WITH_ORIGINS = 3
+"""With more recordings, only the first shows where its time comes from: the page must stay small. JSON has them all."""
+
 LONGEST_TEXT = 600
 """Characters per string. Names of templated kernels can have thousands."""
 
@@ -95,7 +98,12 @@ def report_view(report: Report) -> ReportView:
         comparison_chart=comparison_bars(report.recordings, "comparison"),
         health=health_view(without_step_notes(report, [recording.id for recording in drawn])),
         recordings=tuple(
-            recording_view(recording, place, first_of(report, recording.id))
+            recording_view(
+                recording,
+                place,
+                first_of(report, recording.id),
+                with_origins=place == 1 or len(report.recordings) <= MOST_WITH_ORIGINS,
+            )
             for place, recording in enumerate(drawn, start=1)
         ),
         runs=tuple(run_view(shared, place) for place, shared in enumerate(by_run(drawn), start=1)),

@@ -89,17 +89,16 @@ class RecordingView:
     environment: tuple[Fact, ...]
 
 
-MOST_WITH_ORIGINS = 3
-"""Recordings whose time is shown by its origin; the JSON report has the others. The page must stay small."""
-
-
-def recording_view(recording: Recording, number: int, first: RecordedFinding | None = None) -> RecordingView:
+def recording_view(
+    recording: Recording, number: int, first: RecordedFinding | None = None, *, with_origins: bool = True
+) -> RecordingView:
     """The view of a recording.
 
     Args:
         recording: the recording.
         number: its number in the report, counted from 1.
         first: its first finding; None without findings.
+        with_origins: whether to show where its time comes from.
     """
     anchor = f"recording-{number}"
     charts = (
@@ -122,7 +121,7 @@ def recording_view(recording: Recording, number: int, first: RecordedFinding | N
         memory_over_time=memory_chart(recording.memory_over_time, f"{anchor}-memory"),
         memory=memory_view(recording),
         umbrellas=umbrella_views(recording, first.finding.rule.title if first else None),
-        origins=tuple(category_views(recording)) if number <= MOST_WITH_ORIGINS else (),
+        origins=tuple(category_views(recording)) if with_origins else (),
         kernels=kernel_table(recording),
         operators=operator_table(recording),
         environment=tuple(_environment(recording)),
