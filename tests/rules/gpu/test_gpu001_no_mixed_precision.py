@@ -132,3 +132,12 @@ def test_little_float32_is_clear_and_has_the_saving_or_a_reason_without_one(tmp_
     reason = "input shapes and peak rates give no speed-up for these calls"
     assert known.not_replayed != reason
     assert (unknown.saving_share, unknown.not_replayed) == (None, reason)
+
+
+@pytest.mark.parametrize(("kernel_us", "found"), [(9, False), (10, True)])
+def test_kernels_shorter_than_a_launch_do_not_count(kernel_us: int, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().device(0, **V100).step(0, 0, 100)
+    for at in range(0, 100, 20):
+        builder.op("aten::mm", at, at + 6, types=("float", "float"))
+        builder.launch(at, at + 5, kernel=(at + 6, at + 6 + kernel_us))
+    assert is_found(NoMixedPrecision(), builder, tmp_path) is found

@@ -34,7 +34,8 @@ class NoMixedPrecision(Rule):
     """Matmuls, convolutions and attention run in float32 although the GPU has tensor cores.
 
     What it finds: Kernel time of matrix operations (matmuls, convolutions and attention) with float32 inputs. The rule
-        reads the recorded input types of the operator that launches a kernel, not the kernel's name.
+        reads the recorded input types of the operator that launches a kernel, not the kernel's name. Kernels below
+        10 µs do not count: 16 bits hardly shorten them.
     Why it costs time: Tensor cores multiply 16-bit matrices many times faster than the GPU's ordinary cores multiply
         float32 matrices. 16-bit values also halve the memory traffic.
     How to fix it: Run the forward pass and the loss under ``torch.autocast``. Use bfloat16 if the GPU supports it
@@ -57,11 +58,16 @@ class NoMixedPrecision(Rule):
     min_share: float = 0.05
     """Share of the step in float32 matrix operations. Below it, the cost of casts cancels the saving."""
 
+    short_kernel_us: float = 10.0
+    """A kernel below this duration is shorter than its own launch: fixed costs limit it, not its arithmetic."""
+
     def check(self, facts: Facts) -> Outcome:
         """Compare the time of float32 matrix operations with the step."""
         device, work = facts.needed(facts.device, Input.DEVICE_MODEL), facts.device_work
         calls = work.calls.is_precision(Precision.FP32)
-        eligible = facts.exposed(work.kernels_of(calls), Category.KERNEL)
+        kernels = work.kernels_of(calls)
+        is_long = facts.trace.events.duration_ns[kernels] >= self.short_kernel_us * 1000
+        eligible = facts.exposed(kernels[is_long], Category.KERNEL)
         share = facts.share(eligible)
         if not has_tensor_cores(device):
             return Clear("time in float32 matrix operations", share, 1.0, Unit.SHARE, "the GPU has no tensor cores")
