@@ -129,12 +129,16 @@ class TraceBuilder:
         stack: Sequence[str] = (),
         types: Sequence[str] = (),
         dims: Sequence[Sequence[int]] = (),
+        strides: Sequence[Sequence[int]] = (),
         values: Sequence[str] = (),
         sequence: int | None = None,
+        forward_thread: int = 0,
     ) -> Self:
-        """An operator, with the Python frames it was called from and its inputs' types, shapes and values.
+        """An operator, with the Python frames it was called from and its inputs' types, shapes, strides and
+        values.
 
-        ``sequence`` links it to a node of the backward pass; -1 for a profiler that writes such numbers but not here.
+        ``sequence`` links it to a node of the backward pass, which has a forward thread other than 0; -1 for a profiler
+        that writes such numbers but not here.
         """
         self._external_id += 1
         self._operators.append((thread, _decimal(start), _decimal(end), self._external_id))
@@ -143,12 +147,14 @@ class TraceBuilder:
             args["Input type"] = list(types)
         if dims:
             args["Input Dims"] = [list(shape) for shape in dims]
+        if strides:
+            args["Input Strides"] = [list(stride) for stride in strides]
         if values:
             args["Concrete Inputs"] = list(values)
         if sequence is not None:
             args["Record function id"] = self._external_id
             if sequence >= 0:
-                args["Sequence number"] = sequence
+                args |= {"Sequence number": sequence, "Fwd thread id": forward_thread}
         if stack and self.generation is Generation.Y2021:
             args["Call stack"] = ";".join(stack)
         elif stack:

@@ -31,6 +31,8 @@ from traceadvisor.model.findings import (
     Unit,
 )
 from traceadvisor.model.health import Health, HealthNote
+from traceadvisor.model.location import Frame
+from traceadvisor.model.origins import OriginRow, Origins, OriginTable, OtherOrigins, StackRow, StackTable
 from traceadvisor.model.report import (
     DeviceFigures,
     KernelRow,
@@ -55,7 +57,7 @@ from traceadvisor.model.trace import Device, Distributed
 MS = 1_000_000
 T = TypeVar("T")
 
-CANARY = "<img src=x onerror=alert(1)>|`[x](http://e)@team #1 \x1b[31m\u202eghp_0123456789abcdefghijABCDEFGHIJ012345"
+CANARY = "<img src=x onerror=alert(1)>|`[x](http://e) @team #1 \x1b[31m\u202eghp_0123456789abcdefghijABCDEFGHIJ012345"
 """Everything at once that some output format would fall for."""
 
 SHARES_NO_WORKERS = {
@@ -63,6 +65,7 @@ SHARES_NO_WORKERS = {
     Category.COMMUNICATION: 0.0,
     Category.H2D_COPY: 0.011,
     Category.OTHER_COPY: 0.001,
+    Category.IDLE_UNKNOWN: 0.0,
     Category.DATA_WAIT: 0.334,
     Category.IDLE_DEVICE: 0.006,
     Category.IDLE_PROFILER: 0.0,
@@ -77,7 +80,8 @@ SHARES_FOUR_WORKERS = SHARES_NO_WORKERS | {
     Category.DATA_WAIT: 0.008,
     Category.IDLE_DEVICE: 0.012,
     Category.IDLE_SYNC: 0.003,
-    Category.IDLE_LAUNCH: 0.209,
+    Category.IDLE_UNKNOWN: 0.043,
+    Category.IDLE_LAUNCH: 0.166,
     Category.IDLE_HOST: 0.042,
 }
 SHARES_TWO_RANKS = SHARES_NO_WORKERS | {
@@ -237,6 +241,7 @@ def device_recording(id_: str, shares: Mapping[Category, float | None], *, step_
         at += length
     kept = [row for row in rows if row.step.kept]
     mean = MeanBreakdown.over(row.breakdown for row in kept)
+    busy_share, unknown_share = mean.share(Category.KERNEL) or 0.0, mean.share(Category.IDLE_UNKNOWN) or 0.0
     return Recording(
         id=id_,
         run=id_.split("/", maxsplit=1)[0],
@@ -255,11 +260,35 @@ def device_recording(id_: str, shares: Mapping[Category, float | None], *, step_
         samples_per_s=None,
         mean_breakdown=mean,
         overlaps=overlaps(step_ms),
-        figures=DeviceFigures(mean.share(Category.KERNEL), 0.412, 0.387, 5.51e12, 0.351),
+        figures=DeviceFigures(
+            busy_share, 0.412, 0.387, 5.51e12, 0.351, busy_share + unknown_share if unknown_share else None
+        ),
         timeline=timeline(rows[2]),
         kernels=kernels(),
         operators=operators(),
         loader_kinds=("_MultiProcessingDataLoaderIter",),
+        origins={category: origins(round(ns), len(kept)) for category, ns in mean.parts_ns.items() if ns},
+    )
+
+
+def origins(mean_ns: int, step_count: int) -> Origins:
+    """Where a time comes from: two rows of each table, one of them without a name, and the others."""
+    total_ns = mean_ns * step_count
+    first, second = total_ns // 2, total_ns // 3
+    other = OtherOrigins(total_ns - first - second, 17 * step_count)
+    line = Location("/home/ada/src/train.py", 41, "main", is_call=False)
+    inner = Location("/home/ada/src/model.py", 12, "forward", is_call=False, is_backward=True)
+    owner = Frame("conv2d", "/venv/lib/python3.12/site-packages/torch/nn/functional.py", 300)
+    table = OriginTable((OriginRow("aten::conv2d", first, 53), OriginRow(None, second, 4)), other)
+    return Origins(
+        total_ns=total_ns,
+        step_count=step_count,
+        operators=table,
+        modules=replace(table, rows=(OriginRow("Conv2d in Block", first, 53), OriginRow(None, second, 4))),
+        stacks=StackTable(
+            (StackRow(line, None, inner, owner, first, 53), StackRow(line, inner, None, Frame("sleep"), second, 4)),
+            other,
+        ),
     )
 
 
@@ -401,7 +430,11 @@ def loader_finding() -> Finding:
             Evidence("batches fetched by", "_SingleProcessDataLoaderIter", Unit.TEXT),
         ),
         fix=Fix("Load batches in worker processes", "DataLoader(..., num_workers=4, persistent_workers=True)"),
-        locations=(Location("/home/ada/src/train.py", 41, "main"), Location("/home/ada/src/data.py", 118)),
+        locations=(
+            Location("/home/ada/src/train.py", 41, "main", owner=Frame("zoom", "scipy/ndimage/interpolation.py", 7)),
+            Location("/home/ada/src/data.py", 118),
+        ),
+        origins=origins(59 * MS, 5),
         caveats=("With few free CPU cores, more workers slow the training thread.",),
     )
 

@@ -20,7 +20,7 @@ HOSTILE = (
     "--> ]]> &amp; url(http://canary.invalid/y) javascript:alert(1) =cmd|' /C calc'!A0 \x07\x9b2J\u2028\r\n# heading"
     " /home/ada/secret @everyone password=hunter2hunter2"
 )
-PLAIN = "plain word ghp_0123456789abcdefghijABCDEFGHIJ012345 /home/ada/secret password=hunter2hunter2"
+PLAIN = "plain word; ghp_0123456789abcdefghijABCDEFGHIJ012345 /home/ada/secret password=hunter2hunter2"
 """With what is to be redacted as well, so that as much is said of it."""
 
 ZERO_NS = 1_800_000_000_000_000_000

@@ -40,6 +40,10 @@ SYNCHRONISING = ("StreamSynchronize", "DeviceSynchronize", "EventSynchronize", "
 BLOCKING_COPIES = ("cudaMemcpy", "hipMemcpy", "hipMemcpyWithStream")
 LAUNCHING = ("Launch", "Memcpy", "Memset")
 DEVICE_ORDER = ("kernel", "communication", "h2d_copy", "other_copy")
+UNKNOWN = "idle_unknown"
+CAPTURE_BEGINS, CAPTURE_ENDS = "StreamBeginCapture", "StreamEndCapture"
+WHOLE_DEVICE = ("DeviceSynchronize", "CtxSynchronize")
+MILLISECOND = 1_000_000
 IDLE = ("idle_device", "idle_profiler", "idle_allocator", "idle_sync", "idle_launch", "idle_host")
 HOST_ORDER = ("data_wait", "optimizer", "backward", "forward", "communication", "other_host")
 
@@ -220,6 +224,33 @@ class Recording:
         loader = [e for e in self.annotations if e.name.startswith(LOADER)]
         self.has_loader = bool(loader)
         self.loader = Flat(e for e in loader if e.thread == self.training_thread)
+        self.recorded = {e.correlation for e in self.device}
+        self.captures = Flat(capture_events(self))
+        self.lost = [call for call in self.kernel_launches() if self.is_lost(call)]
+
+    def kernel_launches(self) -> list[Event]:
+        """Calls that give the device a kernel or a graph; not those that wrote one into a graph being captured."""
+        calls = [e for e in self.runtime if "Launch" in e.name and "LaunchHostFunc" not in e.name]
+        calls = [call for call in calls if not (self.is_lost(call) and call.start in self.captures)]
+        recorded = [call for call in calls if not self.is_lost(call)]
+        calls = [call for call in calls if not (self.is_lost(call) and self.is_part_of_one(call, recorded))]
+        graphs = [call for call in calls if "GraphLaunch" in call.name]
+        without_call = [e for e in self.device if e.correlation not in self.launches]
+        if without_call and all(map(self.is_lost, graphs)):
+            return [call for call in calls if call not in graphs]
+        return calls
+
+    @staticmethod
+    def is_part_of_one(call: Event, others: list[Event]) -> bool:
+        """Whether a thread makes a call while it makes one of some others: both are records of one launch."""
+        return any(call.thread == e.thread and e.start < call.end and call.start < e.end for e in others)
+
+    def is_lost(self, call: Event) -> bool:
+        """Whether the device did nothing for a call, as far as the recording shows."""
+        return bool(self.device) and call.correlation not in self.recorded
+
+    def has_launch(self, operation: Event) -> bool:
+        return operation.correlation in self.launches
 
     def launched_at(self, operation: Event) -> int:
         """Start of the launch call; before everything else where none was recorded."""
@@ -310,8 +341,9 @@ class Recording:
 
     def lost_shares(self) -> list[Fraction]:
         """Of each mark's kernel launches, the share whose kernel is not in the recording, if any work is."""
-        recorded = {e.correlation for e in self.device}
-        return [lost_share(calls, recorded) if recorded else Fraction(0) for calls in self.launches_by_step()]
+        launched = Counter(self.step_at(call.start) for call in self.kernel_launches())
+        lost = Counter(self.step_at(call.start) for call in self.lost)
+        return [Fraction(lost[at], max(1, launched[at])) for at in range(len(self.marks))]
 
     def last_is_dropped(self) -> bool:
         """A last step the recording was stopped in: no launches, or kernels without a record."""
@@ -325,8 +357,8 @@ class Recording:
     def is_complete(self, position: int) -> bool:
         """Whether no other step that launched some lost a smaller share of its kernels, by more than two points."""
         lost = self.lost_shares()
-        with_launches = [any("Launch" in call.name for call in calls) for calls in self.launches_by_step()]
-        least = min((share for share, launched in zip(lost, with_launches, strict=True) if launched), default=0)
+        with_launches = {self.step_at(call.start) for call in self.kernel_launches()}
+        least = min((share for at, share in enumerate(lost) if at in with_launches), default=0)
         return lost[position] <= least + Fraction(2, 100)
 
     def is_training(self, position: int) -> bool:
@@ -436,18 +468,24 @@ class Recording:
     def segments(self) -> Iterator[tuple[int, int, str]]:
         """The whole recording cut into stretches of one category each, in order."""
         classes = {name: Flat(e for e in self.device if device_class(e) == name) for name in DEVICE_ORDER}
-        first, last = min(e.start for e in self.events), max(e.end for e in self.events)
+        first, last = self.extent()
         edges = sorted({first, last, *(e.start for e in self.device), *(e.end for e in self.device)})
-        causes = IdleCauses(self)
+        stretches: list[tuple[int, int, str | None, Event | None]] = []
         upcoming = 0
         for start, end in pairwise(edges):
             while upcoming < len(self.device) and self.device[upcoming].start <= start:
                 upcoming += 1
             busy = next((name for name in DEVICE_ORDER if start in classes[name]), None)
+            stretches.append((start, end, busy, self.device[upcoming] if upcoming < len(self.device) else None))
+        causes = IdleCauses(self, [(start, end, following) for start, end, busy, following in stretches if not busy])
+        for start, end, busy, following in stretches:
             if busy:
                 yield start, end, busy
             else:
-                yield from causes.of_gap(start, end, self.device[upcoming] if upcoming < len(self.device) else None)
+                yield from causes.of_gap(start, end, following)
+
+    def extent(self) -> tuple[int, int]:
+        return min(e.start for e in self.events), max(e.end for e in self.events)
 
     def host_segments(self) -> Iterator[tuple[int, int, str]]:
         """The same for a recording without device activity."""
@@ -466,7 +504,7 @@ class Recording:
     # Results
 
     def breakdowns(self, windows: list[tuple[int, int]]) -> list[Breakdown]:
-        categories = (*DEVICE_ORDER, "data_wait", *IDLE) if self.device else HOST_ORDER
+        categories = (*DEVICE_ORDER, UNKNOWN, "data_wait", *IDLE) if self.device else HOST_ORDER
         sums: list[Breakdown] = []
         segments = list(self.segments() if self.device else self.host_segments())
         ends = [end for _, end, _ in segments]
@@ -484,10 +522,15 @@ class Recording:
         windows = self.windows()
         steps = []
         for position, ((start, end), times) in enumerate(zip(windows, self.breakdowns(windows), strict=True)):
-            kept = self.taken_by_carry_in(position, start, end) <= Fraction(2, 100)
-            kept = kept and self.is_complete(position) and self.is_training(position)
+            own = self.taken_by_carry_in(position, start, end) <= Fraction(2, 100)
+            kept = own and self.is_complete(position) and self.is_training(position)
             steps.append(PlainStep(self.marks[position].index, start, end, kept, times))
         dropped = (steps.pop().index,) if self.last_is_dropped() else ()
+        if not any(step.kept for step in steps):  # better a step that begins late than none
+            steps = [
+                replace(step, kept=step.end_ns > step.start_ns and self.is_complete(at) and self.is_training(at))
+                for at, step in enumerate(steps)
+            ]
         steps = self.typical(steps)
         kept_steps = [step for step in steps if step.kept]
         lengths = [Fraction(step.end_ns - step.start_ns) for step in kept_steps]
@@ -523,10 +566,15 @@ class Recording:
         }
 
 
+Gap = tuple[int, int, Event | None]
+"""When the device ran dry, when it started again, and with what."""
+
+
 class IdleCauses:
     """Why the device was idle, for one instant at a time."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, gaps: list[Gap]) -> None:
+        self.unknown = Flat([*unknown_for_the_queue(recording), *unknown_in_gaps(recording, gaps)])
         self.launches = recording.launches
         self.training_thread = recording.training_thread
         self.loader = recording.loader
@@ -553,8 +601,104 @@ class IdleCauses:
 
         cuts = {dry, end} | ({launch.end} if launch and dry < launch.end < end else set())
         cuts = cuts.union(*(flat.between(dry, end) for flat in (self.loader, self.profiler, active, allocating)))
-        for left, right in pairwise(sorted(cuts)):
-            yield left, right, cause(left)
+        for left, right in pairwise(sorted(cuts.union(self.unknown.between(dry, end)))):
+            yield left, right, UNKNOWN if left in self.unknown else cause(left)
+
+
+def stretch(start: int, end: int) -> Event:
+    return Event("", "", "", start, max(start, end), None)
+
+
+def capture_events(recording: Recording) -> Iterator[Event]:
+    """From the begin of each capture of a graph to its end, by thread; the end may be missing, or the begin."""
+    in_python = [e for e in recording.events if e.category == "python_function" and "torch/cuda/graphs.py(" in e.name]
+    told = [*recording.runtime, *in_python]
+    launched = [e for e in recording.runtime if "Launch" in e.name and not recording.is_lost(e)] if told else []
+    first, last = recording.extent() if recording.events else (0, 0)
+    for of_python in (False, True):
+        begun: dict[str, list[int]] = defaultdict(list)
+        for event in sorted((e for e in told if (e.category == "python_function") is of_python), key=lambda e: e.start):
+            begins = (
+                event.name.endswith(": capture_begin") if of_python else bare(event.name).startswith(CAPTURE_BEGINS)
+            )
+            ends = event.name.endswith(": capture_end") if of_python else bare(event.name).startswith(CAPTURE_ENDS)
+            if begins:
+                begun[event.thread].append(event.start)
+            elif ends and begun[event.thread]:
+                yield stretch(begun[event.thread].pop(), event.end)
+            elif ends:
+                yield stretch(max([first, *(e.end for e in launched if e.end <= event.start)]), event.end)
+        for starts in begun.values():
+            for start in starts:
+                yield stretch(start, min([last, *(e.start for e in launched if e.start >= start)]))
+
+
+def unknown_for_the_queue(recording: Recording) -> Iterator[Event]:
+    """Where graphs were captured, or kernels may have run that the recording lacks."""
+    yield from stretches_of(recording.captures)
+    first, last = recording.extent()
+    ran = [(recording.launches[e.correlation], e) for e in recording.device if e.correlation in recording.launches]
+    syncs = [e for e in recording.runtime if bare(e.name).startswith(WHOLE_DEVICE)]
+    for call in recording.lost if ran else []:
+        done = [e.end for launch, e in ran if launch.start < call.start]
+        next_begun = [e.start for launch, e in ran if launch.start > call.start]
+        returned = [e.end for e in syncs if e.start >= call.end]
+        yield stretch(max([first, call.end, *done]), min([last, *next_begun, *returned]))
+    graphs: dict[Event, list[Event]] = defaultdict(list)
+    for launch, event in ran:
+        if "GraphLaunch" in launch.name:
+            graphs[launch].append(event)
+    whole = Counter(operations(members) for _, members in sorted(graphs.items(), key=lambda item: item[0].start))
+    common = [names for names, count in whole.most_common(16) if count > 1]
+    for call, members in graphs.items():
+        alike = [names for names in common if Counter(names) > Counter(operations(members))]
+        if whole[operations(members)] > 1 or not alike:
+            continue
+        model = min(alike, key=len)
+        longest = max(length(others) for others in graphs.values() if operations(others) == model)
+        done = [e.end for launch, e in ran if launch.start < call.start]
+        next_begun = [e.start for launch, e in ran if launch.start > call.start]
+        begun, over = min(e.start for e in members), max(e.end for e in members)
+        yield stretch(max([first, call.end, over - longest, *done]), min([last, begun + longest, *next_begun]))
+
+
+def stretches_of(flat: Flat) -> Iterator[Event]:
+    for start, end in zip(flat.edges[::2], flat.edges[1::2], strict=True):
+        yield stretch(start, end)
+
+
+def operations(members: list[Event]) -> tuple[str, ...]:
+    return tuple(sorted(e.name for e in members))
+
+
+def length(members: list[Event]) -> int:
+    return max(e.end for e in members) - min(e.start for e in members)
+
+
+def unknown_in_gaps(recording: Recording, gaps: list[Gap]) -> Iterator[Event]:
+    """Where the next operation, or the host, waits longer than launching takes, and nothing recorded explains it."""
+    first_ones: dict[str, Event] = {}
+    for event in recording.device:
+        first_ones.setdefault(event.thread, event)
+    known = [(dry, end, k, recording.launches[k.correlation]) for dry, end, k in gaps if k and recording.has_launch(k)]
+    latencies = [
+        end - launch.start
+        for dry, end, following, launch in known
+        if following is not first_ones[following.thread] and launch.start >= dry
+    ]
+    longest = max(MILLISECOND, 20 * median(latencies) if len(latencies) >= 3 else 0)
+    for dry, end, following, launch in known:
+        is_copy = following.category in COPIES and "set" not in following.category.lower()
+        waits_inside = is_copy and following is first_ones[following.thread] and launch.end >= end
+        since = launch.start if waits_inside else launch.end
+        if end - max(dry, since) > longest:
+            yield stretch(max(dry, since), end)
+    if gaps and all(e.start >= gaps[0][1] for e in recording.device):
+        stop = profiler_stop(recording)
+        for event in recording.runtime:
+            begun, over = max(event.start, gaps[0][0]), min(event.end, gaps[0][1])
+            if bare(event.name).startswith(SYNCHRONISING) and event is not stop and over - begun > longest:
+                yield stretch(begun, over)
 
 
 def by_thread(events: Iterable[Event]) -> dict[str, Flat]:
@@ -562,12 +706,6 @@ def by_thread(events: Iterable[Event]) -> dict[str, Flat]:
     for event in events:
         grouped[event.thread].append(event)
     return {thread: Flat(members) for thread, members in grouped.items()}
-
-
-def lost_share(calls: list[Event], recorded: set[int | None]) -> Fraction:
-    """Share of kernel launches whose kernel is not in the recording."""
-    kernels = [call for call in calls if "Launch" in call.name]
-    return Fraction(sum(call.correlation not in recorded for call in kernels), max(1, len(kernels)))
 
 
 def profiler_events(recording: Recording) -> list[Event]:
@@ -626,4 +764,4 @@ def mean_breakdown(steps: list[PlainStep]) -> Means:
 
 def totals(means: Means) -> Means:
     idle = sum((means[category] or Fraction(0) for category in IDLE), Fraction(0))
-    return {name: means[name] for name in ("data_wait", *DEVICE_ORDER)} | {"idle": idle}
+    return {name: means[name] for name in ("data_wait", *DEVICE_ORDER)} | {"idle": idle, "unknown": means[UNKNOWN]}

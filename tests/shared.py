@@ -38,4 +38,15 @@ FORMATS = tuple(
 """One recording per generation or vendor."""
 
 RECORDINGS = LOGS + FORMATS
-"""All of them, relative to :data:`SHARED_TRACES`."""
+"""Recordings whose figures are written down, relative to :data:`SHARED_TRACES`."""
+
+LATER_RECORDINGS = tuple(
+    f"unseen/{name}.pt.trace.json.gz"
+    for name in (
+        "all-to-all-recommender",
+        "hf-bert-h100-one-step",
+        "hf-qwen-h100-inference",
+        "vllm-decode-cuda-graphs",
+    )
+)
+"""Recordings that came later."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from traceadvisor.analysis.communication.collectives import Collectives, collectives, communication_rows, exposed_alone
 from traceadvisor.analysis.communication.gradients import StepGradients, step_gradients
+from traceadvisor.analysis.data.loading import Loading, worker_curve
+from traceadvisor.analysis.data.worker_curve import WorkerCurve
+from traceadvisor.analysis.idle.gaps import Gaps, find_gaps
+from traceadvisor.analysis.idle.unknown import Unknown, find_unknown
 from traceadvisor.analysis.memory.device_memory import DeviceMemory, device_memory
 from traceadvisor.analysis.memory.step_memory import fullest, memory_figures, step_memory
 from traceadvisor.analysis.observation import Observation, observe
 from traceadvisor.analysis.operators.launches import Launches, link_launches
-from traceadvisor.analysis.operators.source_lines import location_of_call
+from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree, operator_tree
 from traceadvisor.analysis.recording_health import missing_parts, recording_notes, start_up_notes, timing_notes
 from traceadvisor.analysis.steps.breakdown import Partition, break_down, overlaps, partition_recording
@@ -59,13 +63,28 @@ from traceadvisor.run_facts import RunFacts
 
 if TYPE_CHECKING:
     from traceadvisor.analysis.arithmetic.device_work import DeviceWork
+    from traceadvisor.analysis.origins.attribution import Attribution
+    from traceadvisor.model.origins import Origins
     from traceadvisor.replay.replay import Replay
 
 T = TypeVar("T")
 
+SAME_TIME_SHARE = 0.02
+"""Two times are the same if they differ by at most this share, the error of a trusted simulation."""
+
 NO_STEP = "no complete step was recorded"
 
-_OF_THE_RECORDING = ("run", "launches", "observation", "partition", "tree", "workload", "inference_sign")
+_OF_THE_RECORDING = (
+    "run",
+    "launches",
+    "observation",
+    "partition",
+    "tree",
+    "stacks",
+    "attribution",
+    "workload",
+    "inference_sign",
+)
 """Cached facts that do not depend on which steps are typical."""
 
 NOT_FOR_INFERENCE = {
@@ -172,7 +191,17 @@ class Facts:
     @cached_property
     def partition(self) -> Partition:
         """The category of every instant of the recording."""
-        return partition_recording(self.observation)
+        return partition_recording(self.observation, self.gaps, self.unknown)
+
+    @cached_property
+    def unknown(self) -> Unknown:
+        """Time in which the recording does not show whether the device worked, by reason."""
+        return find_unknown(self.observation, self.gaps)
+
+    @cached_property
+    def gaps(self) -> Gaps:
+        """Gaps in which the device runs nothing."""
+        return find_gaps(self.observation, recording_extent(self.trace))
 
     @cached_property
     def step_rows(self) -> tuple[StepRow, ...]:
@@ -205,6 +234,28 @@ class Facts:
         return operator_tree(self.trace.events)
 
     @cached_property
+    def stacks(self) -> Stacks:
+        """The recorded Python stacks."""
+        marks = ((step.host_start_ns, step.host_end_ns) for step in self.steps.steps)
+        return Stacks(self.trace, self.tree, marks, self.observation.thread)
+
+    @cached_property
+    def attribution(self) -> Attribution:
+        """What each instant of the recording belongs to: an operator, a module, a Python stack."""
+        from traceadvisor.analysis.origins.attribution import attribute  # noqa: PLC0415  # a breakdown does not need it
+
+        return attribute(self.observation, self.partition, self.tree, self.stacks)
+
+    def origins(self, spans: SpanSet, most_rows: int) -> Origins:
+        """Where some time comes from, over the typical steps.
+
+        Args:
+            spans: such as the claims of a finding.
+            most_rows: maximum rows of each table, besides the row for all others.
+        """
+        return self.attribution.origins(spans, self.step_count, most_rows)
+
+    @cached_property
     def collectives(self) -> Collectives:
         """The collectives of the typical steps, with their kinds and purposes."""
         found = collectives(self.observation, self.tree)
@@ -228,6 +279,38 @@ class Facts:
         from traceadvisor.analysis.arithmetic.device_work import DeviceWork  # noqa: PLC0415  # a breakdown does not need it
 
         return DeviceWork(self.trace, self.launches, self.tree, self.steps.typical_windows, self.device, self.settings)
+
+    @cached_property
+    def worker_curve(self) -> WorkerCurve | None:
+        """The step by number of loader workers; None if the cost of a batch is unknown."""
+        return None if self.loading is None else worker_curve(self.loading)
+
+    @cached_property
+    def loading(self) -> Loading | None:
+        """Figures on the loop and its loader over typical steps; None without loader events or such steps."""
+        loader, marks = self.observation.loader, self.steps.typical_marks
+        if loader is None or not self.step_count:
+            return None
+        run, timing = self.run, self.run.timing
+        step_ns = self.per_step_ns(self.steps.typical_windows)
+        loader_ns = self.per_step_ns(self.observation.loading & marks)
+        exposed_share = self.per_step_ns(self.claim(Category.DATA_WAIT)) / max(loader_ns, 1.0)
+        if timing.undisturbed_ns and timing.undisturbed_loader_ns is not None:
+            step_ns, loader_ns = timing.undisturbed_ns, timing.undisturbed_loader_ns
+        fetched = marks.contains(self.trace.events.start_ns[loader.rows]).sum() / self.step_count
+        return Loading(
+            step_ns,
+            min(exposed_share, 1.0) * loader_ns,
+            loader_ns,
+            float(timing.fetches_per_step or fetched),
+            0 if loader.in_training_process else run.worker_count,
+            self.device is not None,
+            self.settings,
+            run.telemetry,
+            run.captured.batches if run.captured else (),
+            run.undisturbed,
+            run.host_cores,
+        )
 
     # -- figures for rules -------------------------------------------------------------------------------------
 
@@ -299,13 +382,8 @@ class Facts:
             rows: rows of the event table, shape ``(n,)``; searched in this order.
             most: maximum number of lines.
         """
-        found: dict[Location, None] = {}
-        for row in rows.tolist():
-            if len(found) == most:
-                break
-            if location := location_of_call(self.trace, self.tree, row):
-                found[location] = None
-        return tuple(found)
+        found = (location for location in self.stacks.locations(rows) if location)
+        return tuple(dict.fromkeys(found))[:most]
 
     @property
     def loader_locations(self) -> tuple[Location, ...]:
@@ -337,28 +415,44 @@ class Facts:
             fix: what to change.
             effort: how much work the fix is.
             evidence: figures; None, for a figure that was not measured, is left out.
-            claims: the time that the finding accounts for; none by default.
+            claims: the time that the finding accounts for; none by default. Unknown time is left out of it.
             most_ns: upper limit of the saving per typical step; by default the claimed time per step.
             most_share: the same limit as a share of the training time, for a fix that cannot be simulated.
             saving: the saving, if the rule computes it.
-            confidence: the confidence, if the rule determines it; by default from the recording and the saving.
+            confidence: the confidence in the cause, if the rule determines it; by default from the recording.
             locations: places in the user's code.
             caveats: sentences on when the finding may be wrong.
         """
-        claims = claims or SpanSet.empty()
+        claims = (claims or SpanSet.empty()) - self.unknown.spans
+        rows = tuple(row for row in evidence if row is not None)
         if most_share is not None:
             saving = Estimate.bound(most_share * (self.step_ns or 0.0), fix.not_replayed or "")
-        saving = saving or self.saving(fix, self.per_step_ns(claims) if most_ns is None else most_ns)
+        if saving is None:
+            most_ns = self.per_step_ns(claims) if most_ns is None else most_ns
+            saving = self.saving(fix, most_ns)
+            rows = (*rows, *self._reached(fix, saving, most_ns, rows))
         return Finding(
             claims=claims,
             saving=saving,
-            confidence=confidence or self.confidence(saving),
+            confidence=confidence or self.confidence(),
             effort=effort,
-            evidence=tuple(row for row in evidence if row is not None),
+            evidence=rows,
             fix=fix,
             locations=locations,
             caveats=(*caveats, *self._few_steps),
         )
+
+    def _reached(self, fix: Fix, saving: Estimate, most_ns: float, evidence: Iterable[Evidence]) -> Iterator[Evidence]:
+        """The time that the fix removes, unless the evidence already has a time as long: it explains the saving."""
+        times = (row.value for row in evidence if row.unit in {Unit.NS, Unit.NS_PER_STEP})
+        longest_ns = max((float(value) for value in times if not isinstance(value, str)), default=0.0)
+        label = "time that the fix can remove"
+        if saving.method is Method.REPLAY and self.replay and self.step_ns and isinstance(fix.what_if, Edit):
+            removed_ns = self.replay.removed_ns(fix.what_if, self.trace.events.duration_ns)
+            most_ns = removed_ns * self.step_ns / max(self.replay.baseline_ns, 1.0)
+            label = "CPU, GPU and waiting time that the fix removes"
+        if saving.high_ns and most_ns > (1 + SAME_TIME_SHARE) * longest_ns:
+            yield Evidence(label, most_ns, Unit.NS_PER_STEP)
 
     @property
     def _few_steps(self) -> tuple[str, ...]:
@@ -370,7 +464,15 @@ class Facts:
         return (f"{few_steps(len(self.steps.kept))}: other steps may differ.",)
 
     def clear(  # noqa: PLR0913  # as a Clear
-        self, label: str, value: float, limit: float, unit: Unit, remark: str | None = None, *, fix: Fix
+        self,
+        label: str,
+        value: float,
+        limit: float,
+        unit: Unit,
+        remark: str | None = None,
+        *,
+        fix: Fix,
+        judged_share: float | None = None,
     ) -> Clear:
         """A passed check, with the upper limit of what the popular fix would still save.
 
@@ -381,13 +483,20 @@ class Facts:
             unit: unit of both.
             remark: another reason for passing, besides the limit.
             fix: the popular fix of the rule.
+            judged_share: share of kernel time that the check could judge; None if it does not judge kernels.
         """
         share, doubt = None, fix.not_replayed
         if value > 0 and isinstance(fix.what_if, Edit):
             doubt = self.doubt(fix.what_if)
             if self.replay and not doubt:
                 share = max(self.replay.saving_share((fix.what_if,), Scenario.HIGH), 0.0)
-        return Clear(label, value, limit, unit, remark, share, doubt)
+        return Clear(label, value, limit, unit, remark, share, doubt, judged_share)
+
+    @property
+    def why_not_judged(self) -> str:
+        """Why kernels could not be judged, as a clause without its stop."""
+        unknown = "operators and kernel names tell too little about the other kernels"
+        return unknown if self.trace.with_shapes else f"{unknown}; record with record_shapes=True"
 
     @property
     def step_ns(self) -> float | None:
@@ -416,7 +525,7 @@ class Facts:
         """The simulation of the steps; None without typical steps."""
         from traceadvisor.replay.replay import replay  # noqa: PLC0415  # a breakdown does not need it
 
-        return replay(self.observation, self.steps, self.run.timing, self.run.worker_count)
+        return replay(self.observation, self.steps, self.run.timing, self.run.worker_count, self.unknown.spans)
 
     def what_if(self, edit: Edit, most_ns: float) -> Estimate:
         """The simulated saving of an edit; an upper limit if the simulation is not trusted.
@@ -434,25 +543,21 @@ class Facts:
         """Why the simulation of an edit is not trusted, as a clause without its stop; None if it is trusted."""
         return NO_STEP if self.replay is None or self.step_ns is None else self.replay.doubt(edit)
 
-    def confidence(self, saving: Estimate | None = None) -> Confidence:
-        """Confidence in a cause: lower without step marks, with few steps, or with an incomplete recording.
-
-        Args:
-            saving: the saving of the fix. A simulated range wider than the expected value makes confidence low. A
-                doubt about the simulation lowers it.
-        """
+    def confidence(self) -> Confidence:
+        """Confidence in a cause: lower without step marks, with few steps, or with an incomplete recording."""
         if self.has_few_steps:
-            return Confidence.LOW
-        if saving and saving.method is Method.REPLAY and saving.high_ns - saving.low_ns > saving.expected_ns:
             return Confidence.LOW
         doubts = (
             (self.steps.source not in (StepSource.MARKS, StepSource.SERVING))
             + (self.step_count < FEWEST_STEPS)
-            + any(note.degrades for note in (*self.trace.health.notes, *missing_parts(self.observation, self.steps)))
+            + any(note.degrades for note in (*self.trace.health.notes, *self._missing_parts))
             + (abs(self.run.timing.disturbance_share or 0.0) > DISTURBED_SHARE)
-            + (saving is not None and saving.method is Method.REPLAY and saving.reason is not None)
         )
         return (Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW)[min(doubts, 2)]
+
+    @property
+    def _missing_parts(self) -> tuple[HealthNote, ...]:
+        return tuple(missing_parts(self.observation, self.steps, self.unknown))
 
     def missing(self, needs: frozenset[Input]) -> str | None:
         """The missing input of a rule with these needs, and how to get it; None if nothing is missing."""
@@ -518,7 +623,7 @@ class Facts:
         return (
             *self.trace.health.notes,
             *self.run_notes,
-            *recording_notes(self.observation, self.steps),
+            *recording_notes(self.observation, self.steps, self.unknown),
             *timing_notes(self.run.timing),
             *start_up_notes(self.start_up_share, self.steps),
         )

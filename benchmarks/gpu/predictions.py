@@ -17,7 +17,7 @@ class Prediction:
     """The step after a change over the step before it."""
 
     status: str
-    """found, folded (into another finding, whose prediction this is), clear, skipped or absent."""
+    """found, folded (into another finding, which the rule below names), clear, skipped or absent."""
 
     rule: str
     method: str | None = None
@@ -43,7 +43,9 @@ def predict(report: Document, rules: Sequence[str]) -> Prediction:
     for rule in rules:
         for finding in report["findings"]:
             if rule in finding["also"] and finding["step_us"]:
-                return _of(finding, finding["rule_id"], "folded")
+                own = [one for one in finding.get("folded", ()) if one["rule_id"] == rule]
+                saving = own[0]["saving_us_per_step"] if own else None
+                return _of(finding, finding["rule_id"], "folded", saving)
     outcomes = [row for rule in rules for row in report["outcomes"] if row["rule_id"] == rule]
     for status in ("clear", "skipped", "failed"):
         for row in outcomes:
@@ -75,11 +77,10 @@ def found_rules(report: Document) -> list[str]:
     return sorted({row["rule_id"] for row in report["outcomes"] if row["status"] == "found"})
 
 
-def _of(finding: Document, rule: str, status: str) -> Prediction:
-    step, saving, predicted = finding["step_us"], finding["saving_us_per_step"], finding["predicted_step_us"]
-    if predicted is None:
-        return Prediction(
-            status, rule, saving["method"], 1 - saving["high"] / step, None, 1 - saving["low"] / step, saving["reason"]
-        )
-    low, expected, high = (predicted[end] / step for end in ("low", "expected", "high"))
-    return Prediction(status, rule, saving["method"], low, expected, high)
+def _of(finding: Document, rule: str, status: str, own_saving: Document | None = None) -> Prediction:
+    """The prediction of a finding, or of one folded into it, from the saving of its own fix."""
+    step, saving = finding["step_us"], own_saving or finding["saving_us_per_step"]
+    shortest, longest = (max(1 - saving[end] / step, 0.0) for end in ("high", "low"))
+    if saving["method"] != "replay":
+        return Prediction(status, rule, saving["method"], shortest, None, longest, saving["reason"])
+    return Prediction(status, rule, saving["method"], shortest, max(1 - saving["expected"] / step, 0.0), longest)

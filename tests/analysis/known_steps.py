@@ -64,14 +64,14 @@ def mark_steps(layout: Layout, random: Random) -> Truth:
 def _steps(layout: Layout, first: int, *later: tuple[int, int]) -> tuple[TrueStep, ...]:
     """Those that were laid out, where there are ``later`` marks, too."""
     others = _of_another_kind(layout, later) | _short_of_records(layout)
+    whole = [number not in others for number in range(len(layout.steps))]
+    kept = [
+        whole[number] and _is_kept(layout, section, is_first=number == 0) for number, section in enumerate(layout.steps)
+    ]
+    if not any(kept):  # steps with work of earlier ones are better than none
+        kept = [whole[number] and section.end > section.start for number, section in enumerate(layout.steps)]
     return tuple(
-        _true_step(
-            layout,
-            first + number,
-            section,
-            kept=number not in others and _is_kept(layout, section, is_first=number == 0),
-        )
-        for number, section in enumerate(layout.steps)
+        _true_step(layout, first + number, section, kept=kept[number]) for number, section in enumerate(layout.steps)
     )
 
 
@@ -87,24 +87,53 @@ def _of_another_kind(layout: Layout, later: tuple[tuple[int, int], ...]) -> set[
 
 def _short_of_records(layout: Layout) -> set[int]:
     """The steps that launched a kernel that was not recorded, where another launched some and lost none."""
-    recorded = {event.key for event in layout.device}
+    missing = _lost_launches(layout)
     launches = [event for event in layout.host.events if event.role is Role.LAUNCH]
     lost = [
-        [event.key not in recorded for event in launches if section.mark_start <= event.start < section.mark_end]
+        [event in missing for event in launches if section.mark_start <= event.start < section.mark_end]
         for section in layout.steps
     ]
     short = {number for number, losses in enumerate(lost) if any(losses)}
     return short if any(losses and not any(losses) for losses in lost) else set()
 
 
+def _lost_launches(layout: Layout) -> list[HostEvent]:
+    """The launches whose kernel was not recorded; not a call within another launch, which is the same launch."""
+    recorded = {event.key for event in layout.device}
+    launches = [event for event in layout.host.events if event.role is Role.LAUNCH]
+    others = [event for event in launches if event.key in recorded]
+    return [
+        event
+        for event in launches
+        if event.key not in recorded
+        and not any(e.thread == event.thread and e.start < event.end and event.start < e.end for e in others)
+    ]
+
+
 def _true_step(layout: Layout, index: int, section: Section, *, kept: bool) -> TrueStep:
     """The parts of what was decided that lie in a window."""
     parts: dict[Category, int | None] = dict.fromkeys(DEVICE_CATEGORIES, 0)
-    for start, end, category in (*layout.running, *layout.idleness.truth):
+    for start, end, category in layout.running:
         parts[category] = (parts[category] or 0) + len(_ticks(start, end, section))
+    unknown = _unknown(layout)
+    for start, end, category in layout.idleness.truth:
+        for tick in _ticks(start, end, section):
+            said = Category.IDLE_UNKNOWN if tick in unknown else category
+            parts[said] = (parts[said] or 0) + 1
     if not any(event.role is Role.LOADER for event in layout.host.events):
         parts[Category.DATA_WAIT] = None
     return TrueStep(index, section.start, section.end, kept, parts)
+
+
+def _unknown(layout: Layout) -> set[int]:
+    """When a kernel that was not recorded may have run: after its launch, in its turn among those that were."""
+    calls = {event.key: event for event in layout.host.events if event.key is not None}
+    ran = [(calls[work.key].start, work) for work in layout.device if work.key in calls]
+    ticks: set[int] = set()
+    for call in _lost_launches(layout) if ran else []:
+        before = max([call.end, *(work.end for begun, work in ran if begun < call.start)])
+        ticks |= set(range(before, min([layout.now, *(work.start for begun, work in ran if begun > call.start)])))
+    return ticks
 
 
 def _is_kept(layout: Layout, section: Section, *, is_first: bool) -> bool:

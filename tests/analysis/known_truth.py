@@ -180,7 +180,8 @@ class Layout:
             work.device = 1
             self.host.add(Role.LAUNCH, TRAINING, *random.choice(self._busy), key=work.key)
         before_last = [stretch for stretch in self._busy if stretch[1] < self.steps[-1].mark_start]
-        if before_last and self.traits.with_calls and self.traits.ending is Ending.PLAINLY:
+        can_lose = self.traits.with_calls and not self.traits.two_devices  # else it is open which device lost it
+        if before_last and can_lose and self.traits.ending is Ending.PLAINLY:
             self.host.add(Role.LAUNCH, TRAINING, *random.choice(before_last), key=0)
 
     # -- the device -----------------------------------------------------------------------------------------------

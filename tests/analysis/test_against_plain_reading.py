@@ -109,6 +109,40 @@ def optimizer(builder: TraceBuilder, draw: Draw) -> None:
     builder.optimizer(draw[1], draw[1] + draw[2] + draw[3] + 1, thread=MAIN)
 
 
+def graphs(builder: TraceBuilder, draw: Draw) -> None:
+    """Three launches of a graph, one of them perhaps without all of its kernels."""
+    thread, start, length, lag, running, stream = draw
+    for place in range(3):
+        recorded = running % 5 if place == lag % 3 else 4
+        graph(builder, (thread, start + place * (length + lag), length, lag, recorded, stream))
+
+
+def graph(builder: TraceBuilder, draw: Draw) -> None:
+    """A graph of four kernels, of which only the first ones may have a record."""
+    thread, start, length, lag, recorded, stream = draw
+    builder.runtime("cudaGraphLaunch", start, start + length, thread=thread)
+    key = builder.events[-1]["args"]["correlation"]
+    for number in range(min(recorded, 4)):
+        at = start + lag + number * (length + 1)
+        builder.kernel(at, at + length, name=f"kernel {number % 2}", stream=stream, correlation=key)
+
+
+def capture(builder: TraceBuilder, draw: Draw) -> None:
+    """The capture of a graph; begin or end may be missing."""
+    thread, start, length, lag, running, _ = draw
+    if running % 4:
+        builder.runtime("cudaStreamBeginCapture", start, start + 1, thread=thread)
+    if running % 5:
+        builder.runtime("cudaStreamEndCapture", start + 1 + lag, start + 1 + lag + length, thread=thread)
+
+
+def captured_launch(builder: TraceBuilder, draw: Draw) -> None:
+    thread, start, length, _, _, _ = draw
+    builder.runtime("cudaStreamBeginCapture", start, start + 1, thread=thread)
+    builder.launch(start + 1, start + 1 + length, thread=thread)
+    builder.runtime("cudaStreamEndCapture", start + 1 + length, start + 2 + length, thread=thread)
+
+
 def mirrored_mark(builder: TraceBuilder, draw: Draw) -> None:
     builder.device_annotation("ProfilerStep#0", draw[1], draw[1] + draw[3] + draw[4], stream=draw[5])
 
@@ -129,6 +163,8 @@ HOST: list[Action] = [
     sync,
     lost_launch,
     python_call,
+    capture,
+    captured_launch,
 ]
 DEVICE: list[Action] = [
     launch,
@@ -141,7 +177,12 @@ DEVICE: list[Action] = [
     unlaunched_kernel,
     item,
     mirrored_mark,
+    graph,
+    graphs,
 ]
+
+SCALES = st.sampled_from([1, 1, 100])
+"""Microseconds per unit of time; with the larger one, some waits are longer than launching ever takes."""
 
 ACTION_DRAWS = st.tuples(
     st.sampled_from([MAIN, MAIN, AUTOGRAD]),
@@ -163,18 +204,23 @@ def actions(kinds: list[Action]) -> st.SearchStrategy[list[tuple[Action, Draw]]]
     return st.lists(st.tuples(st.sampled_from(kinds), ACTION_DRAWS), min_size=1, max_size=16)
 
 
-def build(
-    generation: Generation, origin_us: int, marks: list[int], span_end: int | None, acts: list[tuple[Action, Draw]]
+def build(  # noqa: PLR0917  # one argument per strategy
+    generation: Generation,
+    origin_us: int,
+    marks: list[int],
+    span_end: int | None,
+    acts: list[tuple[Action, Draw]],
+    scale: int = 1,
 ) -> TraceBuilder:
     builder = TraceBuilder(generation, origin_us=origin_us).annotation(
         "a recording needs something of the host's", 0, 0
     )
     for number, (start, end) in enumerate(pairwise(marks), 3):
-        builder.step(number, start, end)
+        builder.step(number, start * scale, end * scale)
     if span_end is not None:
-        builder.profiler_span(0, span_end)
-    for act, draw in acts:
-        act(builder, draw)
+        builder.profiler_span(0, span_end * scale)
+    for act, (thread, start, length, lag, running, stream) in acts:
+        act(builder, (thread, start * scale, length * scale, lag * scale, running * scale, stream))
     return builder
 
 
@@ -207,11 +253,23 @@ def check(builder: TraceBuilder) -> None:
 
 
 @settings(max_examples=300)
-@given(st.sampled_from(Generation), st.sampled_from([0, 1623142623460111]), MARKS, SPAN_ENDS, actions(HOST + DEVICE))
-def test_a_recording_with_a_device_is_read_the_same_twice(
-    generation: Generation, origin_us: int, marks: list[int], span_end: int | None, acts: list[tuple[Action, Draw]]
+@given(
+    st.sampled_from(Generation),
+    st.sampled_from([0, 1623142623460111]),
+    MARKS,
+    SPAN_ENDS,
+    actions(HOST + DEVICE),
+    SCALES,
+)
+def test_a_recording_with_a_device_is_read_the_same_twice(  # noqa: PLR0917  # one argument per strategy
+    generation: Generation,
+    origin_us: int,
+    marks: list[int],
+    span_end: int | None,
+    acts: list[tuple[Action, Draw]],
+    scale: int,
 ) -> None:
-    check(build(generation, origin_us, marks, span_end, acts))
+    check(build(generation, origin_us, marks, span_end, acts, scale))
 
 
 @settings(max_examples=100)

@@ -53,7 +53,7 @@ def test_missing_first_kernels_are_reported_and_their_step_is_left_out(tmp_path:
     facts = facts_of(steps([4, 0, 0, 0]), tmp_path)
     assert message(facts, "kernels-missing").startswith("4 of 40 kernels launched in the steps are missing")
     assert [step.index for step in facts.steps.kept] == [1, 2, 3]
-    assert notes(facts) == {"kernels-missing": True, "step-left-out": False}
+    assert notes(facts) == {"kernels-missing": True, "step-left-out": False}  # what is unknown lies in that step
 
 
 @pytest.mark.parametrize(("lost", "is_noted"), [([1, 1, 1, 1, 0], False), ([1, 1, 1, 1, 1], True)])
@@ -117,7 +117,7 @@ def test_an_unrelated_log_line_gives_no_note(log: object, tmp_path: Path) -> Non
     assert notes(facts_of(steps([0, 0, 0, 0]).member("INFO", log), tmp_path)) == {}
 
 
-@pytest.mark.parametrize(("lost", "codes"), [(2, []), (3, ["kernels-missing"])])
+@pytest.mark.parametrize(("lost", "codes"), [(2, ["gpu-unknown"]), (3, ["kernels-missing", "gpu-unknown"])])
 def test_kernels_are_missing_beyond_two_percent_of_all_launches(lost: int, codes: list[str], tmp_path: Path) -> None:
     # Each of four steps loses as many of its hundred launches, so that none of them stands out.
     builder = TraceBuilder()

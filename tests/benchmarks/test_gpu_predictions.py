@@ -53,6 +53,13 @@ def test_a_folded_finding_names_the_one_that_holds_it() -> None:
     assert (found.status, found.rule, found.expected) == ("folded", "DATA002", 0.6)
 
 
+def test_a_folded_finding_predicts_with_its_own_saving() -> None:
+    saving = {"low": 1.0, "expected": 2.0, "high": 3.0, "method": "replay", "reason": None}
+    holder = finding("IDLE002", ("GPU005",)) | {"folded": [{"rule_id": "GPU005", "saving_us_per_step": saving}]}
+    found = predict(report(holder), ("GPU005",))
+    assert (found.status, found.rule, found.low, found.expected, found.high) == ("folded", "IDLE002", 0.97, 0.98, 0.99)
+
+
 def test_a_rule_that_found_nothing_predicts_nothing() -> None:
     found = predict(report(outcomes=(("GPU002", "skipped"), ("GPU001", "clear"))), ("GPU002", "GPU001"))
     assert (found.status, found.rule, found.expected) == ("clear", "GPU001", None)

@@ -90,6 +90,10 @@ def test_a_capture_is_read_with_its_step_times_and_settings(bundle: Path) -> Non
 def test_savings_are_of_the_undisturbed_step(bundle: Path) -> None:
     text = STEPS.replace("100000,40000,1,plain", "50000,20000,1,plain")
     (bundle / "steps.0.csv").write_text(text)
+    builder = TraceBuilder()  # two steps, too few to simulate: the saving is up to the wait of 40 us
+    for number, start in ((7, 0), (8, 100)):
+        builder.step(number, start, start + 100).loader(start, start + 40).op("aten::mm", start + 40, start + 100)
+    builder.write(bundle / "host_1.100.pt.trace.json")
     (row,) = load(bundle).findings
     assert row.finding.saving.high_ns == pytest.approx(20_000)
     assert row.saving_share == pytest.approx(0.2)
@@ -258,16 +262,16 @@ def test_recordings_are_read_without_a_readable_manifest(content: bytes, bundle:
 
 
 def test_recordings_are_read_beside_a_manifest_of_a_later_format(bundle: Path) -> None:
-    _manifest(bundle, format="traceadvisor.bundle/2")
+    _manifest(bundle, format="traceadvisor.bundle/9")
     report = load(bundle)
     assert report.recordings[0].captured is None
     assert "Use the version of TraceAdvisor that captured it" in _message(report, "unreadable")
 
 
 def test_an_unreadable_manifest_without_recordings_is_refused(bundle: Path) -> None:
-    _manifest(bundle, format="traceadvisor.bundle/2")
+    _manifest(bundle, format="traceadvisor.bundle/9")
     (bundle / "host_1.100.pt.trace.json").unlink()
-    with pytest.raises(InputError, match=r"manifest\.json: has the format 'traceadvisor.bundle/2'"):
+    with pytest.raises(InputError, match=r"manifest\.json: has the format 'traceadvisor.bundle/9'"):
         load(bundle)
 
 

@@ -61,6 +61,14 @@ class Refining(Stub):
 
 
 @dataclass(frozen=True, slots=True)
+class Other(Stub):
+    """Finds something else."""
+
+    meta = RuleMeta("DATA903", "other", "Other")
+    needs = frozenset({Input.STEPS})
+
+
+@dataclass(frozen=True, slots=True)
 class Broken(Rule):
     """Raises."""
 
@@ -150,13 +158,14 @@ def test_two_findings_of_the_same_time_fold_into_the_one_that_refines(tmp_path: 
 
 
 def test_findings_that_share_at_most_80_percent_of_the_larger_stay_apart(tmp_path: Path) -> None:
-    report = _report(tmp_path, Stub(SpanSet.of((0, 100_000))), Refining(SpanSet.of((0, 80_000))))
+    report = _report(tmp_path, Stub(SpanSet.of((0, 100_000))), Refining(SpanSet.of((20_000, 120_000))))
     assert {row.finding.rule.id for row in report.findings} == {"DATA900", "DATA901"}
 
 
-def test_findings_of_the_same_time_stay_apart_where_neither_refines(tmp_path: Path) -> None:
+def test_findings_of_the_same_time_fold_into_the_better_saving_where_neither_refines(tmp_path: Path) -> None:
     claims = SpanSet.of((0, 50_000))
-    assert len(_report(tmp_path, Stub(claims), Stub(claims)).findings) == 2
+    (row,) = _report(tmp_path, Stub(claims, 4_000), Other(claims, 5_000)).findings
+    assert (row.finding.rule.id, row.also) == ("DATA903", ("DATA900",))
 
 
 def test_a_folded_finding_is_still_listed_as_found(tmp_path: Path) -> None:
@@ -166,9 +175,8 @@ def test_a_folded_finding_is_still_listed_as_found(tmp_path: Path) -> None:
 
 
 def test_findings_are_ranked_by_expected_saving(tmp_path: Path) -> None:
-    claims = SpanSet.of((0, 50_000))
-    report = _report(tmp_path, Stub(claims, 1_000), Stub(claims, 9_000), Stub(claims, 5_000))
-    assert [row.finding.saving.expected_ns for row in report.findings] == [9_000, 5_000, 1_000]
+    small, large = Stub(SpanSet.of((0, 50_000)), 1_000), Other(SpanSet.of((50_000, 90_000)), 9_000)
+    assert [row.finding.saving.expected_ns for row in _report(tmp_path, small, large).findings] == [9_000, 1_000]
 
 
 @pytest.mark.parametrize(

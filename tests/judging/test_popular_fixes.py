@@ -109,3 +109,8 @@ def test_recordings_of_one_or_two_steps_are_ignored() -> None:
     row = OutcomeRow(Popular.meta, (RECORDING.id,), _clear(SHARE))
     short = replace(RECORDING, steps=tuple(step for step in RECORDING.steps if step.step.kept)[:2])
     assert not_worth_doing([Popular()], [row], [short]) == ()
+
+
+@pytest.mark.parametrize(("judged_share", "is_listed"), [(None, True), (0.95, True), (0.94, False)])
+def test_a_check_of_only_part_of_the_kernels_sets_no_limit(judged_share: float | None, *, is_listed: bool) -> None:
+    assert bool(_told(replace(_clear(SHARE), judged_share=judged_share))) is is_listed

@@ -60,23 +60,36 @@ def test_a_mean_over_no_steps_is_refused() -> None:
         MeanBreakdown.over([])
 
 
-def test_the_six_totals_sum_to_the_step() -> None:
+def test_the_seven_totals_sum_to_the_step() -> None:
     parts = {category: position + 1 for position, category in enumerate(DEVICE_CATEGORIES)}
     mean = MeanBreakdown.over([StepBreakdown(sum(parts.values()), parts)])
     totals = mean.totals
     assert totals == Totals(
-        data_wait_ns=5, h2d_copy_ns=3, kernel_ns=1, communication_ns=2, other_copy_ns=4, idle_ns=6 + 7 + 8 + 9 + 10 + 11
+        data_wait_ns=6,
+        h2d_copy_ns=3,
+        kernel_ns=1,
+        communication_ns=2,
+        other_copy_ns=4,
+        idle_ns=7 + 8 + 9 + 10 + 11 + 12,
+        unknown_ns=5,
     )
-    assert mean.duration_ns == 66
+    assert mean.duration_ns == 78
 
 
-def test_idle_is_all_idle_time_except_data_wait() -> None:
+def test_idle_is_all_idle_time_except_data_wait_and_unknown_time() -> None:
     assert Category.DATA_WAIT not in IDLE_CATEGORIES
-    assert {category for category in DEVICE_CATEGORIES if category.value.startswith("idle_")} == set(IDLE_CATEGORIES)
+    idle = {category for category in DEVICE_CATEGORIES if category.value.startswith("idle_")}
+    assert idle - {Category.IDLE_UNKNOWN} == set(IDLE_CATEGORIES)
 
 
 def test_without_a_device_the_device_totals_are_none() -> None:
     host = MeanBreakdown.over([StepBreakdown(6, dict.fromkeys(HOST_CATEGORIES, 1))])
     assert host.totals == Totals(
-        data_wait_ns=1, h2d_copy_ns=None, kernel_ns=None, communication_ns=None, other_copy_ns=None, idle_ns=None
+        data_wait_ns=1,
+        h2d_copy_ns=None,
+        kernel_ns=None,
+        communication_ns=None,
+        other_copy_ns=None,
+        idle_ns=None,
+        unknown_ns=None,
     )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceadvisor.model.findings import Estimate, Method
+from traceadvisor.model.findings import ALWAYS_THE_SAME, Certainty, Estimate, Method
 
 
 @pytest.mark.parametrize(("low", "expected", "high"), [(2, 1, 3), (0, 3, 2), (-1, 0, 1)])
@@ -28,3 +28,29 @@ def test_an_estimate_of_nothing_is_an_estimate() -> None:
 def test_an_estimate_that_is_no_number_cannot_be_built() -> None:
     with pytest.raises(ValueError, match="not in order"):
         Estimate(0, float("nan"), 1, Method.MODEL)
+
+
+def test_a_saving_without_a_range_says_why() -> None:
+    with pytest.raises(ValueError, match="without a range"):
+        Estimate(5, 5, 5, Method.REPLAY)
+    assert Estimate.simulated(5, 5, 5).reason == ALWAYS_THE_SAME
+
+
+@pytest.mark.parametrize(
+    ("saving", "certainty"),
+    [
+        (Estimate(8, 10, 12, Method.REPLAY), Certainty.SIMULATED),
+        (Estimate.simulated(10, 10, 10), Certainty.SIMULATED),
+        (Estimate(1, 10, 30, Method.REPLAY), Certainty.UNSURE),
+        (Estimate(8, 10, 12, Method.REPLAY, "the GPU was not validated"), Certainty.UNSURE),
+        (Estimate(8, 10, 12, Method.MODEL), Certainty.CALCULATED),
+        (Estimate.bound(20, "nobody asked"), Certainty.LIMIT),
+        (Estimate.nothing(), Certainty.NONE),
+    ],
+)
+def test_the_certainty_of_a_saving_follows_from_its_method_and_range(saving: Estimate, certainty: Certainty) -> None:
+    assert saving.certainty is certainty
+
+
+def test_a_part_of_a_saving_keeps_its_method_and_reason() -> None:
+    assert Estimate.bound(20, "nobody asked").part(0.25) == Estimate.bound(5, "nobody asked")

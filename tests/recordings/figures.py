@@ -28,7 +28,7 @@ _KINDS = {
     "memsets": (Kind.MEMSET,),
 }
 
-_TOTALS = ("data_wait", "h2d_copy", "kernel", "communication", "other_copy", "idle")
+_TOTALS = ("data_wait", "h2d_copy", "kernel", "communication", "other_copy", "idle", "unknown")
 
 
 def table() -> dict[str, Figures]:

@@ -9,11 +9,14 @@ import pytest
 
 from tests.plain_reading import PlainReading, read
 from tests.recordings.figures import of_plain_reading, of_production, table
-from tests.shared import RECORDINGS
+from tests.shared import FOUR_WORKERS, LATER_RECORDINGS, NO_WORKERS_LATER, RECORDINGS
 from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.facts import Facts
+from traceadvisor.model.breakdown import Category
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
+
+WITH_UNKNOWN_TIME = {NO_WORKERS_LATER, FOUR_WORKERS, "unseen/vllm-decode-cuda-graphs.pt.trace.json.gz"}
 
 
 @cache
@@ -39,13 +42,44 @@ def test_a_second_derivation_gives_the_figures_of_the_table(name: str, shared_tr
     assert of_plain_reading(plain_reading_of(shared_traces / name)) == table()[name]
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", RECORDINGS + LATER_RECORDINGS)
 def test_both_derivations_agree_on_every_category_of_every_step(name: str, shared_traces: Path) -> None:
     facts, plain = facts_of(shared_traces / name), plain_reading_of(shared_traces / name)
     production = [
         {category.value: part for category, part in row.breakdown.parts_ns.items()} for row in facts.step_rows
     ]
     assert production == [step.breakdown_ns for step in plain.steps]
+
+
+@pytest.mark.parametrize(
+    ("name", "unknown_us"),
+    [
+        (NO_WORKERS_LATER, {"earlier": [(46_441, 53_545)]}),
+        (FOUR_WORKERS, {"earlier": [(8_950, 45_386)]}),
+        ("unseen/vllm-decode-cuda-graphs.pt.trace.json.gz", {"latency": [(544, 8_370)]}),
+    ],
+)
+def test_unknown_time_is_where_the_gpu_ran_work_from_before(
+    name: str, unknown_us: dict[str, list[tuple[int, int]]], shared_traces: Path
+) -> None:
+    found = facts_of(shared_traces / name).unknown.by_reason
+    assert {
+        reason.value: [(start // 1000, end // 1000) for start, end in spans] for reason, spans in found.items() if spans
+    } == unknown_us
+
+
+@pytest.mark.parametrize("name", sorted({*RECORDINGS, *LATER_RECORDINGS} - WITH_UNKNOWN_TIME))
+def test_other_recordings_have_no_unknown_time(name: str, shared_traces: Path) -> None:
+    assert not facts_of(shared_traces / name).unknown.spans
+
+
+def test_the_only_step_behind_carry_in_is_analysed(shared_traces: Path) -> None:
+    facts = facts_of(shared_traces / "unseen/hf-qwen-h100-inference.pt.trace.json.gz")
+    (step,) = facts.steps.kept
+    assert (step.start_ns, step.end_ns) == (14_635_237, 49_818_599)
+    assert step.caution == "the GPU ran earlier work during its first 29%, so it is analysed from there"
+    assert facts.mean is not None
+    assert (facts.mean.share(Category.KERNEL) or 0) == pytest.approx(0.903, abs=0.001)
 
 
 def test_the_table_holds_every_recording() -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.build_report import one_recording, three_recordings
 from traceadvisor.model.findings import Clear, RuleMeta, RuleOutcome, Skipped, Unit
 from traceadvisor.model.report import OutcomeRow, Report, UsedSettings
@@ -62,12 +64,46 @@ def test_a_check_passed_in_several_recordings_has_one_row_with_a_range() -> None
         for id_, share, remark in ((first, 0.02, None), (second, 0.004, None), (third, 0.03, "workers are used"))
     ]
     assert _clear(report, *rows) == [
-        ("DATA001 data001", f"{first}, {second}", "exposed data wait", "0.4% to 2.0%", "5.0%"),
-        ("DATA001 data001", third, "exposed data wait (workers are used)", "3.0%", "5.0%"),
+        ("DATA001 data001", f"{first}, {second}", "exposed data wait", "0.4% to 2.0%", "at most 5.0%"),
+        ("DATA001 data001", third, "exposed data wait", "3.0%", "at most 5.0% (workers are used)"),
     ]
 
 
 def test_equal_figures_make_no_range() -> None:
     report = three_recordings()
     rows = [_row("IDLE005", Clear("pauses", 0.0, 0.03, Unit.SHARE), one.id) for one in report.recordings]
-    assert _clear(report, *rows) == [("IDLE005 idle005", "all", "pauses", "0%", "3.0%")]
+    assert _clear(report, *rows) == [("IDLE005 idle005", "all", "pauses", "0%", "at most 3.0%")]
+
+
+@pytest.mark.parametrize(
+    ("clear", "words"),
+    [
+        (Clear("GPU busy", 0.765, 0.5, Unit.SHARE, at_least=True), "at least 50.0%"),
+        (Clear("exposed data wait", 0.2, 0.05, Unit.SHARE, "workers are used"), "passed because workers are used"),
+        (Clear("samples", 4, 8, Unit.COUNT, "the last batch is dropped", at_least=True), "passed because the last"),
+    ],
+)
+def test_a_passed_check_says_in_which_direction_it_passes(clear: Clear, words: str) -> None:
+    report = one_recording()
+    ((*_, passes_if),) = _clear(report, _row("IDLE009", clear, report.recordings[0].id))
+    assert passes_if.startswith(words)
+
+
+def test_checks_of_kernels_show_how_much_of_the_kernel_time_they_judged() -> None:
+    report = one_recording()
+    id_ = report.recordings[0].id
+    judged = Clear("time in float32", 0.01, 0.05, Unit.SHARE, judged_share=0.62)
+    rows = (_row("GPU001", judged, id_), _row("IDLE001", Clear("waits", 0.01, 0.05, Unit.SHARE), id_))
+    assert _clear(report, *rows) == [
+        ("GPU001 gpu001", "time in float32", "1.0%", "at most 5.0%", "62.0%"),
+        ("IDLE001 idle001", "waits", "1.0%", "at most 5.0%", ""),
+    ]
+
+
+def test_of_several_recordings_the_smallest_judged_share_is_shown() -> None:
+    report = three_recordings()
+    rows = [
+        _row("GPU001", Clear("time in float32", 0.01, 0.05, Unit.SHARE, judged_share=share), recording.id)
+        for recording, share in zip(report.recordings, (1.0, 0.7, 0.9), strict=True)
+    ]
+    assert _clear(report, *rows) == [("GPU001 gpu001", "all", "time in float32", "1.0%", "at most 5.0%", "70.0%")]

@@ -7,9 +7,11 @@ import pytest
 
 from tests.build_report import loader_finding, one_recording
 from traceadvisor.model.findings import Estimate, Method
+from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import FORMATS
-from traceadvisor.rendering.page.findings import finding_views, saving_words, share_words
+from traceadvisor.rendering.page.findings import finding_views
+from traceadvisor.rendering.savings import NOT_SIMULATED, joint_sentences, saving_words, share_words
 
 MS = 1_000_000
 
@@ -87,3 +89,105 @@ def test_the_json_report_has_the_predicted_step_in_microseconds() -> None:
     (row,) = json.loads(FORMATS["json"].render(_with_saving(REPLAYED, step_ms=100, headed_ms=100)))["findings"]
     assert row["step_us"] == 100_000
     assert row["predicted_step_us"] == {"low": 60_000, "expected": 70_000, "high": 80_000}
+
+
+def _many(count: int) -> Report:
+    """The same loader finding in so many recordings, a larger saving in each."""
+    report = one_recording()
+    recordings = tuple(replace(report.recordings[0], id=f"run/rank{number}") for number in range(count))
+    first = report.findings[0]
+    cases = tuple(
+        replace(
+            first,
+            recording_ids=(recording.id,),
+            finding=replace(
+                first.finding,
+                saving=Estimate((20 + place) * MS, (30 + place) * MS, (40 + place) * MS, Method.REPLAY),
+            ),
+        )
+        for place, recording in enumerate(recordings)
+    )
+    row = replace(
+        cases[0],
+        recording_ids=tuple(one.id for one in recordings),
+        by_recording=cases if count > 1 else (),
+    )
+    return replace(report, recordings=recordings, findings=(row,))
+
+
+@pytest.mark.parametrize(
+    ("count", "where", "over"),
+    [
+        (1, "run/rank0", None),
+        (3, "run/rank0 and 2 more recordings", "Over 3 recordings: 20.0 ms to 42.0 ms, this fix alone"),
+        (50, "run/rank0 and 49 more recordings", "Over 50 recordings: 20.0 ms to 89.0 ms, this fix alone"),
+    ],
+)
+def test_a_row_of_several_recordings_shows_the_range_and_folds_the_list(
+    count: int, where: str, over: str | None
+) -> None:
+    report = _many(count)
+    (view,) = finding_views(report)
+    assert (view.where, view.over_recordings) == (where, over)
+    assert len(view.by_recording.rows if view.by_recording else ()) == (count if count > 1 else 0)
+    comment = FORMATS["md"].render(report).decode()
+    assert len(comment) < 60_000
+    assert comment.count(f"({where})") == (1 if count > 1 else 0)
+    assert len(FORMATS["html"].render(report)) < 300_000
+
+
+def test_the_json_report_keeps_the_figures_of_every_recording() -> None:
+    (row,) = json.loads(FORMATS["json"].render(_many(3)))["findings"]
+    assert row["recordings"] == ["run/rank0", "run/rank1", "run/rank2"]
+    assert [case["saving_us_per_step"]["expected"] for case in row["by_recording"]] == [30_000, 31_000, 32_000]
+    assert [case["recordings"] for case in row["by_recording"]] == [["run/rank0"], ["run/rank1"], ["run/rank2"]]
+
+
+def _second(further: Estimate) -> Report:
+    """Two findings; this is what the second saves after the first."""
+    report = one_recording()
+    first, second, _ = report.findings
+    alone = replace(second.finding, saving=Estimate(10 * MS, 20 * MS, 30 * MS, Method.REPLAY))
+    return replace(report, findings=(first, replace(second, finding=alone, further_saving=further)))
+
+
+def test_the_second_finding_shows_what_it_adds_to_the_first() -> None:
+    _, view = finding_views(_second(Estimate(2 * MS, 3.1 * MS, 4 * MS, Method.REPLAY)))
+    assert view.saving.sentence == "Then saves a further 3.10 ms per step (1.7%)"
+    assert view.saving.alone is not None
+    assert view.saving.alone.startswith("about 20.0 ms per step")
+
+
+@pytest.mark.parametrize("kind", ["html", "md"])
+def test_page_and_comment_show_what_the_second_finding_adds(kind: str) -> None:
+    text = FORMATS[kind].render(_second(Estimate(2 * MS, 3.1 * MS, 4 * MS, Method.REPLAY))).decode()
+    assert "a further 3.10 ms per step" in text
+    assert "with this fix alone: " in text
+
+
+def test_a_further_limit_is_an_upper_limit() -> None:
+    _, view = finding_views(_second(Estimate.bound(4 * MS, "nobody asked")))
+    assert view.saving.headline == "up to a further 4.00 ms per step"
+    assert view.saving.certainty == "upper limit, perhaps nothing"
+
+
+def test_a_simulated_saving_of_zero_is_not_called_about_zero() -> None:
+    saving = Estimate(0, 0, 5 * MS, Method.REPLAY)
+    assert saving_words(saving) == "up to 5.00 ms per step"
+
+
+@pytest.mark.parametrize("kind", ["html", "md"])
+def test_the_step_with_all_fixes_stands_below_the_findings(kind: str) -> None:
+    report = one_recording()
+    figures = ReplayFigures(4, 177.6 * MS, 0.0, -0.1, 0.0, None, None, joint_step_ns=100 * MS)
+    recording = replace(report.recordings[0], replay=figures)
+    shown = replace(report, recordings=(recording,), findings=report.findings[:1])
+    sentence = "With the simulated fix, the step takes 100.0 ms, now 177.6 ms (43.7% less)."
+    assert joint_sentences(shown) == (sentence,)
+    text = FORMATS[kind].render(shown).decode()
+    assert text.index(shown.findings[0].finding.fix.summary) < text.index(sentence)
+
+
+def test_without_any_simulation_the_step_with_all_fixes_is_called_unknown() -> None:
+    report = one_recording()
+    assert joint_sentences(replace(report, findings=report.findings[1:2])) == (NOT_SIMULATED,)

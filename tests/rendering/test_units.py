@@ -3,7 +3,7 @@ import math
 import pytest
 
 from traceadvisor.model.findings import Evidence, Unit
-from traceadvisor.rendering.units import count, duration, evidence_value, number_of, percent, rate, size
+from traceadvisor.rendering.units import count, duration, evidence_value, money, number_of, percent, rate, size
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,10 @@ def test_evidence_is_formatted_by_its_unit(value: float | str, unit: Unit, words
 
 def test_one_thing_is_singular() -> None:
     assert [number_of(1, "lane"), number_of(3, "lane")] == ["1 lane", "3 lanes"]
+
+
+@pytest.mark.parametrize(
+    ("amount", "words"), [(2.5, "2.50 USD"), (0.0123, "0.012 USD"), (0, "0.00 USD"), (-0.05, "-0.050 USD")]
+)
+def test_an_amount_of_money_has_two_digits(amount: float, words: str) -> None:
+    assert money(amount, "USD") == words

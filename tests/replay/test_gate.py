@@ -57,6 +57,15 @@ def test_a_replay_that_misses_the_step_is_not_trusted(tmp_path: Path) -> None:
     assert gate.device_doubt == gate.doubt
 
 
+def test_steps_of_which_much_is_unknown_are_not_replayed(tmp_path: Path) -> None:
+    builder = _steps(4)
+    builder.launch(195, 196)  # left out; its kernel may have run until the next step's first kernel, for 13 of 100 us
+    gate = _replay(facts_of(builder, tmp_path)).gate
+    assert gate.unknown_share == pytest.approx(0.13)
+    assert gate.doubt == "for 13% of the step the recording does not show whether the GPU worked"
+    assert gate.device_doubt == gate.doubt
+
+
 def test_too_few_steps_are_not_replayed(tmp_path: Path) -> None:
     gate = _replay(facts_of(_steps(2), tmp_path)).gate
     assert gate.doubt == "two steps were recorded, and the simulation needs three"
@@ -155,6 +164,7 @@ SOUND = Gate(4, 100.0, 100.0, 50.0, 0.0)
         (replace(SOUND, baseline_ns=98.1), replace(SOUND, baseline_ns=97.9)),
         (replace(SOUND, unexplained_share=0.1), replace(SOUND, unexplained_share=0.101)),
         (replace(SOUND, elsewhere_share=0.02), replace(SOUND, elsewhere_share=0.021)),
+        (replace(SOUND, unknown_share=0.02), replace(SOUND, unknown_share=0.021)),
         (replace(SOUND, paced_ns=101.9), replace(SOUND, paced_ns=102.1)),
         (Gate(4, 100.0, 100.0, 50.0, 0.0, 0.0, None, -0.1), Gate(4, 100.0, 100.0, 50.0, 0.0, 0.0, None, -0.101)),
         (
@@ -163,7 +173,17 @@ SOUND = Gate(4, 100.0, 100.0, 50.0, 0.0)
         ),
         (replace(SOUND, steps=3), replace(SOUND, steps=2)),
     ],
-    ids=["too long", "too short", "unexplained", "elsewhere", "mean pace", "one turn", "late batches", "steps"],
+    ids=[
+        "too long",
+        "too short",
+        "unexplained",
+        "elsewhere",
+        "unknown",
+        "mean pace",
+        "one turn",
+        "late batches",
+        "steps",
+    ],
 )
 def test_a_replay_is_doubted_only_beyond_each_limit(kept: Gate, doubted: Gate) -> None:
     assert kept.doubt is None

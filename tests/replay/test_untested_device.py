@@ -8,16 +8,16 @@ import pytest
 
 from tests.analysis.analysing import facts_of
 from tests.build import TraceBuilder
-from traceadvisor.model.findings import Confidence, Method
+from traceadvisor.model.findings import Certainty, Confidence, Method
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.replay.replay import UNTESTED_DEVICE
 
 
 @pytest.mark.parametrize(
-    ("kernel_ms", "reason", "confidence"), [(90, UNTESTED_DEVICE, Confidence.MEDIUM), (5, None, Confidence.HIGH)]
+    ("kernel_ms", "reason", "certainty"), [(90, UNTESTED_DEVICE, Certainty.UNSURE), (5, None, Certainty.SIMULATED)]
 )
 def test_a_device_that_sets_the_pace_only_once_the_fix_is_made_makes_it_less_sure(
-    kernel_ms: int, reason: str | None, confidence: Confidence, tmp_path: Path
+    kernel_ms: int, reason: str | None, certainty: Certainty, tmp_path: Path
 ) -> None:
     """Steps of 100 ms of host, 40 of which in the loader: without these a kernel of 90 ms is what they wait for."""
     builder = TraceBuilder()
@@ -29,4 +29,5 @@ def test_a_device_that_sets_the_pace_only_once_the_fix_is_made_makes_it_less_sur
     facts = facts_of(builder, tmp_path)
     saving = facts.what_if(NoDataWait(), 0)
     assert (saving.method, saving.reason) == (Method.REPLAY, reason)
-    assert facts.confidence(saving) is confidence
+    assert saving.certainty is certainty
+    assert facts.confidence() is Confidence.HIGH  # of the cause

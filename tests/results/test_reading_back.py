@@ -364,7 +364,14 @@ def _outcome(draw: st.DrawFn) -> RuleOutcome:
     )
     outcomes: list[RuleOutcome] = [
         Found(replace(loader_finding(), evidence=evidence)),
-        Clear(draw(_TEXT), draw(_NUMBER), draw(_NUMBER), unit, draw(st.none() | _TEXT)),
+        Clear(
+            draw(_TEXT),
+            draw(_NUMBER),
+            draw(_NUMBER),
+            unit,
+            draw(st.none() | _TEXT),
+            judged_share=draw(st.none() | st.floats(0, 1)),
+        ),
         Skipped(draw(_TEXT)),
         Failed(draw(_TEXT)),
     ]

@@ -128,10 +128,10 @@ def test_each_step_is_the_sum_of_its_breakdown(build: Callable[[], Report]) -> N
 
 
 @pytest.mark.parametrize("build", [one_recording, three_recordings])
-def test_the_mean_step_is_the_sum_of_its_six_totals(build: Callable[[], Report]) -> None:
+def test_the_mean_step_is_the_sum_of_its_seven_totals(build: Callable[[], Report]) -> None:
     for recording in _rendered(build())["recordings"]:
         totals = recording["totals_us"]
-        assert set(totals) == {"data_wait", "h2d_copy", "kernel", "communication", "other_copy", "idle"}
+        assert set(totals) == {"data_wait", "h2d_copy", "kernel", "communication", "other_copy", "idle", "unknown"}
         assert sum(part or 0 for part in totals.values()) == pytest.approx(recording["mean_step_us"], abs=0.005)
 
 
@@ -203,7 +203,7 @@ def test_a_clear_outcome_carries_its_figure_and_its_threshold() -> None:
     clear = Clear("idle", 1_500, 5_000, Unit.NS_PER_STEP, "most of it at the start")
     (outcome,) = _rendered(_with_outcomes(clear))["outcomes"]
     assert outcome["evidence"] == [{"label": "idle", "value": 1.5, "unit": "us/step"}]
-    assert outcome["threshold"] == {"value": 5.0, "unit": "us/step"}
+    assert outcome["threshold"] == {"value": 5.0, "unit": "us/step", "at_least": False}
     assert outcome["reason"] == "most of it at the start"
 
 

@@ -15,7 +15,7 @@ from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.events import DEVICE_WORK
 from traceadvisor.model.findings import Clear, Finding, Found, Location, RuleOutcome
-from traceadvisor.model.run import LoaderSettings, Run, RunSettings, StepState, TimedStep
+from traceadvisor.model.run import LoaderSettings, Run, RunSettings, StepState, TimedBatch, TimedStep
 from traceadvisor.model.telemetry import DeviceTelemetry, Series
 from traceadvisor.model.telemetry_window import (
     DeviceWindow,
@@ -165,6 +165,36 @@ class Captured:
             steps.append(TimedStep(number, at_ns, duration_ns, loader_ns, 1, StepState.PLAIN, begun_ns))
             at_ns += duration_ns
         return self.with_run(steps=tuple(steps))
+
+    def made(
+        self,
+        cpu_us: float = 0,
+        wait_us: float = 0,
+        *,
+        count: int = 40,
+        collate_us: float = 0,
+        core_wait_us: float | None = 0,
+        slow: Mapping[int, float] = MappingProxyType({}),
+        workers: Sequence[int | None] = (0,),
+    ) -> Captured:
+        """Timed batches: CPU time in the fetch, waiting in it, CPU time in the collating.
+
+        ``slow`` tells which batches wait longer, and for how many microseconds more; ``workers`` take turns.
+        """
+        batches = [
+            TimedBatch(
+                workers[number % len(workers)],
+                10**18 + number * 1000,
+                round((cpu_us + wait_us + slow.get(number, 0) + (core_wait_us or 0)) * 1000),
+                round(cpu_us * 1000),
+                round(collate_us * 1000),
+                round(collate_us * 1000),
+                None if core_wait_us is None else round(core_wait_us * 1000),
+                round((cpu_us + collate_us) * 1000),
+            )
+            for number in range(count)
+        ]
+        return self.with_run(batches=tuple(batches))
 
     def with_node(self, **changes: Any) -> Captured:
         """Changes of the host's figures."""

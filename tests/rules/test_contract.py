@@ -8,6 +8,7 @@ import pkgutil
 import re
 import sys
 from dataclasses import fields
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,14 @@ def test_each_file_named_for_a_rule_holds_it() -> None:
     modules = [module.name for module in pkgutil.walk_packages(rules.__path__, f"{rules.__name__}.")]
     named = {name for name in modules if re.search(r"\.[a-z0-9]+\d{3}_\w+$", name)}
     assert named == {type(rule).__module__ for rule in all_rules()}
+
+
+def test_pytest_collects_the_tests_of_every_group(pytestconfig: pytest.Config) -> None:
+    groups = {rule.meta.id[:-3].lower() for rule in all_rules()}
+    assert all((Path(__file__).parent / group).is_dir() for group in groups)
+    assert not [
+        group for group in groups for left_out in pytestconfig.getini("norecursedirs") if fnmatch(group, left_out)
+    ]
 
 
 def test_no_rule_imports_another(rule: Rule) -> None:

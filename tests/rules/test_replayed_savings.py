@@ -15,10 +15,12 @@ from traceadvisor.model.findings import Clear, Method
 from traceadvisor.model.health import Health
 from traceadvisor.model.report import Report, Source, SourceKind
 from traceadvisor.replay.fixes.data_wait import NoDataWait
+from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
+from traceadvisor.replay.what_if import Edit
 from traceadvisor.rules.base import Rule
 from traceadvisor.rules.data.data001_dataloader_wait import DataLoaderWait
 from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
-from traceadvisor.rules.data.data003_worker_count import TOO_FEW_CORES, WorkerCount
+from traceadvisor.rules.data.data003_worker_count import WorkerCount
 from traceadvisor.rules.data.data004_cpu_bound_preprocessing import CpuBoundPreprocessing
 from traceadvisor.rules.data.data005_storage_bound import StorageBound
 from traceadvisor.rules.data.data011_unbalanced_workers import UnbalancedWorkers
@@ -82,16 +84,22 @@ def test_a_cause_of_the_wait_keeps_its_simulated_saving(rule: Rule, sampled: dic
     facts = Captured(_waiting(), tmp_path).loader(workers=4).sampled(**sampled).facts()
     (row,) = judge(facts, [DataLoaderWait(), rule]).findings
     assert (row.finding.rule.id, row.also) == (rule.meta.id, ("DATA001",))
-    assert row.finding.saving == facts.what_if(NoDataWait(), 0)
+    assert row.finding.saving.method is Method.REPLAY
     assert row.finding.saving.expected_ns == pytest.approx(29_300_000, rel=0.02)
-    assert row.finding.fix.what_if == NoDataWait()
+    what_if = row.finding.fix.what_if
+    assert isinstance(what_if, LoaderWorkers if rule == WorkerCount() else NoDataWait)
+    assert isinstance(what_if, Edit)
+    assert row.finding.saving == facts.what_if(what_if, 0)
 
 
-def test_with_cores_for_only_some_workers_the_saving_is_an_upper_limit(tmp_path: Path) -> None:
-    # Each of four workers takes four steps for a batch, the rest of a step is 70%: six, and one to spare.
-    found = Captured(_waiting(), tmp_path).loader(workers=4).cores(6).finding(WorkerCount())
-    assert (found.saving.method, found.saving.reason) == (Method.BOUND, f"not simulated: {TOO_FEW_CORES}")
-    assert found.fix.what_if is None
+def test_with_cores_for_only_some_workers_the_saving_is_what_these_workers_save(tmp_path: Path) -> None:
+    # A batch takes a worker 400 ms. Training waits for the GPU and computes little: five cores make one every 80 ms.
+    captured = Captured(_waiting(), tmp_path).loader(workers=4).cores(5)
+    found = captured.made(400_000, workers=[0, 1, 2, 3]).finding(WorkerCount())
+    assert isinstance(found.fix.what_if, LoaderWorkers)
+    assert found.fix.what_if.count == 5
+    assert found.saving.method is Method.REPLAY
+    assert found.saving.expected_ns == pytest.approx(20_000_000, rel=0.01)
 
 
 def _with_items() -> TraceBuilder:

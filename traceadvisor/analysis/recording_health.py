@@ -4,28 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from traceadvisor.analysis.idle.unknown import Unknown, UnknownReason
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.operators.runtime_calls import kernel_launch_rows
+from traceadvisor.analysis.operators.lost_launches import expected_launches
 from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE, RunTiming
 from traceadvisor.analysis.steps.windows import LOST_RECORDS_SHARE, lost_records
 from traceadvisor.model.health import HealthNote
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepSource, StepTable
 
 START_UP_SHARE = 0.05
 """Share of one or two steps. Less start-up does not change what the steps show."""
 
+UNKNOWN_SHARE = 0.001
+"""Share of the steps in which the recording does not show whether the GPU worked; less changes no shown figure."""
 
-def recording_notes(observation: Observation, table: StepTable) -> tuple[HealthNote, ...]:
+UNKNOWN_SHARE_DEGRADES = 0.10
+"""Such a share of the steps makes every cause of idle time less sure."""
+
+UNKNOWN_REASONS = {
+    UnknownReason.CAPTURE: "the CPU captured a CUDA graph",
+    UnknownReason.LOST: "launched kernels have no GPU record",
+    UnknownReason.GRAPH: "launches of a CUDA graph have fewer GPU records than its other launches",
+    UnknownReason.EARLIER: "the CPU waited for the GPU while no GPU work was recorded",
+    UnknownReason.LATENCY: "a GPU operation started long after its launch, and no recorded work delayed it",
+}
+"""Clauses on why the recording does not show whether the GPU worked."""
+
+
+def recording_notes(observation: Observation, table: StepTable, unknown: Unknown) -> tuple[HealthNote, ...]:
     """Return the notes that a reader needs before trusting the figures."""
     if observation.trace.is_empty:
         return (HealthNote("nothing-recorded", "Nothing was recorded: only the step times are known."),)
-    return (*missing_parts(observation, table), *_step_notes(table))
+    return (*missing_parts(observation, table, unknown), *_step_notes(table))
 
 
-def missing_parts(observation: Observation, table: StepTable) -> Iterator[HealthNote]:
+def missing_parts(observation: Observation, table: StepTable, unknown: Unknown) -> Iterator[HealthNote]:
     """Yield notes about events that are, or may be, missing from the recording."""
     yield from _device_notes(observation)
     yield from _lost_records(observation, table)
+    yield from _unknown_time(table, unknown)
     if observation.loader is None:
         yield HealthNote(
             "no-loader",
@@ -86,7 +104,7 @@ def _device_notes(observation: Observation) -> Iterator[HealthNote]:
             "so the report makes no claims about the GPU.",
         )
     elif not observation.has_device:
-        launched = kernel_launch_rows(observation.trace).size
+        launched = expected_launches(observation.trace).rows.size
         if launched:
             yield HealthNote(
                 "no-kernels",
@@ -117,6 +135,26 @@ def _lost_records(observation: Observation, table: StepTable) -> Iterator[Health
         )
 
 
+def _unknown_time(table: StepTable, unknown: Unknown) -> Iterator[HealthNote]:
+    windows = table.kept_windows or SpanSet.of(*((step.start_ns, step.end_ns) for step in table.steps))
+    whole_ns = max(windows.total_ns, 1)
+    share = (unknown.spans & windows).total_ns / whole_ns
+    if share < UNKNOWN_SHARE:
+        return
+    by_reason = {reason: (spans & windows).total_ns / whole_ns for reason, spans in unknown.by_reason.items()}
+    typical_ns = (unknown.spans & table.typical_windows).total_ns
+    typical_share = typical_ns / max(table.typical_windows.total_ns, 1) if table.typical else share
+    where = "" if typical_share >= UNKNOWN_SHARE else ", in steps that are not typical"
+    named = {UNKNOWN_REASONS[reason]: part for reason, part in by_reason.items() if part >= UNKNOWN_SHARE / 2}
+    what = f"For {share:.1%} of the step time, the recording does not show whether the GPU worked{where}"
+    why = (f"{clause} ({part:.1%})" if len(named) > 1 else clause for clause, part in named.items())
+    yield HealthNote(
+        "gpu-unknown",
+        f"{what}: {'; '.join(why)}.",
+        degrades=typical_share >= UNKNOWN_SHARE_DEGRADES,
+    )
+
+
 def _step_notes(table: StepTable) -> Iterator[HealthNote]:
     match table.source:
         case StepSource.OPTIMIZER:
@@ -140,5 +178,7 @@ def _step_notes(table: StepTable) -> Iterator[HealthNote]:
             yield HealthNote(
                 "step-left-out", f"Step {step.index} is left out of averages: {step.left_out}.", degrades=False
             )
+        if step.caution:
+            yield HealthNote("step-limited", f"Step {step.index} is not whole: {step.caution}.")
     if not table.kept:
         yield HealthNote("no-complete-step", "No complete step was recorded: no averages available.")

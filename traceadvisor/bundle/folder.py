@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 
+from traceadvisor.bundle.batches import read_batches
 from traceadvisor.bundle.layout import (
     FORMAT,
     MANIFEST,
+    READABLE_FORMATS,
     BundleFile,
     Ending,
     FileKind,
@@ -81,12 +83,13 @@ def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...
         if file.kind is FileKind.TRACE and file.rank == rank:
             _path_of(folder, file, notes)
     host, ranks = _neighbours(manifest, rank)
-    telemetry_path, steps_path, settings_path = (
+    telemetry_path, steps_path, batches_path, settings_path = (
         _path_of(folder, _find(manifest, kind, rank, host), notes)
-        for kind in (FileKind.TELEMETRY, FileKind.STEPS, FileKind.SETTINGS)
+        for kind in (FileKind.TELEMETRY, FileKind.STEPS, FileKind.BATCHES, FileKind.SETTINGS)
     )
     steps, step_notes = read_steps(steps_path) if steps_path else ((), ())
-    notes += step_notes
+    batches, batch_notes = read_batches(batches_path) if batches_path else ((), ())
+    notes += (*step_notes, *batch_notes)
     settings = _settings(settings_path, notes) if settings_path else RunSettings()
     texts = {"command": list(manifest.command), "message": ending and ending.message}
     if warning := secrets_in(MANIFEST, texts):
@@ -98,6 +101,7 @@ def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...
         settings=replace(settings, ranks_on_host=ranks),
         telemetry=_telemetry(telemetry_path, notes) if telemetry_path else None,
         world_size=max(manifest.world_size, 1),
+        batches=batches,
     )
     return run, tuple(notes)
 
@@ -110,7 +114,7 @@ def _read_manifest(folder: Path) -> Manifest:
         raise InputError(
             path, f"is no readable manifest ({error})", expected=FORMAT, remedy="Capture the run again."
         ) from error
-    if manifest.format != FORMAT:
+    if manifest.format not in READABLE_FORMATS:
         raise InputError(
             path,
             f"has the format '{manifest.format}'",

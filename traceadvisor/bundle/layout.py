@@ -6,6 +6,7 @@ A capture writes one folder::
     <host>_<pid>.<ns>.pt.trace.json.gz     a rank's recording; TensorBoard and Perfetto open it as it is
     telemetry.<host>.jsonl                 samples of a node's devices, host and processes (:class:`Sample`)
     steps.<rank>.csv                       every step of the run, recorded or not (:mod:`.steps`)
+    batches.<rank>.csv                     clock reads around the loading of batches (:mod:`.batches`), from format 2 on
     settings.<rank>.json                   what a trace does not hold (:mod:`.settings`)
 
 All times are wall-clock nanoseconds since the epoch. Unsupported and unknown values are null, never 0.
@@ -23,7 +24,8 @@ import msgspec
 
 from traceadvisor.model.telemetry import DeviceColumn, NodeColumn
 
-FORMAT = "traceadvisor.bundle/1"
+FORMAT = "traceadvisor.bundle/2"
+READABLE_FORMATS = ("traceadvisor.bundle/1", FORMAT)
 TELEMETRY_FORMAT = "traceadvisor.telemetry/1"
 MANIFEST = "manifest.json"
 
@@ -37,6 +39,7 @@ class FileKind(Enum):
     TRACE = "trace"
     TELEMETRY = "telemetry"
     STEPS = "steps"
+    BATCHES = "batches"
     SETTINGS = "settings"
 
 

@@ -53,7 +53,8 @@ def _met(condition: str, report: Report) -> str | None:
     if condition in _SEVERITIES:
         order = list(Severity)
         worst = order.index(_SEVERITIES[condition])
-        found = [row for row in report.findings if order.index(row.severity) <= worst]
+        cases = [case for row in report.findings for case in (row, *row.by_recording)]
+        found = [case for case in cases if order.index(case.severity) <= worst]
         return f"{found[0].finding.rule.id} has severity {found[0].severity.value}" if found else None
     found = [row for row in report.findings if condition in {row.finding.rule.id, *row.also}]
     return f"{condition} found a problem" if found else None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 from traceadvisor.model.cost import Amounts, Price, RunCost, Worth
 from traceadvisor.model.findings import Estimate
-from traceadvisor.model.report import RankedFinding, Recording
+from traceadvisor.model.report import RecordedFinding, Recording
+
+Row = TypeVar("Row", bound=RecordedFinding)
 
 SECONDS_PER_HOUR = 3600
 MILLION = 1_000_000
@@ -17,7 +20,7 @@ def with_cost(recording: Recording, price: Price | None) -> Recording:
     return replace(recording, cost=_cost(recording, price)) if price else recording
 
 
-def with_worth(row: RankedFinding, recording: Recording, price: Price | None) -> RankedFinding:
+def with_worth(row: Row, recording: Recording, price: Price | None) -> Row:
     """The finding with its saving in money, if a price is set and there is a saving."""
     saving, cost = row.finding.saving, _cost(recording, price) if price else None
     if cost is None or not saving.expected_ns or not row.step_ns:

@@ -13,17 +13,18 @@ from traceadvisor.analysis.steps.timeline import representative_step, step_timel
 from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.cost import with_cost, with_worth
+from traceadvisor.judging.origins import category_origins, with_origins
 from traceadvisor.judging.popular_fixes import not_worth_doing, with_fix_replayed
-from traceadvisor.judging.ranking import folded, ranked, with_severity
+from traceadvisor.judging.ranking import ranked, with_severity
 from traceadvisor.judging.ranks import RankRecording, compare, rank_recording, side_by_side
+from traceadvisor.judging.rows import in_rows
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Found
 from traceadvisor.model.health import Health, HealthNote
-from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import (
     DeviceFigures,
     OutcomeRow,
-    RankedFinding,
+    RecordedFinding,
     Recording,
     RecordingNote,
     Report,
@@ -49,8 +50,8 @@ class Judgement:
     outcomes: tuple[OutcomeRow, ...]
     """One per rule, in the order of the catalogue."""
 
-    findings: tuple[RankedFinding, ...]
-    """Folded, not yet ranked."""
+    findings: tuple[RecordedFinding, ...]
+    """Folded, each ranked by what it saves after those above it."""
 
     rank: RankRecording | None = None
     """For the comparison with other ranks; None if the rank is unknown."""
@@ -68,23 +69,13 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None) -> Judgement:
         OutcomeRow(rule.meta, (facts.recording_id,), with_fix_replayed(rule, facts, run_rule(rule, facts)))
         for rule in rules
     )
-    findings = tuple(folded(facts, rules, outcomes))
+    in_order, replayed = ranked(facts, rules, outcomes)
+    findings = tuple(with_origins(facts, row) for row in in_order)
     judged = zip(rules, outcomes, strict=True)
     found = (row.outcome.finding for rule, row in judged if rule.umbrella and isinstance(row.outcome, Found))
     umbrellas = tuple(Umbrella(one.rule, one.fix, one.evidence) for one in found)
-    recording = replace(recording_of(facts), replay=_replay_figures(facts, findings), umbrellas=umbrellas)
+    recording = replace(recording_of(facts), replay=replayed, umbrellas=umbrellas)
     return Judgement(recording, facts.notes, outcomes, findings, rank_recording(facts))
-
-
-def _replay_figures(facts: Facts, findings: Iterable[RankedFinding]) -> ReplayFigures | None:
-    """The checks of the simulation; None if it is impossible or fails. The rules that use it then say why."""
-    what_ifs = [what_if for row in findings if (what_if := row.finding.fix.what_if)]
-    try:
-        if facts.replay is None or facts.step_ns is None:
-            return None
-        return facts.replay.figures(facts.replay.joint_step_ns(what_ifs, facts.step_ns))
-    except Exception:  # noqa: BLE001  # like a failing rule, it must not end the report
-        return None
 
 
 def assess(
@@ -94,7 +85,7 @@ def assess(
     catalogue: Iterable[Rule] | None = None,
     settings: UsedSettings = _NOTHING_SET,
 ) -> Report:
-    """The report on some recordings, with all findings in one ranking.
+    """The report on some recordings, with all findings in one ranking and one row per rule.
 
     Args:
         judgements: one per recording.
@@ -108,12 +99,11 @@ def assess(
     outcomes = side_by_side(zip(*(one.outcomes for one in judgements), strict=True), compared)
     recordings = {one.recording.id: one.recording for one in judgements}
     in_comparison = {(row.rule.id, recording_id) for row in compared for recording_id in row.recording_ids}
-    alone = (
-        row
+    alone = [
+        [row for row in one.findings if (row.finding.rule.id, one.recording.id) not in in_comparison]
         for one in judgements
-        for row in one.findings
-        if (row.finding.rule.id, one.recording.id) not in in_comparison
-    )
+    ]
+    of_ranks = [[row] for row in _compared(compared, recordings)]
     return Report(
         tool_version=__version__,
         source=source,
@@ -123,9 +113,14 @@ def assess(
             *(RecordingNote(note, one.recording.id) for one in judgements for note in one.notes),
         ),
         recordings=tuple(with_cost(one.recording, settings.price) for one in judgements),
-        findings=ranked(
-            with_worth(row, recordings[row.recording_ids[0]], settings.price)
-            for row in (*alone, *_compared(compared, recordings))
+        findings=tuple(
+            replace(
+                with_worth(row, recordings[row.recording_ids[0]], settings.price),
+                by_recording=tuple(
+                    with_worth(case, recordings[case.recording_ids[0]], settings.price) for case in row.by_recording
+                ),
+            )
+            for row in in_rows((*alone, *of_ranks), recordings.values())
         ),
         not_worth_doing=not_worth_doing(rules, outcomes, recordings.values()),
         outcomes=outcomes,
@@ -133,13 +128,14 @@ def assess(
     )
 
 
-def _compared(compared: Iterable[OutcomeRow], recordings: Mapping[str, Recording]) -> Iterator[RankedFinding]:
+def _compared(compared: Iterable[OutcomeRow], recordings: Mapping[str, Recording]) -> Iterator[RecordedFinding]:
     """Findings from comparisons of ranks, each for all compared ranks."""
     for row in compared:
         if isinstance(row.outcome, Found):
             steps_ns = [_step_ns(recordings[recording_id]) for recording_id in row.recording_ids]
             step_ns = max((step_ns for step_ns in steps_ns if step_ns), default=None)
-            yield with_severity(row.outcome.finding, row.recording_ids, step_ns)
+            found = with_severity(row.outcome.finding, row.recording_ids, step_ns)
+            yield replace(found, further_saving=found.finding.saving)  # no other fix is known to reach this time
 
 
 def _step_ns(recording: Recording) -> float | None:
@@ -147,7 +143,7 @@ def _step_ns(recording: Recording) -> float | None:
 
 
 def _figures(facts: Facts, windows: SpanSet) -> DeviceFigures:
-    figures = device_figures(facts.trace, facts.launches, windows)
+    figures = device_figures(facts.trace, facts.launches, windows, facts.unknown.spans)
     rate = facts.device_work.rate
     if rate is None or not rate.is_whole:
         return figures
@@ -191,6 +187,7 @@ def recording_of(facts: Facts) -> Recording:
         memory=facts.memory_figures,
         communication=facts.communication,
         memory_over_time=memory_over_time(facts.trace, facts.device_index, facts.steps.steps),
+        origins=category_origins(facts),
         workload=facts.workload,
         inference_sign=facts.inference_sign,
         typical_step_ns=facts.typical.duration_ns if facts.typical else None,

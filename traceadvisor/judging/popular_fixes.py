@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from traceadvisor.facts import Facts
-from traceadvisor.model.findings import FEWEST_STEPS, Clear, Found, Method, RuleOutcome, Unit
+from traceadvisor.model.findings import FEWEST_STEPS, WHOLE_SHARE, Clear, Found, Method, RuleOutcome, Unit
 from traceadvisor.model.report import NotWorthDoing, OutcomeRow, Recording
 from traceadvisor.rules.base import Rule
 
@@ -24,13 +24,16 @@ _TAKEN_OVER = "other work takes the place of the removed time"
 
 
 def with_fix_replayed(rule: Rule, facts: Facts, outcome: RuleOutcome) -> RuleOutcome:
-    """The outcome; clear if the simulated saving of the rule's popular fix is below 2% of the step."""
-    if not rule.popular_fix or not isinstance(outcome, Found):
+    """The outcome; clear if the simulation shows that the fix saves nothing, or less than 2% for a popular fix."""
+    if rule.umbrella or not isinstance(outcome, Found):
         return outcome
     saving = outcome.finding.saving
     share = saving.high_ns / facts.step_ns if facts.step_ns else 1.0
-    if saving.method is not Method.REPLAY or share >= WORTH_DOING_SHARE:
+    least_share = WORTH_DOING_SHARE if rule.popular_fix else NOTICED_SHARE
+    if saving.method is not Method.REPLAY or share >= least_share:
         return outcome
+    if not rule.popular_fix:
+        return Clear(REPLAYED_SAVING, share, NOTICED_SHARE, Unit.SHARE, _TAKEN_OVER)
     return Clear(REPLAYED_SAVING, share, WORTH_DOING_SHARE, Unit.SHARE, _TAKEN_OVER, saving_share=share)
 
 
@@ -66,7 +69,12 @@ def _as_one(fix: str, cases: list[tuple[float, str, str]]) -> NotWorthDoing:
 
 
 def _most_share(clear: Clear) -> float | None:
-    """Upper limit of the saving as a share of the step; None if nothing can be saved, or the limit is unknown."""
+    """Upper limit of the saving as a share of the step; None if nothing can be saved, or the limit is unknown.
+
+    Kernels that could not be judged may hold more, so their check sets no limit.
+    """
+    if clear.judged_share is not None and clear.judged_share < WHOLE_SHARE:
+        return None
     if clear.saving_share is not None:
         return clear.saving_share
     return clear.value if clear.unit is Unit.SHARE and clear.value > 0 else None

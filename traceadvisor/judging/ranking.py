@@ -1,82 +1,67 @@
-"""Folds findings on the same time into one, and ranks by saving; near ties by confidence and effort."""
+"""Orders the findings of one recording, and gives each its severity."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from traceadvisor.facts import Facts
-from traceadvisor.model.findings import Confidence, Effort, Finding, Found, Severity
-from traceadvisor.model.report import OutcomeRow, RankedFinding
+from traceadvisor.judging.marginal import Joint, Placement, in_order
+from traceadvisor.model.findings import Finding, Found, Severity
+from traceadvisor.model.replay import ReplayFigures
+from traceadvisor.model.report import OutcomeRow, RecordedFinding
 from traceadvisor.rules.base import Rule
 
 HIGH_SHARE, MEDIUM_SHARE = 0.10, 0.03
-"""Limits of severity: the expected saving as a share of the step."""
-
-FOLDING_SHARE = 0.8
-"""Two findings are one if their claims overlap by more than this share of the larger claim."""
-
-NEARLY_EQUAL_SHARE = 0.1
-"""Two expected savings are nearly equal if they differ by at most this share of the larger.
-
-A simulation is trusted within 2% of the step. That is a tenth of a saving of a fifth of the step. Predictions of whole
-fixes have larger errors (``docs/validation.md``). A limit as a share of the step would make all small savings equal.
-"""
+"""Limits of severity: the expected saving of the fix alone, as a share of the step."""
 
 
-@dataclass(slots=True)
-class _Row:
-    """A finding, and the rules of findings folded into it."""
+def ranked(
+    facts: Facts, rules: Iterable[Rule], outcomes: Iterable[OutcomeRow]
+) -> tuple[tuple[RecordedFinding, ...], ReplayFigures | None]:
+    """The findings of one recording in order, and the checks of the simulation.
 
-    finding: Finding
-    also: list[str]
-
-
-def folded(facts: Facts, rules: Iterable[Rule], outcomes: Iterable[OutcomeRow]) -> list[RankedFinding]:
-    """The findings of one recording. Findings that claim the same time fold into the most specific one."""
+    Without a simulation the second is None, and savings after other fixes follow from the claimed time alone.
+    """
     by_id = {rule.meta.id: rule for rule in rules}
+    refines = {rule_id: rule.refines for rule_id, rule in by_id.items()}
     found = [row.outcome.finding for row in outcomes if isinstance(row.outcome, Found)]
-    rows = [_Row(finding, []) for finding in found if not by_id[finding.rule.id].umbrella]
-    for row in list(rows):
-        mine = row.finding
-        refiner = next((each for each in rows if _refines(by_id[each.finding.rule.id], each.finding, mine)), None)
-        if refiner:
-            refiner.also += [row.finding.rule.id, *row.also]
-            rows.remove(row)
-    return [with_severity(row.finding, (facts.recording_id,), facts.step_ns, tuple(sorted(row.also))) for row in rows]
+    findings = [finding for finding in found if not by_id[finding.rule.id].umbrella]
+    placement, figures = _simulated(facts, findings, refines)
+    ids = (facts.recording_id,)
+    rows = tuple(
+        replace(
+            with_severity(row.finding, ids, facts.step_ns),
+            also=tuple(sorted(each.rule.id for each in row.folded)),
+            further_saving=row.further_saving,
+            folded=row.folded,
+        )
+        for row in placement.rows
+    )
+    return rows, figures
 
 
-def _refines(rule: Rule, finding: Finding, other: Finding) -> bool:
-    """Whether a rule's finding is more specific than another finding on the same time."""
-    if other.rule.id not in rule.refines:
-        return False
-    shared = (finding.claims & other.claims).total_ns
-    return shared > FOLDING_SHARE * max(finding.claims.total_ns, other.claims.total_ns)
+def _simulated(
+    facts: Facts, findings: list[Finding], refines: Mapping[str, frozenset[str]]
+) -> tuple[Placement, ReplayFigures | None]:
+    """The placement with fixes simulated together, and the figures of the simulation.
+
+    If the simulation is impossible or fails, findings are placed without it. The rules that use it then say why.
+    """
+    step_ns = facts.step_ns
+    try:
+        if facts.replay is not None and step_ns is not None:
+            joint: Joint = facts.replay
+            placement = in_order(findings, refines, joint, step_ns)
+            share = placement.joint_share
+            return placement, facts.replay.figures(None if share is None else (1 - share) * step_ns)
+    except Exception:  # noqa: BLE001, S110  # like a failing rule, it must not end the report
+        pass
+    return in_order(findings, refines, None, step_ns), None
 
 
-def with_severity(
-    finding: Finding, recording_ids: tuple[str, ...], step_ns: float | None, also: tuple[str, ...] = ()
-) -> RankedFinding:
+def with_severity(finding: Finding, recording_ids: tuple[str, ...], step_ns: float | None) -> RecordedFinding:
     """The finding with its severity, from its expected saving as a share of the step."""
     share = finding.saving.expected_ns / step_ns if step_ns else 0.0
     severity = Severity.HIGH if share >= HIGH_SHARE else Severity.MEDIUM if share >= MEDIUM_SHARE else Severity.LOW
-    return RankedFinding(finding, recording_ids, severity, share, also, step_ns=step_ns)
-
-
-def ranked(findings: Iterable[RankedFinding]) -> tuple[RankedFinding, ...]:
-    """Findings by expected saving, largest first; nearly equal ones by confidence, then effort.
-
-    Each finding is compared with the largest of its group, so that many small differences do not add up.
-    """
-    left = sorted(findings, key=lambda row: -row.saving_share)
-    order: list[RankedFinding] = []
-    while left:
-        limit = (1 - NEARLY_EQUAL_SHARE) * left[0].saving_share
-        count = sum(row.saving_share >= limit for row in left)
-        order += sorted(left[:count], key=_doubt_and_effort)
-        left = left[count:]
-    return tuple(order)
-
-
-def _doubt_and_effort(row: RankedFinding) -> tuple[int, int]:
-    return list(Confidence).index(row.finding.confidence), list(Effort).index(row.finding.effort)
+    return RecordedFinding(finding, recording_ids, severity, share, step_ns=step_ns)

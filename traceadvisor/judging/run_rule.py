@@ -12,10 +12,22 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from traceadvisor.facts import Facts
-from traceadvisor.model.findings import Failed, Finding, Found, MissingInput, Outcome, RuleOutcome, Skipped
+from traceadvisor.model.findings import (
+    LEAST_JUDGED_SHARE,
+    Clear,
+    Failed,
+    Finding,
+    Fix,
+    Found,
+    MissingInput,
+    Outcome,
+    RuleOutcome,
+    Skipped,
+)
 from traceadvisor.model.ranks import RankFigures
 from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import RankRule, Rule
+from traceadvisor.rules.torch_api import needed_version
 
 ONLY_FOR_TRAINING = "The recording shows inference, and this check is about training."
 
@@ -30,7 +42,7 @@ def run_rule(rule: Rule, facts: Facts) -> RuleOutcome:
 
 def run_rank_rule(rule: RankRule, ranks: Sequence[RankFigures]) -> RuleOutcome:
     """The outcome of a rule on several ranks."""
-    return _outcome(rule, lambda: rule.compare(ranks))
+    return _outcome(rule, lambda: _with_version(rule.compare(ranks), None))
 
 
 def conforms(value: object, wanted: Any) -> bool:
@@ -55,7 +67,24 @@ def _checked(rule: Rule, facts: Facts) -> Outcome:
     if rule.training_only and facts.workload is Workload.INFERENCE:
         return Skipped(ONLY_FOR_TRAINING)
     missing = facts.missing(rule.needs)
-    return Skipped(missing) if missing else rule.check(facts)
+    if missing:
+        return Skipped(missing)
+    return _with_version(_judged(rule.check(facts), facts), facts.settings.torch_version)
+
+
+def _with_version(outcome: Outcome, recorded: str | None) -> Outcome:
+    """The outcome; the fix of a finding gets the torch version that it needs, if the recorded one may be older."""
+    if not isinstance(outcome, Finding) or not isinstance(outcome.fix, Fix):
+        return outcome
+    return replace(outcome, fix=replace(outcome.fix, needs_torch=needed_version(outcome.fix.change, recorded)))
+
+
+def _judged(outcome: Outcome, facts: Facts) -> Outcome:
+    """The outcome; a passed check of too little kernel time is skipped."""
+    match outcome:
+        case Clear(judged_share=float() as share) if share < LEAST_JUDGED_SHARE:
+            return Skipped(f"Only {int(share * 100)}% of kernel time could be judged: {facts.why_not_judged}.")
+    return outcome
 
 
 def _outcome(rule: Rule, look: Callable[[], Outcome]) -> RuleOutcome:

@@ -14,6 +14,9 @@ class Category(Enum):
     COMMUNICATION = "communication"
     H2D_COPY = "h2d_copy"
     OTHER_COPY = "other_copy"
+    IDLE_UNKNOWN = "idle_unknown"
+    """No GPU work was recorded, and the recording does not show whether there was any. It is no cause of idle time."""
+
     DATA_WAIT = "data_wait"
     IDLE_DEVICE = "idle_device"
     IDLE_PROFILER = "idle_profiler"
@@ -32,6 +35,7 @@ DEVICE_CATEGORIES = (
     Category.COMMUNICATION,
     Category.H2D_COPY,
     Category.OTHER_COPY,
+    Category.IDLE_UNKNOWN,
     Category.DATA_WAIT,
     Category.IDLE_DEVICE,
     Category.IDLE_PROFILER,
@@ -60,7 +64,7 @@ IDLE_CATEGORIES = (
     Category.IDLE_LAUNCH,
     Category.IDLE_HOST,
 )
-"""Time in which the device is idle, except data wait."""
+"""Time in which the device is idle, except data wait. Unknown time is not part of it: the device may have worked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ class StepBreakdown:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Mean time per step; the six sum to the step. None where no device, or no loader, was recorded."""
+    """Mean time per step; the seven sum to the step. None where no device, or no loader, was recorded."""
 
     data_wait_ns: float | None
     h2d_copy_ns: float | None
@@ -97,7 +101,10 @@ class Totals:
     communication_ns: float | None
     other_copy_ns: float | None
     idle_ns: float | None
-    """All idle time except data wait."""
+    """All idle time except data wait and unknown time."""
+
+    unknown_ns: float | None
+    """Time in which the recording does not show whether the device worked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +114,8 @@ class MeanBreakdown:
     duration_ns: float
     parts_ns: Mapping[Category, float | None]
     idle_ns: float | None = None
-    """All idle time except data wait, where it differs from the sum of the parts: in a report that was read back they
-    are rounded. None: the sum."""
+    """All idle time except data wait and unknown time, where it differs from the sum of the parts: in a report that was
+    read back they are rounded. None: the sum."""
 
     @staticmethod
     def over(breakdowns: Iterable[StepBreakdown]) -> MeanBreakdown:
@@ -133,7 +140,7 @@ class MeanBreakdown:
 
     @property
     def totals(self) -> Totals:
-        """The six totals; those of the device are None without device activity."""
+        """The seven totals; those of the device are None without device activity."""
         get = self.parts_ns.get
         on_device = Category.KERNEL in self.parts_ns
         idle = sum(get(category) or 0.0 for category in IDLE_CATEGORIES) if self.idle_ns is None else self.idle_ns
@@ -144,4 +151,5 @@ class MeanBreakdown:
             get(Category.COMMUNICATION) if on_device else None,
             get(Category.OTHER_COPY),
             idle if on_device else None,
+            get(Category.IDLE_UNKNOWN),
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
-from typing import Self
+from typing import Self, assert_never
 
 from traceadvisor.model.location import Location as Location  # noqa: PLC0414  # exported here, defined in a module without numpy
+from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import WhatIf
 from traceadvisor.model.spans import SpanSet
 
@@ -84,7 +85,7 @@ class Severity(Enum):
 
 
 class Confidence(Enum):
-    """How certain the cause and the saving are."""
+    """How certain the cause is. How certain the saving is, is its :class:`Certainty`."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -110,6 +111,21 @@ class Method(Enum):
 
     MODEL = "model"
     """Calculated with a documented formula."""
+
+
+class Certainty(Enum):
+    """How certain a saving is, the most certain first."""
+
+    SIMULATED = "simulated"
+    UNSURE = "simulated_unsure"
+    """Simulated, but the range is wider than the expected saving, or part of the simulation could not be validated."""
+
+    CALCULATED = "calculated"
+    LIMIT = "limit"
+    """Only the upper limit is known. The real saving may be nothing."""
+
+    NONE = "none"
+    """Saves no time: it prevents errors or frees memory."""
 
 
 class Unit(Enum):
@@ -156,13 +172,22 @@ class Fix:
     not_replayed: str | None = None
     """Why it cannot be simulated, as a clause without its stop; the saving is then an upper limit."""
 
+    needs_torch: str | None = None
+    """First torch version that has everything in the change; None if the recorded version has it, or every version
+    does. Filled in by the engine."""
+
+
+ALWAYS_THE_SAME = "our low and high assumptions give the same simulated step"
+"""Why a simulated saving has no range."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Saving per step in nanoseconds.
 
     Raises:
-        ValueError: not ``0 <= low <= expected <= high``, all finite, or a bound without a reason.
+        ValueError: not ``0 <= low <= expected <= high``, all finite; a bound, or a saving without a range, without a
+            reason.
     """
 
     low_ns: float
@@ -170,18 +195,63 @@ class Estimate:
     high_ns: float
     method: Method
     reason: str | None = None
-    """Why the saving is only an upper limit, or why a simulated saving is less certain; None if neither applies."""
+    """Why the saving is only an upper limit, has no range, or is less certain; None if nothing applies."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.low_ns <= self.expected_ns <= self.high_ns < inf:
             raise ValueError(f"not in order: {self.low_ns}, {self.expected_ns}, {self.high_ns}")
         if self.method is Method.BOUND and not self.reason:
             raise ValueError("an upper limit without a reason")
+        if self.high_ns and not (self.has_range or self.reason):
+            raise ValueError("a saving without a range needs a reason")
+
+    @property
+    def has_range(self) -> bool:
+        """Whether low and high differ by more than a nanosecond, to which reports round them."""
+        return self.high_ns - self.low_ns > 1
+
+    @property
+    def certainty(self) -> Certainty:
+        """How certain the saving is, from its method and its range."""
+        if not self.high_ns:
+            return Certainty.NONE
+        match self.method:
+            case Method.BOUND:
+                return Certainty.LIMIT
+            case Method.MODEL:
+                return Certainty.CALCULATED
+            case Method.REPLAY:
+                is_doubtful = self.reason not in {None, ALWAYS_THE_SAME}
+                is_wide = self.high_ns - self.low_ns > self.expected_ns
+                return Certainty.UNSURE if is_doubtful or is_wide else Certainty.SIMULATED
+            case _:
+                assert_never(self.method)
+
+    def part(self, share: float) -> Estimate:
+        """This share of the saving, 0..1."""
+        low_ns, expected_ns, high_ns = (ns * share for ns in (self.low_ns, self.expected_ns, self.high_ns))
+        same = high_ns > 0 and high_ns - low_ns <= 1
+        reason = self.reason or (ALWAYS_THE_SAME if same else None)
+        return Estimate(low_ns, expected_ns, high_ns, self.method, reason)
 
     @classmethod
     def nothing(cls) -> Self:
         """The saving of a fix that does not shorten the step."""
         return cls(0.0, 0.0, 0.0, Method.MODEL)
+
+    @classmethod
+    def simulated(cls, low_ns: float, expected_ns: float, high_ns: float, doubt: str | None = None) -> Self:
+        """A simulated saving. If it has no range, it says why.
+
+        Args:
+            low_ns: the saving with the assumptions for the smallest one.
+            expected_ns: the expected saving.
+            high_ns: the saving with the assumptions for the largest one.
+            doubt: why it is less certain, as a clause without its stop.
+        """
+        doubt = None if doubt == ALWAYS_THE_SAME else doubt
+        same = high_ns > 0 and high_ns - low_ns <= 1
+        return cls(low_ns, expected_ns, high_ns, Method.REPLAY, doubt or (ALWAYS_THE_SAME if same else None))
 
     @classmethod
     def bound(cls, most_ns: float, reason: str) -> Self:
@@ -224,6 +294,9 @@ class Finding:
     rule: RuleMeta = UNSTAMPED
     """Filled in by the engine."""
 
+    origins: Origins | None = None
+    """Where the claimed time comes from, filled in by the engine; None if nothing is claimed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Clear:
@@ -241,6 +314,20 @@ class Clear:
 
     not_replayed: str | None = None
     """Why that fix was not simulated, as a clause without its stop; None if it was, or without such a fix."""
+
+    at_least: bool = field(default=False, kw_only=True)
+    """Whether the check passes from the limit on. By default it passes up to the limit."""
+
+    judged_share: float | None = None
+    """Share of kernel time that the check could judge, 0..1; None for a check that does not judge kernels. With less
+    than :data:`LEAST_JUDGED_SHARE`, the check counts as skipped."""
+
+
+LEAST_JUDGED_SHARE = 0.5
+"""With less of the kernel time judged, a passed check says too little."""
+
+WHOLE_SHARE = 0.95
+"""With at least this share judged, the rest changes no conclusion, and reports do not mention it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,19 @@
-"""Places in the user's code. Imports no numpy, because recording uses it inside the user's process."""
+"""Places in code. Imports no numpy, because recording uses it inside the user's process."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A recorded Python frame, of user code or of a library."""
+
+    function: str
+    file: str | None = None
+    """None for a function written in C, such as ``sleep``."""
+
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +26,9 @@ class Location:
     is_call: bool = True
     """Whether the line is that of the call itself. Recordings by today's torch tell only which function made the call
     and where that function begins, or where it stood when recording began."""
+
+    is_backward: bool = False
+    """Whether the time is that of the backward pass, and the place is that of the forward operator."""
+
+    owner: Frame | None = field(default=None, compare=False)
+    """The innermost frame, which owns the time, if it is not this place itself; often in a library."""

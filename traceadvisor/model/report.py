@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from traceadvisor.model.breakdown import MeanBreakdown, StepBreakdown
+from traceadvisor.model.breakdown import Category, MeanBreakdown, StepBreakdown
 from traceadvisor.model.communication import CommunicationRow
 from traceadvisor.model.cost import Price, RunCost, Worth
-from traceadvisor.model.findings import Evidence, Finding, Fix, Method, RuleMeta, RuleOutcome, Severity
+from traceadvisor.model.findings import Estimate, Evidence, Finding, Fix, Method, RuleMeta, RuleOutcome, Severity
 from traceadvisor.model.health import Health, HealthNote
+from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.run import Run
 from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime
@@ -66,7 +67,7 @@ class DeviceFigures:
     """Use of the device. Shares are 0..1; None where the trace lacks their input."""
 
     busy_share: float | None
-    """Time with a kernel running, collectives included, as a share of the kept steps."""
+    """Time with a kernel running, collectives included, as a share of the kept steps. Unknown time counts as idle."""
 
     sm_efficiency_share: float | None
     achieved_occupancy_share: float | None
@@ -76,6 +77,9 @@ class DeviceFigures:
 
     peak_rate_share: float | None = None
     """Share of the device's peak rate: model FLOPs utilisation, if nothing is recomputed."""
+
+    busy_share_high: float | None = None
+    """The busy share if the device worked in all unknown time; None without unknown time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +199,9 @@ class Recording:
     umbrellas: tuple[Umbrella, ...] = ()
     """Verdicts on the step as a whole."""
 
+    origins: Mapping[Category, Origins] = field(default_factory=dict)
+    """Where the time of each category comes from, over the typical steps; categories without time are left out."""
+
     communication: tuple[CommunicationRow, ...] = ()
     """Collectives by kind and purpose, most exposed time first."""
 
@@ -250,9 +257,33 @@ class PredictedStep:
     high_ns: float
 
 
+class FoldedBecause(Enum):
+    """Why a finding is part of another one, and has no row of its own."""
+
+    SAME_TIME = "same_time"
+    """Both explain the same time."""
+
+    ALTERNATIVE = "alternative"
+    """Only one of both fixes can be made, or the second one adds nothing by its nature."""
+
+    ADDS_LITTLE = "adds_little"
+    """After the other fix, this one saves less than 1% of the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedFinding:
+    """A finding that is part of another one."""
+
+    rule: RuleMeta
+    because: FoldedBecause
+    fix: Fix
+    saving: Estimate
+    """The saving of its fix alone."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class RankedFinding:
-    """A cost, its cause and its fix."""
+class RecordedFinding:
+    """A cost, its cause and its fix, in one recording."""
 
     finding: Finding
     recording_ids: tuple[str, ...]
@@ -260,10 +291,10 @@ class RankedFinding:
 
     severity: Severity
     saving_share: float
-    """Expected saving as a share of the step, 0..1."""
+    """Expected saving of the fix alone, as a share of the step, 0..1."""
 
     also: tuple[str, ...] = ()
-    """Rules whose findings explain the same time and were merged into this one."""
+    """Rules whose findings were merged into this one."""
 
     worth: Worth | None = None
     """The saving in money; None where no price is set or nothing is saved."""
@@ -271,6 +302,13 @@ class RankedFinding:
     step_ns: float | None = None
     """The step time that the saving refers to: the undisturbed median, else the mean of the typical steps. None where
     no step time is known."""
+
+    further_saving: Estimate | None = None
+    """What the fix saves after the fixes of the findings above it in the same recording. For the first finding this is
+    the saving itself. None where it is unknown."""
+
+    folded: tuple[FoldedFinding, ...] = ()
+    """The findings that were merged into this one."""
 
     predicted: PredictedStep | None = None
     """The step with the fix made, where it differs from the step less the saving: in a report that was read back these
@@ -288,6 +326,17 @@ class RankedFinding:
             max(step_ns - saved_ns, 0.0) for saved_ns in (saving.high_ns, saving.expected_ns, saving.low_ns)
         )
         return PredictedStep(low, expected, high)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedFinding(RecordedFinding):
+    """A row of the ranking: a finding of one or several recordings. Its figures are those of a typical recording.
+
+    The ids of all its recordings begin with those of the typical one.
+    """
+
+    by_recording: tuple[RecordedFinding, ...] = ()
+    """The finding in each recording, in the order of the report; empty if the row is about one recording only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +407,7 @@ class Report:
     health_notes: tuple[RecordingNote, ...]
     recordings: tuple[Recording, ...]
     findings: tuple[RankedFinding, ...]
-    """Ranked by expected saving, then confidence, then effort. Savings do not add up."""
+    """Each ranked by what it saves after those above it. The savings of the fixes alone do not add up."""
 
     not_worth_doing: tuple[NotWorthDoing, ...]
     outcomes: tuple[OutcomeRow, ...]

@@ -51,6 +51,38 @@ class TimedStep:
 
 
 @dataclass(frozen=True, slots=True)
+class TimedBatch:
+    """One batch of the training loader, timed by clock reads in the process that made it."""
+
+    worker: int | None
+    """Number of the loader worker; None for the training process."""
+
+    start_ns: int
+    """Wall clock, since the epoch."""
+
+    fetch_ns: int
+    """Time to get the samples from the data set."""
+
+    fetch_cpu_ns: int
+    """CPU time of the loading thread in it."""
+
+    collate_ns: int | None
+    """Time to collate the samples; None if it was not separated from the fetch."""
+
+    collate_cpu_ns: int | None
+    core_wait_ns: int | None
+    """Time in which the loading thread could run but had no CPU core; None if the system does not tell."""
+
+    process_cpu_ns: int
+    """CPU time of all threads of a worker since its previous batch; of the training process, since this fetch began."""
+
+    @property
+    def duration_ns(self) -> int:
+        """Time to make the batch."""
+        return self.fetch_ns + (self.collate_ns or 0)
+
+
+@dataclass(frozen=True, slots=True)
 class LoaderSettings:
     """The training loader's arguments; None where unknown."""
 
@@ -173,6 +205,9 @@ class Run:
 
     world_size: int = 1
     """Ranks of the run, from its launcher."""
+
+    batches: tuple[TimedBatch, ...] = ()
+    """Batches of the training loader, in order of their start; empty if not timed. Long runs hold a part of them."""
 
     known_summary: RunSummary | None = None
     """Set in a report that was read back, which has no single steps."""

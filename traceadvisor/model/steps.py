@@ -45,6 +45,9 @@ class Step:
     atypical: str | None = None
     """Why a step that counts in means and medians is not typical; None for all other steps."""
 
+    caution: str | None = None
+    """What limits the figures of a step that counts because no other does; None for nothing."""
+
     @property
     def duration_ns(self) -> int:
         """Length of the step."""

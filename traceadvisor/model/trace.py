@@ -135,6 +135,9 @@ class Details:
     dims_id: Sparse[np.int32] = field(default_factory=_nothing)
     """Row of :attr:`Trace.texts`: the JSON list of an operator's input shapes."""
 
+    strides_id: Sparse[np.int32] = field(default_factory=_nothing)
+    """Row of :attr:`Trace.texts`: the JSON list of the strides of an operator's inputs, in elements."""
+
     concrete_id: Sparse[np.int32] = field(default_factory=_nothing)
     """Row of :attr:`Trace.texts`: the JSON list of the values of inputs that are not tensors."""
 
@@ -144,6 +147,9 @@ class Details:
     sequence: Sparse[np.int64] = field(default_factory=_no_numbers)
     """Sequence number of an operator, which its node of the backward pass shares. Only operators that run while
     gradients are enabled, and nodes of the backward pass, have one."""
+
+    forward_thread: Sparse[np.int64] = field(default_factory=_no_numbers)
+    """Torch's number of the forward operator's thread; only for backward operators."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

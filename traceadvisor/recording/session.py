@@ -229,6 +229,10 @@ class CaptureSession:
                 settings = BundleFile(f"settings.{rank}.json", FileKind.SETTINGS, rank, host=host)
                 self._writer.stage(settings.path).write_bytes(encode_settings(self._loop.settings()))
                 files.append(settings)
+                if batches := self._loop.batches():
+                    timed = BundleFile(f"batches.{rank}.csv", FileKind.BATCHES, rank, host=host)
+                    batches.write(self._writer.stage(timed.path))
+                    files.append(timed)
             self._writer.publish(files, self._notes(), ending)
             self._problem = None
         except OSError as error:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category, MeanBreakdown
 from traceadvisor.model.findings import LEAST_OPERATIONS
-from traceadvisor.model.report import Recording, Report
+from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report
 from traceadvisor.model.run import undisturbed_count
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.workload import Workload
+from traceadvisor.rendering.savings import effect_words, further
 from traceadvisor.rendering.units import duration, number_of, whole_percent
 
 LOST_ON_DEVICE = {
@@ -60,40 +61,79 @@ DAMAGED = frozenset({"truncated", "cut-before-device", "no-kernels", "no-launche
 """Codes of health notes that make the lost time of a recording doubtful."""
 
 
+HARDWARE = "HW"
+"""Rules about hardware. Their verdicts say what to buy, and not what to fix."""
+
+
 def verdict(report: Report) -> str:
-    """The sentence for the whole report: that of the recording with the most lost time."""
+    """The sentence for the whole report: the first finding, or the largest loss of time without findings."""
     if not report.recordings:
         return "No recording could be read, so nothing was measured."
-    return recording_verdict(recording_of_verdict(report))
+    recording = recording_of_verdict(report)
+    return recording_verdict(recording, report.findings[0] if report.findings else None)
 
 
 def verdict_scope(report: Report) -> str | None:
-    """Which of several recordings the verdict is about, then the summaries of its umbrella rules; None without both."""
+    """The recording that the verdict is about, if there are several, and what else to know; None without both."""
     if not report.recordings:
         return None
     judged = recording_of_verdict(report)
     several = len(report.recordings) > 1
+    if report.findings:
+        first = report.findings[0]
+        which = f"These figures are from {judged.id}. {_in_how_many(report, first)}" if several else None
+        return " ".join(filter(None, (which, _other_loss(report, judged)))) or None
     which = f"This is {judged.id}, the recording with the most lost time ({_compared(report, judged)} compared)."
-    pointers = (umbrella.fix.summary + "." for umbrella in judged.umbrellas)
+    pointers = (one.fix.summary + "." for one in judged.umbrellas if not one.rule.id.startswith(HARDWARE))
     return " ".join((*((which,) if several else ()), *pointers)) or None
 
 
-def recording_verdict(recording: Recording) -> str:
-    """The sentence for one recording."""
+def _in_how_many(report: Report, row: RankedFinding) -> str:
+    count_, all_ = len(row.recording_ids), len(report.recordings)
+    if count_ == all_:
+        return f"{'Both' if all_ == 2 else f'All {all_}'} recordings have this finding."
+    return f"{count_} of {all_} recordings {'has' if count_ == 1 else 'have'} this finding."
+
+
+def recording_verdict(recording: Recording, first: RecordedFinding | None = None) -> str:
+    """The sentence for one recording.
+
+    Args:
+        recording: the recording.
+        first: its first finding; None without findings.
+    """
     mean, is_inference = recording.breakdown, recording.workload is Workload.INFERENCE
-    first = f"{INFERENCE} " if is_inference else ""
-    if mean is None or not mean.duration_ns:
+    is_timed = mean is not None and bool(mean.duration_ns)
+    sentences = [INFERENCE] if is_inference else []
+    if first is not None:
+        sentences.append(f"{first.finding.rule.title}: the fix {effect_words(first, _whole(recording))}.")
+    elif not is_timed:
         missing = "iteration" if is_inference else "training step"
-        return f"{first}No complete {missing} was recorded, so there is no step time to report."
+        sentences.append(f"No complete {missing} was recorded, so there is no step time to report.")
+    if mean is not None and is_timed:
+        if first is None or not first.finding.saving.high_ns:
+            sentences.append(_time_verdict(recording, mean))
+        if Category.KERNEL not in mean.parts_ns and not (first is None and _is_special(recording)):
+            sentences.append(NO_DEVICE)
+    return " ".join(sentences)
+
+
+def _is_special(recording: Recording) -> bool:
+    """Whether the recorded steps show something else than a usual step."""
+    return _is_test(recording) or (recording.start_up_share or 0.0) >= START_UP_SHARE
+
+
+def _time_verdict(recording: Recording, mean: MeanBreakdown) -> str:
+    """Where the time goes, from the breakdown alone."""
     whole = _whole(recording)
     if (operations := recording.operations_per_step) is not None and _is_test(recording):
-        return f"{first}{TOO_LITTLE.format(count=number_of(round(operations), 'GPU operation'), whole=whole)}"
+        return f"{TOO_LITTLE.format(count=number_of(round(operations), 'GPU operation'), whole=whole)}"
     if (recording.start_up_share or 0.0) >= START_UP_SHARE:
-        return first + START_UP.format(part=f"{whole_percent(recording.start_up_share or 0.0)} of {whole}")
+        return START_UP.format(part=f"{whole_percent(recording.start_up_share or 0.0)} of {whole}")
     if Category.KERNEL not in mean.parts_ns:
         largest = _largest(mean, tuple(SPENT_ON_HOST))
-        return f"{first}{SPENT_ON_HOST[largest].format(part=_part_of(whole, mean, largest))} {NO_DEVICE}"
-    return first + _device_verdict(mean, whole)
+        return SPENT_ON_HOST[largest].format(part=_part_of(whole, mean, largest))
+    return _device_verdict(mean, whole)
 
 
 def shown_step(recording: Recording) -> str:
@@ -114,6 +154,31 @@ def step_word(recording: Recording) -> str:
     return "iteration" if recording.workload is Workload.INFERENCE else "step"
 
 
+def _other_loss(report: Report, recording: Recording) -> str | None:
+    """The largest loss of time, if all fixes together cannot reach half of it; None if they can."""
+    mean = recording.breakdown
+    if mean is None or not mean.duration_ns or Category.KERNEL not in mean.parts_ns or _is_special(recording):
+        return None
+    largest = _largest(mean, tuple(LOST_ON_DEVICE))
+    lost = mean.share(largest) or 0.0
+    reached = sum(
+        further(case).high_ns / case.step_ns
+        for row in report.findings
+        for case in row.by_recording or (row,)
+        if recording.id in case.recording_ids and case.step_ns
+    )
+    if lost < max(WORTH_NAMING_SHARE, 2 * reached):
+        return None
+    sentence = LOST_ON_DEVICE[largest].format(part=_part_of(_whole(recording), mean, largest))
+    return f"{sentence} The fixes below reach less than half of this time."
+
+
+def first_of(report: Report, recording_id: str) -> RecordedFinding | None:
+    """The first finding of a recording, with its figures there; None without findings."""
+    cases = (case for row in report.findings for case in row.by_recording or (row,))
+    return next((case for case in cases if recording_id in case.recording_ids), None)
+
+
 def _whole(recording: Recording) -> str:
     """The words for the time that percentages refer to."""
     if recording.step_source is StepSource.WINDOW:
@@ -125,22 +190,26 @@ def _whole(recording: Recording) -> str:
 
 
 def lost_share(recording: Recording) -> float:
-    """Share of the typical step without a running kernel; 0 if it was not measured."""
+    """Share of the typical step without a running kernel; 0 if it was not measured. Unknown time is not lost."""
     mean = recording.breakdown
     kernel = None if mean is None else mean.share(Category.KERNEL)
-    return 0.0 if kernel is None else 1 - kernel
+    return 0.0 if mean is None or kernel is None else 1 - kernel - (mean.share(Category.IDLE_UNKNOWN) or 0.0)
 
 
 def _device_verdict(mean: MeanBreakdown, whole: str) -> str:
-    kernel = mean.share(Category.KERNEL) or 0.0
+    kernel, unknown = mean.share(Category.KERNEL) or 0.0, mean.share(Category.IDLE_UNKNOWN) or 0.0
     largest = _largest(mean, tuple(LOST_ON_DEVICE))
-    computes = f"The GPU computes for {whole_percent(kernel)} of {whole}."
+    shares = dict.fromkeys((whole_percent(kernel), whole_percent(kernel + unknown)))
+    computes = f"The GPU computes for {' to '.join(shares)} of {whole}."
     if kernel >= WELL_USED_SHARE:
         return f"{computes} Faster kernels are the main way to save more time."
     if (mean.share(largest) or 0.0) >= WORTH_NAMING_SHARE:
         return LOST_ON_DEVICE[largest].format(part=_part_of(whole, mean, largest))
-    idle = sum(mean.share(category) or 0.0 for category in IDLE_CATEGORIES)
-    return f"{computes} The rest has several small causes; idle time is {whole_percent(idle)}."
+    idle = whole_percent(sum(mean.share(category) or 0.0 for category in IDLE_CATEGORIES))
+    if unknown >= WORTH_NAMING_SHARE:
+        part = whole_percent(unknown)
+        return f"{computes} For {part} of it, the recording does not show whether the GPU worked. Idle time is {idle}."
+    return f"{computes} The rest has several small causes; idle time is {idle}."
 
 
 def _largest(mean: MeanBreakdown, among: tuple[Category, ...]) -> Category:
@@ -152,7 +221,7 @@ def _part_of(whole: str, mean: MeanBreakdown, category: Category) -> str:
 
 
 def recording_of_verdict(report: Report) -> Recording:
-    """The recording with the most lost time.
+    """The typical recording of the first finding; without findings, the recording with the most lost time.
 
     A damaged recording, or one without kernels, is chosen only if all are. A recording with fewer than
     `FEWEST_STEPS` steps is chosen only if no other has more.
@@ -160,6 +229,10 @@ def recording_of_verdict(report: Report) -> Recording:
     Raises:
         ValueError: there are no recordings.
     """
+    if report.findings:
+        typical = report.findings[0].recording_ids[0]
+        if found := [one for one in report.recordings if one.id == typical]:
+            return found[0]
     damaged = {row.recording_id for row in report.health_notes if row.note.code in DAMAGED}
     sound = [one for one in report.recordings if one.id not in damaged and lost_share(one) < 1]
     return max(sound or report.recordings, key=lambda one: (_has_enough_steps(one), lost_share(one)))

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import WHOLE_SHARE, Clear
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.headline import recording_verdict, step_time, step_word, verdict, verdict_scope
 from traceadvisor.rendering.page.findings import FindingView, finding_views
 from traceadvisor.rendering.page.health import NoteView, warnings
-from traceadvisor.rendering.page.recordings import cost_words
-from traceadvisor.rendering.units import count, duration, number_of, percent
+from traceadvisor.rendering.page.recordings import cost_words, largest_category
+from traceadvisor.rendering.savings import joint_sentences
+from traceadvisor.rendering.units import count, duration, number_of, percent, percent_range
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.results.redaction import redacted, shortened
 from traceadvisor.text.cleaning import one_line
@@ -22,6 +25,9 @@ MOST_NOTES = 12
 LONGEST_TEXT = 200
 LONGEST_NOTE = 600
 """Characters of a note, which states a problem and its fix."""
+
+LONGEST_CODE = 1_000
+"""Characters of a code change, which must not be cut where it would no longer run."""
 
 
 class Style(Enum):
@@ -59,12 +65,14 @@ def summary(report: Report) -> tuple[SummaryLine, ...]:
     """Problems of the input, the verdict, the step time of each recording, and the top findings."""
     report = redacted(report)
     notes = _notes(shortened(report, LONGEST_NOTE))
+    changes = tuple(finding.change for finding in finding_views(shortened(report, LONGEST_CODE))[:TOP_FINDINGS])
     report = shortened(report, LONGEST_TEXT)
     blocks = (
         notes,
         _verdict(report),
         _recordings(report),
-        _findings(report),
+        _findings(report, changes),
+        _partly_judged(report),
     )
     lines: list[SummaryLine] = []
     for block in blocks:
@@ -123,9 +131,13 @@ def _recording(recording: Recording, report: Report) -> SummaryLine:
         Piece(f" ({'; '.join(filter(None, (time.kind, time.beside)))})", Style.QUIET),
         Piece(f", {count(samples)} samples/s" if samples is not None else ""),
         Piece(f", {cost}" if (cost := cost_words(recording)) else ""),
-        Piece(f", GPU busy {percent(recording.shown_figures.busy_share)}"),
+        Piece(f", GPU busy {_busy(recording)}"),
         Piece(_largest(recording)),
     )
+
+
+def _busy(recording: Recording) -> str:
+    return percent_range(recording.shown_figures.busy_share, recording.shown_figures.busy_share_high)
 
 
 def _repetition(recording: Recording) -> str:
@@ -133,23 +145,39 @@ def _repetition(recording: Recording) -> str:
 
 
 def _largest(recording: Recording) -> str:
-    mean = recording.breakdown
-    measured = {} if mean is None else {category: ns for category, ns in mean.parts_ns.items() if ns}
-    if mean is None or not measured:
+    largest = largest_category(recording)
+    if largest is None or recording.breakdown is None:
         return ""
-    top = max(measured, key=lambda category: measured[category])
-    return f", largest category: {CATEGORY[top]} {percent(mean.share(top))}"
+    known = "known " if (recording.breakdown.share(Category.IDLE_UNKNOWN) or 0.0) > largest[1] else ""
+    return f", largest {known}category: {CATEGORY[largest[0]]} {percent(largest[1])}"
 
 
-def _findings(report: Report) -> list[SummaryLine]:
+def _findings(report: Report, changes: tuple[str | None, ...]) -> list[SummaryLine]:
     findings = finding_views(report)
     several = len(report.recordings) > 1
-    lines = [line for finding in findings[:TOP_FINDINGS] for line in _finding(finding, several=several)]
+    lines = [
+        line
+        for finding, change in zip(findings[:TOP_FINDINGS], changes, strict=True)
+        for line in _finding(finding, change, several=several)
+    ]
     more = len(findings) - TOP_FINDINGS
-    return lines + ([_line(Piece(f"{number_of(more, 'more finding')} in the report", Style.QUIET))] if more > 0 else [])
+    if more > 0:
+        lines.append(_line(Piece(f"{number_of(more, 'more finding')} in the report", Style.QUIET)))
+    return lines + [_line(Piece(sentence, Style.STRONG)) for sentence in joint_sentences(report)]
 
 
-def _finding(finding: FindingView, *, several: bool) -> list[SummaryLine]:
+def _partly_judged(report: Report) -> list[SummaryLine]:
+    """Passed checks that judged only part of the kernel time, each with its smallest share."""
+    shares: dict[str, float] = {}
+    for row in report.outcomes:
+        match row.outcome:
+            case Clear(judged_share=float() as share) if share < WHOLE_SHARE:
+                shares[row.rule.id] = min(share, shares.get(row.rule.id, 1.0))
+    listed = ", ".join(f"{rule_id} {percent(share)}" for rule_id, share in shares.items())
+    return [_line(Piece(f"Passed, but on part of the kernel time only: {listed}", Style.QUIET))] if listed else []
+
+
+def _finding(finding: FindingView, change: str | None, *, several: bool) -> list[SummaryLine]:
     lines = [
         _line(
             Piece(f"{finding.rank}. "),
@@ -157,18 +185,32 @@ def _finding(finding: FindingView, *, several: bool) -> list[SummaryLine]:
             Piece(": "),
             Piece(_lower(finding.saving.sentence), Style.GAIN),
             Piece(f", worth {finding.worth}" if finding.worth else ""),
-            Piece(f", {finding.confidence} confidence", Style.QUIET),
         )
     ]
+    lines.append(_line(Piece(f"   {_certainty(finding)}", Style.QUIET)))
     if several:
-        lines.append(_line(Piece(f"   In {', '.join(finding.recordings)}", Style.QUIET)))
-    at = Piece(f" at {finding.places[0].where}", Style.CODE) if finding.places else Piece("")
-    lines.append(_line(Piece("   Fix"), at, Piece(f": {finding.fix}")))
-    if finding.change is not None:
-        lines += [_line(Piece(f"   {code}", Style.CODE)) for code in finding.change.splitlines() if code.strip()]
+        over = f". {finding.over_recordings}" if finding.over_recordings else ""
+        lines.append(_line(Piece(f"   In {finding.where}{over}", Style.QUIET)))
+    place = finding.places[0] if finding.places else None
+    at = Piece(f" at {place.where}", Style.CODE) if place else Piece("")
+    owner = Piece(f" (time in {place.owner})", Style.QUIET) if place and place.owner else Piece("")
+    lines.append(_line(Piece("   Fix"), at, owner, Piece(f": {finding.fix}")))
+    if finding.origin_phrase:
+        lines.append(_line(Piece(f"   Origin: {finding.origin_phrase}", Style.QUIET)))
+    if change is not None:
+        lines += [_line(Piece(f"   {code}", Style.CODE)) for code in change.splitlines() if code.strip()]
     if finding.saving.predicted:
-        lines.append(_line(Piece(f"   Predicted step: {finding.saving.predicted}", Style.QUIET)))
+        alone = "Predicted step with this fix alone" if finding.saving.adds else "Predicted step"
+        lines.append(_line(Piece(f"   {alone}: {finding.saving.predicted}", Style.QUIET)))
+    if finding.also:
+        lines.append(_line(Piece(f"   Also: {'; '.join(finding.also)}", Style.QUIET)))
     return lines
+
+
+def _certainty(finding: FindingView) -> str:
+    """How certain saving and cause are, and the saving alone."""
+    alone = f" Alone: {finding.saving.alone}." if finding.saving.alone else ""
+    return f"Saving: {finding.saving.certainty}. Cause: {finding.confidence} confidence.{alone}"
 
 
 def _lower(text: str) -> str:

@@ -38,6 +38,12 @@ def percent(share: float | None) -> str:
     return f"{share * 100:.1f}%" if share else "0%"
 
 
+def percent_range(low: float | None, high: float | None) -> str:
+    """Two shares as a range, ``45.0% to 52.1%``; only the lower one if the upper one is None or looks the same."""
+    ends = dict.fromkeys((percent(low), percent(low if high is None else high)))
+    return " to ".join(ends)
+
+
 def whole_percent(share: float | None) -> str:
     """A share from 0 to 1 as a whole percentage; tiny shares become ``<1%``."""
     if share is None or not isfinite(share):
@@ -103,7 +109,7 @@ def money(amount: float, currency: str) -> str:
     """An amount with its currency, to the cent; two significant digits below ten cents."""
     if not isfinite(amount):
         return NOT_MEASURED
-    decimals = 2 if amount >= 0.1 or not amount else min(1 - floor(log10(amount)), 9)
+    decimals = 2 if abs(amount) >= 0.1 or not amount else min(1 - floor(log10(abs(amount))), 9)
     return f"{amount:,.{decimals}f} {currency}"
 
 

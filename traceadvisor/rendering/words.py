@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import CollectiveKind, Purpose
-from traceadvisor.model.findings import Confidence, Effort, Method, Severity
-from traceadvisor.model.report import SourceKind, Work
+from traceadvisor.model.findings import Certainty, Confidence, Effort, Method, Severity
+from traceadvisor.model.report import FoldedBecause, SourceKind, Work
 from traceadvisor.model.run import StepState
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.telemetry import ClockEventReason
@@ -17,6 +17,7 @@ CATEGORY = {
     Category.COMMUNICATION: "Communication",
     Category.H2D_COPY: "CPU-to-GPU copy",
     Category.OTHER_COPY: "Other copies",
+    Category.IDLE_UNKNOWN: "Unknown",
     Category.DATA_WAIT: "Data wait",
     Category.IDLE_DEVICE: "Idle: kernel-launch latency",
     Category.IDLE_PROFILER: "Idle: profiler overhead",
@@ -37,6 +38,8 @@ DEFINITION = {
     Category.H2D_COPY: "The GPU receives a copy from CPU memory (host to device), and no kernel or collective runs.",
     Category.OTHER_COPY: "The GPU copies data to the CPU, to another GPU or within its own memory, or sets memory, "
     "and does none of the above.",
+    Category.IDLE_UNKNOWN: "The recording does not show whether the GPU worked. This is no cause of lost time, and it "
+    "makes the GPU's busy share a range.",
     Category.DATA_WAIT: "The GPU is idle and the training thread waits inside the data loader.",
     Category.IDLE_DEVICE: "The GPU is idle although the CPU has already launched the next operation.",
     Category.IDLE_PROFILER: "The GPU is idle while the profiler works. A run without the profiler avoids this.",
@@ -118,6 +121,20 @@ EFFORT = {
     Effort.SETTING: "change a setting",
     Effort.LINE: "change one line",
     Effort.REFACTOR: "refactor code",
+}
+
+CERTAINTY = {
+    Certainty.SIMULATED: "simulated",
+    Certainty.UNSURE: "simulated, uncertain",
+    Certainty.CALCULATED: "calculated",
+    Certainty.LIMIT: "upper limit, perhaps nothing",
+    Certainty.NONE: "no speed-up",
+}
+
+FOLDED = {
+    FoldedBecause.SAME_TIME: "explains the same time",
+    FoldedBecause.ALTERNATIVE: "an alternative to this fix",
+    FoldedBecause.ADDS_LITTLE: "saves less than 1% of the step after this fix",
 }
 
 METHOD = {

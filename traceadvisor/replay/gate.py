@@ -56,6 +56,9 @@ class Gate:
     late_share: float = 0.0
     """Share of the recorded steps spent waiting for batches, where workers do not limit the loop."""
 
+    unknown_share: float = 0.0
+    """Share of the steps in which the recording does not show whether the device worked; the graph shows no work."""
+
     @property
     def judged_steps(self) -> int:
         """Steps compared with the recording, without the first and the last."""
@@ -87,6 +90,8 @@ class Gate:
                 f"this process also keeps another GPU busy during {self.elsewhere_share:.0%} of the step, "
                 "and the recording does not show which GPU the CPU works and waits for"
             )
+        if self.unknown_share > MOST_ERROR_SHARE:
+            return f"for {self.unknown_share:.0%} of the step the recording does not show whether the GPU worked"
         if abs(self.error_share) > MOST_ERROR_SHARE:
             return f"the unchanged simulation differs from the recorded step by {self.error_share:+.1%}"
         if self.unexplained_share > MOST_UNEXPLAINED_SHARE:
@@ -126,15 +131,17 @@ class Gate:
         return self.doubt
 
 
-def gate(graph: StepGraph, observation: Observation, steps: Sequence[Step]) -> Gate:
+def gate(graph: StepGraph, observation: Observation, steps: Sequence[Step], unknown: SpanSet) -> Gate:
     """Replay the steps unchanged, and with an infinitely fast device.
 
     Args:
         graph: the tasks of the steps, with batch times as recorded.
         observation: the recording.
         steps: the steps it was built from, at least one.
+        unknown: time in which the recording does not show whether the device worked.
     """
     inner = _inner(steps)
+    windows = SpanSet.of(*((step.start_ns, step.end_ns) for step in steps[inner]))
     measured = [step.duration_ns for step in steps][inner]
     return Gate(
         len(steps),
@@ -143,6 +150,7 @@ def gate(graph: StepGraph, observation: Observation, steps: Sequence[Step]) -> G
         simulate(without_device(graph)).interior_mean_ns(),
         sum(graph.unexplained_ns[inner]) / max(sum(measured), 1),
         _elsewhere_share(observation, steps),
+        unknown_share=(unknown & windows).total_ns / max(sum(measured), 1),
     )
 
 

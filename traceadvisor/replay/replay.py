@@ -6,18 +6,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 
+import numpy as np
+
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.steps.run_timing import RunTiming
-from traceadvisor.model.findings import Estimate, Method
-from traceadvisor.model.replay import ReplayFigures, WhatIf
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.events import NONE
+from traceadvisor.model.findings import Estimate
+from traceadvisor.model.replay import ReplayFigures
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepTable
 from traceadvisor.replay.build_graph import build_graph
+from traceadvisor.replay.fixes.kernels import each_kernel_once
 from traceadvisor.replay.gate import MOST_ERROR_SHARE, Gate, gate, held_to_workers, without_device
 from traceadvisor.replay.loader_pace import late_share, paced, turn_of
 from traceadvisor.replay.simulate import simulate
-from traceadvisor.replay.step_graph import StepGraph, chosen_steps
+from traceadvisor.replay.step_graph import Action, StepGraph, chosen_steps
 from traceadvisor.replay.undisturbed import undisturbed
 from traceadvisor.replay.what_if import Edit, Scenario
+
+_WAITING = (Action.LAUNCH_AND_WAIT, Action.WAIT, Action.WAIT_ALL)
 
 UNTESTED_DEVICE = "after this fix the step waits for the GPU, and GPU savings could not be validated on this recording"
 """Caveat for savings of host work on a recording that does not validate the device model."""
@@ -42,7 +50,8 @@ class Replay:
 
     def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
         """Return the share of the step that some edits save together; negative if they cost time."""
-        edited = reduce(lambda graph, edit: edit.applied(graph, scenario), edits, self.graph)
+        once = each_kernel_once(edits)
+        edited = reduce(lambda graph, edit: edit.applied(graph, scenario), once, self.graph)
         return 1 - simulate(edited).interior_mean_ns() / max(self.baseline_ns, 1.0)
 
     def saving(self, edit: Edit, step_ns: float) -> Estimate:
@@ -50,7 +59,26 @@ class Replay:
         shares = {scenario: self.saving_share((edit,), scenario) for scenario in Scenario}
         low, expected, high = sorted(max(share, 0.0) * step_ns for share in shares.values())
         is_untested = self._waits_for_untested_device(edit, 1 - shares[Scenario.EXPECTED])
-        return Estimate(low, expected, high, Method.REPLAY, UNTESTED_DEVICE if is_untested else None)
+        return Estimate.simulated(low, expected, high, UNTESTED_DEVICE if is_untested else None)
+
+    def removed_ns(self, edit: Edit, recorded_ns: Int64) -> float:
+        """Return the time that an edit removes from host work, waits and device tasks, per replayed step.
+
+        A step becomes shorter by at most this time: the tasks may run side by side.
+
+        Args:
+            edit: how the fix changes the steps.
+            recorded_ns: the recorded duration of each row of the event table.
+        """
+        before, after = self.graph, edit.applied(self.graph, Scenario.EXPECTED)
+        if len(before.host) != len(after.host) or len(before.device) != len(after.device):
+            return 0.0
+        spared_ns = before.host.work_ns + before.host.call_ns - after.host.work_ns - after.host.call_ns
+        waits = np.isin(before.host.action, _WAITING) & ~np.isin(after.host.action, _WAITING)
+        waits &= before.host.row != NONE
+        total_ns = np.maximum(before.device.duration_ns - after.device.duration_ns, 0).sum()
+        total_ns += np.maximum(spared_ns, 0).sum() + recorded_ns[before.host.row[waits]].sum()
+        return float(total_ns) / max(self.graph.step_count, 1)
 
     def _waits_for_untested_device(self, edit: Edit, left_share: float) -> bool:
         """Whether the edited step waits for the device although the device model was not validated."""
@@ -58,11 +86,6 @@ class Replay:
             return False
         alone = without_device(edit.applied(self.graph, Scenario.EXPECTED))
         return left_share - simulate(alone).interior_mean_ns() / max(self.baseline_ns, 1.0) > MOST_ERROR_SHARE
-
-    def joint_step_ns(self, what_ifs: Iterable[WhatIf], step_ns: float) -> float | None:
-        """Return the length of a step with several fixes; None if none of them can be replayed."""
-        edits = [one for one in what_ifs if isinstance(one, Edit) and not self.doubt(one)]
-        return (1 - self.saving_share(edits, Scenario.EXPECTED)) * step_ns if edits else None
 
     def figures(self, joint_step_ns: float | None) -> ReplayFigures:
         """Return the figures that the report shows about the replay."""
@@ -80,7 +103,11 @@ class Replay:
 
 
 def replay(
-    observation: Observation, table: StepTable, timing: RunTiming, worker_count: int | None = None
+    observation: Observation,
+    table: StepTable,
+    timing: RunTiming,
+    worker_count: int | None = None,
+    unknown: SpanSet | None = None,
 ) -> Replay | None:
     """Return the replay of the steps nearest to the median; None if no step is typical.
 
@@ -89,12 +116,14 @@ def replay(
         table: its steps.
         timing: step times of the whole run.
         worker_count: loader worker processes; None if unknown.
+        unknown: time in which the recording does not show whether the device worked; none by default.
     """
     steps = chosen_steps(table)
     if not steps:
         return None
     recorded = build_graph(observation, steps)
-    graph, held = undisturbed(recorded, observation, steps, timing), gate(recorded, observation, steps)
+    graph = undisturbed(recorded, observation, steps, timing)
+    held = gate(recorded, observation, steps, unknown or SpanSet.empty())
     if observation.loader and not observation.loader.in_training_process:
         turn, late = turn_of(worker_count, steps), late_share(observation.loader, table.kept)
         at_pace = paced(recorded, steps, turn)

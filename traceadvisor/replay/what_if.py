@@ -33,6 +33,14 @@ class Edit(WhatIf):
     changes_device: ClassVar[bool]
     """Whether its saving depends on the device model, which only some recordings validate."""
 
+    choice: ClassVar[str | None] = None
+    """Name of what the fix chooses, such as how batches are loaded. Only one fix of the same name can be made. None if
+    the fix can be made beside any other."""
+
+    def excludes(self, other: Edit) -> bool:
+        """Whether only one of both fixes can be made."""
+        return self.choice is not None and self.choice == other.choice
+
     @abstractmethod
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """The graph with the fix applied."""

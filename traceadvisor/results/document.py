@@ -34,6 +34,7 @@ from traceadvisor.model.findings import (
 from traceadvisor.model.health import Health, HealthStatus
 from traceadvisor.model.replay import ReplayFigures, ReplayStatus, WhatIf
 from traceadvisor.model.report import (
+    FoldedFinding,
     FoundFigures,
     KernelRow,
     NotWorthDoing,
@@ -41,6 +42,7 @@ from traceadvisor.model.report import (
     Overlap,
     PredictedStep,
     RankedFinding,
+    RecordedFinding,
     Recording,
     RecordingNote,
     Report,
@@ -117,6 +119,8 @@ class _InputHealth:
 class _Threshold:
     value: float
     unit: Unit
+    at_least: bool = False
+    """Whether the check passes from the limit on; otherwise it passes up to the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,8 @@ class _Outcome:
 
     evidence: tuple[Evidence, ...] = ()
     threshold: _Threshold | None = None
+    judged_share: float | None = None
+    """Of a clear rule that judges kernels: share of kernel time that it could judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +346,7 @@ def _time_ranges(forms: Forms) -> Form:
     """Written from a ranked finding; read into a set of spans."""
     ranges = forms.of(tuple[_TimeRange, ...])
 
-    def longest(ranked: RankedFinding) -> list[_TimeRange]:
+    def longest(ranked: RecordedFinding) -> list[_TimeRange]:
         claims = ranked.finding.claims
         chosen = np.sort(np.argsort(claims.starts_ns - claims.ends_ns, kind="stable")[:LONGEST_RANGES])
         spans = zip(claims.starts_ns[chosen].tolist(), claims.ends_ns[chosen].tolist(), strict=True)
@@ -377,9 +383,10 @@ def _outcome(row: OutcomeRow) -> _Outcome:
             return _Outcome(rule_id, ids, OutcomeStatus.FOUND, evidence=finding.evidence)
         case FoundFigures(evidence):
             return _Outcome(rule_id, ids, OutcomeStatus.FOUND, evidence=evidence)
-        case Clear(label, value, limit, unit, remark):
+        case Clear(label, value, limit, unit, remark, judged_share=judged_share):
             evidence = (Evidence(label, value, unit),)
-            return _Outcome(rule_id, ids, OutcomeStatus.CLEAR, remark, evidence, _Threshold(limit, unit))
+            threshold = _Threshold(limit, unit, row.outcome.at_least)
+            return _Outcome(rule_id, ids, OutcomeStatus.CLEAR, remark, evidence, threshold, judged_share)
         case Skipped(missing):
             return _Outcome(rule_id, ids, OutcomeStatus.SKIPPED, missing)
         case Failed(error):
@@ -397,10 +404,11 @@ def _row(outcome: _Outcome, rule: RuleMeta, finding: Finding | None) -> OutcomeR
         case _Outcome(
             status=OutcomeStatus.CLEAR,
             evidence=(Evidence(label, int() | float() as value, unit),),
-            threshold=_Threshold(limit, limit_unit),
+            threshold=_Threshold(limit, limit_unit, at_least),
             reason=remark,
         ) if unit is limit_unit:
-            result = Clear(label, value, limit, unit, remark)
+            judged_share = outcome.judged_share
+            result = Clear(label, value, limit, unit, remark, judged_share=judged_share, at_least=at_least)
         case _Outcome(status=OutcomeStatus.SKIPPED, reason=str(reason)):
             result = Skipped(reason)
         case _Outcome(status=OutcomeStatus.FAILED, reason=str(reason)):
@@ -427,9 +435,11 @@ def _finish_report(arguments: Arguments, _: Written) -> None:
     recordings: tuple[Recording, ...] = arguments["recordings"]
     findings: tuple[RankedFinding, ...] = arguments["findings"]
     outcomes: tuple[_Outcome, ...] = arguments["outcomes"]
-    by_place = {(row.finding.rule.id, row.recording_ids): row.finding for row in findings}
+    cases = [case for row in findings for case in (*row.by_recording, row)]
+    by_place = {(row.finding.rule.id, row.recording_ids): row.finding for row in cases}
     evidence = {(one.rule_id, one.recordings): one.evidence for one in outcomes}
     rules = {row.finding.rule.id: row.finding.rule for row in findings}
+    rules |= {one.rule.id: one.rule for row in cases for one in row.folded}
     rules |= {one.rule.id: one.rule for recording in recordings for one in recording.umbrellas}
     arguments["outcomes"] = tuple(
         _row(
@@ -447,6 +457,36 @@ def _finish_report(arguments: Arguments, _: Written) -> None:
             ),
         )
         for recording in recordings
+    )
+
+
+def _finding_record(owner: type[RecordedFinding], title: str) -> Record:
+    """A finding, in one recording or in several."""
+    return Record(
+        owner,
+        title,
+        spread="finding finding.rule",
+        renamed={
+            "finding.rule.id": "rule_id",
+            "finding.rule.name": "rule",
+            "recording_ids": "recordings",
+            "finding.saving": "saving_us_per_step",
+            "finding.claims": "time_ranges_us",
+            "further_saving": "further_saving_us_per_step",
+            "predicted": "predicted_step_us",
+        },
+        whole={"finding.claims": _time_ranges, "predicted": _predicted_step},
+        nullable="saving_share",
+        docs={
+            "finding.claims": "The longest spans of time that the finding explains, at most 20, in order of time.",
+            "predicted": "The step with the fix made; null where nothing is saved or the fix was not simulated.",
+        },
+        order=(
+            "rule_id rule title recordings severity confidence effort saving_us_per_step saving_share "
+            "further_saving_us_per_step step_us predicted_step_us evidence locations time_ranges_us fix caveats also "
+            "folded worth",
+        ),
+        finish=_finish_finding,
     )
 
 
@@ -489,6 +529,7 @@ RECORDS = (
             "typical_breakdown.totals": "typical_totals_us",
             "overlaps": "overlap_us",
             "figures.busy_share": "gpu_busy_share",
+            "figures.busy_share_high": "gpu_busy_share_high",
             "operations_per_step": "gpu_operations_per_step",
             "captured": "captured_run",
             "recorded_wall_ns": "recorded_unix_us",
@@ -549,7 +590,7 @@ RECORDS = (
     Record(KernelRow, renamed={"share_of_kernel_time": "kernel_time_share"}, nullable="share_of_kernel_time"),
     Record(
         Run,
-        left_out="telemetry world_size known_summary",
+        left_out="telemetry world_size batches known_summary",
         derived="step_count",
         renamed={"steps": "steps_by_state"},
         docs={"steps": "Times of the run's steps by profiler activity."},
@@ -567,7 +608,7 @@ RECORDS = (
     Record(
         LoaderSettings,
         spread="location",
-        left_out="location.function location.is_call",
+        left_out="location.function location.is_call location.is_backward location.owner",
         renamed={"worker_count": "num_workers"},
         docs={"location.file": "File of the loop over the loader.", "location.line": "Line of that loop."},
         order=("sampler file line",),
@@ -610,29 +651,13 @@ RECORDS = (
     Record(MemoryRelief, bare=True),
     Record(StepMemory, derived="peak_bytes"),
     Record(MemoryOverTime, finish=_finish_memory),
+    _finding_record(RecordedFinding, "RecordedFindingDocument"),
+    _finding_record(RankedFinding, "FindingDocument"),
     Record(
-        RankedFinding,
-        "FindingDocument",
-        spread="finding finding.rule",
-        renamed={
-            "finding.rule.id": "rule_id",
-            "finding.rule.name": "rule",
-            "recording_ids": "recordings",
-            "finding.saving": "saving_us_per_step",
-            "finding.claims": "time_ranges_us",
-            "predicted": "predicted_step_us",
-        },
-        whole={"finding.claims": _time_ranges, "predicted": _predicted_step},
-        nullable="saving_share",
-        docs={
-            "finding.claims": "The longest spans of time that the finding explains, at most 20, in order of time.",
-            "predicted": "The step with the fix made; null where nothing is saved or the fix was not simulated.",
-        },
-        order=(
-            "rule_id rule title recordings severity confidence effort saving_us_per_step saving_share step_us "
-            "predicted_step_us evidence locations time_ranges_us fix caveats also worth",
-        ),
-        finish=_finish_finding,
+        FoldedFinding,
+        spread="rule",
+        renamed={"rule.id": "rule_id", "rule.name": "rule", "saving": "saving_us_per_step"},
+        order=("rule_id rule title because",),
     ),
     Record(Fix, left_out="not_replayed"),
     Record(

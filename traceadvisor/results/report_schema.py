@@ -9,6 +9,7 @@ import ast
 import inspect
 import re
 import textwrap
+from dataclasses import is_dataclass
 from functools import cache
 from itertools import pairwise
 
@@ -54,12 +55,13 @@ def with_null(text: str) -> str:
 
 @cache
 def field_docs(owner: type) -> dict[str, str]:
-    """The string below each annotated field of a class, by the field's name."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
-    assert isinstance(body, ast.ClassDef)  # noqa: S101  # the source of a class
+    """The string below each annotated field of a class and its base classes, by the field's name."""
     docs: dict[str, str] = {}
-    for field, below in pairwise(body.body):
-        match field, below:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                docs[name] = inspect.cleandoc(text)
+    for base in reversed([one for one in owner.__mro__ if is_dataclass(one)]):
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        assert isinstance(body, ast.ClassDef)  # noqa: S101  # the source of a class
+        for field, below in pairwise(body.body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    docs[name] = inspect.cleandoc(text)
     return docs

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from traceadvisor.facts import Facts
 from traceadvisor.model.findings import (
+    LEAST_JUDGED_SHARE,
     Clear,
     Confidence,
     Effort,
@@ -27,6 +28,7 @@ from traceadvisor.model.findings import (
 from traceadvisor.model.ranks import RankFigures
 
 __all__ = [
+    "LEAST_JUDGED_SHARE",
     "SECTIONS",
     "Clear",
     "Confidence",

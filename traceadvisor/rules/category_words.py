@@ -9,6 +9,7 @@ CATEGORY_WORDS = {
     Category.COMMUNICATION: "communication",
     Category.H2D_COPY: "CPU-to-GPU copies",
     Category.OTHER_COPY: "other copies",
+    Category.IDLE_UNKNOWN: "unknown",
     Category.DATA_WAIT: "data wait",
     Category.IDLE_DEVICE: "GPU idle (kernel-launch latency)",
     Category.IDLE_PROFILER: "GPU idle (profiler overhead)",

@@ -195,6 +195,7 @@ def _at_its_limit(kind: Kind, row: DeviceRow) -> MatrixWork:
         least_flops=flops,
         least_elements=np.array([1.0]),
         sizes=np.zeros((1, 3), np.int64),
+        contiguous=np.zeros((1, 6), np.int64),
         device_ns=np.array([100_000]),
         kernel_rows=one,
         kernel_call=one,

@@ -12,7 +12,7 @@ from traceadvisor.model.report import DeviceFigures
 
 def figures_of(builder: TraceBuilder, folder: Path) -> DeviceFigures:
     facts = facts_of(builder, folder)
-    return device_figures(facts.trace, facts.launches, facts.steps.kept_windows)
+    return device_figures(facts.trace, facts.launches, facts.steps.kept_windows, facts.unknown.spans)
 
 
 def test_the_worked_example(tmp_path: Path) -> None:
@@ -62,5 +62,11 @@ def test_without_a_device_there_are_no_figures(tmp_path: Path) -> None:
 
 
 def test_without_a_kept_step_there_are_no_figures(tmp_path: Path) -> None:
-    builder = TraceBuilder().launch(0, 5, kernel=(5, 60), stream=8).step(0, 10, 100).launch(10, 15, kernel=(15, 90))
+    builder = TraceBuilder().launch(0, 5, kernel=(5, 200)).step(0, 10, 100).op("aten::mm", 10, 100)
     assert figures_of(builder, tmp_path) == DeviceFigures(None, None, None)
+
+
+def test_unknown_time_makes_the_busy_share_a_range(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 10_000).launch(0, 10, kernel=(4_010, 6_010))
+    figures = figures_of(builder, tmp_path)
+    assert (figures.busy_share, figures.busy_share_high) == (0.2, 0.6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceadvisor.analysis.operators.source_lines import is_library
+from traceadvisor.analysis.operators.source_files import is_library
 
 AMBIGUOUS = ["datasets/coco.py", "queue.py", "profile.py", "logging/text.py", "wandb/log.py", "model.py"]
 """Of the user or of a library: names do not tell."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import AUTOGRAD, Generation, TraceBuilder
-from traceadvisor.analysis.operators.source_lines import first_location, location_of_call, user_frame
+from traceadvisor.analysis.operators.source_lines import location_of_call, locations_of, user_frame
 from traceadvisor.analysis.operators.tree import operator_tree
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Location
@@ -72,10 +72,10 @@ def test_a_python_call_that_was_over_says_nothing(tmp_path: Path) -> None:
     assert location_of_call(trace, operator_tree(trace.events), int(call)) == RUNNING
 
 
-def test_the_first_event_that_has_a_place_gives_it(tmp_path: Path) -> None:
+def test_each_event_gets_its_own_place(tmp_path: Path) -> None:
     trace = TraceBuilder().launch(20, 30).launch(40, 50).python("train.py(12): main", 35, 90).trace(tmp_path)
     calls = trace.events.rows(Kind.RUNTIME)
-    assert first_location(trace, operator_tree(trace.events), calls) == RUNNING
+    assert locations_of(trace, operator_tree(trace.events), calls) == [None, RUNNING]
 
 
 @pytest.mark.parametrize("generation", list(Generation))

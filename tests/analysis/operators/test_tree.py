@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.build import AUTOGRAD, TraceBuilder
 from traceadvisor.analysis.operators.source_lines import location_of_call
-from traceadvisor.analysis.operators.tree import DEEPEST, OperatorTree, _capped_parents, _parents, operator_tree
+from traceadvisor.analysis.operators.tree import DEEPEST, OperatorTree, _capped_parents, operator_tree, parents_of
 from traceadvisor.model.events import NONE
 from traceadvisor.model.trace import Trace
 
@@ -119,7 +119,7 @@ def test_parents_found_at_once_are_those_found_one_by_one(spans: list[tuple[int,
     threads, starts, durations = np.array(spans, np.int64).reshape(-1, 3).T
     order = np.lexsort((-durations, starts, threads))
     columns = starts[order], (starts + durations)[order], threads[order].astype(np.int32)
-    assert _parents(*columns).tolist() == _capped_parents(*columns).tolist()
+    assert parents_of(*columns).tolist() == _capped_parents(*columns).tolist()
 
 
 def test_a_deep_chain_with_much_behind_it_takes_no_more_time() -> None:
@@ -128,7 +128,7 @@ def test_a_deep_chain_with_much_behind_it_takes_no_more_time() -> None:
     starts = np.arange(count, dtype=np.int64)
     ends = np.where(starts < count // 2, 3 * count - starts, 4 * count + starts)
     begin = time.process_time()
-    parents_found = _parents(starts, ends, np.zeros(count, np.int32))
+    parents_found = parents_of(starts, ends, np.zeros(count, np.int32))
     assert time.process_time() - begin < 5
     assert parents_found.tolist() == _capped_parents(starts, ends, np.zeros(count, np.int32)).tolist()
 

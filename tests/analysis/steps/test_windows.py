@@ -9,6 +9,7 @@ from tests.analysis.analysing import facts_of, windows_us
 from tests.build import AUTOGRAD, TraceBuilder
 from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.analysis.steps.windows import LostRecords, step_windows
+from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.trace_file import read_trace
@@ -99,12 +100,60 @@ def test_a_step_with_more_than_two_percent_carry_in_is_left_out(
     assert kept(builder, tmp_path) == steps
 
 
+def _carried_into(*steps: int) -> TraceBuilder:
+    """Steps of 1 ms; 100 us of the first are spent on a kernel that was launched before it."""
+    builder = TraceBuilder().launch(0, 5, kernel=(500, 600), stream=8)
+    for step in steps:
+        at = 10 + 1000 * step
+        builder.step(step, at, at + 1000).launch(at, at + 5, kernel=(at + 5, at + 890))
+    return builder
+
+
 def test_a_step_left_out_is_shown_with_the_reason(tmp_path: Path) -> None:
-    builder = (
-        TraceBuilder().launch(0, 5, kernel=(500, 600), stream=8).step(0, 10, 1010).launch(10, 15, kernel=(15, 900))
-    )
-    (step,) = facts_of(builder, tmp_path).steps.steps
+    step, other = facts_of(_carried_into(0, 1), tmp_path).steps.steps
     assert step.left_out == "GPU work that no step launched takes 10% of it"
+    assert (other.left_out, other.caution) == (None, None)
+
+
+def test_a_sole_step_with_carry_in_counts_with_a_caution(tmp_path: Path) -> None:
+    (step,) = facts_of(_carried_into(0), tmp_path).steps.steps
+    assert (step.kept, step.caution) == (True, "GPU work that no step launched takes 10% of it")
+
+
+def _behind_carry_in(folder: Path, *, more: bool = False) -> Facts:
+    """A step of 1 ms; its window begins when work from before it has ended, after 300 us."""
+    builder = TraceBuilder().launch(0, 5, kernel=(5, 310)).step(0, 10, 1010).launch(10, 15, kernel=(310, 1000))
+    if more:
+        builder.step(1, 1010, 2010).launch(1010, 1015, kernel=(1015, 2000))
+    return facts_of(builder, folder)
+
+
+def test_a_sole_step_is_analysed_from_where_the_carry_in_ends(tmp_path: Path) -> None:
+    facts = _behind_carry_in(tmp_path)
+    (step,) = facts.steps.kept
+    assert windows_us(facts) == [(310, 1010)]
+    assert step.caution == "the GPU ran earlier work during its first 30%, so it is analysed from there"
+    assert [note.message for note in facts.notes if note.code == "step-limited"] == [
+        f"Step 0 is not whole: {step.caution}."
+    ]
+    assert facts.mean is not None
+    assert facts.mean.duration_ns == 700_000
+
+
+def test_a_step_cut_by_carry_in_is_left_out_where_another_counts(tmp_path: Path) -> None:
+    facts = _behind_carry_in(tmp_path, more=True)
+    assert [step.index for step in facts.steps.kept] == [1]
+    assert "step-limited" not in {note.code for note in facts.notes}
+
+
+def test_a_step_that_lost_records_does_not_count_only_because_it_is_the_last_one_left(tmp_path: Path) -> None:
+    builder = steps_of_ten_launches(TraceBuilder(), [5, 0, 0])
+    assert kept(builder.kernel(150, 250, stream=9), tmp_path) == [1, 2]
+
+
+def test_a_step_that_earlier_work_fills_has_nothing_to_analyse(tmp_path: Path) -> None:
+    builder = TraceBuilder().launch(0, 5, kernel=(5, 2000)).step(0, 10, 1010).op("aten::mm", 10, 1010)
+    assert kept(builder, tmp_path) == []
 
 
 def _cut(builder: TraceBuilder, folder: Path, behind: str) -> Trace:
@@ -140,8 +189,9 @@ def test_steps_whose_kernels_lie_behind_the_break_are_left_out(tmp_path: Path) -
 
 def test_time_that_carry_in_cuts_off_the_start_counts(tmp_path: Path) -> None:
     builder = TraceBuilder().launch(0, 5, kernel=(5, 110)).step(0, 10, 1010).launch(10, 15, kernel=(110, 1000))
-    assert windows_us(facts_of(builder, tmp_path)) == [(110, 1010)]
-    assert kept(builder, tmp_path) == []
+    builder.step(1, 1010, 2010).launch(1010, 1015, kernel=(1015, 2000))
+    assert windows_us(facts_of(builder, tmp_path)) == [(110, 1010), (1010, 2010)]
+    assert kept(builder, tmp_path) == [1]
 
 
 def test_a_device_that_lags_throughout_cuts_nothing_off(tmp_path: Path) -> None:

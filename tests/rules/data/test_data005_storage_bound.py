@@ -51,10 +51,12 @@ def test_io_wait_is_divided_by_the_loading_processes_of_all_ranks(tmp_path: Path
     assert captured.with_settings(ranks_on_host=2).clear(StorageBound()).value == pytest.approx(0.25)
 
 
-@pytest.mark.parametrize("workers", [0, None])
-def test_a_loader_without_workers_reads_in_one_process(workers: int | None, tmp_path: Path) -> None:
-    found = Captured(_waiting(), tmp_path).loader(workers=workers).sampled(iowait=0.0625).finding(StorageBound())
-    assert evidence(found, "I/O wait per loading process") == 0.5
+@pytest.mark.parametrize(("workers", "found"), [(0, False), (1, False), (3, False), (4, True), (None, True)])
+def test_few_processes_that_wait_for_storage_need_more_workers_first(
+    workers: int | None, tmp_path: Path, *, found: bool
+) -> None:
+    captured = Captured(_waiting(), tmp_path).loader(workers=workers).sampled(iowait=0.9)
+    assert captured.is_found(StorageBound()) is found
 
 
 def test_with_an_unknown_number_of_cores_the_rule_is_skipped(tmp_path: Path) -> None:

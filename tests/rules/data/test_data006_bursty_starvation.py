@@ -33,7 +33,10 @@ def test_rare_long_waits_are_found_with_the_queue_that_bridges_them(tmp_path: Pa
     assert evidence(found, "share of training time in long waits") == pytest.approx(1 / 6)
     assert found.saving.high_ns == pytest.approx(100_000 / 6)
     # The pause is as long as four steps: two workers prefetch two more batches each.
-    assert found.fix.change == "DataLoader(..., prefetch_factor=2) -> DataLoader(..., prefetch_factor=4)"
+    assert found.fix.change is not None
+    code, _, note = found.fix.change.partition("  # ")
+    assert code == "DataLoader(dataset, num_workers=2, prefetch_factor=4)"
+    assert note == "instead of prefetch_factor=2; keep the other arguments"
     assert found.locations == (LOOP,)
 
 
@@ -43,6 +46,61 @@ def test_a_data_loader_that_is_always_too_slow_is_clear(tmp_path: Path) -> None:
         "share of worker turns with long waits",
         "the data loader is always too slow",
     )
+
+
+@pytest.mark.parametrize(("usual_us", "found"), [(48.0, True), (52.0, False)])
+def test_more_prefetching_is_not_proposed_for_a_queue_that_is_usually_empty(
+    usual_us: float, tmp_path: Path, *, found: bool
+) -> None:
+    # Each turn of two steps waits once; its mean is compared with a quarter of the 100 ms of other work.
+    turns = [*[usual_us] * 9, 900.0] * 2
+    waits_ms = [0.0, *(wait for turn in turns for wait in (turn, 0.0))]
+    captured = _captured(tmp_path).with_steps([1000 * wait for wait in waits_ms], step_us=100_000)
+    assert captured.is_found(BurstyStarvation()) is found
+    if not found:
+        remark = captured.clear(BurstyStarvation()).remark
+        assert remark == "the queue is usually empty, and prefetching more batches does not fill it"
+
+
+def test_the_queue_is_as_long_as_the_timed_batches_need(tmp_path: Path) -> None:
+    # Every fortieth batch takes 1,000 us, the others 20: its worker hands it over while the other made ten more.
+    captured = _captured(tmp_path, *PAUSES).made(20, slow=dict.fromkeys(range(0, 200, 40), 980), count=200)
+    found = captured.finding(BurstyStarvation())
+    curve = captured.facts().worker_curve
+    assert curve is not None
+    needed = curve.shortest_prefetch(2)
+    assert needed is not None
+    assert f"prefetch_factor={needed})" in (found.fix.change or "")
+    assert curve.at(2, needed).is_hidden
+    assert not curve.at(2, needed - 1).is_hidden
+
+
+def test_pauses_that_are_too_long_on_average_are_not_bridged_by_a_queue(tmp_path: Path) -> None:
+    # Two workers and 100 us of other work per step: up to 200 us for a batch, and these take 20 + 3,980 / 20.
+    slow = dict.fromkeys(range(0, 400, 20), 3980)
+    found = _captured(tmp_path, *PAUSES).made(20, slow=slow, count=400, workers=[0, 1]).finding(BurstyStarvation())
+    assert (found.fix.summary, found.fix.change) == ("Smooth the data source", None)
+
+
+def test_workers_that_make_usual_batches_fast_have_bursts_whatever_usual_waits_are(tmp_path: Path) -> None:
+    turns = [*[60.0] * 9, 900.0] * 2
+    waits_ms = [0.0, *(wait for turn in turns for wait in (turn, 0.0))]
+    captured = _captured(tmp_path).with_steps([1000 * wait for wait in waits_ms], step_us=100_000)
+    assert not captured.is_found(BurstyStarvation())
+    assert captured.made(20, workers=[0, 1]).is_found(BurstyStarvation())
+
+
+def test_a_usual_time_to_take_a_batch_is_no_sign_of_an_empty_queue(tmp_path: Path) -> None:
+    # Taking a batch that is ready takes 1 ms beside 2 ms of other work.
+    waits_us = [1000.0] * 19 + [9000.0]
+    captured = _captured(tmp_path).with_steps(waits_us * 4, step_us=2000)
+    assert captured.is_found(BurstyStarvation())
+
+
+def test_if_no_queue_bridges_the_pauses_no_number_is_proposed(tmp_path: Path) -> None:
+    captured = _captured(tmp_path, *PAUSES).made(20, slow={1020: 60_000}, count=2000)
+    fix = captured.finding(BurstyStarvation()).fix
+    assert (fix.summary, fix.change) == ("Smooth the data source", None)
 
 
 def test_equal_waits_in_every_turn_are_clear(tmp_path: Path) -> None:
@@ -111,4 +169,4 @@ def test_the_rule_needs_ten_turns(turns: int, tmp_path: Path, *, is_looked_at: b
 def test_without_a_setting_each_worker_prefetches_two_batches(tmp_path: Path) -> None:
     captured = _captured(tmp_path, *PAUSES).with_loader(prefetch_factor=None)
     change = captured.finding(BurstyStarvation()).fix.change
-    assert change == "DataLoader(..., prefetch_factor=2) -> DataLoader(..., prefetch_factor=4)"
+    assert change == "DataLoader(dataset, num_workers=2, prefetch_factor=4)  # keep the other arguments"

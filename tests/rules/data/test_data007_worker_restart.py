@@ -29,7 +29,7 @@ def test_workers_restarted_in_each_epoch_are_found(tmp_path: Path) -> None:
     assert evidence(found, "extra time of the first batch") == 100_000
     # An epoch start takes 400 us for ten steps of 100 us: 40 us per step.
     assert found.saving.high_ns == pytest.approx(100_000 * 40 / 140)
-    assert found.fix.change == "DataLoader(..., num_workers=2, persistent_workers=True)"
+    assert found.fix.change == "DataLoader(dataset, num_workers=2, persistent_workers=True)  # keep the other arguments"
     assert found.locations == (LOOP,)
 
 

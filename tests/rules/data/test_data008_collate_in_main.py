@@ -85,7 +85,10 @@ def test_short_functions_are_clear(tmp_path: Path) -> None:
 
 
 def test_data002_replaces_this_rule_if_both_find_the_same_time(tmp_path: Path) -> None:
-    facts = facts_of(_with_calls(_steps(), decode_us=63, collate_us=24), tmp_path)
+    builder = _with_calls(_steps(), decode_us=63, collate_us=24)
+    for event in builder.events:  # in milliseconds: workers do not hand a batch over within microseconds
+        event["ts"], event["dur"] = 1000 * event["ts"], 1000 * event["dur"]
+    facts = facts_of(builder, tmp_path)
     (row,) = judge(facts, (CollateInMain(), SynchronousLoader())).findings
     assert (row.finding.rule.id, row.also) == ("DATA002", ("DATA008",))
 

@@ -24,7 +24,9 @@ def test_more_workers_than_granted_cores_are_found_if_the_training_waits(tmp_pat
     found = _captured(tmp_path).finding(CpuQuota())
     assert (evidence(found, "granted cores"), evidence(found, "loader workers and training processes")) == (4, 9)
     assert found.claims.total_ns == 50_000
-    assert found.fix.change == "DataLoader(..., num_workers=8) -> DataLoader(..., num_workers=3)"
+    assert found.fix.change == (
+        "DataLoader(dataset, num_workers=3)  # instead of num_workers=8; keep the other arguments"
+    )
     assert found.locations == (LOOP,)
 
 

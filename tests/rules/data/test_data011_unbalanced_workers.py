@@ -79,3 +79,16 @@ def test_the_limits_are_five_percent_data_wait_half_a_core_and_two_and_a_half_ti
     wait_us: float, busiest: float, other: float, tmp_path: Path, *, found: bool
 ) -> None:
     assert _captured(tmp_path, busiest, other, wait_us=wait_us).is_found(UnbalancedWorkers()) is found
+
+
+@pytest.mark.parametrize(("slower_us", "found"), [(14, False), (16, True)])
+def test_a_timed_worker_that_takes_longer_for_its_batches_is_found(
+    slower_us: float, tmp_path: Path, *, found: bool
+) -> None:
+    # Workers take 10 us for a batch, one of them 24 or 26: the limit is two and a half times as long.
+    captured = Captured(TraceBuilder().step(0, 0, 100).loader(0, 60).op("aten::mm", 60, 100), tmp_path)
+    slow = dict.fromkeys(range(0, 40, 2), slower_us)
+    captured = captured.loader(workers=2).made(0, 10, workers=[0, 1], slow=slow)
+    assert captured.is_found(UnbalancedWorkers()) is found
+    if found:
+        assert evidence(captured.finding(UnbalancedWorkers()), "slowest worker relative") == pytest.approx(2.6)

@@ -49,7 +49,7 @@ def _figures(found: Finding) -> dict[str, float | int | str]:
 def test_a_last_batch_of_one_sample_is_found(tmp_path: Path) -> None:
     found = _finding(tmp_path, *_loaders(65, 65))
     assert _figures(found)["samples in shortest last batch"] == 1
-    assert found.fix.change == "DataLoader(..., drop_last=True)"
+    assert found.fix.change == "loader = DataLoader(dataset, drop_last=True)  # keep your other arguments"
     assert found.locations == (LOOP,)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from traceadvisor.model.breakdown import Category, MeanBreakdown
@@ -35,6 +37,14 @@ def test_the_rank_with_the_shortest_collectives_is_late() -> None:
     assert found.rank == 1
     assert found.caused_ns == ((20 + 10) / 2 + (40 + 20) / 2) / 2
     assert found.share_of_waiting == 1.0
+    assert found.longer == ((Category.KERNEL, 25.0),)
+
+
+def test_unknown_time_is_no_reason_to_be_late() -> None:
+    late = _rank(1, [10, 10], kernel=85.0)
+    parts = {**late.mean.parts_ns, Category.IDLE_UNKNOWN: 70.0}
+    found = late_rank([_rank(0, [30, 50]), replace(late, mean=MeanBreakdown(100.0, parts))])
+    assert found is not None
     assert found.longer == ((Category.KERNEL, 25.0),)
 
 

@@ -67,9 +67,10 @@ def test_with_shapes_the_saving_is_limited_by_the_tensor_cores(tmp_path: Path) -
 
 
 def _short_product(kernel_us: float, kernel: str) -> TraceBuilder:
-    """A step of 1 ms."""
+    """A step of 1 ms, with as long a kernel that multiplies nothing."""
     builder = TraceBuilder().device(0, **A100).step(0, 0, 1000).op("aten::mm", 0, 10, types=("float", "float"))
-    return builder.launch(2, 5, kernel=(10, 10 + kernel_us), name=kernel)
+    builder.launch(2, 5, kernel=(10, 10 + kernel_us), name=kernel)
+    return builder.op("aten::relu", 10, 15).launch(11, 13, kernel=(500, 500 + kernel_us), name="relu")
 
 
 @pytest.mark.parametrize(("kernel_us", "found"), [(49.9, False), (50, True)])
@@ -89,4 +90,31 @@ def test_matmuls_and_convolutions_have_separate_shares(tmp_path: Path) -> None:
     found = finding(Tf32Off(), builder, tmp_path)
     assert evidence(found, "share in matmuls") == pytest.approx(50 / 75)
     assert found.fix.change is not None
-    assert found.fix.change.count(";") == 1
+    assert found.fix.change.splitlines() == [
+        'torch.set_float32_matmul_precision("high")',
+        "torch.backends.cudnn.allow_tf32 = True",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "change"),
+    [
+        ("2.8.0+cu128", 'torch.set_float32_matmul_precision("high")'),
+        ("2.9.0+cu128", 'torch.backends.cuda.matmul.fp32_precision = "tf32"'),
+    ],
+)
+def test_the_setting_is_one_that_the_recorded_torch_has(version: str, change: str, tmp_path: Path) -> None:
+    captured = Captured(_product("ampere_sgemm_128x64_tn"), tmp_path).with_settings(torch_version=version)
+    assert captured.finding(Tf32Off()).fix.change == change
+
+
+def test_kernel_names_tell_where_no_types_were_recorded(tmp_path: Path) -> None:
+    def step(kernel: str) -> TraceBuilder:
+        builder = TraceBuilder().device(0, **A100).step(0, 0, 100).op("aten::mm", 0, 10)
+        return builder.launch(2, 5, kernel=(10, 60), name=kernel)
+
+    found = finding(Tf32Off(), step("ampere_sgemm_128x64_tn"), tmp_path)
+    assert found.claims.total_ns == 50_000
+    assert found.saving.high_ns == pytest.approx(50_000 * (1 - 19.5 / 156))
+    assert clear(Tf32Off(), step("sm80_xmma_gemm_f32f32_tf32f32_f32_tn"), tmp_path).judged_share == 1
+    assert "Only 0% of kernel time" in skipped(Tf32Off(), step("gemm"), tmp_path)

@@ -58,9 +58,44 @@ def test_other_operators_are_clear(names: tuple[str, ...], tmp_path: Path) -> No
     assert clear(UnfusedAttention(), _run(*names), tmp_path).value == 0
 
 
-def test_without_launch_records_the_rule_is_skipped(tmp_path: Path) -> None:
-    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 6).kernel(10, 60)
-    assert "No launch calls" in skipped(UnfusedAttention(), builder, tmp_path)
+def test_without_launch_records_kernels_of_unknown_names_are_not_judged(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 6)
+    assert "Only 0% of kernel time" in skipped(UnfusedAttention(), builder.kernel(10, 60, name="mine"), tmp_path)
+
+
+GEMM = "ampere_fp16_s16816gemm_fp16_64x64_ldg8_f2f_stages_64x6_tn"
+SOFTMAX = "void at::native::(anonymous namespace)::softmax_warp_forward<float, float, float, 9, {}, false>(float*)"
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int)"
+
+
+def _graph(*names: str) -> TraceBuilder:
+    """Kernels of 10 us each that no operator launched."""
+    builder = TraceBuilder().step(0, 0, 200)
+    for number, name in enumerate(names):
+        builder.kernel(10 * number, 10 + 10 * number, name=name)
+    return builder
+
+
+def test_kernels_of_a_graph_show_the_same_pattern_by_their_names(tmp_path: Path) -> None:
+    found = finding(UnfusedAttention(), _graph(GEMM, GEMM, ADD, SOFTMAX.format("false"), ADD, GEMM, GEMM), tmp_path)
+    assert found.claims.total_ns == 50_000
+    assert evidence(found, "attention blocks") == 1
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        (GEMM, SOFTMAX.format("true"), GEMM),  # the logarithm, of a loss
+        (GEMM, SOFTMAX.format("false"), ADD),
+        (GEMM, "mine", SOFTMAX.format("false"), GEMM),
+        (GEMM, *[ADD] * 7, SOFTMAX.format("false"), GEMM),
+    ],
+    ids=["loss", "no second matmul", "an unknown kernel between", "much between"],
+)
+def test_other_orders_of_kernels_in_a_graph_are_no_attention(names: tuple[str, ...], tmp_path: Path) -> None:
+    found = clear(UnfusedAttention(), _graph(*names), tmp_path)
+    assert found.value == 0
+    assert found.judged_share == (len(names) - names.count("mine")) / len(names)
 
 
 @pytest.mark.parametrize(("step_us", "found"), [(1001, False), (1000, True)])

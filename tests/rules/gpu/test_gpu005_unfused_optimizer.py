@@ -7,7 +7,7 @@ import pytest
 from tests.build import Generation, TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
-from traceadvisor.model.findings import Method
+from traceadvisor.model.findings import Found, Method, Skipped
 from traceadvisor.rules.gpu.gpu005_unfused_optimizer import UnfusedOptimizer
 
 STACK = ("torch/optim/optimizer.py(280): wrapper", "train.py(31): train", "train.py(80): main")
@@ -50,9 +50,34 @@ def test_an_optimizer_that_takes_little_time_is_clear(tmp_path: Path) -> None:
     assert clear(UnfusedOptimizer(fewest_kernels=20), builder, tmp_path).value == pytest.approx(0.006, abs=0.001)
 
 
-@pytest.mark.parametrize(("name", "setting"), [("AdamW", "fused=True"), ("RMSprop", "foreach=True")])
-def test_the_proposed_setting_is_one_that_the_optimizer_supports(name: str, setting: str, tmp_path: Path) -> None:
-    assert finding(UnfusedOptimizer(), _step(name=name), tmp_path).fix.change == f"{name}(..., {setting})"
+@pytest.mark.parametrize(
+    ("name", "version", "setting"),
+    [
+        ("AdamW", None, "fused=True"),
+        ("RMSprop", None, "foreach=True"),
+        ("SGD", None, "fused=True"),
+        ("SGD", "2.2.0", "foreach=True"),
+        ("SGD", "2.3.0", "fused=True"),
+        ("AdamW", "1.13.1", "foreach=True"),
+        ("Adagrad", None, "foreach=True"),  # fused Adagrad only runs on CPUs before 2.13
+        ("Adagrad", "2.12.0", "foreach=True"),
+        ("Adagrad", "2.13.0", "fused=True"),
+    ],
+)
+def test_the_proposed_setting_is_one_that_the_optimizer_supports(
+    name: str, version: str | None, setting: str, tmp_path: Path
+) -> None:
+    captured = Captured(_step(name=name), tmp_path).with_settings(torch_version=version)
+    found = captured.finding(UnfusedOptimizer())
+    assert found.fix.change == (
+        f"optimizer = torch.optim.{name}(model.parameters(), lr=lr, {setting})  # keep your other arguments"
+    )
+    assert any("foreach=True needs memory" in caveat for caveat in found.caveats) is (setting == "foreach=True")
+
+
+@pytest.mark.parametrize("name", ["LBFGS", "SparseAdam", "MyOptimizer"])
+def test_no_setting_is_proposed_for_an_optimizer_without_one(name: str, tmp_path: Path) -> None:
+    assert finding(UnfusedOptimizer(), _step(name=name), tmp_path).fix.change is None
 
 
 @pytest.mark.parametrize("generation", Generation)
@@ -87,7 +112,9 @@ def test_an_optimizer_with_its_fastest_setting_is_clear(name: str, captured: dic
 )
 def test_a_faster_setting_is_proposed(captured: str, flags: dict[str, bool], tmp_path: Path) -> None:
     run = Captured(_step(name="AdamW"), tmp_path).with_settings(optimizer=captured, **flags)
-    assert run.finding(UnfusedOptimizer()).fix.change == "AdamW(..., fused=True)"
+    assert run.finding(UnfusedOptimizer()).fix.change == (
+        "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)  # keep your other arguments"
+    )
 
 
 @pytest.mark.parametrize(("step_us", "found"), [(30_001, False), (30_000, True)])
@@ -139,7 +166,8 @@ def test_without_a_gpu_many_short_operators_in_the_optimizer_are_found(tmp_path:
     found = finding(UnfusedOptimizer(), _on_host(), tmp_path)
     assert evidence(found, "short optimizer operators") == 60
     assert evidence(found, "median optimizer operator") == 5_000
-    assert found.fix.change == "Adam(..., fused=True)"
+    assert found.fix.change is not None
+    assert "torch.optim.Adam(model.parameters(), lr=lr, fused=True)" in found.fix.change
     assert found.saving.method is Method.BOUND
     assert found.saving.high_ns == pytest.approx(600_000)
 
@@ -157,3 +185,9 @@ def test_without_a_gpu_the_optimizer_counts_from_a_tenth_of_the_step(
 
 def test_without_a_gpu_an_optimizer_without_a_fused_version_is_skipped(tmp_path: Path) -> None:
     assert "no fused version" in skipped(UnfusedOptimizer(), _on_host(name="RMSprop"), tmp_path)
+
+
+@pytest.mark.parametrize(("version", "found"), [("2.3.1", False), ("2.4.0+cpu", True), (None, True)])
+def test_fused_optimizers_run_on_the_cpu_from_torch_2_4(version: str | None, tmp_path: Path, *, found: bool) -> None:
+    outcome = Captured(_on_host(), tmp_path).with_settings(torch_version=version).outcome(UnfusedOptimizer())
+    assert isinstance(outcome, Found if found else Skipped)

@@ -91,3 +91,16 @@ def test_figures_are_per_step(tmp_path: Path) -> None:
     found = finding(ElementwiseChains(), twice(_step(10, 10, 20), 100), tmp_path)
     assert (evidence(found, "runs of elementwise kernels"), evidence(found, "kernels in these runs")) == (1, 3)
     assert evidence(found, "time beyond the longest") == 20_000
+
+
+def test_compiled_kernels_are_fused_already(tmp_path: Path) -> None:
+    assert clear(ElementwiseChains(), _step(10, 10, 20, name="triton_poi_fused_add_0"), tmp_path).value == 0
+
+
+def test_kernels_of_a_graph_count_and_unknown_names_are_not_judged(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100)
+    for number in range(3):
+        builder.kernel(20 * number, 20 * number + 20, name=ADD)
+    assert finding(ElementwiseChains(), builder, tmp_path).claims.total_ns == 60_000
+    pair = TraceBuilder().step(0, 0, 100).kernel(0, 20, name=ADD).kernel(20, 40, name=ADD)
+    assert clear(ElementwiseChains(), pair.kernel(40, 50, name="mine"), tmp_path).judged_share == 0.8

@@ -74,3 +74,20 @@ def test_convolutions_count_from_two_percent_of_the_step(gap_us: int, tmp_path: 
     builder.op("aten::add", 399 + 2 * gap_us, 400 + 2 * gap_us)  # so the step does not end with the recording
     captured = Captured(builder, tmp_path).with_settings(cudnn_benchmark=False)
     assert captured.is_found(CudnnBenchmark()) is found
+
+
+def _named(convolution_us: int) -> TraceBuilder:
+    """A step of 1 ms with a convolution that no operator launched."""
+    builder = TraceBuilder().device(0, **V100).step(0, 0, 1000)
+    builder.kernel(0, convolution_us, name="volta_scudnn_128x64_relu_medium_nn_v1")
+    return builder.kernel(500, 500 + convolution_us, name="cudnn::bn_fw_tr_1C11_kernel_NCHW<float>")
+
+
+def test_few_convolutions_by_name_are_clear_without_shapes(tmp_path: Path) -> None:
+    found = clear(CudnnBenchmark(), _named(39), tmp_path)
+    assert found.value == pytest.approx(0.0195)
+    assert found.judged_share == 1
+
+
+def test_many_convolutions_by_name_need_shapes(tmp_path: Path) -> None:
+    assert "No launch calls were recorded" in skipped(CudnnBenchmark(), _named(40), tmp_path)

@@ -80,3 +80,22 @@ def test_figures_are_per_step(tmp_path: Path) -> None:
     found = finding(LowOccupancy(), twice(_step(), 100), tmp_path)
     assert evidence(found, "kernels with few blocks") == 1
     assert found.saving.high_ns == 30_000
+
+
+def test_kernels_that_only_process_parameters_do_not_count(tmp_path: Path) -> None:
+    name = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<TensorListMetadata<2> >"
+
+    def step() -> TraceBuilder:
+        return TraceBuilder().step(0, 0, 100).kernel(50, 100, name="other", blocks_per_sm=8)
+
+    assert clear(LowOccupancy(), step().kernel(0, 50, name=name, blocks_per_sm=0.2), tmp_path).value == 0
+    assert is_found(LowOccupancy(), step().kernel(0, 50, name="mine", blocks_per_sm=0.2), tmp_path)
+    updating = TraceBuilder().step(0, 0, 100).optimizer(0, 9)
+    updating.launch(1, 2, kernel=(10, 50), name="mine", blocks_per_sm=0.2).op("aten::mm", 9, 12)
+    updating.launch(10, 11, kernel=(50, 100), name="other", blocks_per_sm=8)
+    assert clear(LowOccupancy(), updating, tmp_path).value == 0
+
+
+def test_a_clear_check_judged_the_kernels_with_block_counts(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).kernel(0, 60, name="a", blocks_per_sm=8).kernel(60, 100, name="b")
+    assert clear(LowOccupancy(), builder, tmp_path).judged_share == pytest.approx(0.6)

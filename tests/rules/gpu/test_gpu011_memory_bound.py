@@ -53,8 +53,47 @@ def test_very_short_kernels_do_not_count(tmp_path: Path) -> None:
     assert clear(MemoryBound(), builder, tmp_path).value == 0
 
 
-def test_operators_of_other_libraries_do_not_count(tmp_path: Path) -> None:
-    assert clear(MemoryBound(), multiplying(500, plain_us=1500, plain="mylib::fused"), tmp_path).value == 0
+def test_operators_of_other_libraries_are_not_judged(tmp_path: Path) -> None:
+    assert "Only 25%" in skipped(MemoryBound(), multiplying(500, plain_us=1500, plain="mylib::fused"), tmp_path)
+    assert clear(MemoryBound(), multiplying(500, plain_us=400, plain="mylib::fused"), tmp_path).value == 0
+
+
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int)"
+
+
+def _graph(**share_us: int) -> TraceBuilder:
+    """A step of 100 us with kernels that no operator launched."""
+    builder, at = TraceBuilder().device(0, **A100).step(0, 0, 100), 0
+    names = {"add": ADD, "compiled": "triton_poi_fused_add_0", "gemm": "ampere_sgemm_128x64_tn", "mine": "mine"}
+    for name, duration_us in share_us.items():
+        builder.kernel(at, at + duration_us, name=names[name])
+        at += duration_us
+    return builder
+
+
+def test_kernels_of_a_graph_count_by_their_names(tmp_path: Path) -> None:
+    found = finding(MemoryBound(), _graph(add=60, gemm=40), tmp_path)
+    assert found.claims.total_ns == 60_000
+    assert found.saving.high_ns == pytest.approx(30_000)
+
+
+def test_kernels_that_a_compiler_fused_are_not_claimed(tmp_path: Path) -> None:
+    assert finding(MemoryBound(), _graph(add=50, compiled=40, gemm=10), tmp_path).claims.total_ns == 50_000
+    assert clear(MemoryBound(), _graph(add=40, compiled=50, gemm=10), tmp_path).remark == (
+        "a compiler has fused these kernels already"
+    )
+
+
+def test_kernels_of_other_libraries_are_memory_bound_but_not_claimed(tmp_path: Path) -> None:
+    builder = TraceBuilder().device(0, **A100).step(0, 0, 100).kernel(0, 40, name=ADD)
+    builder.kernel(40, 90, name="split_embedding_codegen_forward_unweighted_kernel<float, float>")
+    found = finding(MemoryBound(), builder, tmp_path)
+    assert evidence(found, "memory-bound share of kernel time") == 1
+    assert found.claims.total_ns == 40_000
+
+
+def test_a_matmul_without_shapes_is_not_judged(tmp_path: Path) -> None:
+    assert "No launch calls were recorded" in skipped(MemoryBound(), _graph(add=40, gemm=60), tmp_path)
 
 
 def test_sampled_memory_utilisation_is_shown(tmp_path: Path) -> None:

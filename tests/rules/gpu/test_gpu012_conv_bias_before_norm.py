@@ -101,3 +101,12 @@ def test_figures_are_per_step(tmp_path: Path) -> None:
     found = finding(ConvBiasBeforeNorm(), twice(_step(), 100), tmp_path)
     assert evidence(found, "convolutions with a bias") == 1
     assert evidence(found, "kernels for these biases") == 2
+
+
+def test_convolutions_without_shapes_are_not_judged(tmp_path: Path) -> None:
+    def step(convolution_us: int) -> TraceBuilder:
+        builder = TraceBuilder().step(0, 0, 100).kernel(0, convolution_us, name="volta_scudnn_128x64_relu_medium_nn_v1")
+        return builder.kernel(50, 80, name="cudnn::bn_fw_tr_1C11_kernel_NCHW<float>")
+
+    assert clear(ConvBiasBeforeNorm(), step(30), tmp_path).judged_share == 0.5
+    assert "Only 49%" in skipped(ConvBiasBeforeNorm(), step(31), tmp_path)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.build import TraceBuilder
 from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
 from tests.rules.products import LEAST_US, multiplying
 from traceadvisor.judging.engine import judge
@@ -65,3 +66,17 @@ def test_matrix_time_on_tensor_cores_counts_from_90_percent_on(
     builder = multiplying(900, step_us=1010.1).op("aten::mm", 5, 9, types=("float",) * 2, dims=[[64, 64], [64, 64]])
     builder.launch(6, 7, kernel=(910, 910 + float32_us), name="ampere_sgemm_128x64_tn")
     assert is_found(ComputeBound(), builder, tmp_path) is found
+
+
+def test_kernel_names_tell_float32_where_no_shapes_were_recorded(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).kernel(0, 60, name="volta_sgemm_128x64_nn")
+    builder.kernel(60, 100, name="cunn_ClassNLLCriterion_updateOutput_kernel<float, float>")
+    outcome = clear(ComputeBound(), builder, tmp_path)
+    assert outcome.label == "share of matrix time in tensor core types"
+    assert (outcome.value, outcome.judged_share) == (0, 1)
+
+
+def test_without_shapes_a_busy_gpu_on_tensor_cores_is_skipped(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 5)
+    builder.launch(1, 2, kernel=(5, 100), name="nvjet_tst_192x192_64x3_2x1_v_bz_coopA_TNT")
+    assert "record_shapes=True" in skipped(ComputeBound(), builder, tmp_path)

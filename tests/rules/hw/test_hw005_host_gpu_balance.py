@@ -29,13 +29,14 @@ def test_the_step_time_with_each_part_twice_as_fast_is_shown(tmp_path: Path) -> 
     assert evidence(found, "step time with a GPU twice as fast") == pytest.approx(62_500, abs=10)
     # Half of 20 us of CPU work and half of the launch of 2 us.
     assert evidence(found, "step time with a CPU twice as fast") == pytest.approx(89_000, abs=10)
-    assert found.fix.summary == "A faster GPU would save more than a faster CPU"
+    assert found.fix.summary == "With unchanged code, a faster GPU would save more than a faster CPU"
 
 
 def test_the_effect_of_a_faster_gpu_is_unknown_if_cpu_work_alone_explains_the_step(tmp_path: Path) -> None:
     found = finding(HostGpuBalance(), _steps(host_us=999, kernel_us=1), tmp_path)
     assert "could not be validated" in str(evidence(found, "step time with a GPU"))
-    assert found.fix.summary == "A faster CPU would save time; the effect of a faster GPU is unknown"
+    summary = "With unchanged code, a faster CPU would save time; the effect of a faster GPU is unknown"
+    assert found.fix.summary == summary
 
 
 def test_the_data_loader_is_a_part_if_there_is_one(tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, facts_of, finding, skipped
 from traceadvisor.judging.engine import judge
+from traceadvisor.model.breakdown import Category, StepBreakdown
 from traceadvisor.model.findings import Found
+from traceadvisor.model.report import StepRow
 from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.model.steps import Step
 from traceadvisor.rules.idle.idle004_python_overhead import PythonOverhead
 from traceadvisor.rules.idle.idle006_step_outliers import StepOutliers
-from traceadvisor.rules.idle.step_outliers import Outliers, periodic_outliers
+from traceadvisor.rules.idle.step_outliers import Outliers, grown_category, periodic_outliers
 
 
 def _steps(*lengths_us: float) -> TraceBuilder:
@@ -58,6 +61,16 @@ def test_the_finding_names_what_only_the_slow_step_contains(tmp_path: Path) -> N
     assert evidence(found, "Python code in write_checkpoint (train.py:12)") == 500_000
     (location,) = found.locations
     assert (location.file, location.function) == ("train.py", "write_checkpoint")
+
+
+def test_unknown_time_is_not_what_made_a_step_slow() -> None:
+    def row(parts: dict[Category, int | None]) -> StepRow:
+        length = sum(part or 0 for part in parts.values())
+        return StepRow(Step(0, 0, length, 0, length), StepBreakdown(length, parts))
+
+    odd = row({Category.IDLE_UNKNOWN: 500, Category.IDLE_HOST: 30})
+    usual = row({Category.IDLE_UNKNOWN: 0, Category.IDLE_HOST: 10})
+    assert grown_category([odd], [usual]) == (Category.IDLE_HOST, 20)
 
 
 def test_the_first_and_the_last_step_do_not_count(tmp_path: Path) -> None:

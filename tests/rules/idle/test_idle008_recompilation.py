@@ -39,7 +39,7 @@ def test_compiling_in_a_later_step_is_found(tmp_path: Path) -> None:
     assert found.claims.total_ns == 500_000
     assert evidence(found, "time in compilation") == 125_000
     assert evidence(found, "compilations") == 0.25
-    assert found.fix.change == "torch.compile(model, dynamic=True)"
+    assert found.fix.change == "model = torch.compile(model, dynamic=True)"
     (location,) = found.locations
     assert (location.file, location.function) == ("train.py", "forward")
 

@@ -26,9 +26,32 @@ def _steps(*, kernel_us: float, loading_us: float = 0, count: int = 3) -> TraceB
 
 def test_less_than_half_of_the_step_is_low(tmp_path: Path) -> None:
     found = finding(LowGpuBusy(), _steps(kernel_us=40), tmp_path)
-    assert found.evidence == (Evidence("GPU busy, recorded", 0.4, Unit.SHARE),)
+    assert found.evidence == (
+        Evidence("GPU busy, recorded", 0.4, Unit.SHARE),
+        Evidence("time without a kernel or collective", 60_000, Unit.NS_PER_STEP),
+    )
     assert found.claims.total_ns == 3 * 60_000
     assert found.fix.summary == UNKNOWN
+
+
+def _steps_with_lost_kernels(lost_us: int) -> TraceBuilder:
+    """Steps of 100 us, 40 of them with a kernel; a kernel without a record may have run for so long before it."""
+    builder = _steps(kernel_us=40, count=4)
+    for number in range(4):
+        at = 100 * number
+        builder.launch(at + 59 - lost_us, at + 60 - lost_us)
+    return builder
+
+
+def test_a_share_that_may_be_high_is_not_judged(tmp_path: Path) -> None:
+    reason = skipped(LowGpuBusy(), _steps_with_lost_kernels(11), tmp_path)
+    assert reason == "The GPU is busy for 40% to 51% of the step: the recording is incomplete."
+
+
+def test_a_share_that_is_low_in_any_case_is_shown_as_a_range(tmp_path: Path) -> None:
+    found = finding(LowGpuBusy(), _steps_with_lost_kernels(9), tmp_path)
+    assert [row.value for row in found.evidence] == [pytest.approx(0.4), pytest.approx(0.49), 51_000]
+    assert found.claims.total_ns == 4 * (100 - 49) * 1000
 
 
 def test_collectives_keep_the_device_busy(tmp_path: Path) -> None:
@@ -49,7 +72,7 @@ def test_cpu_utilisation_shows_what_to_check(loading_us: float, cores: float, po
 
 def test_sampled_and_recorded_utilisation_are_shown(tmp_path: Path) -> None:
     captured = Captured(_steps(kernel_us=40), tmp_path).sampled(cpu=0.2).with_device(mean_utilization_share=0.7)
-    assert captured.finding(LowGpuBusy()).evidence[1:] == (
+    assert captured.finding(LowGpuBusy()).evidence[2:] == (
         Evidence("GPU utilisation, sampled", 0.7, Unit.SHARE),
         Evidence("CPU core utilisation", 0.2, Unit.SHARE),
     )

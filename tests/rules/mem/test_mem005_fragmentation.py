@@ -23,7 +23,7 @@ def _held(used_gib: float, reserved_gib: float) -> TraceBuilder:
 def test_much_more_reserved_than_used_memory_is_found(tmp_path: Path) -> None:
     found = finding(Fragmentation(), _held(3, 8), tmp_path)
     assert evidence(found, "reserved but unused") == 0.5
-    assert found.fix.change == "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+    assert found.fix.change == "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 
 
 def test_with_expandable_segments_the_fix_is_about_shapes(tmp_path: Path) -> None:

@@ -1,13 +1,12 @@
 """What a device did in the kept steps, compared with its peak rates.
 
 Also finds the number type in which matrices were multiplied, and kernels that multiply none: pointwise work,
-normalisation, reductions, copies made by kernels.
+normalisation, reductions, copies made by kernels. What operators record comes first; kernel names tell the rest.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,14 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.analysis.arithmetic.flops import FORMULAS
-from traceadvisor.analysis.arithmetic.matrix_work import KINDS, PRECISIONS, MatrixWork, matrix_work
+from traceadvisor.analysis.arithmetic.kernel_work import (
+    PLAIN,
+    KernelWork,
+    NamedKernels,
+    named_kernels,
+    run_precision,
+    stored_precision,
+)
+from traceadvisor.analysis.arithmetic.matrix_work import PRECISIONS, MatrixWork, matrix_work
 from traceadvisor.analysis.arithmetic.roofline import Limits, Speedups, in_type, limits
-from traceadvisor.analysis.arithmetic.work import Kind as WorkKind
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.hardware.devices import DeviceRow, Precision, device_row
-from traceadvisor.hardware.tensor_cores import has_tf32
 from traceadvisor.model.arrays import Float64, Int64, Mask
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.run import RunSettings
@@ -84,9 +89,23 @@ class DeviceWork:
         return matrix_work(self.trace, self.launches, self.tree)
 
     @cached_property
+    def named(self) -> NamedKernels:
+        """What the names of this device's kernels tell."""
+        return named_kernels(self.trace, self.launches)
+
+    @cached_property
+    def stored(self) -> NDArray[np.int8]:
+        """The stored type of each call's factors: a position in ``PRECISIONS``, NONE if unknown."""
+        return stored_precision(self.trace, self.calls, self.named)
+
+    @cached_property
     def precision(self) -> NDArray[np.int8]:
         """The number type in which each call multiplied: a position in ``PRECISIONS``, NONE if unknown."""
-        return run_precision(self.trace, self.calls, self.device, self.settings)
+        return run_precision(self.trace, self.calls, self.stored, self.named, self.device, self.settings)
+
+    def is_stored_in(self, *precisions: Precision) -> Mask:
+        """For each call, whether its factors are stored in one of the types; False if unknown."""
+        return np.isin(self.stored, [PRECISIONS.index(precision) for precision in precisions])
 
     def is_run_in(self, precision: Precision) -> Mask:
         """For each call, whether it multiplied in a type; False if unknown."""
@@ -114,10 +133,34 @@ class DeviceWork:
         return inside
 
     @cached_property
+    def by_kernel(self) -> KernelWork:
+        """What each kernel of the kept steps does."""
+        plain = plain_kernels(self.trace, self.launches, self.tree, self.calls.kernel_rows)
+        return KernelWork.of(self.trace, self.kernels, plain, self.calls, self.stored, self.precision, self.named)
+
+    @cached_property
+    def has_operator(self) -> Mask:
+        """For each of :attr:`by_kernel`, whether a recorded operator launched it; False for kernels of graphs."""
+        rows, calls = self.launches.work_rows, self.launches.call_rows
+        events = self.trace.events
+        rows, calls = rows[calls != NONE], calls[calls != NONE]
+        enclosing = self.tree.enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])
+        is_graph = name_mask(self.trace.names, lambda name: "GraphLaunch" in name)[events.name_id[calls]]
+        return np.isin(self.kernels, rows[(enclosing != NONE) & ~is_graph])
+
+    @cached_property
     def plain_kernels(self) -> Int64:
-        """Rows of kernels that are known to multiply no matrices."""
-        rows = plain_kernels(self.trace, self.launches, self.tree, self.calls.kernel_rows)
-        return rows[self._starts_inside(rows)]
+        """Rows of kernels that are known to multiply no matrices, ascending."""
+        return np.sort(self.kernels[self.by_kernel.kind == PLAIN])
+
+    def judged_share(self, judged: Mask) -> float:
+        """Return the share of kernel time in some of the kept steps' kernels; 1 without kernels.
+
+        Args:
+            judged: for each kernel of :attr:`by_kernel`, whether a check can judge it.
+        """
+        all_ns = self.time_ns(self.kernels)
+        return self.time_ns(self.kernels[judged]) / all_ns if all_ns else 1.0
 
     @cached_property
     def peak_ns(self) -> Float64:
@@ -140,6 +183,10 @@ class DeviceWork:
             own_peak_share=peak_ns / max(int(own_ns), 1),
             accounted_share=accounted / max(self.time_ns(self.kernels), 1),
         )
+
+    def kernels_where(self, chosen: Mask) -> Int64:
+        """Return the rows of some of the kept steps' kernels, ascending; a value for each of :attr:`by_kernel`."""
+        return np.sort(self.kernels[chosen])
 
     def kernels_of(self, calls: Mask) -> Int64:
         """Return the rows of some calls' kernels in the kept steps, ascending."""
@@ -186,55 +233,3 @@ def plain_kernels(trace: Trace, launches: Launches, tree: OperatorTree, multiply
     within = tree.nearest(name_mask(trace.names, lambda name: name in FORMULAS)[named]) != NONE
     owner = tree.enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])
     return np.sort(rows[np.append(plain[named] | within, False)[owner]])  # a value, not a flag
-
-
-_IN_TF32 = re.compile(r"tf32|tensorop_s1688")
-_IN_FLOAT32 = re.compile(r"simt|ffma|sgemm|scudnn")
-"""Marks in kernel names of cuBLAS, cuDNN and CUTLASS; if a name has both, the former counts: CUTLASS calls its TF32
-products ``tensorop_s1688gemm``. https://docs.nvidia.com/cutlass, "Functionality"."""
-
-_FLOAT32, _TF32 = PRECISIONS.index(Precision.FP32), PRECISIONS.index(Precision.TF32)
-
-
-def run_precision(trace: Trace, work: MatrixWork, device: Device | None, settings: RunSettings) -> NDArray[np.int8]:
-    """Return each call's position in ``PRECISIONS``; NONE if unknown, for example float32 that may have been TF32.
-
-    The device decides first: AMD's and older ones have no TF32, whatever the settings (torch allows it for convolutions
-    by default). Next come marks in kernel names, then the settings.
-    """
-    precision = work.precision.copy()
-    is_float32 = precision == _FLOAT32
-    is_known = device is not None and (device.name is not None or device.compute_capability is not None)
-    if is_known and not has_tf32(device):
-        return precision
-    precision[is_float32] = _by_settings(settings)[work.kind[is_float32]]
-    named = _by_names(trace, work)
-    known = is_float32 & (named != NONE)
-    precision[known] = named[known]
-    return precision
-
-
-def _by_settings(settings: RunSettings) -> NDArray[np.int8]:
-    """Return the type that float32 is multiplied in, by kind of work."""
-    allowed = {
-        WorkKind.MATMUL: settings.matmul_tf32,
-        WorkKind.CONVOLUTION: settings.cudnn_tf32,
-        WorkKind.RECURRENT: settings.cudnn_tf32,
-        WorkKind.ATTENTION: None,
-    }
-    codes = {None: NONE, False: _FLOAT32, True: _TF32}
-    return np.array([codes[allowed[kind]] for kind in KINDS], np.int8)
-
-
-def _by_names(trace: Trace, work: MatrixWork) -> NDArray[np.int8]:
-    """Return the type that the names of a call's kernels show."""
-    names = trace.events.name_id[work.kernel_rows]
-    found = np.full(work.kind.size, NONE, np.int8)
-    for pattern, code in ((_IN_FLOAT32, _FLOAT32), (_IN_TF32, _TF32)):
-        says = name_mask(trace.names, _says(pattern))
-        found[work.kernel_call[says[names]]] = code
-    return found
-
-
-def _says(pattern: re.Pattern[str]) -> Callable[[str], bool]:
-    return lambda name: pattern.search(name) is not None

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from traceadvisor.analysis.arithmetic.alignment import NOTHING, contiguous, has_strides
 from traceadvisor.analysis.arithmetic.convolutions import BACKWARD
 from traceadvisor.analysis.arithmetic.flops import FORMULAS
 from traceadvisor.analysis.arithmetic.work import Kind as WorkKind
 from traceadvisor.analysis.arithmetic.work import Work
 from traceadvisor.analysis.operators.inputs import Inputs, Shape, read_inputs
 from traceadvisor.analysis.operators.launches import Launches
-from traceadvisor.analysis.operators.names import name_mask
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.model.arrays import Float64, Int32, Int64, Mask
@@ -58,6 +59,10 @@ class MatrixWork:
     sizes: Int64
     """Rows, columns and inner size of a matrix product, shape ``(n, 3)``; 0 for other work."""
 
+    contiguous: Int64
+    """Sizes of a matrix product that need alignment, shape ``(n, 6)``, as :class:`Contiguous` orders them; 0 where
+    unknown."""
+
     device_ns: Int64
     """Summed durations of its kernels."""
 
@@ -95,6 +100,7 @@ def matrix_work(trace: Trace, launches: Launches, tree: OperatorTree) -> MatrixW
         least_flops=_figures(works, "least_flops")[group],
         least_elements=_figures(works, "least_elements")[group],
         sizes=np.array(sizes, np.int64).reshape(-1, 3)[group],
+        contiguous=_contiguous(trace, tree, calls, inputs, called, group),
         device_ns=np.bincount(calls.kernel_call, durations_ns, group.size).astype(np.int64),
         kernel_rows=calls.kernel_rows,
         kernel_call=calls.kernel_call,
@@ -109,6 +115,7 @@ class _Called:
     inner_name: str
     dims: str
     concrete: str
+    strides: str
     types: str
 
     @classmethod
@@ -119,11 +126,17 @@ class _Called:
         )
 
     def inputs(self, inner: frozenset[str]) -> Inputs:
-        return read_inputs(self.dims, self.types, self.concrete, inner)
+        return read_inputs(self.dims, self.types, self.concrete, inner, strides=self.strides)
+
+    @property
+    def first_factor(self) -> int | None:
+        """Position of a matrix product's first factor; None for other work."""
+        formula = FORMULAS[self.name]
+        return formula.factors[0] if formula.kind is WorkKind.MATMUL else None
 
 
 def _keys(trace: Trace, tree: OperatorTree, calls: MatrixCalls) -> Int32:
-    """Return name, innermost operator's name and text numbers of each call, shape ``(n, 5)``."""
+    """Return name, innermost operator's name and text numbers of each call, shape ``(n, 6)``."""
     outer, inner = tree.rows[calls.outer], tree.rows[calls.inner]
     names, missing, details = trace.events.name_id, np.int32(NONE), trace.details
     return np.column_stack(
@@ -132,9 +145,25 @@ def _keys(trace: Trace, tree: OperatorTree, calls: MatrixCalls) -> Int32:
             names[inner],
             details.dims_id.at(outer, missing),
             details.concrete_id.at(outer, missing),
+            details.strides_id.at(outer, missing),
             details.dtypes_id.at(inner, missing),
         )
     )
+
+
+def _contiguous(  # noqa: PLR0913, PLR0917  # what was found of the calls
+    trace: Trace, tree: OperatorTree, calls: MatrixCalls, inputs: list[Inputs], called: list[_Called], group: Int64
+) -> Int64:
+    """Return the sizes that need alignment; without strides, factors in the backward pass are unknown."""
+    firsts = [each.first_factor for each in called]
+    pairs = list(zip(inputs, firsts, strict=True))
+    found = [NOTHING if first is None else contiguous(given, first) for given, first in pairs]
+    sure = np.array([first is not None and has_strides(given, first) for given, first in pairs], np.bool_)
+    sizes = np.array([each.sizes for each in found], np.int64).reshape(-1, 6)[group]
+    backward = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX))[trace.events.name_id[tree.rows]]
+    transposed = (tree.nearest(backward)[calls.outer] != NONE) & ~sure[group]
+    sizes[transposed, :4] = 0
+    return sizes
 
 
 def _inner_names(

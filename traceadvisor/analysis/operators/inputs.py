@@ -30,9 +30,17 @@ class Inputs:
     output: Shape | None = None
     """The output's sizes without batch and channels, if another call reveals them."""
 
+    strides: tuple[Shape, ...] = ()
+    """In elements; empty for recordings without them."""
+
     def shape(self, position: int) -> Shape:
         """Return the shape of an input; empty if it has none."""
         return self.shapes[position] if position < len(self.shapes) else NO_SHAPE
+
+    def stride(self, position: int) -> Shape:
+        """Return the strides of an input; empty if they were not recorded, or do not fit its shape."""
+        found = self.strides[position] if position < len(self.strides) else NO_SHAPE
+        return found if len(found) == len(self.shape(position)) else NO_SHAPE
 
     def value(self, position: int) -> object:
         """Return the value of an input; None if not recorded."""
@@ -46,7 +54,9 @@ class Inputs:
         return tuple(value) * count if len(value) == 1 else tuple(value) if len(value) == count else None
 
 
-def read_inputs(dims: str, types: str, concrete: str, inner: frozenset[str] = frozenset()) -> Inputs:
+def read_inputs(
+    dims: str, types: str, concrete: str, inner: frozenset[str] = frozenset(), *, strides: str = ""
+) -> Inputs:
     """Read inputs from a trace's texts; malformed parts count as not recorded."""
     shapes, values = _decoded(dims), _decoded(concrete)
     return Inputs(
@@ -54,6 +64,7 @@ def read_inputs(dims: str, types: str, concrete: str, inner: frozenset[str] = fr
         tuple(types.split(";")) if types else (),
         tuple(_value(each) for each in values),
         inner,
+        strides=tuple(_shape(each) for each in _decoded(strides)),
     )
 
 

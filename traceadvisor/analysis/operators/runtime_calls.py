@@ -17,6 +17,7 @@ _SYNCHRONISE = re.compile(_VENDOR + r"(?:Stream|Device|Event|Ctx)Synchronize")
 _BLOCKING_COPY = re.compile(r"^(?:cudaMemcpy|hipMemcpy|hipMemcpyWithStream)$")
 _ALLOCATE = re.compile(_VENDOR + r"(?:Mem)?(?:Malloc|Free|HostAlloc|HostMalloc|HostFree|MallocHost|FreeHost|Alloc)")
 _LAUNCH = re.compile(r"Launch(?!HostFunc)")
+_GRAPH_LAUNCH = re.compile(_VENDOR + r"GraphLaunch")
 _ENQUEUE = re.compile(r"Launch|Memcpy|Memset")
 _DEVICE_SYNCHRONISE = re.compile(_VENDOR + r"(?:Device|Ctx)Synchronize")
 
@@ -29,6 +30,17 @@ def allocator_rows(trace: Trace) -> Int64:
 def kernel_launch_rows(trace: Trace) -> Int64:
     """Return calls that launch a kernel."""
     return rows_named(trace, Kind.RUNTIME, lambda name: _LAUNCH.search(name) is not None)
+
+
+def graph_launch_rows(trace: Trace) -> Int64:
+    """Return calls that launch a captured graph, with all its operations."""
+    return rows_named(trace, Kind.RUNTIME, lambda name: _GRAPH_LAUNCH.match(name) is not None)
+
+
+def synchronise_rows(trace: Trace, *, device_only: bool = False) -> Int64:
+    """Return calls that wait for the device, or only those that wait for all its streams."""
+    pattern = _DEVICE_SYNCHRONISE if device_only else _SYNCHRONISE
+    return rows_named(trace, Kind.RUNTIME, lambda name: pattern.match(name) is not None)
 
 
 def enqueue_rows(trace: Trace) -> Int64:

@@ -1,20 +1,15 @@
-"""The user's source line behind an event, from recorded Python stacks, and which files are library code."""
+"""The user's source line behind an event, from recorded Python stacks."""
 
 from __future__ import annotations
 
-import re
-import sys
-from dataclasses import replace
-
 import numpy as np
 
+from traceadvisor.analysis.operators.source_files import FRAME, is_library
+from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.model.arrays import Int64
-from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Location
 from traceadvisor.model.trace import Trace
-
-_FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$")
 
 
 def user_frame(frames: list[str], own_code: frozenset[str] | None = None) -> Location | None:
@@ -25,132 +20,23 @@ def user_frame(frames: list[str], own_code: frozenset[str] | None = None) -> Loc
         own_code: :attr:`Trace.own_code`.
     """
     for frame in frames:
-        match = _FRAME.match(frame.strip())
+        match = FRAME.match(frame.strip())
         if match and not is_library(match["file"], own_code):
             return Location(match["file"], int(match["line"]), match["function"])
     return None
 
 
-def location_of_call(trace: Trace, tree: OperatorTree, row: int) -> Location | None:
-    """Return the user's line behind an event; None without stacks.
-
-    Current recordings hold the Python calls themselves. Recordings of 2021 hold a stack per operator; there the
-    innermost enclosing operator with a stack is used.
-    """
-    thread, instant = int(trace.events.thread[row]), int(trace.events.start_ns[row])
-    return (
-        _from_stack(trace, row)
-        or _from_operators(trace, tree, thread, instant)
-        or _from_python_calls(trace, thread, instant)
-    )
-
-
-def first_location(trace: Trace, tree: OperatorTree, rows: Int64) -> Location | None:
-    """Return the user's line of the first event that has one."""
-    found = (location_of_call(trace, tree, row) for row in rows.tolist())
-    return next((location for location in found if location), None)
-
-
-def _from_stack(trace: Trace, row: int) -> Location | None:
-    found = int(trace.details.stack_id.at(np.array([row]), np.int32(NONE))[0])
-    return user_frame(trace.texts[found].split(";"), trace.own_code) if found != NONE else None
-
-
-def _from_operators(trace: Trace, tree: OperatorTree, thread: int, instant_ns: int) -> Location | None:
-    at = int(tree.enclosing(np.array([thread]), np.array([instant_ns]))[0])
-    while at != NONE:
-        location = _from_stack(trace, int(tree.rows[at]))
-        if location:
-            return location
-        at = int(tree.parent[at])
-    return None
-
-
-def _from_python_calls(trace: Trace, thread: int, instant_ns: int) -> Location | None:
-    calls = trace.python_calls
-    started = int(np.searchsorted(calls.start_ns, instant_ns, side="right"))
-    inside = (calls.thread[:started] == thread) & (instant_ns < calls.end_ns[:started])
-    rows = np.flatnonzero(inside)[::-1]
-    location = user_frame([trace.names[calls.name_id[row]] for row in rows.tolist()], trace.own_code)
-    return replace(location, is_call=False) if location else None
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_PART = re.compile(r"[/\\]+")
-_ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:")
-_INSTALLED = re.compile(
-    r"site-packages[/\\]|dist-packages[/\\]|[/\\]lib[/\\]python\d|traceadvisor[/\\]recording[/\\]"
-    r"|[/\\]torchinductor_\w+[/\\]"
-)
-_NO_FILE = re.compile(r"<|\.\.\.|.*\.pyx$")
-
-_PACKAGES = _words("""
-torch torchgen functorch torchvision torchaudio torchdata torchtext torchmetrics torchrec torchao torchtune
-torchtitan torch_xla torch_geometric torch_scatter torch_sparse triton xformers flash_attn apex transformer_engine
-deepspeed megatron colossalai fairscale horovod accelerate bitsandbytes peft trl transformers diffusers tokenizers
-sentence_transformers safetensors huggingface_hub optimum lightning lightning_fabric lightning_utilities
-pytorch_lightning litdata ignite fastai fastcore fastprogress timm open_clip monai kornia albumentations albucore
-imgaug imageio ffcv webdataset mmcv mmengine mmdet mmseg mmpretrain detectron2 fvcore iopath
-segmentation_models_pytorch ultralytics e3nn dgl gpytorch botorch pyro einops jaxtyping beartype tensordict torchrl
-nvidia cupy tensorrt torch_tensorrt onnx onnxruntime
-numpy scipy pandas polars pyarrow sklearn joblib numba llvmlite jax jaxlib flax optax tensorflow keras PIL cv2
-skimage matplotlib seaborn librosa soundfile audioread resampy h5py zarr numcodecs lmdb fsspec s3fs gcsfs boto3
-botocore s3transfer smart_open av decord nibabel SimpleITK pydicom rasterio shapely networkx sympy mpmath nltk spacy
-sentencepiece tiktoken
-wandb tensorboard tensorboardX mlflow comet_ml neptune clearml aim sentry_sdk hydra omegaconf ray dask optuna gym
-gymnasium stable_baselines3 tqdm rich click typer fire absl yaml requests urllib3 httpx httpcore aiohttp anyio
-psutil pynvml cloudpickle dill multiprocess packaging filelock regex jinja2 pydantic msgspec attr attrs wrapt
-decorator google grpc IPython ipykernel traitlets tornado zmq debugpy pytest _pytest pluggy setuptools pkg_resources
-pip line_profiler memory_profiler traceadvisor
-""")
-"""Folders that count as libraries if a path was shortened: profilers remove the installation's path, so only
-``torch/nn/modules/module.py`` is left."""
-
-_MODULES = frozenset({"six", "typing_extensions", "threadpoolctl", "pylab", "torch"})
-"""Libraries of one file."""
-
-_DATASETS = re.compile(
-    r"datasets/(arrow_\w+|dataset_dict|fingerprint|iterable_dataset|table)\.py|datasets/(features|formatting)/"
-)
-"""Files of the library ``datasets``; most folders of that name are the user's."""
-
-_STANDARD_PACKAGES = _words("""
-asyncio collections concurrent ctypes curses dbm distutils email encodings html http importlib json logging
-multiprocessing pathlib re sqlite3 string sysconfig tkinter tomllib unittest urllib wsgiref xml xmlrpc zoneinfo
-""")
-
-_UNUSED_STANDARD_MODULES = _words("""
-bdb cgi chunk cmd code codeop compileall configparser filecmp fileinput graphlib profile resource sched shelve
-symtable this trace turtle wave
-""")
-"""Modules that torch does not import: a file of that name in the working folder is the user's. A file named like a
-module that torch needs would be imported instead of it, and torch would fail."""
-
-
-def is_library(file: str, own_code: frozenset[str] | None = None) -> bool:
-    """Whether a file is library code.
+def locations_of(trace: Trace, tree: OperatorTree, rows: Int64) -> list[Location | None]:
+    """Return the user's innermost line behind each event, and the frame that owns its time; None without stacks.
 
     Args:
-        file: a path from a stack; profilers may remove the folder of ``sys.path`` in front.
-        own_code: first path parts of the user's modules, as a capture recorded them; None without a capture, then only
-            names decide.
+        trace: the recording.
+        tree: its operators.
+        rows: rows of the event table, shape ``(n,)``.
     """
-    if _NO_FILE.match(file) or _INSTALLED.search(file):
-        return True
-    if _ABSOLUTE.match(file):
-        return False
-    parts = [part for part in _PART.split(file) if part != "."] or [file]
-    if own_code is not None and ".." not in parts:
-        return parts[0] not in own_code
-    return _is_library_by_name(parts)
+    return Stacks(trace, tree).locations(rows)
 
 
-def _is_library_by_name(parts: list[str]) -> bool:
-    top, *rest = parts
-    if rest:
-        return top in _PACKAGES | _STANDARD_PACKAGES or _DATASETS.match("/".join(parts)) is not None
-    module = top.removesuffix(".py")
-    return module in _MODULES or module in sys.stdlib_module_names - _UNUSED_STANDARD_MODULES
+def location_of_call(trace: Trace, tree: OperatorTree, row: int) -> Location | None:
+    """Return the user's line behind one event; None without stacks."""
+    return locations_of(trace, tree, np.array([row]))[0]

@@ -84,8 +84,10 @@ def _weighted_mean(values: Float64, weights: Float64, group: Int64) -> list[floa
     return [float(total[at] / weight[at]) if weight[at] else None for at in range(count)]
 
 
-def device_figures(trace: Trace, launches: Launches, windows: SpanSet) -> DeviceFigures:
+def device_figures(trace: Trace, launches: Launches, windows: SpanSet, unknown: SpanSet) -> DeviceFigures:
     """Return busy share, SM efficiency and achieved occupancy of one device over some windows.
+
+    Time in which the recording does not show whether the device worked, ``unknown``, makes the busy share a range.
 
     These are the definitions of the TensorBoard profiler plugin. The busy share is the union of all kernels and
     collectives. SM efficiency is the mean over time of the blocks
@@ -98,7 +100,7 @@ def device_figures(trace: Trace, launches: Launches, windows: SpanSet) -> Device
     if not windows or not launches.work_rows.size:
         return DeviceFigures(None, None, None)
     starts, ends = events.start_ns[kernels], events.end_ns[kernels]
-    busy_ns = (SpanSet.union_of(starts, ends) & windows).total_ns
+    busy_ns, unknown_ns = (SpanSet.union_of(starts, ends) & windows).total_ns, (unknown & windows).total_ns
     blocks = trace.details.blocks_per_sm.at(kernels, np.float64("nan"))
     occupancy = trace.details.occupancy_percent.at(kernels, np.float64("nan"))
     inside_ns = (windows.measure_until(ends) - windows.measure_until(starts)).astype(np.float64)
@@ -109,6 +111,7 @@ def device_figures(trace: Trace, launches: Launches, windows: SpanSet) -> Device
         achieved_occupancy_share=float(np.average(occupancy[known], weights=inside_ns[known])) / 100
         if known.any()
         else None,
+        busy_share_high=(busy_ns + unknown_ns) / windows.total_ns if unknown_ns else None,
     )
 
 

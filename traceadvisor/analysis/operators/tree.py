@@ -80,10 +80,10 @@ def operator_tree(events: EventTable) -> OperatorTree:
     rows = events.rows(Kind.OPERATOR)
     rows = rows[np.lexsort((-events.duration_ns[rows], events.start_ns[rows], events.thread[rows]))]
     starts, ends, threads = events.start_ns[rows], events.end_ns[rows], events.thread[rows]
-    return OperatorTree(rows, _parents(starts, ends, threads), threads.astype(np.int64), starts, ends)
+    return OperatorTree(rows, parents_of(starts, ends, threads), threads.astype(np.int64), starts, ends)
 
 
-def _parents(starts: Int64, ends: Int64, threads: Int32) -> Int64:
+def parents_of(starts: Int64, ends: Int64, threads: Int32) -> Int64:
     """Return the nearest earlier operator that encloses each one."""
     above = np.arange(starts.size) - 1
     above[np.flatnonzero(threads[1:] != threads[:-1]) + 1] = NONE

@@ -8,6 +8,8 @@ import numpy as np
 
 from traceadvisor.analysis.communication.collectives import host_collective_rows
 from traceadvisor.analysis.idle.causes import idle_partition
+from traceadvisor.analysis.idle.gaps import Gaps
+from traceadvisor.analysis.idle.unknown import Unknown
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
@@ -30,10 +32,17 @@ _DEVICE_PRECEDENCE = (
 )
 
 
-def partition_recording(observation: Observation) -> Partition:
-    """Assign each instant of the recording to a category: of the device, or of the host without device activity."""
-    extent = recording_extent(observation.trace)
-    return _device_partition(observation, extent) if observation.has_device else _host_partition(observation, extent)
+def partition_recording(observation: Observation, gaps: Gaps, unknown: Unknown) -> Partition:
+    """Assign each instant of the recording to a category: of the device, or of the host without device activity.
+
+    Args:
+        observation: the recording.
+        gaps: the gaps of the device within the recording.
+        unknown: gaps in which the recording does not show whether the device worked.
+    """
+    if observation.has_device:
+        return _device_partition(observation, gaps, unknown)
+    return _host_partition(observation, recording_extent(observation.trace))
 
 
 def break_down(step: Step, partition: Partition, *, has_loader: bool) -> StepBreakdown:
@@ -46,17 +55,17 @@ def break_down(step: Step, partition: Partition, *, has_loader: bool) -> StepBre
     return StepBreakdown(step.duration_ns, parts)
 
 
-def _device_partition(observation: Observation, extent: tuple[int, int]) -> Partition:
+def _device_partition(observation: Observation, gaps: Gaps, unknown: Unknown) -> Partition:
     """Partition by what the device does, and by cause if it is idle."""
     events, launches = observation.trace.events, observation.launches
-    kinds = events.kind[launches.work_rows]
+    kinds, extent = events.kind[launches.work_rows], recording_extent(observation.trace)
     result: dict[Category, SpanSet] = {}
     busy = SpanSet.empty()
     for category, members in _DEVICE_PRECEDENCE:
         spans = events.spans(launches.work_rows[np.isin(kinds, members)]).clip(*extent)
         result[category] = spans - busy
         busy |= spans
-    idle = idle_partition(observation, extent)
+    idle = idle_partition(observation, gaps, unknown.spans)
     return {category: result[category] if category in result else idle[category] for category in DEVICE_CATEGORIES}
 
 

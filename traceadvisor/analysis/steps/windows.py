@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from traceadvisor.analysis.operators.launches import Launches
-from traceadvisor.analysis.operators.runtime_calls import enqueue_rows, kernel_launch_rows
+from traceadvisor.analysis.operators.lost_launches import expected_launches
+from traceadvisor.analysis.operators.runtime_calls import enqueue_rows
 from traceadvisor.analysis.steps.marks import Mark, find_marks, position_at, steps_of_another_kind
 from traceadvisor.model.arrays import Float64, Int64
-from traceadvisor.model.events import DEVICE_WORK, NONE
+from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepSource, StepTable
 from traceadvisor.model.trace import Trace
@@ -54,12 +55,28 @@ def step_windows(trace: Trace, launches: Launches, not_counted: Mapping[int, str
     for position, mark in enumerate(marks):
         step = _window(mark, work, position, steps[-1].end_ns if steps else None)
         steps.append(step)
-    for position, reason in _reasons(trace, marks, not_counted or {}).items():
+    reasons = _reasons(trace, marks, not_counted or {})
+    for position, reason in reasons.items():
         steps[position] = replace(steps[position], left_out=reason)
     incomplete = _incomplete_last(trace, marks)
-    if incomplete is None:
-        return StepTable(source, tuple(steps))
-    return StepTable(source, tuple(steps[:-1]), ((steps[-1].index, incomplete),))
+    dropped = () if incomplete is None else ((steps.pop().index, incomplete),)
+    if not any(step.kept for step in steps):
+        steps = [step if position in reasons else _despite_carry_in(step) for position, step in enumerate(steps)]
+    return StepTable(source, tuple(steps), dropped)
+
+
+def _despite_carry_in(step: Step) -> Step:
+    """Return a step that is left out only for its carry-in as one that counts, with the reason as a caution.
+
+    Its window begins behind the earlier work. This is for recordings that would have no step at all otherwise.
+    """
+    cut, whole = step.start_ns - step.host_start_ns, step.end_ns - step.host_start_ns
+    if not step.duration_ns:
+        return step
+    caution = step.left_out
+    if cut > CARRY_IN_SHARE * whole:
+        caution = f"the GPU ran earlier work during its first {cut / whole:.0%}, so it is analysed from there"
+    return replace(step, left_out=None, caution=caution)
 
 
 def _assign(trace: Trace, launches: Launches, marks: tuple[Mark, ...], *, can_carry_in: bool) -> _Work:
@@ -158,13 +175,12 @@ class LostRecords:
 def lost_records(trace: Trace, spans: Sequence[tuple[int, int]]) -> LostRecords:
     """Count launches by the span in which they begin; spans are sorted by time.
 
-    If no device work was recorded at all, no launch counts as missing.
+    If no device work was recorded at all, no launch counts as missing. Launches that only recorded a CUDA graph do not
+    count at all.
     """
-    events = trace.events
-    calls, work = kernel_launch_rows(trace), events.rows(*DEVICE_WORK)
-    stretch = position_at(spans, events.start_ns[calls])
-    lost = ~np.isin(events.correlation[calls], events.correlation[work]) & bool(work.size)
+    launches = expected_launches(trace)
+    stretch = position_at(spans, trace.events.start_ns[launches.rows])
     return LostRecords(
         np.bincount(stretch[stretch != NONE], minlength=len(spans)),
-        np.bincount(stretch[(stretch != NONE) & lost], minlength=len(spans)),
+        np.bincount(stretch[(stretch != NONE) & launches.is_lost], minlength=len(spans)),
     )

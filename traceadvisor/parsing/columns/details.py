@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from traceadvisor.model.arrays import Int32, Int64, Mask
 from traceadvisor.model.events import NONE, Kind, Sparse
 from traceadvisor.model.trace import AllocatorSamples, Details
-from traceadvisor.parsing.columns.growing import Column, Parts, int64
+from traceadvisor.parsing.columns.growing import Column, Parts, int64, keys
 from traceadvisor.parsing.columns.interning import Shortener, Signatures, Texts, TypeLists
 from traceadvisor.parsing.columns.messages import Messages
 from traceadvisor.parsing.columns.timestamps import nanoseconds
@@ -89,6 +89,8 @@ class DetailColumns:
             ids = np.fromiter(map(self.texts.__getitem__, stacks), np.int32, len(stacks))
             self._add("stack_id", rows, ids, ids != self.texts.get("", NONE))
         self.has_types = self.has_types or any(arg.input_types is not MISSING for arg in args)
+        forward_thread = keys([arg.forward_thread for arg in args])
+        self._add("forward_thread", rows, forward_thread, forward_thread > 0)
 
     def _add_sizes(self, args: list[EventArgs], rows: Int64) -> None:
         self._add_byte_count([arg.byte_count for arg in args], rows)
@@ -110,6 +112,7 @@ class DetailColumns:
         self._add_numbers("dtypes_id", self._type_lists, types, rows)
         for name, values in (
             ("dims_id", [arg.input_dims for arg in args]),
+            ("strides_id", [arg.input_strides for arg in args]),
             ("concrete_id", [arg.concrete_inputs for arg in args]),
         ):
             self._add_numbers(name, self.texts, [bytes(value).decode("utf-8", "replace") for value in values], rows)
@@ -165,9 +168,11 @@ class DetailColumns:
             stack_id=column("stack_id", np.int32),
             dtypes_id=column("dtypes_id", np.int32),
             dims_id=column("dims_id", np.int32),
+            strides_id=column("strides_id", np.int32),
             concrete_id=column("concrete_id", np.int32),
             message_id=column("message_id", np.int32),
             sequence=column("sequence", np.int64),
+            forward_thread=column("forward_thread", np.int64),
         )
 
 

@@ -48,6 +48,10 @@ class EventArgs(KeyArgs, frozen=True, gc=False):
     concrete_inputs: msgspec.Raw = msgspec.field(default=MISSING, name="Concrete Inputs")
     input_types: msgspec.Raw = msgspec.field(default=MISSING, name="Input type")
     input_dims: msgspec.Raw = msgspec.field(default=MISSING, name="Input Dims")
+    input_strides: msgspec.Raw = msgspec.field(default=MISSING, name="Input Strides")
+    forward_thread: int = msgspec.field(default=NONE, name="Fwd thread id")
+    """Torch's number of the forward operator's thread, in a backward operator; 0 in a forward one."""
+
     message_elements: int = msgspec.field(default=NONE, name="In msg nelems")
     message_type: str = msgspec.field(default="", name="dtype")
     """Element type of a collective's message."""

@@ -20,6 +20,7 @@ from torch.optim import Optimizer
 from torch.profiler.profiler import _KinetoProfile
 from torch.utils.data.dataloader import DataLoader, _BaseDataLoaderIter
 
+from traceadvisor.recording.loop.batch_clocks import BatchClocks
 from traceadvisor.recording.loop.loaders import LoaderRegistry
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.script.own_code import unseen
@@ -36,10 +37,11 @@ class LoopListener:
     a forked process, the listener does nothing.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # it connects the parts
         self,
         tracker: LoopTracker,
         loaders: LoaderRegistry,
+        clocks: BatchClocks,
         *,
         thread: int,
         stepped: Callable[[Optimizer], None],
@@ -47,6 +49,7 @@ class LoopListener:
     ) -> None:
         self._tracker = tracker
         self._loaders = loaders
+        self._clocks = clocks
         self._stepped = stepped
         """Called with each optimizer that steps."""
         self._failed = failed
@@ -74,6 +77,7 @@ class LoopListener:
                 start_ns = self._loaders.start_ns(iterator)
                 loader = self._loaders.of(iterator)
                 self._tracker.fetch_begins(loader, grad=torch.is_grad_enabled(), loader_start_ns=start_ns)
+                self._clocks.fetch_begins(iterator)
             except Exception as error:  # noqa: BLE001  # the script goes on after any error
                 self._fail(error)
 
@@ -81,7 +85,9 @@ class LoopListener:
         """The loader returned a batch, or has none left."""
         if self.leave() and self.active:
             try:
-                self._tracker.fetch_ended(self._loaders.of(iterator), got_batch=got_batch)
+                loader = self._loaders.of(iterator)
+                self._tracker.fetch_ended(loader, got_batch=got_batch)
+                self._clocks.fetch_ended(loader, got_batch=got_batch)
             except Exception as error:  # noqa: BLE001  # as above
                 self._fail(error)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -38,7 +39,9 @@ class KnownLoader:
 class LoaderRegistry:
     """Remembers loaders without keeping them alive."""
 
-    def __init__(self) -> None:
+    def __init__(self, found: Callable[[object, KnownLoader], None] = lambda *_: None) -> None:
+        self._found = found
+        """Called with each iterator and its loader, at its first batch."""
         self._by_iterator: weakref.WeakKeyDictionary[Any, KnownLoader] = weakref.WeakKeyDictionary()
         self._by_loader: dict[int, tuple[weakref.ref[Any], KnownLoader]] = {}
         self._pending: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = weakref.WeakKeyDictionary()
@@ -59,6 +62,7 @@ class LoaderRegistry:
         if known is None:
             known = self._find(iterator)
             self._by_iterator[iterator] = known
+            self._found(iterator, known)
         return known
 
     def _find(self, iterator: object) -> KnownLoader:

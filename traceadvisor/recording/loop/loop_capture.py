@@ -7,9 +7,11 @@ from pathlib import Path
 
 from torch.optim import Optimizer
 
+from traceadvisor.bundle.batches import BatchLog
 from traceadvisor.bundle.layout import Note
 from traceadvisor.bundle.settings import RecordedSettings
 from traceadvisor.bundle.steps import StepLog
+from traceadvisor.recording.loop.batch_clocks import BatchClocks
 from traceadvisor.recording.loop.hooks import Hooks, LoopListener
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.profiler import TorchRecorder, is_profiling
@@ -42,8 +44,12 @@ class LoopCapture:
         self._recorder = TorchRecorder(options, host, stage=stage, saved=self._recording_saved)
         self._window = Window(options.schedule, self._recorder)
         self._tracker = LoopTracker(self._window, log, trained=self._first_step_ended)
-        loaders = LoaderRegistry()
-        self._listener = LoopListener(self._tracker, loaders, thread=thread, stepped=self._stepped, failed=self._failed)
+        self._clocks = BatchClocks(thread)
+        self._loader: KnownLoader | None = None
+        loaders = LoaderRegistry(self._clocks.knows)
+        self._listener = LoopListener(
+            self._tracker, loaders, self._clocks, thread=thread, stepped=self._stepped, failed=self._failed
+        )
         if is_profiling():
             self._profiler_made()
         self._hooks = Hooks(self._listener, loaders, self._seen, profiler_made=self._profiler_made)
@@ -57,6 +63,10 @@ class LoopCapture:
         """The settings known so far."""
         return self._seen.settings()
 
+    def batches(self) -> BatchLog | None:
+        """The batches of the training loader that were timed; None without any."""
+        return self._clocks.log_of(self._loader)
+
     def step(self) -> None:
         """The script marks the end of a step."""
         self._listener.step()
@@ -64,6 +74,7 @@ class LoopCapture:
     def close(self) -> None:
         """The script ended: save what was recorded."""
         self._hooks.remove()
+        self._clocks.remove()
         self._seen.gc.stop()
         if self._listener.active:
             self._listener.active = False
@@ -76,6 +87,7 @@ class LoopCapture:
     def stop_listening(self) -> None:
         """Ignore loops from now on, as in a forked child."""
         self._listener.active = False
+        self._clocks.remove()
 
     def _profiler_made(self) -> None:
         """The script has its own profiler, which takes precedence: two cannot run at once."""
@@ -96,7 +108,7 @@ class LoopCapture:
         self._trains()
         self._seen.gc.start()
         if isinstance(loader, KnownLoader):
-            self._seen.loader = loader.settings
+            self._loader, self._seen.loader = loader, loader.settings
             self._window.settle_for(loader.workers, loader.prefetch)
         else:
             self._window.settle_for(0, 0)

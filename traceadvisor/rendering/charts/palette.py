@@ -1,6 +1,7 @@
 """Colours for light and dark mode; each thing has the same colour in all charts.
 
-GPU work is blue, lost time red to yellow, and unavoidable idle time grey. The
+GPU work is blue, lost time red to yellow, unavoidable idle time grey, and
+unknown time dark violet. The
 colours of one breakdown differ for every kind of colour blindness (a test
 simulates them), and each chart also has its figures as text.
 """
@@ -36,6 +37,7 @@ PAINTS: dict[Category | Activity, Paint] = {
     Category.COMMUNICATION: Paint("communication", "#a678e2", "#c7a6f5", _DARK_INK),
     Category.H2D_COPY: Paint("h2d-copy", "#7fd4f2", "#a5e6fb", _DARK_INK),
     Category.OTHER_COPY: Paint("other-copy", "#0f8a68", "#3fc79b"),
+    Category.IDLE_UNKNOWN: Paint("idle-unknown", "#35104f", "#8c1ee8", ink_dark="#ffffff"),
     Category.DATA_WAIT: Paint("data-wait", "#d2481a", "#ee6a3c"),
     Category.IDLE_DEVICE: Paint("idle-device", "#d3d7de", "#98a1af", _DARK_INK),
     Category.IDLE_PROFILER: Paint("idle-profiler", "#555c69", "#4a515d", ink_dark="#ffffff"),

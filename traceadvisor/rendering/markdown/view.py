@@ -8,14 +8,15 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.headline import step_time, verdict, verdict_scope
-from traceadvisor.rendering.page.comparison import total_shares
+from traceadvisor.rendering.page.comparison import total_cells, total_titles
 from traceadvisor.rendering.page.findings import FindingView, finding_views, umbrella_table
 from traceadvisor.rendering.page.health import HealthView, health_view
 from traceadvisor.rendering.page.outcomes import outcomes_view
 from traceadvisor.rendering.page.recordings import cost_words
 from traceadvisor.rendering.page.settings import settings_facts
+from traceadvisor.rendering.savings import joint_sentences
 from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
-from traceadvisor.rendering.units import NOT_MEASURED, count, duration, milliseconds, percent
+from traceadvisor.rendering.units import NOT_MEASURED, count, duration, milliseconds, percent, percent_range
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.results.redaction import shortened
 
@@ -52,6 +53,9 @@ class MarkdownView:
     totals: Table
     totals_cut: str | None
     top: tuple[FindingView, ...]
+    joint: tuple[str, ...]
+    """The step with all simulated fixes, a sentence for each recording."""
+
     several: bool
     folds: tuple[Fold, ...]
     settings: tuple[str, ...]
@@ -68,6 +72,7 @@ def markdown_view(report: Report, room: Room) -> MarkdownView:
     health = health_view(report)
     tables = (
         _all_findings(findings),
+        _by_recording(findings),
         _categories(report),
         umbrella_table(report),
         outcomes.not_worth_doing,
@@ -82,6 +87,7 @@ def markdown_view(report: Report, room: Room) -> MarkdownView:
         totals=_cut(_totals(report), room),
         totals_cut=_cut_words(_totals(report), room),
         top=tuple(_short(finding, room) for finding in findings[:TOP_FINDINGS]),
+        joint=joint_sentences(report),
         several=len(report.recordings) > 1,
         folds=tuple(
             Fold(f"{table.caption} ({len(table.rows)})", _cut(table, room), _cut_words(table, room))
@@ -108,10 +114,12 @@ def _short(finding: FindingView, room: Room) -> FindingView:
         **{name: getattr(finding, name) for name in FindingView.__slots__}
         | {
             "recordings": finding.recordings[: room.rows],
+            "by_recording": None,
             "evidence": (),
             "caveats": (),
             "places": finding.places[: min(3, room.rows)],
             "also": finding.also[: room.rows],
+            "origin": None,
         }
     )
 
@@ -126,26 +134,23 @@ def _totals(report: Report) -> Table:
         *((Column("Samples/s"),) if counted else ()),
         *((Column("Cost"),) if priced else ()),
         Column("GPU busy"),
-        Column("Data wait"),
-        Column("CPU-to-GPU copy"),
-        Column("Kernels"),
-        Column("Communication"),
-        Column("Other copies"),
-        Column("Idle"),
+        *(Column(title.replace("\u00ad", "")) for title in total_titles(report)),
     )
-    rows = (_totals_row(recording, timed=timed, counted=counted, priced=priced) for recording in report.recordings)
+    rows = (
+        _totals_row(report, recording, timed=timed, counted=counted, priced=priced) for recording in report.recordings
+    )
     return measured_columns(Table("Recordings", columns, tuple(rows)))
 
 
-def _totals_row(recording: Recording, *, timed: bool, counted: bool, priced: bool) -> tuple[Cell, ...]:
+def _totals_row(report: Report, recording: Recording, *, timed: bool, counted: bool, priced: bool) -> tuple[Cell, ...]:
     return (
         Cell(recording.id),
         *((Cell(_step(recording)),) if timed else ()),
         Cell(_recorded(recording)),
         *((Cell(count(recording.samples_per_s)),) if counted else ()),
         *((Cell(cost_words(recording) or NOT_MEASURED),) if priced else ()),
-        Cell(percent(recording.shown_figures.busy_share)),
-        *(Cell(percent(share)) for share in total_shares(recording)),
+        Cell(percent_range(recording.shown_figures.busy_share, recording.shown_figures.busy_share_high)),
+        *total_cells(report, recording),
     )
 
 
@@ -167,8 +172,9 @@ def _all_findings(findings: tuple[FindingView, ...]) -> Table:
         Column("Saving", numeric=False),
         Column("Share", numeric=False),
         Column("Method", numeric=False),
-        Column("Confidence", numeric=False),
+        Column("Cause", numeric=False),
         Column("Evidence", numeric=False),
+        Column("Also", numeric=False),
         Column("Caveats", numeric=False),
     )
     return Table("All findings", columns, tuple(map(_finding_row, findings)))
@@ -178,18 +184,37 @@ def _finding_row(finding: FindingView) -> tuple[Cell, ...]:
     return (
         Cell(f"{finding.rank}"),
         Cell(f"{finding.title} ({', '.join(filter(None, (finding.rule_id, finding.provider)))})"),
-        Cell(", ".join(finding.recordings)),
-        Cell("; ".join(filter(None, (finding.saving.headline, finding.saving.range, _predicted(finding))))),
+        Cell(finding.where),
+        Cell(
+            "; ".join(
+                filter(None, (finding.saving.headline, finding.saving.range, _alone(finding), _predicted(finding)))
+            )
+        ),
         Cell(finding.saving.share),
         Cell(finding.saving.method or ""),
-        Cell(finding.confidence),
+        Cell(f"{finding.confidence} confidence"),
         Cell("; ".join(f"{row.label}: {row.value}" for row in finding.evidence)),
+        Cell("; ".join(finding.also)),
         Cell(" ".join(finding.caveats)),
     )
 
 
+def _alone(finding: FindingView) -> str | None:
+    return finding.saving.alone and f"alone: {finding.saving.alone}"
+
+
 def _predicted(finding: FindingView) -> str | None:
-    return finding.saving.predicted and f"predicted step: {finding.saving.predicted}"
+    alone = " with this fix alone" if finding.saving.adds else ""
+    return finding.saving.predicted and f"predicted step{alone}: {finding.saving.predicted}"
+
+
+def _by_recording(findings: tuple[FindingView, ...]) -> Table | None:
+    """The figures of each recording, for findings in several recordings; None without such findings."""
+    tables = [(finding, finding.by_recording) for finding in findings if finding.by_recording]
+    if not tables:
+        return None
+    rows = tuple((Cell(f"{finding.rank}"), *row) for finding, table in tables for row in table.rows)
+    return Table("Findings by recording", (Column("Rank"), *tables[0][1].columns), rows)
 
 
 def _categories(report: Report) -> Table:

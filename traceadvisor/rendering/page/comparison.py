@@ -6,56 +6,64 @@ from traceadvisor.model.breakdown import Totals
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.headline import step_time
 from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
-from traceadvisor.rendering.units import duration, percent
+from traceadvisor.rendering.units import duration, percent, percent_range
 
 MOST_DRAWN = 4
 """Recordings with charts of their own; the table and the JSON report show all."""
 
-_COLUMNS = (
-    Column("Recording", numeric=False),
-    Column("Median step"),
-    Column("GPU busy"),
-    Column("Data wait"),
-    Column("CPU-to-GPU copy"),
-    Column("Kernels"),
-    Column("Commu\u00adnication"),
-    Column("Other copies"),
-    Column("Idle"),
-    Column("Top finding", numeric=False),
-)
+_TOTALS = ("Data wait", "CPU-to-GPU copy", "Kernels", "Commu\u00adnication", "Other copies", "Idle")
 
 
 def comparison_table(report: Report) -> Table | None:
-    """One row per recording with its six totals; None for a single recording."""
+    """One row per recording with its totals; None for a single recording."""
     if len(report.recordings) < 2:
         return None
     rows = tuple(_row(report, recording, place) for place, recording in enumerate(report.recordings, start=1))
-    return measured_columns(Table("Recordings compared: totals as shares of the typical step", _COLUMNS, rows))
+    columns = (
+        Column("Recording", numeric=False),
+        Column("Median step"),
+        Column("GPU busy"),
+        *map(Column, total_titles(report)),
+        Column("Top finding", numeric=False),
+    )
+    return measured_columns(Table("Recordings compared: totals as shares of the typical step", columns, rows))
 
 
-def total_shares(recording: Recording) -> tuple[float | None, ...]:
-    """The six totals as shares of the typical step, in the table's order; None if not measured."""
+def total_titles(report: Report) -> tuple[str, ...]:
+    """The titles of the totals; unknown time has a column only if some recording has any."""
+    breakdowns = (recording.breakdown for recording in report.recordings)
+    return (*_TOTALS, "Unknown") if any(one and one.totals.unknown_ns for one in breakdowns) else _TOTALS
+
+
+def total_cells(report: Report, recording: Recording) -> tuple[Cell, ...]:
+    """The totals as shares of the typical step, in the order of their titles."""
+    return tuple(Cell(percent(share)) for share, _ in zip(_total_shares(recording), total_titles(report), strict=False))
+
+
+def _total_shares(recording: Recording) -> tuple[float | None, ...]:
+    """The seven totals as shares of the typical step; None if not measured."""
     mean = recording.breakdown
     if mean is None or not mean.duration_ns:
-        return (None,) * 6
+        return (None,) * (len(_TOTALS) + 1)
     totals: Totals = mean.totals
-    six = (
+    seven = (
         totals.data_wait_ns,
         totals.h2d_copy_ns,
         totals.kernel_ns,
         totals.communication_ns,
         totals.other_copy_ns,
         totals.idle_ns,
+        totals.unknown_ns,
     )
-    return tuple(None if ns is None else ns / mean.duration_ns for ns in six)
+    return tuple(None if ns is None else ns / mean.duration_ns for ns in seven)
 
 
 def _row(report: Report, recording: Recording, place: int) -> tuple[Cell, ...]:
     return (
         Cell(recording.id, href=f"#recording-{place}" if place <= MOST_DRAWN else None),
         _step(recording),
-        Cell(percent(recording.shown_figures.busy_share)),
-        *(Cell(percent(share)) for share in total_shares(recording)),
+        Cell(percent_range(recording.shown_figures.busy_share, recording.shown_figures.busy_share_high)),
+        *total_cells(report, recording),
         _first_finding(report, recording),
     )
 

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import assert_never
 
-from traceadvisor.model.findings import Confidence, Estimate, Location, Method, Severity
-from traceadvisor.model.report import RankedFinding, Recording, Report, Umbrella
+from traceadvisor.model.findings import Confidence, Estimate, Fix, Location, Method, Severity
+from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report, Umbrella
 from traceadvisor.rendering.charts.drawing import across
-from traceadvisor.rendering.headline import step_time
+from traceadvisor.rendering.headline import HARDWARE, step_time
+from traceadvisor.rendering.origins import OriginView, finding_view, frame_words, location_words, origin_phrase
+from traceadvisor.rendering.savings import (
+    further,
+    range_over,
+    range_words,
+    saving_sentence,
+    saving_words,
+    share_of_step,
+    share_words,
+    worth_words,
+)
 from traceadvisor.rendering.table import Cell, Column, Table
-from traceadvisor.rendering.units import duration, evidence_value, money, percent
-from traceadvisor.rendering.words import CONFIDENCE, EFFORT, METHOD, SEVERITY
+from traceadvisor.rendering.units import duration, evidence_value, number_of
+from traceadvisor.rendering.words import CERTAINTY, CONFIDENCE, EFFORT, FOLDED, METHOD, SEVERITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,8 @@ class Place:
 
     where: str
     function: str | None
+    owner: str | None = None
+    """The frame that owns the time, often of a library; None if it is this line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +48,23 @@ class SavingView:
     """The saving of a fix, in words as certain as its estimate."""
 
     headline: str
-    """``about 51.0 ms per step``, ``up to 51.0 ms per step`` or, without a saving, ``prevents errors``."""
+    """``about 51.0 ms per step``, ``up to 51.0 ms per step`` or, without a saving, ``prevents errors``. For a finding
+    with others above it: what it saves after those, ``a further 3.1 ms per step``."""
 
     share: str
     """``28.7% of the step``, ``up to 28.7% of the step`` or ``no speed-up``."""
 
     sentence: str
     """``Saves about 51.0 ms per step (28.7%)`` or ``Prevents errors; no speed-up``."""
+
+    adds: bool
+    """Whether the headline is the saving after those above."""
+
+    alone: str | None
+    """The saving of the fix alone, where it differs from that."""
+
+    certainty: str
+    """``simulated``, ``upper limit``: how certain the saving is."""
 
     range: str | None
     """``45.0 ms to 55.0 ms`` if the headline shows only the expected figure and the estimate is a range."""
@@ -69,6 +91,15 @@ class FindingView:
     title: str
     rule_id: str
     recordings: tuple[str, ...]
+    where: str
+    """The recordings in a few words."""
+
+    over_recordings: str | None
+    """The range of the saving over several recordings; None for one."""
+
+    by_recording: Table | None
+    """The figures of each recording, folded; None for one recording."""
+
     severity: Severity
     severity_words: str
     saving: SavingView
@@ -81,145 +112,165 @@ class FindingView:
     change: str | None
     caveats: tuple[str, ...]
     also: tuple[str, ...]
+    """The findings that are part of this one, each with the reason."""
+
     provider: str | None
     """The plugin distribution that provides the rule; None for built-in rules."""
 
     worth: str | None
     """The saving in money; None without a price."""
 
+    origin: OriginView | None
+    """Where the time comes from; None if the finding claims no time."""
+
+    origin_phrase: str | None
+    """The main origin in a phrase."""
+
 
 def finding_views(report: Report) -> tuple[FindingView, ...]:
     """The findings, ranked as in the report."""
     recordings = {recording.id: recording for recording in report.recordings}
-    return tuple(
-        _view(rank, ranked, recordings, report.settings.providers.get(ranked.finding.rule.id))
-        for rank, ranked in enumerate(report.findings, start=1)
-    )
-
-
-def location_words(location: Location) -> str:
-    """``train.py:41``, or ``train.py:41 (train)`` if only the function is known."""
-    if location.is_call or location.function is None:
-        return f"{location.file}:{location.line}"
-    return f"{location.file}:{location.line} ({location.function})"
+    views: list[FindingView] = []
+    seen: set[str] = set()
+    for rank, ranked in enumerate(report.findings, start=1):
+        provider = report.settings.providers.get(ranked.finding.rule.id)
+        views.append(_view(rank, ranked, recordings, provider, adds=ranked.recording_ids[0] in seen))
+        seen.update(ranked.recording_ids)
+    return tuple(views)
 
 
 def _place(location: Location) -> Place:
-    return Place(location_words(location), location.function if location.is_call else None)
+    return Place(
+        location_words(location),
+        location.function if location.is_call else None,
+        None if location.owner is None else frame_words(location.owner),
+    )
 
 
-def saving_words(saving: Estimate) -> str:
-    """The saving per step: ``about`` an estimate, ``up to`` an upper limit, or ``prevents errors``."""
-    if not saving.high_ns:
-        return "prevents errors"
-    match saving.method:
-        case Method.BOUND:
-            return f"{_range(saving)} per step"
-        case Method.REPLAY | Method.MODEL:
-            return f"about {duration(saving.expected_ns)} per step"
-        case _:
-            assert_never(saving.method)
-
-
-def share_words(saving: Estimate, expected_share: float) -> str:
-    """The saving as a share of the step: the expected share, or the highest share of an upper limit."""
-    if not saving.high_ns:
-        return "no speed-up"
-    match saving.method:
-        case Method.BOUND:
-            return f"up to {_share(saving, expected_share)} of the step"
-        case Method.REPLAY | Method.MODEL:
-            return f"{_share(saving, expected_share)} of the step"
-        case _:
-            assert_never(saving.method)
-
-
-def saving_sentence(saving: Estimate, expected_share: float) -> str:
-    """The saving as a sentence without a full stop."""
-    if not saving.high_ns:
-        return "Prevents errors; no speed-up"
-    return f"Saves {saving_words(saving)} ({_share(saving, expected_share)})"
-
-
-def _share(saving: Estimate, expected_share: float) -> str:
-    """The expected share of the step; for an upper limit, the highest."""
-    if saving.method is not Method.BOUND:
-        return percent(expected_share)
-    high_over_expected = saving.high_ns / saving.expected_ns if saving.expected_ns else 1.0
-    return percent(min(1.0, expected_share * high_over_expected))
-
-
-def worth_words(ranked: RankedFinding) -> str | None:
-    """The saving in money, per million samples or per hour of training; None without a price or a saving."""
-    worth = ranked.worth
-    if worth is None or not ranked.finding.saving.high_ns:
-        return None
-    amounts = worth.per_hour if worth.per_million_samples is None else worth.per_million_samples
-    of_what = "hour of training" if worth.per_million_samples is None else "million samples"
-    match ranked.finding.saving.method:
-        case Method.BOUND:
-            return f"up to {money(amounts.high, worth.currency)} per {of_what}"
-        case Method.REPLAY | Method.MODEL:
-            return f"about {money(amounts.expected, worth.currency)} per {of_what}"
-        case _:
-            assert_never(ranked.finding.saving.method)
-
-
-def _view(rank: int, ranked: RankedFinding, recordings: dict[str, Recording], provider: str | None) -> FindingView:
+def _view(
+    rank: int, ranked: RankedFinding, recordings: dict[str, Recording], provider: str | None, *, adds: bool
+) -> FindingView:
     finding = ranked.finding
+    of_rows = [recordings[id_] for id_ in ranked.recording_ids if id_ in recordings]
     return FindingView(
         rank=rank,
         anchor=f"finding-{rank}",
         title=finding.rule.title,
         rule_id=finding.rule.id,
         recordings=ranked.recording_ids,
+        where=_where(ranked.recording_ids),
+        over_recordings=_over_recordings(ranked),
+        by_recording=_by_recording(ranked),
         severity=ranked.severity,
         severity_words=SEVERITY[ranked.severity],
-        saving=_saving(ranked, [recordings[id_] for id_ in ranked.recording_ids if id_ in recordings]),
+        saving=_saving(ranked, of_rows, adds=adds),
         confidence=CONFIDENCE[finding.confidence],
         unsure=finding.confidence is Confidence.LOW,
         effort=EFFORT[finding.effort],
         evidence=tuple(Row(evidence.label, evidence_value(evidence)) for evidence in finding.evidence),
         places=tuple(_place(location) for location in finding.locations),
-        fix=finding.fix.summary,
+        fix=_fix_words(finding.fix),
         change=finding.fix.change,
         caveats=finding.caveats,
-        also=ranked.also,
+        also=_also(ranked),
         provider=provider,
         worth=worth_words(ranked),
+        origin=finding_view(finding.origins),
+        origin_phrase=origin_phrase(finding.origins),
     )
 
 
-def _saving(ranked: RankedFinding, recordings: Sequence[Recording]) -> SavingView:
-    saving, step_ns = ranked.finding.saving, ranked.step_ns
+def _fix_words(fix: Fix) -> str:
+    """What to change, and the torch version that it needs."""
+    return f"{fix.summary} (needs torch {fix.needs_torch} or newer)" if fix.needs_torch else fix.summary
+
+
+def _where(recording_ids: tuple[str, ...]) -> str:
+    """The typical recording, and how many more there are; both names of two."""
+    first, *rest = recording_ids
+    return first if not rest else f"{first} and {rest[0] if len(rest) == 1 else number_of(len(rest), 'more recording')}"
+
+
+def _over_recordings(ranked: RankedFinding) -> str | None:
+    """The range of the saving over the recordings of a row; None for one recording."""
+    if not ranked.by_recording:
+        return None
+    count = number_of(len(ranked.by_recording), "recording")
+    return f"Over {count}: {range_over(ranked.by_recording)}, this fix alone"
+
+
+def _by_recording(ranked: RankedFinding) -> Table | None:
+    """The figures of each recording of a row; None for one recording."""
+    if not ranked.by_recording:
+        return None
+    columns = (
+        Column("Recording", numeric=False),
+        Column("Saving alone", numeric=False),
+        Column("Share", numeric=False),
+        Column("After those above", numeric=False),
+        Column("Step now"),
+        Column("Certainty", numeric=False),
+        Column("Cause", numeric=False),
+        Column("Location and change", numeric=False),
+    )
+    rows = tuple(map(_recording_row, ranked.by_recording))
+    return Table(f"By recording ({len(rows)})", columns, rows)
+
+
+def _recording_row(case: RecordedFinding) -> tuple[Cell, ...]:
+    finding, after = case.finding, case.further_saving
+    places = (location_words(location) for location in finding.locations[:1])
+    return (
+        Cell(", ".join(case.recording_ids)),
+        Cell(saving_words(finding.saving)),
+        Cell(share_words(finding.saving, case.saving_share)),
+        Cell("unknown" if after is None else saving_words(after, adds=True)),
+        Cell(duration(case.step_ns)),
+        Cell(CERTAINTY[finding.saving.certainty]),
+        Cell(f"{CONFIDENCE[finding.confidence]} confidence"),
+        Cell("; ".join(filter(None, (*places, finding.fix.change)))),
+    )
+
+
+def _also(ranked: RankedFinding) -> tuple[str, ...]:
+    """The findings that are part of this one, each with the reason."""
+    folded = {one.rule.id: f"{one.rule.title} ({one.rule.id}): {FOLDED[one.because]}" for one in ranked.folded}
+    return tuple(folded.get(rule_id, f"{rule_id} in other recordings") for rule_id in ranked.also)
+
+
+def _saving(ranked: RankedFinding, recordings: Sequence[Recording], *, adds: bool) -> SavingView:
+    alone, step_ns = ranked.finding.saving, ranked.step_ns
+    adds = adds and alone.high_ns > 0 and ranked.further_saving is not None
+    saving = further(ranked) if adds else alone
+    share = share_of_step(saving, ranked)
     bound = saving.method is Method.BOUND
     drawn = step_ns is not None and step_ns > 0 and saving.high_ns > 0
     scale = step_ns if step_ns else 1.0
     return SavingView(
-        headline=saving_words(saving),
-        share=share_words(saving, ranked.saving_share),
-        sentence=saving_sentence(saving, ranked.saving_share),
-        range=None if bound or duration(saving.low_ns) == duration(saving.high_ns) else _range(saving),
+        headline=saving_words(saving, adds=adds),
+        share=share_words(saving, share) if saving.high_ns or not adds else "of no further use",
+        sentence=saving_sentence(saving, share, adds=adds),
+        adds=adds,
+        alone=_alone_words(ranked) if adds and saving != alone else None,
+        certainty=CERTAINTY[saving.certainty],
+        range=None if bound or duration(saving.low_ns) == duration(saving.high_ns) else range_words(saving),
         predicted=_predicted(ranked, recordings),
-        method=_method(saving) if saving.high_ns else None,
+        method=_method(alone) if alone.high_ns else None,
         span_start=across(min(1.0, saving.low_ns / scale)) if drawn else None,
         span_length=across(min(1.0, (saving.high_ns - saving.low_ns) / scale)) if drawn else None,
         expected_length=across(min(1.0, saving.expected_ns / scale)) if drawn and not bound else None,
     )
 
 
+def _alone_words(ranked: RankedFinding) -> str:
+    saving = ranked.finding.saving
+    return f"{saving_words(saving)} ({share_words(saving, ranked.saving_share)})"
+
+
 def _method(saving: Estimate) -> str:
     if saving.reason is None:
         return METHOD[saving.method]
     return f"{METHOD[saving.method]} {saving.reason[:1].upper()}{saving.reason[1:]}."
-
-
-def _range(saving: Estimate) -> str:
-    if saving.low_ns == saving.high_ns:
-        return duration(saving.expected_ns)
-    if saving.low_ns == 0:
-        return f"up to {duration(saving.high_ns)}"
-    return f"{duration(saving.low_ns)} to {duration(saving.high_ns)}"
 
 
 def _predicted(ranked: RankedFinding, recordings: Sequence[Recording]) -> str | None:
@@ -246,9 +297,14 @@ class UmbrellaView:
     table: Table
 
 
-def umbrella_views(recording: Recording) -> tuple[UmbrellaView, ...]:
-    """The umbrella findings on one recording."""
-    return tuple(map(_umbrella_view, recording.umbrellas))
+def umbrella_views(recording: Recording, first: str | None) -> tuple[UmbrellaView, ...]:
+    """The umbrella findings on one recording.
+
+    Args:
+        recording: the recording.
+        first: title of its first finding, whose fix comes before what the umbrellas propose; None without findings.
+    """
+    return tuple(_umbrella_view(umbrella, first) for umbrella in recording.umbrellas)
 
 
 def umbrella_table(report: Report) -> Table:
@@ -260,7 +316,7 @@ def umbrella_table(report: Report) -> Table:
         Column("Figure"),
     )
     rows = tuple(
-        (Cell(recording.id), Cell(umbrella.rule.title), Cell(row.label), Cell(evidence_value(row)))
+        (Cell(recording.id), Cell(umbrella.rule.title.partition(":")[0]), Cell(row.label), Cell(evidence_value(row)))
         for recording in report.recordings
         for umbrella in recording.umbrellas
         for row in umbrella.evidence
@@ -268,7 +324,12 @@ def umbrella_table(report: Report) -> Table:
     return Table("The step as a whole", columns, rows)
 
 
-def _umbrella_view(umbrella: Umbrella) -> UmbrellaView:
+def _umbrella_view(umbrella: Umbrella, first: str | None) -> UmbrellaView:
     columns = (Column("Measured", numeric=False), Column("Figure"))
     rows = tuple((Cell(row.label), Cell(evidence_value(row))) for row in umbrella.evidence)
-    return UmbrellaView(f"{umbrella.fix.summary}.", Table(umbrella.rule.title, columns, rows))
+    title, summary = umbrella.rule.title, f"{umbrella.fix.summary}."
+    if first is not None:
+        title = title.partition(":")[0]
+        if not umbrella.rule.id.startswith(HARDWARE):
+            summary = f"Follow the findings, beginning with the first: {first}."
+    return UmbrellaView(summary, Table(title, columns, rows))

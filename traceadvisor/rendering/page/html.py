@@ -14,7 +14,7 @@ from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.palette import ALL_PAINTS, PAINTS, SAVING, SAVING_RANGE, TRACK, Paint
 from traceadvisor.rendering.charts.step_bar import comparison_bars
 from traceadvisor.rendering.formats import MARKER
-from traceadvisor.rendering.headline import recording_of_verdict, verdict, verdict_scope
+from traceadvisor.rendering.headline import first_of, verdict, verdict_scope
 from traceadvisor.rendering.page.comparison import MOST_DRAWN, comparison_table
 from traceadvisor.rendering.page.findings import FindingView, finding_views
 from traceadvisor.rendering.page.health import HealthView, health_view, without_step_notes
@@ -23,6 +23,7 @@ from traceadvisor.rendering.page.outcomes import OutcomesView, outcomes_view
 from traceadvisor.rendering.page.recordings import Fact, RecordingView, is_without_device, recording_view
 from traceadvisor.rendering.page.run import RunView, by_machine, by_run, run_view
 from traceadvisor.rendering.page.settings import settings_facts
+from traceadvisor.rendering.savings import joint_sentences
 from traceadvisor.rendering.table import Table
 from traceadvisor.rendering.templates import html_environment
 from traceadvisor.rendering.units import count, number_of
@@ -52,6 +53,9 @@ class ReportView:
     first_action: FindingView | None
     no_action: str
     """Shown if there is no finding."""
+
+    joint: tuple[str, ...]
+    """The step with all simulated fixes, a sentence for each recording."""
 
     comparison: Table | None
     """None for a single recording."""
@@ -84,12 +88,16 @@ def report_view(report: Report) -> ReportView:
         title=_title(report),
         verdict=verdict(report),
         verdict_scope=verdict_scope(report),
-        first_action=_first_action(report, findings),
+        first_action=findings[0] if findings else None,
+        joint=joint_sentences(report),
         no_action=_no_action(report),
         comparison=comparison_table(report),
         comparison_chart=comparison_bars(report.recordings, "comparison"),
         health=health_view(without_step_notes(report, [recording.id for recording in drawn])),
-        recordings=tuple(recording_view(recording, place) for place, recording in enumerate(drawn, start=1)),
+        recordings=tuple(
+            recording_view(recording, place, first_of(report, recording.id))
+            for place, recording in enumerate(drawn, start=1)
+        ),
         runs=tuple(run_view(shared, place) for place, shared in enumerate(by_run(drawn), start=1)),
         machines=tuple(machine_view(shared, place) for place, shared in enumerate(by_machine(drawn), start=1)),
         not_drawn=_not_drawn(len(report.recordings) - len(drawn)),
@@ -107,14 +115,6 @@ def _title(report: Report) -> str:
     if len(runs) == 1:
         return next(iter(runs))
     return report.source.paths[0].name if report.source.paths else "Training performance"
-
-
-def _first_action(report: Report, findings: tuple[FindingView, ...]) -> FindingView | None:
-    """The first finding on the recording of the verdict, or the first of all if it has none."""
-    if not findings:
-        return None
-    judged = recording_of_verdict(report).id
-    return next((finding for finding in findings if judged in finding.recordings), findings[0])
 
 
 def _no_action(report: Report) -> str:

@@ -58,8 +58,9 @@ def _clear(report: Report) -> Table | None:
     alike: dict[tuple[str, str, str], list[tuple[Clear, tuple[str, ...]]]] = {}
     for row in report.outcomes:
         if isinstance(row.outcome, Clear):
-            key = (_named(row, report), _label(row.outcome), figure(row.outcome.limit, row.outcome.unit))
+            key = (_named(row, report), row.outcome.label, _passes_if(row.outcome))
             alike.setdefault(key, []).append((row.outcome, row.recording_ids))
+    partly = any(clear.judged_share is not None for found in alike.values() for clear, _ in found)
     rows = tuple(
         (
             Cell(named),
@@ -67,6 +68,7 @@ def _clear(report: Report) -> Table | None:
             Cell(label),
             Cell(_range([clear for clear, _ in found])),
             Cell(limit),
+            *((Cell(_judged([clear for clear, _ in found])),) if partly else ()),
         )
         for (named, label, limit), found in alike.items()
     )
@@ -75,13 +77,19 @@ def _clear(report: Report) -> Table | None:
         *_recording_column(several=several),
         Column("Measured", numeric=False),
         Column("Figure"),
-        Column("Limit"),
+        Column("Passes if", numeric=False),
+        *((Column("Kernel time judged"),) if partly else ()),
     )
     return Table("Passed checks", columns, rows) if rows else None
 
 
-def _label(clear: Clear) -> str:
-    return f"{clear.label} ({clear.remark})" if clear.remark else clear.label
+def _passes_if(clear: Clear) -> str:
+    """The limit with its direction, and any other reason for passing."""
+    limit = f"{'at least' if clear.at_least else 'at most'} {figure(clear.limit, clear.unit)}"
+    if clear.remark is None:
+        return limit
+    is_within = clear.value >= clear.limit if clear.at_least else clear.value <= clear.limit
+    return f"{limit} ({clear.remark})" if is_within else f"passed because {clear.remark}"
 
 
 def _range(clears: Sequence[Clear]) -> str:
@@ -89,6 +97,12 @@ def _range(clears: Sequence[Clear]) -> str:
     ordered = sorted(clears, key=lambda clear: clear.value)
     ends = dict.fromkeys(figure(clear.value, clear.unit) for clear in (ordered[0], ordered[-1]))
     return " to ".join(ends)
+
+
+def _judged(clears: Sequence[Clear]) -> str:
+    """The share of kernel time that a check judged; the smallest of several. Empty for checks of other things."""
+    shares = [clear.judged_share for clear in clears if clear.judged_share is not None]
+    return percent(min(shares)) if shares else ""
 
 
 def _unfinished(report: Report, kind: type[Skipped | Failed], caption: str) -> Table | None:

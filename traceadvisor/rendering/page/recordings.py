@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.report import Recording
+from traceadvisor.model.report import RecordedFinding, Recording
 from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.per_step import per_step
 from traceadvisor.rendering.charts.step_bar import step_bar
 from traceadvisor.rendering.charts.timeline import timeline
 from traceadvisor.rendering.headline import MEAN, MEDIAN, StepTime, recording_verdict, step_time, step_word
+from traceadvisor.rendering.origins import OriginView, category_views
 from traceadvisor.rendering.page.findings import UmbrellaView, umbrella_views
 from traceadvisor.rendering.page.memory import MemoryView, memory_chart, memory_view
 from traceadvisor.rendering.page.tables import (
@@ -32,9 +33,10 @@ from traceadvisor.rendering.units import (
     money,
     number_of,
     percent,
+    percent_range,
     size,
 )
-from traceadvisor.rendering.words import INFERENCE_SIGN, STEP_SOURCE
+from traceadvisor.rendering.words import CATEGORY, INFERENCE_SIGN, STEP_SOURCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +83,20 @@ class RecordingView:
     memory_over_time: Chart | None
     memory: MemoryView | None
     umbrellas: tuple[UmbrellaView, ...]
+    origins: tuple[OriginView, ...]
     kernels: Table | None
     operators: Table | None
     environment: tuple[Fact, ...]
 
 
-def recording_view(recording: Recording, number: int) -> RecordingView:
-    """The view of the recording with this number in the report, counted from 1."""
+def recording_view(recording: Recording, number: int, first: RecordedFinding | None = None) -> RecordingView:
+    """The view of a recording.
+
+    Args:
+        recording: the recording.
+        number: its number in the report, counted from 1.
+        first: its first finding; None without findings.
+    """
     anchor = f"recording-{number}"
     charts = (
         step_bar(recording, f"{anchor}-step"),
@@ -97,7 +106,7 @@ def recording_view(recording: Recording, number: int) -> RecordingView:
     return RecordingView(
         anchor=anchor,
         id=recording.id,
-        verdict=recording_verdict(recording),
+        verdict=recording_verdict(recording, first),
         has_gpu=recording.device is not None,
         silent=is_silent(recording),
         figures=tuple(figures(recording)),
@@ -108,7 +117,8 @@ def recording_view(recording: Recording, number: int) -> RecordingView:
         replay=replay_table(recording),
         memory_over_time=memory_chart(recording.memory_over_time, f"{anchor}-memory"),
         memory=memory_view(recording),
-        umbrellas=umbrella_views(recording),
+        umbrellas=umbrella_views(recording, first.finding.rule.title if first else None),
+        origins=tuple(category_views(recording)),
         kernels=kernel_table(recording),
         operators=operator_table(recording),
         environment=tuple(_environment(recording)),
@@ -141,17 +151,20 @@ def figures(recording: Recording) -> Iterator[Figure]:
         of_rank = "this rank" if recording.distributed else None
         yield Figure("Samples/s", count(recording.samples_per_s), of_rank)
     if recording.replay is not None and recording.replay.joint_step_ns is not None:
-        yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated")
+        yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated together")
     yield from _money_and_energy(recording)
     without = "no GPU activity recorded" if is_without_device(recording) else None
-    yield Figure("GPU busy", percent(recording.shown_figures.busy_share), without)
-    if recording.shown_figures.sm_efficiency_share is not None:
-        yield Figure("SM efficiency", percent(recording.shown_figures.sm_efficiency_share))
-    if recording.shown_figures.achieved_occupancy_share is not None:
-        yield Figure("Occupancy", percent(recording.shown_figures.achieved_occupancy_share), "estimated at launch")
-    if recording.shown_figures.flops_per_s is not None:
-        of_peak = f"{percent(recording.shown_figures.peak_rate_share)} of the GPU's peak"
-        yield Figure("Compute rate", arithmetic_rate(recording.shown_figures.flops_per_s), of_peak)
+    shown = recording.shown_figures
+    yield Figure("GPU busy", percent_range(shown.busy_share, shown.busy_share_high), without)
+    if largest := largest_category(recording):
+        yield Figure("Largest category", percent(largest[1]), CATEGORY[largest[0]])
+    if shown.sm_efficiency_share is not None:
+        yield Figure("SM efficiency", percent(shown.sm_efficiency_share))
+    if shown.achieved_occupancy_share is not None:
+        yield Figure("Occupancy", percent(shown.achieved_occupancy_share), "estimated at launch")
+    if shown.flops_per_s is not None:
+        of_peak = f"{percent(shown.peak_rate_share)} of the GPU's peak"
+        yield Figure("Compute rate", arithmetic_rate(shown.flops_per_s), of_peak)
 
 
 def _step_label(recording: Recording, time: StepTime) -> str:
@@ -161,6 +174,17 @@ def _step_label(recording: Recording, time: StepTime) -> str:
     if time.kind == MEDIAN:
         return f"Median {word}"
     return f"Typical {word}" if time.kind.startswith(MEAN) else word.capitalize()
+
+
+def largest_category(recording: Recording) -> tuple[Category, float] | None:
+    """The known category that takes the most time, and its share of the step; None if no time was measured."""
+    mean = recording.breakdown
+    measured = {} if mean is None else {category: ns for category, ns in mean.parts_ns.items() if ns}
+    measured.pop(Category.IDLE_UNKNOWN, None)
+    if mean is None or not measured:
+        return None
+    top = max(measured, key=lambda category: measured[category])
+    return top, mean.share(top) or 0.0
 
 
 def cost_words(recording: Recording) -> str | None:
@@ -193,6 +217,8 @@ def _step_notes(recording: Recording) -> Iterator[str]:
             reasons.setdefault(row.step.left_out, []).append(row.step.index)
     for reason, indices in reasons.items():
         yield f"{_steps(indices)} shown, but left out of averages: {reason}"
+    cautions = ((row.step.index, row.step.caution) for row in recording.steps)
+    yield from (f"Step {index} is not whole: {caution}" for index, caution in cautions if caution)
     unusual: dict[str, list[int]] = {}
     for row in recording.steps:
         if row.step.kept and row.step.atypical is not None:

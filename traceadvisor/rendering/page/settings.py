@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from traceadvisor.model.report import Report
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
-from traceadvisor.rendering.page.findings import location_words
+from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.table import Cell, Column, Table
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, money, percent
 

@@ -7,11 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceadvisor.analysis.data.worker_curve import WORKER_FACTOR
 from traceadvisor.replay.fixes.edit_host import fetches, is_loading, slowed
 from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
-HOST_FACTOR = {Scenario.LOW: 1.2, Scenario.EXPECTED: 1.07, Scenario.HIGH: 1.0}
+LOADING = "how batches are loaded"
+"""The choice that loader fixes make."""
+
+HOST_FACTOR = {Scenario.LOW: 1.2, Scenario.EXPECTED: WORKER_FACTOR, Scenario.HIGH: 1.0}
 """Factor on host work once worker processes make the batches: the largest measured, the middle, and unchanged.
 
 Workers and the training thread share caches and memory. In public recordings of one ResNet-50 training with 0 and 4
@@ -35,6 +39,7 @@ class NoDataWait(Edit):
     """The next batch is always ready."""
 
     changes_device: ClassVar = False
+    choice: ClassVar = LOADING
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Remove loading from the training thread. Taking a batch stays, and other host work slows down."""

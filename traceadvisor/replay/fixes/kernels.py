@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -27,11 +28,42 @@ class FasterKernels(Edit):
 
     changes_device: ClassVar = True
 
+    def excludes(self, other: Edit) -> bool:
+        """Whether both speed up mostly the same kernels: a kernel runs in one way only."""
+        if not isinstance(other, FasterKernels):
+            return False
+        shared = np.intersect1d(self.rows, other.rows).size
+        return shared > SAME_KERNELS_SHARE * max(min(self.rows.size, other.rows.size), 1)
+
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Divide the durations by the speed-ups."""
-        speedups = {Scenario.LOW: self.low, Scenario.EXPECTED: self.expected, Scenario.HIGH: self.high}[scenario]
+        speedups = self.speedups(scenario)
         mine = np.isin(graph.device.row, self.rows)
         duration_ns = graph.device.duration_ns.copy()
         faster = duration_ns[mine] / speedups[np.searchsorted(self.rows, graph.device.row[mine])]
         duration_ns[mine] = np.rint(faster).astype(np.int64)
         return replace(graph, device=replace(graph.device, duration_ns=duration_ns))
+
+    def speedups(self, scenario: Scenario) -> Float64:
+        """The speed-up of each kernel, shape ``(k,)``."""
+        return {Scenario.LOW: self.low, Scenario.EXPECTED: self.expected, Scenario.HIGH: self.high}[scenario]
+
+
+SAME_KERNELS_SHARE = 0.8
+"""Two fixes that speed up more than this share of the smaller set of kernels are alternatives."""
+
+
+def each_kernel_once(edits: Iterable[Edit]) -> list[Edit]:
+    """The edits with one for all faster kernels first: of several speed-ups of a kernel, the largest counts."""
+    given = list(edits)
+    faster = [edit for edit in given if isinstance(edit, FasterKernels)]
+    others = [edit for edit in given if not isinstance(edit, FasterKernels)]
+    if len(faster) < 2:
+        return [*faster, *others]
+    rows = np.unique(np.concatenate([edit.rows for edit in faster]))
+    largest = {scenario: np.ones(rows.size) for scenario in Scenario}
+    for edit in faster:
+        places = np.searchsorted(rows, edit.rows)
+        for scenario, speedups in largest.items():
+            speedups[places] = np.maximum(speedups[places], edit.speedups(scenario))
+    return [FasterKernels(rows, *(largest[scenario] for scenario in Scenario)), *others]

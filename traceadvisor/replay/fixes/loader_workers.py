@@ -1,4 +1,4 @@
-"""Simulates worker processes that load the batches instead of the training thread."""
+"""Simulates worker processes that load the batches instead of the training thread, or another number of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from traceadvisor.model.arrays import Int64
-from traceadvisor.replay.fixes.data_wait import FETCH_NS, HOST_FACTOR
+from traceadvisor.replay.fixes.data_wait import CROWDED_HOST_FACTOR, FETCH_NS, HOST_FACTOR, LOADING
 from traceadvisor.replay.fixes.edit_host import fetches, is_loading, scaled, slowed
 from traceadvisor.replay.step_graph import Action, HostTasks, StepGraph, Workers
 from traceadvisor.replay.what_if import Edit, Scenario
@@ -18,8 +18,20 @@ PREFETCH_FACTOR = 2
 
 
 @dataclass(frozen=True, slots=True)
+class MadeBatch:
+    """What a batch costs a worker that has a core whenever it needs one: means."""
+
+    cpu_ns: float
+    wait_ns: float
+    """Waiting for storage, a network or a lock. It needs no core."""
+
+    uneven_ns: float = 0.0
+    """Mean wait of the loop per batch because batches take unequally long, with the simulated number of workers."""
+
+
+@dataclass(frozen=True, slots=True)
 class LoaderWorkers(Edit):
-    """Worker processes load batches. Each takes as long per batch as the training thread took."""
+    """Worker processes load batches."""
 
     count: int
     cores: float | None = None
@@ -28,30 +40,49 @@ class LoaderWorkers(Edit):
     A thread alone gets one core, or a part of one if less is available. The recording already includes this.
     """
 
+    prefetch: int = PREFETCH_FACTOR
+    made: MadeBatch | None = None
+    """Cost of a batch; None: each batch takes CPU time, as long as in the training thread."""
+
+    training_cores: float = 1.0
+    """Cores that the training process keeps busy; more than one with operators that use several threads."""
+
     changes_device: ClassVar = False
+    choice: ClassVar = LOADING
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Take batches from a bounded queue that workers fill. Other host work slows down."""
+        factor = (CROWDED_HOST_FACTOR if graph.loader_has_workers else HOST_FACTOR)[scenario]
         takes, load_ns = fetches(graph.host)
-        made_ns = scaled(load_ns, HOST_FACTOR[scenario])
-        host = slowed(graph.host, np.where(is_loading(graph.host), 0.0, HOST_FACTOR[scenario]))
+        cpu_ns, wait_ns = load_ns, np.zeros_like(load_ns)
+        if self.made:
+            cpu_ns = np.full_like(load_ns, round(self.made.cpu_ns))
+            wait_ns = np.full_like(load_ns, round(self.made.wait_ns))
+        cpu_ns = scaled(cpu_ns, factor)
+        made_ns = cpu_ns + wait_ns
+        host = slowed(graph.host, np.where(is_loading(graph.host), 0.0, factor))
         if self.cores is not None:
-            host, made_ns = self._contending(host, made_ns, max(self.cores, 1.0), scenario)
-        host.call_ns[takes] = np.minimum(load_ns, FETCH_NS[scenario])  # at most the time to load it
+            host, made_ns = self._contending(host, cpu_ns, wait_ns, max(self.cores, 1.0), scenario)
+        uneven_ns = 0 if self.made is None or scenario is Scenario.HIGH else round(self.made.uneven_ns)
+        host.call_ns[takes] = np.minimum(load_ns, FETCH_NS[scenario]) + uneven_ns  # taking: at most as long as loading
         action = host.action.copy()
         action[takes] = Action.FETCH
-        workers = Workers(self.count, self.count * PREFETCH_FACTOR, tuple(made_ns.tolist()))
+        workers = Workers(self.count, self.count * self.prefetch, tuple(made_ns.tolist()))
         return replace(graph, host=replace(host, action=action), workers=workers, loader_has_workers=True)
 
-    def _contending(self, host: HostTasks, made_ns: Int64, cores: float, scenario: Scenario) -> tuple[HostTasks, Int64]:
-        """Host work and batch times if all running processes share the cores evenly.
+    def _contending(
+        self, host: HostTasks, cpu_ns: Int64, wait_ns: Int64, cores: float, scenario: Scenario
+    ) -> tuple[HostTasks, Int64]:
+        """Host work and batch times if all computing threads share the cores evenly. Waiting workers need no core.
 
-        With ``k`` busy workers and the training thread, each gets ``cores / (k + 1)`` of a core. A batch takes longer.
-        Meanwhile the training thread loses ``(k + 1 - cores) / (k cores)`` of the time of the batch without sharing.
-        The step takes at least as long as all cores need for the host work and the batch.
+        With ``k`` computing workers and ``m`` threads of the training, each gets ``cores / (k + m)`` of a core.
+        Meanwhile the training loses ``(k + m - cores) / (k cores)`` of the CPU time of the batch. The step takes at
+        least as long as all cores need for the host work and the batch.
         """
-        host_ns, all_made_ns = int((host.work_ns + host.call_ns).sum()), int(made_ns.sum())
-        at_once = {Scenario.LOW: self.count, Scenario.EXPECTED: 1, Scenario.HIGH: 0}[scenario]
-        behind_ns = all_made_ns * max(at_once + 1 - cores, 0.0) / (at_once * cores) if at_once else 0.0
-        least_ns = self.count * (host_ns + all_made_ns) / cores / max(made_ns.size, 1)
-        return slowed(host, 1 + behind_ns / max(host_ns, 1)), np.maximum(made_ns, round(least_ns))
+        host_ns, all_cpu_ns = int((host.work_ns + host.call_ns).sum()), int(cpu_ns.sum())
+        computing = self.count * all_cpu_ns / max(all_cpu_ns + int(wait_ns.sum()), 1)
+        at_once = {Scenario.LOW: computing, Scenario.EXPECTED: min(computing, 1.0), Scenario.HIGH: 0.0}[scenario]
+        threads = min(self.training_cores, cores) if scenario is Scenario.LOW else 1.0
+        behind_ns = all_cpu_ns * max(at_once + threads - cores, 0.0) / (at_once * cores) if at_once else 0.0
+        least_ns = self.count * (host_ns + all_cpu_ns) / cores / max(cpu_ns.size, 1)
+        return slowed(host, 1 + behind_ns / max(host_ns, 1)), np.maximum(cpu_ns + wait_ns, round(least_ns))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.data.loading_limit import Limit, cost_evidence, loading_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,8 @@ class DataLoaderWait(Rule):
         until the next batch arrives.
     How to fix it: Deliver batches faster than the GPU uses them. Load in worker processes, and raise ``num_workers`` to
         the smallest number that hides the wait. Keep workers alive with ``persistent_workers=True``. Decode less data,
-        or decode it before the training.
+        or decode it before the training. If workers make batches fast enough, the training thread takes long to receive
+        them: collate into a few large tensors instead of many small ones or Python objects.
     How the saving is estimated: The step is simulated with every batch ready when the loop requests it. Work that was
         hidden behind the wait becomes visible and does not count as saved. Taking a batch is expected to cost 0.7 ms.
         If the training process loaded its batches itself, its other CPU work is expected to take 1.07 times as long
@@ -40,11 +42,7 @@ class DataLoaderWait(Rule):
         """Compare the exposed data wait with the step."""
         wait = facts.claim(Category.DATA_WAIT)
         share, loading = facts.share(wait), facts.observation.loading & facts.steps.typical_marks
-        fix = Fix(
-            "Load batches faster: use more loader workers, and keep them alive between epochs",
-            change="DataLoader(..., num_workers=N, persistent_workers=True)",
-            what_if=NoDataWait(),
-        )
+        fix = Fix(_summary(facts), what_if=NoDataWait())
         if share < self.min_share:
             return facts.clear("exposed data wait", share, self.min_share, Unit.SHARE, fix=fix)
         return facts.finding(
@@ -55,9 +53,20 @@ class DataLoaderWait(Rule):
                 facts.time_per_step("exposed data wait", wait),
                 facts.time_per_step("total time in data loader", loading),
                 Evidence("share of the step spent waiting", share, Unit.SHARE),
+                *cost_evidence(facts),
             ),
             locations=facts.loader_locations,
             caveats=(
                 "Use the smallest number that hides the wait: workers and the training thread share the CPU cores.",
             ),
         )
+
+
+def _summary(facts: Facts) -> str:
+    match loading_limit(facts).kind:
+        case Limit.HANDOVER:
+            return "Make batches faster to receive: a few large tensors instead of many small ones or Python objects"
+        case Limit.CORES:
+            return "Load batches with less CPU work per sample"
+        case _:
+            return "Load batches faster: use more loader workers, and keep them alive between epochs"

@@ -1,16 +1,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 
 from traceadvisor.analysis.data.loading_sites import loading_sites
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Work
-from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.data.loading_limit import Limit, core_caveats, cost_evidence, loading_limit
 
 MOST_SITES = 3
 """Maximum number of user functions that are named as evidence."""
+
+ELSEWHERE = {
+    Limit.CORES: "loading needs CPU time, and no core is free for a worker",
+    Limit.STORAGE: "storage limits data loading",
+    Limit.NOTHING: "workers would not shorten the step",
+    Limit.UNKNOWN: "with so few CPU cores, workers may not shorten the step",
+}
+"""Why workers are not proposed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +29,17 @@ class SynchronousLoader(Rule):
     Why it costs time: The training thread reads, decodes and collates one batch at a time. Meanwhile it launches no
         kernels.
     How to fix it: Set ``num_workers`` above 0, so that workers load batches while the GPU computes. The proposed number
-        is the time to load a batch divided by the rest of the step, rounded up. One spare worker is added, because
-        workers deliver unevenly. If a capture recorded the CPU cores, the number is at most the cores left beside the
-        training thread.
-    How the saving is estimated: The step is simulated with this number of workers. Each worker takes as long for a
-        batch as the training process did, and fills a queue of two batches. Taking a batch and other CPU work cost the
-        same as for DATA001. If there are more processes than cores, they share the cores.
-    When it may be wrong: On a machine with one or two cores, workers compete with the training thread. For a data set
-        in memory, sending batches between processes can take longer than indexing.
+        is the smallest that hides the wait: less than 2% of the step is left. A capture measures the CPU time and the
+        waiting time of each batch. CPU time needs a free core per worker, so the cores limit the number. Time that is
+        spent waiting for storage or a network needs none.
+    How the saving is estimated: The step is simulated with the proposed number of workers. Each worker takes as long
+        for a batch as the training process did, and prefetches as many batches as the loader's settings say. Taking a
+        batch and other CPU work cost the same as for DATA001. Processes that compute share the cores. If the simulation
+        is not trusted, the saving of a capture follows from the number of workers, the measured times of the batches
+        and the rest of the step. The low estimate lets all processes compute at the same time.
+    When it may be wrong: Without a capture it is unknown whether loading computes or waits, and how many cores there
+        are. Then enough free cores are assumed. For a data set in memory, sending batches between processes can take
+        longer than indexing.
     """
 
     meta = RuleMeta("DATA002", "synchronous-loader", "Batches are loaded in the training process")
@@ -40,7 +50,7 @@ class SynchronousLoader(Rule):
     """Share of the step. Below it, loading in the training process does no harm. Same value as for DATA001."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Check the type of the data loader, then its exposed time."""
+        """Check the type of the data loader, its exposed time, and whether workers hide it."""
         loader = facts.needed(facts.observation.loader, Input.LOADER)
         loading = facts.needed(facts.overlaps[Work.DATA_LOADING], Input.LOADER)
         wait = facts.claim(Category.DATA_WAIT)
@@ -48,17 +58,16 @@ class SynchronousLoader(Rule):
         if share < self.min_share or not loader.in_training_process:
             remark = None if loader.in_training_process else "the loader uses worker processes"
             return Clear("exposed data wait", share, self.min_share, Unit.SHARE, remark)
+        limit = loading_limit(facts)
+        if limit.proposal is None:
+            return Clear("exposed data wait", share, self.min_share, Unit.SHARE, ELSEWHERE.get(limit.kind))
+        then = limit.proposal.point
         rest_ns = max(facts.per_step_ns(facts.steps.typical_windows) - facts.per_step_ns(wait), 1.0)
-        needed = ceil(loading.total_ns / rest_ns) + 1
-        workers = needed if facts.run.spare_cores is None else min(needed, facts.run.spare_cores)
         sites = loading_sites(facts.observation, facts.tree, wait)[:MOST_SITES]
         return facts.finding(
             claims=wait,
-            fix=Fix(
-                "Load batches in worker processes while the step runs",
-                f"DataLoader(..., num_workers=0) -> DataLoader(..., num_workers={workers}, persistent_workers=True)",
-                what_if=LoaderWorkers(workers, facts.run.cores),
-            ),
+            fix=limit.proposal.fix,
+            saving=limit.proposal.saving,
             effort=Effort.SETTING,
             evidence=(
                 Evidence("data loader type", ", ".join(loader.kinds), Unit.TEXT),
@@ -66,8 +75,11 @@ class SynchronousLoader(Rule):
                 Evidence("time in data loader", loading.total_ns, Unit.NS_PER_STEP),
                 Evidence("rest of the step", rest_ns, Unit.NS_PER_STEP),
                 Evidence("share of the step spent waiting", share, Unit.SHARE),
+                Evidence("workers needed", then.workers, Unit.COUNT),
+                Evidence("predicted share of the step spent waiting", then.wait_share, Unit.SHARE),
+                *cost_evidence(facts),
                 *(facts.time_per_step(site.label, site.spans) for site in sites),
             ),
             locations=facts.loader_locations,
-            caveats=("With few CPU cores the gain is smaller: workers and the training thread share them.",),
+            caveats=core_caveats(facts, then.workers),
         )

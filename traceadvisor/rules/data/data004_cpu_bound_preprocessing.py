@@ -2,22 +2,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from traceadvisor.analysis.data.batch_cost import CostSource
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.data.loading_limit import HEAVY_COLLATE_SHARE, Limit, cost_evidence, loading_limit
 
 
 @dataclass(frozen=True, slots=True)
 class CpuBoundPreprocessing(Rule):
     """The training loop waits for data while all CPU cores that it may use are busy.
 
-    What it finds: An exposed data wait while the training processes use nearly all of their granted CPU time, or while
-        all cores of the machine are busy.
-    Why it costs time: Decoding and transforming batches needs more CPU time than the cores have. More workers cannot
-        help.
+    What it finds: An exposed data wait of a loader whose batches need more CPU time than the cores can give: more
+        workers would not shorten the step by 2%. A capture measures the CPU time of each batch. In older captures, the
+        training processes use nearly all of their granted CPU time, or all cores of the machine are busy.
+    Why it costs time: Decoding, transforming and collating batches needs more CPU time than the cores have. More
+        workers cannot help.
     How to fix it: Do less CPU work per sample. Decode to the size that you need. Prepare the data once and store the
         result. Move transforms to the GPU: ``torchvision.transforms.v2`` works on GPU tensors. Decode on the GPU with
-        NVIDIA DALI or nvImageCodec. Or use more CPU cores.
+        NVIDIA DALI or nvImageCodec. If most of the CPU time is in ``collate_fn``, pad less, and stack arrays once
+        instead of sample by sample. Or use more CPU cores.
     How the saving is estimated: The step is simulated with every batch ready when the loop requests it, as for DATA001.
         This is the saving of a complete fix.
     When it may be wrong: Other programs on the machine may keep the cores busy. Busy-waiting in libraries counts as CPU
@@ -25,21 +30,39 @@ class CpuBoundPreprocessing(Rule):
     """
 
     meta = RuleMeta("DATA004", "cpu-bound-preprocessing", "CPU cores limit data loading")
-    needs = frozenset({Input.STEPS, Input.LOADER, Input.HOST_TELEMETRY})
-    refines = frozenset({"DATA001", "DATA003"})
+    needs = frozenset({Input.STEPS, Input.LOADER})
+    refines = frozenset({"DATA001", "DATA003", "DATA008"})
 
     min_share: float = 0.05
     """Share of the step spent waiting, as for DATA001."""
 
     busy_share: float = 0.9
     """Share of the granted CPU time in use. From this value on, no CPU time is left for more work: the usual sign of a
-    saturated CPU."""
+    saturated CPU. Only used if batches were not timed."""
 
     min_loading_cores: float = 0.8
-    """CPU cores that all loader workers together keep busy. With less, other programs keep the CPU busy."""
+    """CPU cores that all loader workers together keep busy. With less, other programs keep the CPU busy. Only used if
+    batches were not timed."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Check for an exposed data wait and saturated cores."""
+        """Check for an exposed data wait, and whether cores limit the loading."""
+        wait, curve, limit = facts.claim(Category.DATA_WAIT), facts.worker_curve, loading_limit(facts)
+        if curve is None or curve.cost.source is not CostSource.CLOCKS:
+            return self._by_samples(facts, wait)
+        if facts.share(wait) < self.min_share or limit.kind is not Limit.CORES:
+            free = "loading mostly waits" if curve.cost.is_waiting else "more workers or fewer bursts help"
+            remark = None if facts.share(wait) < self.min_share else free
+            return Clear("exposed data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
+        needed = curve.cost.mean_cpu_ns * curve.loop.fetches / max(curve.loop.rest_ns, 1.0)
+        return _finding(
+            facts,
+            wait,
+            *cost_evidence(facts),
+            Evidence("CPU cores that loading needs to keep up", needed, Unit.RATIO),
+            facts.known("CPU cores for training and workers", curve.loop.cores, Unit.RATIO),
+        )
+
+    def _by_samples(self, facts: Facts, wait: SpanSet) -> Outcome:
         if facts.needed(facts.observation.loader, Input.LOADER).in_training_process:
             return Skipped("The training process loads batches itself, on one core at a time: fix DATA002 first.")
         telemetry = facts.needed(facts.run.telemetry, Input.HOST_TELEMETRY)
@@ -47,7 +70,6 @@ class CpuBoundPreprocessing(Rule):
         busy = max((share for share in shares if share is not None), default=None)
         if busy is None:
             return Skipped("CPU use was not measured.")
-        wait = facts.claim(Category.DATA_WAIT)
         if facts.share(wait) < self.min_share:
             return Clear("exposed data wait", facts.share(wait), self.min_share, Unit.SHARE)
         loading = facts.run.loading_cores
@@ -56,18 +78,22 @@ class CpuBoundPreprocessing(Rule):
             return Clear("CPU cores busy with loading", loading, self.min_loading_cores, Unit.COUNT, remark)
         if busy < self.busy_share:
             return Clear("CPU time in use", busy, self.busy_share, Unit.SHARE, "CPU cores are free for loading")
-        return facts.finding(
-            claims=wait,
-            fix=Fix(
-                "Do less CPU work per sample: use smaller images, torchvision v2 transforms on the GPU, "
-                "or GPU decoding with NVIDIA DALI or nvImageCodec",
-                what_if=NoDataWait(),
-            ),
-            effort=Effort.REFACTOR,
-            evidence=(
-                facts.time_per_step("exposed data wait", wait),
-                Evidence("granted CPU time in use", busy, Unit.SHARE),
-            ),
-            locations=facts.loader_locations,
-            caveats=("Other programs on the machine may keep the cores busy.",),
-        )
+        return _finding(facts, wait, Evidence("granted CPU time in use", busy, Unit.SHARE))
+
+
+def _finding(facts: Facts, wait: SpanSet, *figures: Evidence | None) -> Outcome:
+    collate = facts.worker_curve.cost.collate_share if facts.worker_curve else None
+    summary = (
+        "Do less CPU work per sample: use smaller images, torchvision v2 transforms on the GPU, "
+        "or GPU decoding with NVIDIA DALI or nvImageCodec"
+    )
+    if collate is not None and collate >= HEAVY_COLLATE_SHARE:
+        summary = "Make collate_fn cheaper: it takes most of the CPU time of loading"
+    return facts.finding(
+        claims=wait,
+        fix=Fix(summary, what_if=NoDataWait()),
+        effort=Effort.REFACTOR,
+        evidence=(facts.time_per_step("exposed data wait", wait), *figures),
+        locations=facts.loader_locations,
+        caveats=("Other programs on the machine may keep the cores busy.",),
+    )

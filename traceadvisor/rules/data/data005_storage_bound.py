@@ -5,17 +5,19 @@ from dataclasses import dataclass
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.data.loading_limit import FEWEST_READERS, MIN_IO_SHARE, storage_share
 
 
 @dataclass(frozen=True, slots=True)
 class StorageBound(Rule):
     """The training loop waits for data while the loading processes wait for storage.
 
-    What it finds: An exposed data wait while CPU cores are idle with outstanding reads: the loading processes spend
-        most of their time in I/O wait.
+    What it finds: An exposed data wait while CPU cores are idle with outstanding reads: at least four loading processes
+        spend most of their time in I/O wait. Fewer processes read more if there are more of them: see DATA002 and
+        DATA003.
     Why it costs time: The disk or the network delivers samples more slowly than the training loop uses them.
-    How to fix it: Copy the data to local storage first. Pack many small files into a few large ones. Read ahead with
-        more workers. Keep data in memory if it fits.
+    How to fix it: Copy the data to local storage first. Pack many small files into a few large ones, and read them in
+        large blocks. Keep data in memory if it fits.
     How the saving is estimated: The step is simulated with every batch ready when the loop requests it, as for DATA001.
         This is the saving of a complete fix.
     When it may be wrong: I/O wait is measured for the whole machine, including other programs. Network storage does not
@@ -29,7 +31,7 @@ class StorageBound(Rule):
     min_share: float = 0.05
     """Share of the step spent waiting, as for DATA001."""
 
-    min_io_share: float = 0.5
+    min_io_share: float = MIN_IO_SHARE
     """I/O wait per loading process, as a share of its time. Half is the usual sign of slow storage."""
 
     def check(self, facts: Facts) -> Outcome:
@@ -37,12 +39,13 @@ class StorageBound(Rule):
         telemetry = facts.needed(facts.run.telemetry, Input.HOST_TELEMETRY)
         if telemetry.node.mean_iowait_share is None or not facts.run.host_cores:
             return Skipped("I/O wait was not measured.")
-        processes = max(facts.run.worker_count or 1, 1)
-        waiting_cores = telemetry.node.mean_iowait_share * facts.run.host_cores
-        io_share = waiting_cores / (processes * facts.settings.ranks_on_host)
+        io_share, workers = storage_share(facts), facts.run.worker_count
         wait = facts.claim(Category.DATA_WAIT)
         if facts.share(wait) < self.min_share:
             return Clear("exposed data wait", facts.share(wait), self.min_share, Unit.SHARE)
+        if workers is not None and workers < FEWEST_READERS:
+            remark = "more processes read more at the same time"
+            return Clear("loading processes", max(workers, 1), FEWEST_READERS, Unit.COUNT, remark)
         if io_share < self.min_io_share:
             return Clear("I/O wait per loading process", io_share, self.min_io_share, Unit.SHARE)
         return facts.finding(

@@ -3,12 +3,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from traceadvisor.analysis.data.batch_cost import CostSource
+from traceadvisor.analysis.data.loading import DEFAULT_PREFETCH
+from traceadvisor.analysis.data.worker_curve import LONGEST_PREFETCH
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
-from traceadvisor.rules.data.loader_bursts import loader_turns
-
-DEFAULT_PREFETCH = 2
-"""Default ``prefetch_factor`` of a ``DataLoader`` with workers."""
+from traceadvisor.rules.data.loader_bursts import BurstLimits, Bursts, loader_turns, long_waits, why_not
+from traceadvisor.rules.data.loading_limit import loader_code, usually_fast
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +23,12 @@ class BurstyStarvation(Rule):
         can be longer: a worker opens a new file, decodes a large sample or fetches a remote shard. Then the training
         loop waits for the rest of the pause.
     How to fix it: Prefetch more batches: raise ``prefetch_factor`` until the queue bridges the longest pause. This
-        takes more CPU memory. It is better to smooth the data source: use shards of equal size, open them ahead of
-        time, and cut large samples beforehand.
+        takes more CPU memory, and needs workers that are faster than the loop on average: prefetching never fills a
+        queue that is usually empty. It is better to smooth the data source: use shards of equal size, open them ahead
+        of time, and cut large samples beforehand.
     How the saving is estimated: Upper limit, from the step times of the run: the share of the training time in these
-        waits, applied to the step. The median step contains no such wait.
+        waits, applied to the step. The median step contains no such wait. If a capture timed the batches, the proposed
+        ``prefetch_factor`` is the smallest with which a simulation of these batches waits for less than 2% of the step.
     When it may be wrong: A longer queue does not remove pauses with another cause, such as another job on the same
         storage. The steps with a wait may not be among the recorded ones. The rule needs a capture. With few steps, or
         an unknown number of workers, the rule cannot tell a pause from workers that deliver batches together.
@@ -49,6 +52,10 @@ class BurstyStarvation(Rule):
     min_concentration_share: float = 0.8
     """Share of the waiting time that is in long waits."""
 
+    max_usual_share: float = 0.25
+    """Time in the loader in the median turn, as a share of the rest of the step. With more, the queue is usually empty.
+    On a busy machine, taking a batch that is ready takes up to a sixth of a short step."""
+
     least_turns: int = 10
     """Number of turns. With fewer, the rule cannot distinguish rare waits from regular ones."""
 
@@ -57,39 +64,51 @@ class BurstyStarvation(Rule):
         loader = facts.needed(facts.settings.loader, Input.SETTINGS)
         if not loader.worker_count:
             return Skipped("The data loader has no workers and no queue, or the number of workers is unknown.")
+        limits = BurstLimits(
+            self.min_share,
+            self.long_wait_share,
+            self.max_turns_share,
+            self.min_concentration_share,
+            self.max_usual_share,
+            self.least_turns,
+        )
         turns = loader_turns(facts.run.steps, loader.worker_count)
         if turns is None or turns.wait_ns.size < self.least_turns:
             return Skipped(f"Fewer than {self.least_turns} undisturbed worker turns were timed: train for more steps.")
-        long = turns.wait_ns >= self.long_wait_share * turns.step_ns
-        waited_ns = float(turns.wait_ns[long].sum()) / turns.wait_ns.size
-        share = waited_ns / (turns.step_ns + float(turns.wait_ns.mean()))
-        if share < self.min_share:
-            return Clear("share of training time in long waits", share, self.min_share, Unit.SHARE)
-        long_share = float(long.mean())
-        too_many = long_share > self.max_turns_share
-        if too_many or float(turns.wait_ns[long].sum() / turns.wait_ns.sum()) < self.min_concentration_share:
-            remark = "the data loader is always too slow" if too_many else "much of the waiting time is in short waits"
-            return Clear("share of worker turns with long waits", long_share, self.max_turns_share, Unit.SHARE, remark)
-        pause_ns = float(turns.wait_ns.max()) * loader.worker_count
+        found = long_waits(turns, loader.worker_count, limits)
+        if found.share < self.min_share:
+            return Clear("share of training time in long waits", found.share, self.min_share, Unit.SHARE)
+        if remark := why_not(found, limits, is_fast=usually_fast(facts)):
+            label = "share of worker turns with long waits"
+            return Clear(label, found.turns_share, self.max_turns_share, Unit.SHARE, remark)
         prefetch = loader.prefetch_factor or DEFAULT_PREFETCH
-        needed = prefetch + ceil(pause_ns / max(turns.step_ns, 1.0) / loader.worker_count)
+        needed = _needed(facts, found, loader.worker_count, prefetch)
+        fits = needed is not None and needed <= LONGEST_PREFETCH
         return facts.finding(
             claims=facts.claim(Category.DATA_WAIT),
             fix=Fix(
-                "Prefetch more batches, or smooth the data source",
-                change=f"DataLoader(..., prefetch_factor={prefetch}) -> DataLoader(..., prefetch_factor={needed})",
+                "Prefetch more batches, or smooth the data source" if fits else "Smooth the data source",
+                change=loader_code(facts, num_workers=loader.worker_count, prefetch_factor=needed) if fits else None,
                 not_replayed="the waits were measured over the whole run, and only a few steps were recorded",
             ),
             effort=Effort.SETTING,
             evidence=(
-                Evidence("share of training time in long waits", share, Unit.SHARE),
-                Evidence("time in long waits, mean over all steps", waited_ns, Unit.NS_PER_STEP),
-                Evidence("share of worker turns with long waits", long_share, Unit.SHARE),
-                Evidence("longest wait", pause_ns, Unit.NS),
+                Evidence("share of training time in long waits", found.share, Unit.SHARE),
+                Evidence("time in long waits, mean over all steps", found.mean_ns, Unit.NS_PER_STEP),
+                Evidence("share of worker turns with long waits", found.turns_share, Unit.SHARE),
+                Evidence("longest wait", found.longest_ns, Unit.NS),
                 Evidence("median rest of the step", turns.step_ns, Unit.NS_PER_STEP),
                 Evidence("batches in a full queue", loader.worker_count * prefetch, Unit.COUNT),
             ),
-            most_share=share,
+            most_share=found.share,
             locations=facts.loader_locations,
             caveats=("A longer queue takes more CPU memory.",),
         )
+
+
+def _needed(facts: Facts, found: Bursts, workers: int, prefetch: int) -> int | None:
+    """The ``prefetch_factor`` that bridges the pauses; None if none does."""
+    curve = facts.worker_curve
+    if curve and curve.cost.source is CostSource.CLOCKS and not curve.at(workers).is_hidden:
+        return curve.shortest_prefetch(workers)
+    return prefetch + ceil(found.longest_ns / max(found.turns.step_ns, 1.0) / workers)

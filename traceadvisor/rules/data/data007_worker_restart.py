@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 from traceadvisor.rules.data.epoch_starts import epoch_starts
+from traceadvisor.rules.data.loading_limit import loader_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class WorkerRestart(Rule):
         return facts.finding(
             fix=Fix(
                 "Keep the workers between epochs",
-                change=f"DataLoader(..., num_workers={loader.worker_count}, persistent_workers=True)",
+                change=loader_code(facts, num_workers=loader.worker_count, persistent_workers=True),
                 not_replayed="epochs start outside the simulated steps",
             ),
             effort=Effort.SETTING,

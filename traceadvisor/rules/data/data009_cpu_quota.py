@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.data.loading_limit import loader_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +14,8 @@ class CpuQuota(Rule):
 
     What it finds: A CPU quota of the cgroup, or a CPU affinity, below the number of cores of the machine. The run has
         more loader workers, or more threads per operator, than granted cores. This costs time: the training loop waits
-        for data, or the scheduler throttled the processes.
+        for data, or the scheduler throttled the processes. Workers that mostly wait do not count, nor workers without
+        which loading would be slower: see DATA004.
     Why it costs time: ``os.cpu_count()``, and everything sized by it, ignores a quota. When the processes have used up
         the quota, the scheduler stops all of them until its next period, including the training thread.
     How to fix it: Set ``num_workers`` to the granted cores (``len(os.sched_getaffinity(0))`` and ``cpu.max`` of the
@@ -20,8 +23,8 @@ class CpuQuota(Rule):
         Or request more cores.
     How the saving is estimated: Upper limit: the exposed data wait, or the share of the step in which the quota was
         used up, whichever is longer.
-    When it may be wrong: Workers that wait for storage need no core. If the quota is not the limit, fewer workers load
-        fewer batches.
+    When it may be wrong: If a capture did not time the batches, it is unknown whether workers wait for storage. Then
+        they need no core. If the quota is not the limit, fewer workers load fewer batches.
     """
 
     meta = RuleMeta("DATA009", "cpu-quota", "More loading processes than granted CPU cores")
@@ -46,16 +49,17 @@ class CpuQuota(Rule):
         wanted = max(computing, (settings.torch_threads or 1) * settings.ranks_on_host)
         if wanted <= granted:
             return Clear("processes or threads that need a core", wanted, granted, Unit.COUNT)
+        too_many = computing > granted and _too_many(facts, loader.worker_count)
         wait = facts.claim(Category.DATA_WAIT)
         throttled = facts.run.telemetry.processes.mean_throttled_share if facts.run.telemetry else None
-        waits = computing > granted and facts.share(wait) >= self.min_share  # threads alone do not delay batches
+        waits = too_many and facts.share(wait) >= self.min_share  # threads alone do not delay batches
         if not waits and (throttled or 0.0) < self.min_throttled_share:
             remark = "they do not slow each other down"
             return Clear("exposed data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
         throttled_ns = facts.per_step_ns(facts.steps.typical_windows) * (throttled or 0.0)
         return facts.finding(
             claims=wait,
-            fix=_fix(facts, loader.worker_count, too_many_workers=computing > granted),
+            fix=_fix(facts, too_many_workers=too_many),
             effort=Effort.SETTING,
             evidence=(
                 Evidence("cores of the machine", cores, Unit.COUNT),
@@ -71,11 +75,21 @@ class CpuQuota(Rule):
         )
 
 
-def _fix(facts: Facts, workers: int, *, too_many_workers: bool) -> Fix:
+def _too_many(facts: Facts, workers: int) -> bool:
+    """Whether fewer workers, as many as there are cores beside the training thread, would load as fast."""
+    curve, spare = facts.worker_curve, facts.run.spare_cores or 1
+    if workers <= spare or (curve and curve.cost.is_waiting):
+        return False
+    if curve is None or not curve.cost.is_split:
+        return True
+    return curve.at(spare).step_ns <= (1 + NO_GAIN_SHARE) * curve.at(workers).step_ns
+
+
+def _fix(facts: Facts, *, too_many_workers: bool) -> Fix:
     spare, granted = facts.run.spare_cores or 1, int((facts.settings.cpu_quota or 1) / facts.settings.ranks_on_host)
     what, change = "threads per operator", f"torch.set_num_threads({max(granted, 1)})"
-    if too_many_workers and workers > spare:
-        what, change = "workers", f"DataLoader(..., num_workers={workers}) -> DataLoader(..., num_workers={spare})"
+    if too_many_workers:
+        what, change = "workers", loader_code(facts, num_workers=spare)
     return Fix(
         f"Match the number of {what} to the granted cores, or request more cores",
         change,

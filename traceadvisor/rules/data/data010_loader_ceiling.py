@@ -49,7 +49,8 @@ class LoaderCeiling(Rule):
         ratio = model_ns / alone_ns
         if ratio >= 1:
             remark = "one worker can hide the loading" if loader.worker_count == 0 else None
-            return Clear("batch rate of the data loader relative to the model", ratio, 1.0, Unit.RATIO, remark)
+            label = "batch rate of the data loader relative to the model"
+            return Clear(label, ratio, 1.0, Unit.RATIO, remark, at_least=True)
         return facts.finding(
             claims=facts.claim(Category.DATA_WAIT),
             fix=Fix(

@@ -15,8 +15,9 @@ WORKER = "pt_data_worker"
 class UnbalancedWorkers(Rule):
     """One loader worker is always busy while the others are mostly idle, and the training loop waits.
 
-    What it finds: The CPU time of the loader workers over the undisturbed steps. One worker uses several times the mean
-        of the others, and is busy enough to make the training loop wait.
+    What it finds: The time of each loader worker per batch, if a capture timed the batches: one worker takes several
+        times as long as the others. Otherwise the CPU time of the loader workers over the undisturbed steps: one worker
+        uses several times the mean of the others, and is busy enough to make the training loop wait.
     Why it costs time: Batches arrive in order, so the whole data loader is as fast as its slowest worker.
     How to fix it: Distribute the work evenly. For an ``IterableDataset``, use shards of equal size, and give each
         worker the same number of shards (``get_worker_info()`` identifies the worker). If files differ much in size,
@@ -29,8 +30,8 @@ class UnbalancedWorkers(Rule):
     """
 
     meta = RuleMeta("DATA011", "unbalanced-workers", "One loader worker does much more work than the others")
-    needs = frozenset({Input.STEPS, Input.LOADER, Input.HOST_TELEMETRY})
-    refines = frozenset({"DATA001", "DATA003"})
+    needs = frozenset({Input.STEPS, Input.LOADER})
+    refines = frozenset({"DATA001", "DATA003", "DATA004"})
 
     min_share: float = 0.05
     """Share of the step spent waiting, as for DATA001."""
@@ -45,6 +46,8 @@ class UnbalancedWorkers(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the busiest worker with the mean of the others."""
+        if facts.worker_curve and len(facts.worker_curve.cost.by_worker_ns) > 1:
+            return self._by_time(facts, facts.worker_curve.cost.by_worker_ns)
         telemetry = facts.needed(facts.run.telemetry, Input.HOST_TELEMETRY)
         cores = _cores(telemetry.processes.workers)[: facts.run.worker_count]
         if len(cores) < 2:
@@ -58,23 +61,44 @@ class UnbalancedWorkers(Rule):
             return Clear("busiest worker relative to the others", busiest / mean, self.max_ratio, Unit.RATIO)
         if busiest < self.min_cores:
             return Clear("CPU cores used by the busiest worker", busiest, self.min_cores, Unit.RATIO)
-        return facts.finding(
-            claims=wait,
-            fix=Fix(
-                "Distribute the data evenly: use shards of equal size, and split large files",
-                what_if=NoDataWait(),
-            ),
-            effort=Effort.LINE,
-            evidence=(
-                facts.known("busiest worker relative to the others", busiest / mean if mean else None, Unit.RATIO),
-                Evidence("CPU cores used by the busiest worker", busiest, Unit.RATIO),
-                Evidence("mean CPU cores used by the other workers", mean, Unit.RATIO),
-                Evidence("sampled workers", len(cores), Unit.COUNT),
-                facts.time_per_step("exposed data wait", wait),
-            ),
-            locations=facts.loader_locations,
-            caveats=("The busiest worker may be busy for a short time only, for example with its first file.",),
+        return _finding(
+            facts,
+            facts.known("busiest worker relative to the others", busiest / mean if mean else None, Unit.RATIO),
+            Evidence("CPU cores used by the busiest worker", busiest, Unit.RATIO),
+            Evidence("mean CPU cores used by the other workers", mean, Unit.RATIO),
+            Evidence("sampled workers", len(cores), Unit.COUNT),
         )
+
+    def _by_time(self, facts: Facts, times_ns: tuple[float, ...]) -> Outcome:
+        """Compare the slowest worker with the mean of the others, by the median time per batch."""
+        share = facts.share(facts.claim(Category.DATA_WAIT))
+        if share < self.min_share:
+            return Clear("exposed data wait", share, self.min_share, Unit.SHARE)
+        slowest, *others = times_ns
+        mean_ns = max(sum(others) / len(others), 1.0)
+        if slowest < self.max_ratio * mean_ns:
+            return Clear("slowest worker relative to the others", slowest / mean_ns, self.max_ratio, Unit.RATIO)
+        return _finding(
+            facts,
+            Evidence("slowest worker relative to the others", slowest / mean_ns, Unit.RATIO),
+            Evidence("time per batch of the slowest worker", slowest, Unit.NS),
+            Evidence("mean time per batch of the other workers", mean_ns, Unit.NS),
+        )
+
+
+def _finding(facts: Facts, *figures: Evidence | None) -> Outcome:
+    wait = facts.claim(Category.DATA_WAIT)
+    return facts.finding(
+        claims=wait,
+        fix=Fix(
+            "Distribute the data evenly: use shards of equal size, and split large files",
+            what_if=NoDataWait(),
+        ),
+        effort=Effort.LINE,
+        evidence=(*figures, facts.time_per_step("exposed data wait", wait)),
+        locations=facts.loader_locations,
+        caveats=("The busiest worker may be busy for a short time only, for example with its first file.",),
+    )
 
 
 def _cores(workers: tuple[WorkerWindow, ...]) -> list[float]:

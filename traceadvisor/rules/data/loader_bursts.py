@@ -12,6 +12,24 @@ from traceadvisor.model.arrays import Float64
 from traceadvisor.model.run import StepState, TimedStep
 
 
+@dataclass(frozen=True, slots=True)
+class BurstLimits:
+    """When waits are bursts; the reasons stand at the thresholds of DATA006."""
+
+    min_share: float = 0.03
+    long_wait_share: float = 0.5
+    max_turns_share: float = 0.3
+    min_concentration_share: float = 0.8
+    max_usual_share: float = 0.25
+    least_turns: int = 10
+
+
+BURST_LIMITS = BurstLimits()
+
+MOST_TAKING_NS = 1_400_000
+"""Longest usual time to take a batch that is ready; the same as in the low estimate of simulated savings."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LoaderTurns:
     """Turns of a run: successive undisturbed steps, one per worker, so that each worker delivers one batch.
@@ -26,6 +44,66 @@ class LoaderTurns:
 
     step_ns: float
     """Median step time without the time in the data loader."""
+
+    usual_ns: float = 0.0
+    """Mean time in the data loader per step of the median turn."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bursts:
+    """Rare long waits of a loader that is fast enough otherwise."""
+
+    turns: LoaderTurns
+    share: float
+    """Share of the training time in long waits."""
+
+    mean_ns: float
+    """Time in long waits, mean over all steps."""
+
+    turns_share: float
+    """Share of turns with long waits."""
+
+    longest_ns: float
+    """Longest wait in a turn."""
+
+
+def bursts(
+    steps: Sequence[TimedStep], workers: int, limits: BurstLimits = BURST_LIMITS, *, is_fast: bool | None = None
+) -> Bursts | None:
+    """Return the bursts; None if there are none, or if too few steps were timed to tell.
+
+    Args:
+        steps: every step of the run.
+        workers: number of loader workers.
+        limits: when waits are bursts.
+        is_fast: whether usual batches are made fast enough, however long usual waits are; None if unknown.
+    """
+    turns = loader_turns(steps, workers)
+    if turns is None or turns.wait_ns.size < limits.least_turns:
+        return None
+    found = long_waits(turns, workers, limits)
+    return found if why_not(found, limits, is_fast=is_fast) is None else None
+
+
+def long_waits(turns: LoaderTurns, workers: int, limits: BurstLimits) -> Bursts:
+    """Return the figures of long waits, whether these are rare or not."""
+    long = turns.wait_ns >= limits.long_wait_share * turns.step_ns
+    waited_ns = float(turns.wait_ns[long].sum()) / turns.wait_ns.size
+    share = waited_ns / max(turns.step_ns + float(turns.wait_ns.mean()), 1.0)
+    return Bursts(turns, share, waited_ns, float(long.mean()), float(turns.wait_ns.max()) * workers)
+
+
+def why_not(found: Bursts, limits: BurstLimits, *, is_fast: bool | None) -> str | None:
+    """Return why long waits are no bursts, as a clause; None if they are."""
+    turns = found.turns
+    seems_fast = turns.usual_ns <= max(limits.max_usual_share * turns.step_ns, MOST_TAKING_NS)
+    if not seems_fast and not is_fast:
+        return "the queue is usually empty, and prefetching more batches does not fill it"
+    if found.turns_share > limits.max_turns_share:
+        return "the data loader is always too slow"
+    if found.mean_ns * turns.wait_ns.size < limits.min_concentration_share * float(turns.wait_ns.sum()):
+        return "much of the waiting time is in short waits"
+    return "long waits take little time" if found.share < limits.min_share else None
 
 
 def loader_turns(steps: Sequence[TimedStep], workers: int) -> LoaderTurns | None:
@@ -45,5 +123,7 @@ def loader_turns(steps: Sequence[TimedStep], workers: int) -> LoaderTurns | None
             turn = []
     if not taken:
         return None
-    wait_ns = np.maximum(np.array(taken) - median(taken), 0.0)
-    return LoaderTurns(wait_ns, float(median(max(step.duration_ns - step.loader_ns, 0) for step in plain)))
+    usual_ns = median(taken)
+    wait_ns = np.maximum(np.array(taken) - usual_ns, 0.0)
+    rest_ns = float(median(max(step.duration_ns - step.loader_ns, 0) for step in plain))
+    return LoaderTurns(wait_ns, rest_ns, usual_ns)

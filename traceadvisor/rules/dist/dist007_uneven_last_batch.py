@@ -61,7 +61,7 @@ class UnevenLastBatch(RankRule):
             return Skipped(_UNKNOWN)
         if samples >= self.min_samples:
             remark = "this rank only; the others were not recorded"
-            return Clear("samples in the last batch", samples, self.min_samples, Unit.COUNT, remark)
+            return Clear("samples in the last batch", samples, self.min_samples, Unit.COUNT, remark, at_least=True)
         figures = {
             "ranks": facts.run.rank_count,
             "batch size": loader.batch_size,
@@ -78,7 +78,7 @@ class UnevenLastBatch(RankRule):
         if not last:
             return Skipped(_UNKNOWN)
         if min(last) >= self.min_samples and len(set(counts)) <= 1:
-            return Clear("samples in shortest last batch", min(last), self.min_samples, Unit.COUNT)
+            return Clear("samples in shortest last batch", min(last), self.min_samples, Unit.COUNT, at_least=True)
         figures = {
             "ranks": len(ranks),
             "batch size": loaders[0].batch_size,
@@ -96,7 +96,10 @@ def _finding(loaders: Sequence[LoaderSettings], figures: Mapping[str, int | None
         confidence=Confidence.HIGH,
         effort=Effort.SETTING,
         evidence=tuple(Evidence(label, value, Unit.COUNT) for label, value in figures.items() if value is not None),
-        fix=Fix("Give every rank the same number of full batches", change="DataLoader(..., drop_last=True)"),
+        fix=Fix(
+            "Give every rank the same number of full batches",
+            change="loader = DataLoader(dataset, drop_last=True)  # keep your other arguments",
+        ),
         locations=tuple(dict.fromkeys(loader.location for loader in loaders if loader.location)),
         caveats=("A last batch of one sample does no harm without batch normalisation.",),
     )

@@ -43,7 +43,7 @@ class PerGpuBatch(Rule):
             return Skipped("The batch size is unknown: record with `traceadvisor capture`.")
         per_device = batch / devices
         if per_device >= self.min_batch:
-            return Clear("samples per GPU", per_device, self.min_batch, Unit.COUNT)
+            return Clear("samples per GPU", per_device, self.min_batch, Unit.COUNT, at_least=True)
         idle, communication = facts.claim(Category.IDLE_LAUNCH, Category.IDLE_HOST), facts.claim(Category.COMMUNICATION)
         lost = idle | communication
         share = facts.share(lost)

@@ -77,10 +77,13 @@ def _side_by_side(ranks: Sequence[RankFigures]) -> tuple[Int64, Int64, int]:
 
 
 def _longer(late: RankFigures, others: Sequence[RankFigures]) -> tuple[tuple[Category, float], ...]:
-    """Categories in which the late rank takes longer. Communication is excluded: the late rank has less of it."""
+    """Categories in which the late rank takes longer.
+
+    Communication is excluded: the late rank has less of it. Unknown time is excluded: it is no cause.
+    """
     excess = [
         (category, own_ns - float(np.mean([other.mean.parts_ns.get(category) or 0.0 for other in others])))
         for category, own_ns in late.mean.parts_ns.items()
-        if own_ns is not None and category is not Category.COMMUNICATION
+        if own_ns is not None and category not in (Category.COMMUNICATION, Category.IDLE_UNKNOWN)
     ]
     return tuple(sorted((pair for pair in excess if pair[1] > 0), key=lambda pair: -pair[1]))

@@ -1,17 +1,24 @@
-"""Detection of unfused attention: a softmax between two batched matmuls, and the same in the backward pass."""
+"""Detection of unfused attention: a softmax between two batched matmuls, and the same in the backward pass.
+
+Operators show it; where a CUDA graph launched the kernels, their names do.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from traceadvisor.analysis.arithmetic.device_work import DeviceWork
 from traceadvisor.analysis.arithmetic.flops import FORMULAS
+from traceadvisor.analysis.arithmetic.kernel_work import PLAIN
+from traceadvisor.analysis.arithmetic.work import Kind as WorkKind
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.analysis.operators.tree import OperatorTree
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
@@ -20,13 +27,26 @@ PRODUCTS = frozenset({"aten::bmm", "aten::baddbmm"})
 AROUND = {"aten::_softmax": 1, "aten::_softmax_backward_data": 2}
 """Number of matmuls before and after: one each forward; two each backward, for the gradients of both factors."""
 
+_SOFTMAX = re.compile(
+    r"softmax_warp_(?:forward|backward)<(?:[^<>,]*,){4} ?false"
+    r"|cunn_SoftMax\w*<.*(?<!Log)SoftMax(?:Forward|Backward)Epilogue"
+    r"|triton_(?:per|red)_fused_(?!\w*log_softmax)\w*_softmax"
+)
+"""Softmax kernels of torch, but not logarithms of softmax, which losses use: ``aten/src/ATen/native/cuda/SoftMax.cu``
+and ``PersistentSoftmax.cuh``, whose fifth argument is ``is_log_softmax``."""
+
+_BACKWARD = re.compile(r"backward", re.IGNORECASE)
+
+MOST_BETWEEN = 6
+"""Kernels between a matmul and the softmax of one block: scale, mask, dropout and casts."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionBlocks:
     """Attention blocks and their kernels."""
 
     softmaxes: Int64
-    """Rows of the event table: the softmax operator of each block."""
+    """Rows of the event table: the softmax operator of each block, or its kernel."""
 
     kernels: Int64
     """Rows of the event table, ascending: launched between the start of the first matmul and the end of the last."""
@@ -38,14 +58,61 @@ def attention_blocks(trace: Trace, launches: Launches, tree: OperatorTree, windo
     is_kernel = (events.kind[launches.work_rows] == Kind.KERNEL) & (launches.call_rows != NONE)
     is_kernel &= windows.contains(events.start_ns[launches.work_rows])
     rows, calls = launches.work_rows[is_kernel], launches.call_rows[is_kernel]
-    softmaxes, inside = [], np.zeros(rows.size, dtype=np.bool_)
+    order = np.lexsort((events.start_ns[calls], events.thread[calls]))
+    rows, calls = rows[order], calls[order]
+    thread, called_ns = events.thread[calls], events.start_ns[calls]
+    softmaxes: list[int] = []
+    entered = np.zeros(rows.size + 1, dtype=np.int64)  # blocks that begin at a kernel, less those that end before it
     for first, middle, last in _blocks(trace, tree):
-        mine = (events.thread[calls] == tree.thread[first]) & (events.start_ns[calls] >= tree.start_ns[first])
-        mine &= events.start_ns[calls] < tree.end_ns[last]
-        if mine.any():
+        begin, end = np.searchsorted(thread, [tree.thread[first], tree.thread[first] + 1])
+        one, beyond = begin + np.searchsorted(called_ns[begin:end], [tree.start_ns[first], tree.end_ns[last]])
+        if one < beyond:
             softmaxes.append(int(tree.rows[middle]))
-            inside |= mine
+            entered[one] += 1
+            entered[beyond] -= 1
+    return AttentionBlocks(np.array(softmaxes, dtype=np.int64), np.sort(rows[np.cumsum(entered)[:-1] > 0]))
+
+
+def blocks_by_name(work: DeviceWork) -> AttentionBlocks:
+    """Return the blocks among kernels that no recorded operator launched, by the order of kernels on their stream.
+
+    Between a softmax and its matmuls only other plain kernels run.
+    """
+    events = work.trace.events
+    chosen = ~work.has_operator
+    order = np.lexsort((events.start_ns[work.kernels], events.stream[work.kernels]))
+    order = order[chosen[order]]
+    kernels = work.by_kernel
+    rows, stream = kernels.rows[order], events.stream[kernels.rows[order]].astype(np.int64)
+    is_product = kernels.is_kind(WorkKind.MATMUL)[order]
+    is_plain = (kernels.kind == PLAIN)[order]
+    names = events.name_id[rows]
+    is_softmax = name_mask(work.trace.names, lambda name: _SOFTMAX.search(name) is not None)[names]
+    is_backward = name_mask(work.trace.names, lambda name: _BACKWARD.search(name) is not None)[names]
+    softmaxes: list[int] = []
+    inside = np.zeros(rows.size, dtype=np.bool_)
+    for at in np.flatnonzero(is_softmax).tolist():
+        count = 2 if is_backward[at] else 1
+        first = _reach(at, -1, count, stream, is_product, is_plain)
+        last = _reach(at, 1, count, stream, is_product, is_plain)
+        if first is not None and last is not None:
+            softmaxes.append(int(rows[at]))
+            inside[first : last + 1] = True
     return AttentionBlocks(np.array(softmaxes, dtype=np.int64), np.sort(rows[inside]))
+
+
+def _reach(at: int, step: int, count: int, stream: Int64, is_product: Mask, is_plain: Mask) -> int | None:  # noqa: PLR0913, PLR0917  # arrays of one stream's kernels
+    """Return the position of the matmul that ends a block on one side; None if something else comes first."""
+    position, passed = at, 0
+    while count:
+        position += step
+        if not 0 <= position < stream.size or stream[position] != stream[at]:
+            return None
+        if is_product[position]:
+            count, passed = count - 1, 0
+        elif not is_plain[position] or (passed := passed + 1) > MOST_BETWEEN:
+            return None
+    return position
 
 
 def _blocks(trace: Trace, tree: OperatorTree) -> Iterator[tuple[int, int, int]]:

@@ -12,21 +12,29 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.workload import Workload
 from traceadvisor.replay.fixes.kernels import FasterKernels
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
-from traceadvisor.rules.gpu.narrower_types import most_saved_ns, narrower_type
+from traceadvisor.rules.gpu.narrower_types import most_saved_ns, narrower_type, rate_bound_ns
+from traceadvisor.rules.torch_api import has_api
 
-IN_BFLOAT16 = (
-    "Run the forward pass and the loss in mixed precision",
-    'with torch.autocast("cuda", dtype=torch.bfloat16): loss = criterion(model(x), y)',
-)
-IN_FLOAT16 = (
-    "Run the forward pass and the loss in mixed precision, with loss scaling",
-    'with torch.autocast("cuda", dtype=torch.float16): loss = criterion(model(x), y); '
-    "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
-)
-IN_INFERENCE = (
-    "Run the model in mixed precision",
-    'with torch.inference_mode(), torch.autocast("cuda", dtype=torch.{dtype}): output = model(x)',
-)
+SUMMARY = "Run the forward pass and the loss in mixed precision"
+
+IN_BFLOAT16 = """\
+with torch.autocast("cuda", dtype=torch.bfloat16):
+    loss = criterion(model(x), y)"""
+
+IN_FLOAT16 = """\
+scaler = {scaler}  # once, before the loop
+with torch.autocast("cuda", dtype=torch.float16):
+    loss = criterion(model(x), y)
+scaler.scale(loss).backward()
+scaler.unscale_(optimizer)  # only needed before clipping gradients
+scaler.step(optimizer)
+scaler.update()"""
+
+SCALER, OLD_SCALER = 'torch.amp.GradScaler("cuda")', "torch.cuda.amp.GradScaler()"
+
+IN_INFERENCE = """\
+with torch.inference_mode(), torch.autocast("cuda", dtype=torch.{dtype}):
+    output = model(x)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +42,8 @@ class NoMixedPrecision(Rule):
     """Matmuls, convolutions and attention run in float32 although the GPU has tensor cores.
 
     What it finds: Kernel time of matrix operations (matmuls, convolutions and attention) with float32 inputs. The rule
-        reads the recorded input types of the operator that launches a kernel, not the kernel's name. Kernels below
-        10 µs do not count: 16 bits hardly shorten them.
+        reads the recorded input types of the operator that launches a kernel. Where they are missing, it reads the
+        kernel's name. Kernels below 10 µs do not count: 16 bits hardly shorten them.
     Why it costs time: Tensor cores multiply 16-bit matrices many times faster than the GPU's ordinary cores multiply
         float32 matrices. 16-bit values also halve the memory traffic.
     How to fix it: Run the forward pass and the loss under ``torch.autocast``. Use bfloat16 if the GPU supports it
@@ -51,12 +59,12 @@ class NoMixedPrecision(Rule):
     """
 
     meta = RuleMeta("GPU001", "no-mixed-precision", "Matrix operations run in float32 on a GPU with tensor cores")
-    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.DTYPES, Input.DEVICE_MODEL})
+    needs = frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_MODEL})
     refines = frozenset({"GPU002"})
     popular_fix = "Mixed precision"
 
     min_share: float = 0.05
-    """Share of the step in float32 matrix operations. Below it, the cost of casts cancels the saving."""
+    """Share of the step that 16 bits could save at most. Below it, the cost of casts cancels the saving."""
 
     short_kernel_us: float = 10.0
     """A kernel below this duration is shorter than its own launch: fixed costs limit it, not its arithmetic."""
@@ -64,26 +72,25 @@ class NoMixedPrecision(Rule):
     def check(self, facts: Facts) -> Outcome:
         """Compare the time of float32 matrix operations with the step."""
         device, work = facts.needed(facts.device, Input.DEVICE_MODEL), facts.device_work
-        calls = work.calls.is_precision(Precision.FP32)
-        kernels = work.kernels_of(calls)
-        is_long = facts.trace.events.duration_ns[kernels] >= self.short_kernel_us * 1000
-        eligible = facts.exposed(kernels[is_long], Category.KERNEL)
-        share = facts.share(eligible)
+        is_long = facts.trace.events.duration_ns[work.kernels] >= self.short_kernel_us * 1000
+        float32 = work.by_kernel.is_stored_in(Precision.FP32) & is_long
+        rows = work.kernels_where(float32)
+        eligible = facts.exposed(rows, Category.KERNEL)
         if not has_tensor_cores(device):
-            return Clear("time in float32 matrix operations", share, 1.0, Unit.SHARE, "the GPU has no tensor cores")
+            label, share = "time in float32 matrix operations", facts.share(eligible)
+            return Clear(label, share, 1.0, Unit.SHARE, "the GPU has no tensor cores")
         narrow, ratio = narrow_type(device), most_speedup(device)
-        change = IN_BFLOAT16 if narrow is Precision.BF16 else IN_FLOAT16
-        check = "that training still converges"
-        if facts.workload is Workload.INFERENCE:
-            summary, code = IN_INFERENCE
-            change = summary, code.format(dtype="bfloat16" if narrow is Precision.BF16 else "float16")
-            check = "the accuracy of the results"
-        fix = narrower_type(*change, work.in_type(narrow, calls & work.is_kept))
-        if share < self.min_share:
-            return facts.clear("time in float32 matrix operations", share, self.min_share, Unit.SHARE, fix=fix)
+        summary, change = _change(facts, narrow)
+        speedups = work.in_type(narrow, work.is_stored_in(Precision.FP32) & work.is_kept)
+        fix = narrower_type(facts, summary, change, speedups, rows)
         eligible_ns = facts.per_step_ns(eligible)
         kernel_ns = facts.per_step_ns(facts.claim(Category.KERNEL))
-        most_ns = most_saved_ns(facts, fix, eligible_ns)
+        most_ns = most_saved_ns(facts, fix, rate_bound_ns(work, float32, narrow, eligible_ns))
+        share = facts.share(eligible) * most_ns / max(eligible_ns, 1.0)
+        if share < self.min_share:
+            judged = work.judged_share(work.by_kernel.is_typed)
+            label = "upper limit of the saving by 16-bit matrix operations"
+            return facts.clear(label, share, self.min_share, Unit.SHARE, fix=fix, judged_share=judged)
         return facts.finding(
             claims=eligible,
             fix=fix,
@@ -94,9 +101,25 @@ class NoMixedPrecision(Rule):
                 facts.known("ratio of peak rates, 16-bit to float32", ratio or None, Unit.RATIO),
                 facts.known("estimated 16-bit speed-up of these kernels", _together(facts, fix), Unit.RATIO),
             ),
-            most_ns=most_ns if fix.what_if or not ratio else eligible_ns * (1 - 1 / ratio),
-            caveats=(f"Check {check}: mixed precision changes numerics.", *_tf32(work, calls)),
+            most_ns=most_ns,
+            caveats=(f"Check {_to_check(facts)}: mixed precision changes numerics.", *_tf32(work, float32)),
         )
+
+
+def _change(facts: Facts, narrow: Precision) -> tuple[str, str]:
+    """Return what to change, in words and as code for the recorded torch version."""
+    if facts.workload is Workload.INFERENCE:
+        dtype = "bfloat16" if narrow is Precision.BF16 else "float16"
+        return "Run the model in mixed precision", IN_INFERENCE.format(dtype=dtype)
+    if narrow is Precision.BF16:
+        return SUMMARY, IN_BFLOAT16
+    scaler = SCALER if has_api(facts.settings.torch_version, "torch.amp.GradScaler") else OLD_SCALER
+    return f"{SUMMARY}, with loss scaling", IN_FLOAT16.format(scaler=scaler)
+
+
+def _to_check(facts: Facts) -> str:
+    """Return what mixed precision may harm."""
+    return "the accuracy of the results" if facts.workload is Workload.INFERENCE else "that training still converges"
 
 
 def _together(facts: Facts, fix: Fix) -> float | None:
@@ -107,10 +130,11 @@ def _together(facts: Facts, fix: Fix) -> float | None:
     return float(durations_ns.sum() / max((durations_ns / fix.what_if.expected).sum(), 1.0))
 
 
-def _tf32(work: DeviceWork, calls: Mask) -> tuple[str, ...]:
-    """Return a caveat if float32 runs, or may run, as TF32."""
-    if work.is_run_in(Precision.FP32)[calls].all():
+def _tf32(work: DeviceWork, float32: Mask) -> tuple[str, ...]:
+    """Return a caveat if float32 kernels run, or may run, as TF32."""
+    kernels = work.by_kernel
+    if kernels.is_run_in(Precision.FP32)[float32].all():
         return ()
-    if work.is_run_in(Precision.TF32)[calls].any():
+    if kernels.is_run_in(Precision.TF32)[float32].any():
         return ("Some of these kernels already use TF32. The saving accounts for this.",)
     return ("Convolutions may already use TF32 on this GPU. The speed-up is then at most about 2.",)

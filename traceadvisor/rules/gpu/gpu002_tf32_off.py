@@ -7,14 +7,22 @@ from traceadvisor.hardware.devices import Precision
 from traceadvisor.hardware.tensor_cores import has_tf32
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Effort, Evidence, Facts, Input, Outcome, Rule, RuleMeta, Skipped, Unit
-from traceadvisor.rules.gpu.narrower_types import most_saved_ns, narrower_type
+from traceadvisor.rules.gpu.narrower_types import most_saved_ns, narrower_type, rate_bound_ns
+from traceadvisor.rules.torch_api import has_api
 
 CHANGES = {
+    Kind.MATMUL: 'torch.backends.cuda.matmul.fp32_precision = "tf32"',
+    Kind.CONVOLUTION: 'torch.backends.cudnn.conv.fp32_precision = "tf32"',
+}
+OLD_CHANGES = {
     Kind.MATMUL: 'torch.set_float32_matmul_precision("high")',
     Kind.CONVOLUTION: "torch.backends.cudnn.allow_tf32 = True",
 }
+"""The newer settings refuse to be mixed with the older ones, so only one kind is proposed: the newer one if the
+recorded torch has it, and the older one, which all versions accept, if the version is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +35,9 @@ class Tf32Off(Rule):
         CUDA cores. They round the inputs to TF32, which has 10 mantissa bits. PyTorch allows TF32 for convolutions but,
         since 1.12, not for matmuls.
     How to fix it: Call ``torch.set_float32_matmul_precision("high")`` for matmuls. Set
-        ``torch.backends.cudnn.allow_tf32 = True`` for convolutions. Mixed precision saves more time but needs more
-        care.
+        ``torch.backends.cudnn.allow_tf32 = True`` for convolutions. From torch 2.9, set
+        ``torch.backends.cuda.matmul.fp32_precision`` and ``torch.backends.cudnn.conv.fp32_precision`` instead. Mixed
+        precision saves more time but needs more care.
     How the saving is estimated: As for mixed precision (GPU001): the shapes of a call and the GPU's peak rates give its
         possible time in TF32. The step is simulated with these faster kernels. Without shapes or peak rates, the saving
         is an upper limit.
@@ -37,7 +46,7 @@ class Tf32Off(Rule):
     """
 
     meta = RuleMeta("GPU002", "tf32-off", "Float32 matrix operations do not use TF32")
-    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.DTYPES, Input.DEVICE_MODEL})
+    needs = frozenset({Input.STEPS, Input.DEVICE, Input.DEVICE_MODEL})
     popular_fix = "TF32"
 
     min_share: float = 0.05
@@ -45,28 +54,31 @@ class Tf32Off(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the time of float32 matrix operations without TF32 with the step."""
-        work = facts.device_work
-        float32 = work.calls.is_precision(Precision.FP32) & work.is_kept
-        plain = float32 & work.is_run_in(Precision.FP32)
-        claims = _time(facts, plain)
+        work, kernels = facts.device_work, facts.device_work.by_kernel
+        float32 = kernels.is_stored_in(Precision.FP32)
+        plain = float32 & kernels.is_run_in(Precision.FP32)
+        rows, label = work.kernels_where(plain), "time in float32 matrix operations without TF32"
+        claims = facts.exposed(rows, Category.KERNEL)
         share = facts.share(claims)
         if not has_tf32(facts.device):
             return Skipped("The GPU does not support TF32.")
-        changes = [change for kind, change in CHANGES.items() if (plain & work.calls.is_kind(kind)).any()]
-        speedups = work.in_type(Precision.TF32, plain)
-        fix = narrower_type("Enable TF32 for float32 matrix operations", "; ".join(changes) or None, speedups)
+        speedups = work.in_type(
+            Precision.TF32, work.is_stored_in(Precision.FP32) & work.is_run_in(Precision.FP32) & work.is_kept
+        )
+        change = _change(facts, plain)
+        fix = narrower_type(facts, "Enable TF32 for float32 matrix operations", change, speedups, rows)
         if share < self.min_share:
-            unknown = float32 & ~plain & ~work.is_run_in(Precision.TF32)
+            unknown = float32 & (kernels.precision == NONE)
             if facts.share(_time(facts, unknown)) >= self.min_share:
                 return Skipped(
                     "Neither kernel names nor settings show whether TF32 was used: record with `traceadvisor capture`."
                 )
-            return facts.clear(
-                "time in float32 matrix operations without TF32", share, self.min_share, Unit.SHARE, fix=fix
-            )
+            judged = work.judged_share(kernels.is_typed & ~unknown)
+            return facts.clear(label, share, self.min_share, Unit.SHARE, fix=fix, judged_share=judged)
         in_products, in_convolutions = (
-            _time(facts, plain & work.calls.is_kind(kind)).total_ns / max(claims.total_ns, 1) for kind in CHANGES
+            _time(facts, plain & kernels.is_kind(kind)).total_ns / max(claims.total_ns, 1) for kind in CHANGES
         )
+        bound_ns = rate_bound_ns(work, plain, Precision.TF32, facts.per_step_ns(claims))
         return facts.finding(
             claims=claims,
             fix=fix,
@@ -76,10 +88,19 @@ class Tf32Off(Rule):
                 Evidence("share in matmuls", in_products, Unit.SHARE),
                 Evidence("share in convolutions", in_convolutions, Unit.SHARE),
             ),
-            most_ns=most_saved_ns(facts, fix, facts.per_step_ns(claims)),
+            most_ns=most_saved_ns(facts, fix, facts.per_step_ns(claims)) if fix.what_if else bound_ns,
             caveats=("Check that training still converges: TF32 rounds factors to 10 mantissa bits.",),
         )
 
 
-def _time(facts: Facts, calls: Mask) -> SpanSet:
-    return facts.exposed(facts.device_work.kernels_of(calls), Category.KERNEL)
+def _change(facts: Facts, plain: Mask) -> str | None:
+    """Return the settings for the kinds of operations that some kernels belong to; None if there is none."""
+    version = facts.settings.torch_version
+    is_new = version is not None and has_api(version, "torch.backends.cuda.matmul.fp32_precision")
+    kernels = facts.device_work.by_kernel
+    settings = (CHANGES if is_new else OLD_CHANGES).items()
+    return "\n".join(change for kind, change in settings if (plain & kernels.is_kind(kind)).any()) or None
+
+
+def _time(facts: Facts, kernels: Mask) -> SpanSet:
+    return facts.exposed(facts.device_work.kernels_where(kernels), Category.KERNEL)

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated
 
 import numpy as np
 from msgspec import Meta
 
+from traceadvisor.analysis.arithmetic.device_work import DeviceWork
+from traceadvisor.analysis.arithmetic.matrix_work import PRECISIONS
 from traceadvisor.analysis.arithmetic.roofline import REACH, Case
 from traceadvisor.analysis.arithmetic.work import Kind
 from traceadvisor.hardware.devices import Precision
-from traceadvisor.model.arrays import Mask
+from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.events import NONE
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 
 MOST_SPARED = 0.5
@@ -18,78 +23,169 @@ MOST_SPARED = 0.5
 sizes, but most efficiently for multiples of 16 bytes. Source: NVIDIA, Matrix Multiplication Background User's Guide,
 section 2.2."""
 
+ON_TENSOR_CORES = (Precision.TF32, Precision.FP16, Precision.BF16, Precision.FP8, Precision.INT8)
+
+MOST_SIZES = 3
+
 
 @dataclass(frozen=True, slots=True)
 class MisalignedShapes(Rule):
-    """Sizes of 16-bit matmuls are not multiples of 8.
+    """Rows of matrices are not multiples of 16 bytes.
 
-    What it finds: Matmuls in float16 or bfloat16 with a size that is not a multiple of 8. A size is the number of rows,
-        the number of columns or the inner size. Matmuls with a size below 8 are left out, because they do not benefit
+    What it finds: Matmuls on tensor cores with a misaligned matrix: the size along which its elements are contiguous in
+        memory is not a multiple of 8 in 16 bits (16 in 8 bits, 4 in TF32). If the kernel's name tells its alignment,
+        the name decides. Else the shapes and strides do. The number of samples or tokens does not matter: in a linear
+        layer, no matrix is contiguous along it. Matmuls with a size below 8 are left out, because they do not benefit
         from tensor cores.
     Why it costs time: Tensor cores process 16-bit matrices in tiles of 8 or more elements. They read memory in units of
         16 bytes. Other sizes need kernels that load smaller pieces.
-    How to fix it: Round layer sizes, vocabulary size and padded lengths up to multiples of 8, ideally 64. For example,
-        increase a vocabulary of 50,257 entries to 50,304.
+    How to fix it: Round layer sizes and vocabulary size up to multiples of 8, ideally 64. For example, increase a
+        vocabulary of 50,257 entries to 50,304.
     How the saving is estimated: Upper limit: half of the time of these matmuls, or less if they already run close to
         the GPU's limit. The cost of the larger sizes is a few percent at most and is not counted.
-    When it may be wrong: Newer libraries pad some sizes themselves and lose less time.
+    When it may be wrong: Newer libraries pad some sizes themselves and lose less time. Without recorded strides, only
+        sizes that are certainly contiguous count.
     """
 
-    meta = RuleMeta("GPU003", "misaligned-shapes", "Sizes of 16-bit matmuls are not multiples of 8")
-    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.DTYPES, Input.SHAPES})
+    meta = RuleMeta("GPU003", "misaligned-shapes", "Matrices of matmuls are not aligned to 16 bytes")
+    needs = frozenset({Input.STEPS, Input.DEVICE})
 
     min_share: float = 0.03
     """Share of the step in such matmuls. Below it, last layers with an odd number of classes would be reported."""
 
     multiple: Annotated[int, Meta(gt=0, lt=2**62)] = 8
-    """Sizes should be multiples of this number: 16 bytes of 16-bit values."""
+    """Sizes in 16 bits should be multiples of this number: 16 bytes. Narrower types need more, wider ones fewer."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time of matmuls with misaligned sizes with the step."""
-        work, device_ns = facts.device_work, facts.device_work.calls.device_ns
-        calls, sizes = work.calls, work.calls.sizes
-        narrow = calls.is_kind(Kind.MATMUL) & calls.is_precision(Precision.FP16, Precision.BF16) & work.is_kept
-        products = narrow & (sizes >= self.multiple).all(axis=1)
-        odd = products & (sizes % self.multiple != 0).any(axis=1)
-        claims = facts.exposed(work.kernels_of(odd), Category.KERNEL)
-        share = facts.share(claims)
+        """Compare the time of matmuls with misaligned matrices with the step."""
+        found = Alignment(facts.device_work, self.multiple)
+        rows = facts.device_work.kernels_where(found.is_misaligned)
+        claims = facts.exposed(rows, Category.KERNEL)
+        share, judged = facts.share(claims), facts.device_work.judged_share(found.is_judged)
         if share < self.min_share:
-            remark = None if narrow.any() else "no matmul ran in 16 bits"
-            return Clear("time in 16-bit matmuls with misaligned sizes", share, self.min_share, Unit.SHARE, remark)
-        worst = self._by_time(facts, odd)
-        of_narrow = float(device_ns[odd].sum() / max(device_ns[narrow].sum(), 1))
+            remark = None if found.is_product.any() else "no matmul ran on tensor cores"
+            label = "time in matmuls with misaligned matrices"
+            return Clear(label, share, self.min_share, Unit.SHARE, remark, judged_share=judged)
+        work = facts.device_work
+        sizes = list(found.sizes_by_time())[:MOST_SIZES]
+        of_products = work.time_ns(rows) / max(work.time_ns(work.kernels_where(found.is_product)), 1)
         return facts.finding(
             claims=claims,
             fix=Fix(
                 f"Round these sizes up to multiples of {self.multiple}, ideally 64",
-                change="; ".join(f"{size} -> {-(-size // self.multiple) * self.multiple}" for size in worst),
+                change="\n".join(f"size = {rounded}  # instead of {size}" for size, rounded in sizes) or None,
                 not_replayed="the kernels that the library would choose for other sizes are unknown",
             ),
             effort=Effort.REFACTOR,
             evidence=(
-                facts.time_per_step("time in 16-bit matmuls with misaligned sizes", claims),
-                Evidence("share of 16-bit matmul time", of_narrow, Unit.SHARE),
-                *(Evidence("misaligned size (most time first)", size, Unit.COUNT) for size in worst),
+                facts.time_per_step("time in matmuls with misaligned matrices", claims),
+                Evidence("share of matmul time on tensor cores", of_products, Unit.SHARE),
+                *(Evidence("misaligned size (most time first)", size, Unit.COUNT) for size, _ in sizes),
+                facts.known("smallest alignment in a kernel name, in elements", found.least_alignment, Unit.COUNT),
             ),
-            most_ns=_most_ns(facts, odd),
+            most_ns=found.most_ns / facts.step_count,
+            locations=facts.locations(work.calls.rows[found.misaligned_calls][:1]),
             caveats=("Keep the added entries unused: larger sizes change the model.",),
         )
 
-    def _by_time(self, facts: Facts, odd: Mask) -> list[int]:
-        """Return up to three misaligned sizes, the most expensive first."""
-        calls = facts.device_work.calls
-        spent: dict[int, int] = {}
-        for sizes, duration_ns in zip(calls.sizes[odd].tolist(), calls.device_ns[odd].tolist(), strict=True):
-            for size in {size for size in sizes if size % self.multiple}:
-                spent[size] = spent.get(size, 0) + duration_ns
-        return sorted(spent, key=lambda size: -spent[size])[:3]
 
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Which kernels multiply misaligned matrices; masks have a value for each of ``work.by_kernel``."""
 
-def _most_ns(facts: Facts, odd: Mask) -> float:
-    work = facts.device_work
-    duration_ns = work.calls.device_ns[odd].astype(np.float64)
-    spared_ns = duration_ns * MOST_SPARED
-    if work.limits is not None:
-        best_ns = work.limits.least_ns[odd] / REACH[Kind.MATMUL][Case.HIGH]
-        spared_ns = np.fmin(spared_ns, np.maximum(duration_ns - best_ns, 0.0))
-    return float(spared_ns.sum()) / facts.step_count
+    work: DeviceWork
+    multiple: int
+
+    @cached_property
+    def is_product(self) -> Mask:
+        """Whether a kernel is a matmul on tensor cores."""
+        kernels = self.work.by_kernel
+        return kernels.is_kind(Kind.MATMUL) & kernels.is_run_in(*ON_TENSOR_CORES) & ~kernels.off_tensor_cores
+
+    @cached_property
+    def _needed(self) -> Int64:
+        """The elements that make up 16 bytes, for the type of each kernel; 1 if unknown."""
+        per_type = [max(self.multiple * 2 // each.byte_count, 1) for each in PRECISIONS]
+        return np.array([*per_type, 1], np.int64)[self.work.by_kernel.stored]
+
+    @cached_property
+    def _alignment(self) -> Int64:
+        """The alignment that a kernel's name tells, or that of another kernel of its call; NONE if none does."""
+        kernels = self.work.by_kernel
+        told = (kernels.alignment != NONE) & (kernels.call != NONE)
+        by_call = np.full(self.work.calls.kind.size + 1, NONE, np.int64)
+        by_call[kernels.call[told]] = kernels.alignment[told]
+        return np.where(kernels.call == NONE, kernels.alignment, by_call[kernels.call])
+
+    @cached_property
+    def _shapes_known(self) -> Mask:
+        """Whether the shapes of a kernel's call are known, and large enough for tensor cores."""
+        return self._is_at_least(1)
+
+    @cached_property
+    def is_judged(self) -> Mask:
+        """Whether a kernel is known to be aligned or misaligned, or to be no matmul on tensor cores."""
+        kernels = self.work.by_kernel
+        other: Mask = kernels.is_known & (~kernels.is_kind(Kind.MATMUL) | kernels.off_tensor_cores)
+        typed = kernels.is_kind(Kind.MATMUL) & (kernels.precision != NONE)
+        judged: Mask = other | (typed & ~self.is_product)
+        judged |= self.is_product & ((self._alignment != NONE) | self._shapes_known)
+        return judged
+
+    @cached_property
+    def is_misaligned(self) -> Mask:
+        """Whether a kernel multiplies a misaligned matrix."""
+        is_large = ~self._shapes_known | self._is_at_least(self.multiple)
+        by_name: Mask = (self._alignment != NONE) & (self._alignment < self._needed)
+        by_shape: Mask = (self._alignment == NONE) & self._has_odd_size
+        return self.is_product & is_large & (by_name | by_shape)
+
+    @cached_property
+    def _has_odd_size(self) -> Mask:
+        kernels = self.work.by_kernel
+        nothing = np.zeros((1, self.work.calls.contiguous.shape[1]), np.int64)
+        sizes = np.vstack((self.work.calls.contiguous, nothing))[kernels.call]  # the last row, without a call
+        odd: Mask = (sizes % self._needed[:, np.newaxis] != 0).any(axis=1)
+        return odd
+
+    def _is_at_least(self, size: int) -> Mask:
+        """Return whether all sizes of a kernel's call are known and at least this large; False without a call."""
+        least = np.append(self.work.calls.sizes.min(axis=1, initial=np.iinfo(np.int64).max), 0)
+        large: Mask = least[self.work.by_kernel.call] >= size
+        return large
+
+    @cached_property
+    def misaligned_calls(self) -> Int64:
+        """Positions of the calls of misaligned kernels, ascending."""
+        calls = self.work.by_kernel.call[self.is_misaligned]
+        return np.unique(calls[calls != NONE])
+
+    @cached_property
+    def least_alignment(self) -> int | None:
+        """The smallest alignment that a misaligned kernel's name tells; None if none does."""
+        told = self._alignment[self.is_misaligned]
+        told = told[told != NONE]
+        return int(told.min()) if told.size else None
+
+    def sizes_by_time(self) -> Iterator[tuple[int, int]]:
+        """Yield misaligned sizes and what to round them up to, the most expensive first."""
+        kernels, durations = self.work.by_kernel, self.work.trace.events.duration_ns
+        spent: dict[tuple[int, int], int] = {}
+        for at in np.flatnonzero(self.is_misaligned & (kernels.call != NONE)).tolist():
+            needed = int(self._needed[at])
+            for size in {size for size in self.work.calls.contiguous[kernels.call[at]].tolist() if size % needed}:
+                key = (size, -(-size // needed) * needed)
+                spent[key] = spent.get(key, 0) + int(durations[kernels.rows[at]])
+        yield from sorted(spent, key=lambda key: -spent[key])
+
+    @property
+    def most_ns(self) -> float:
+        """The upper limit of the saving, over all kept steps."""
+        kernels = self.work.by_kernel
+        durations_ns = self.work.trace.events.duration_ns[kernels.rows].astype(np.float64)
+        spared_ns = durations_ns * MOST_SPARED
+        if self.work.limits is not None:
+            device_ns = np.append(np.maximum(self.work.calls.device_ns, 1), 1)[kernels.call]
+            best_ns = np.append(self.work.limits.least_ns, np.nan)[kernels.call] / REACH[Kind.MATMUL][Case.HIGH]
+            spared_ns = np.fmin(spared_ns, np.maximum(durations_ns * (1 - best_ns / device_ns), 0.0))
+        return float(spared_ns[self.is_misaligned].sum())

@@ -9,11 +9,25 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.fixes.launches import FusedOptimizer
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.torch_api import Version, has_api, version_of
 
 NO_OPTIMIZER = "No Optimizer.step was recorded: the recording shows no training, or only GPU activity."
 
 HAS_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
-"""Optimizers that support ``fused=True``: https://docs.pytorch.org/docs/stable/optim.html, "Algorithms"."""
+"""Optimizers that support ``fused=True`` on GPUs: https://docs.pytorch.org/docs/stable/optim.html, "Algorithms". Which
+torch versions do is in ``torch_api.py``; before 2.13, fused Adagrad only runs on CPUs."""
+
+FUSED_ON_CPU: Version = (2, 4)
+"""First torch version whose fused optimizers run on CPUs: https://github.com/pytorch/pytorch/pull/123074 (Adam, AdamW),
+https://github.com/pytorch/pytorch/pull/124905 (Adagrad)."""
+
+KEEP = "# keep your other arguments"
+
+HAS_FOREACH = HAS_FUSED | {"ASGD", "Adadelta", "Adafactor", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop"}
+"""Optimizers that support ``foreach=True``; LBFGS, Muon, SparseAdam and those of other libraries do not."""
+
+
+FOREACH_MEMORY = "foreach=True needs memory for intermediate results, about the size of the parameters."
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +39,9 @@ class UnfusedOptimizer(Rule):
     Why it costs time: A model has hundreds of parameters, and each update takes three to about twelve operations. The
         CPU takes longer to launch these kernels than the GPU takes to run them. Meanwhile, the CPU launches no other
         kernels.
-    How to fix it: ``fused=True`` updates all parameters with a few kernels. ``foreach=True`` uses one kernel per
-        operation and works with every torch optimizer. Newer torch versions use ``foreach`` on GPUs by default.
+    How to fix it: ``fused=True`` updates all parameters with a few kernels; Adam, AdamW, SGD and Adagrad have it.
+        ``foreach=True`` uses one kernel per operation, and most torch optimizers have it. Pass one of the two, not
+        both. Newer torch versions use ``foreach`` on GPUs by default.
     How the saving is estimated: The step is simulated with 0.1 of the CPU time in the optimizer (range: 0.5 to 0.03).
         Its kernels become one kernel without gaps. Without a GPU, the saving is an upper limit: the short operators and
         the Python code between them.
@@ -75,8 +90,8 @@ class UnfusedOptimizer(Rule):
             return Clear("short optimizer kernels", short, self.fewest_kernels, Unit.PER_STEP, remark)
         host = steps.own & windows
         cost = host | (events.spans(kernels) & windows)
-        share, setting = facts.share(cost), "fused=True" if optimizer in HAS_FUSED else "foreach=True"
-        fix = Fix("Update all parameters with a few kernels", f"{optimizer}(..., {setting})", what_if=FusedOptimizer())
+        share, change = facts.share(cost), _change(optimizer, facts.settings.torch_version)
+        fix = Fix("Update all parameters with a few kernels", change, what_if=FusedOptimizer())
         if share < self.min_share:
             return facts.clear("time in the optimizer", share, self.min_share, Unit.SHARE, fix=fix)
         device_ns = facts.device_work.time_ns(kernels) / facts.step_count
@@ -92,7 +107,7 @@ class UnfusedOptimizer(Rule):
             ),
             most_ns=facts.per_step_ns(cost),
             locations=facts.locations(np.append(launched.call_rows[:1], ranges[:1])),
-            caveats=("foreach=True needs memory for intermediate results, about the size of the parameters.",),
+            caveats=(FOREACH_MEMORY,) if change and "foreach" in change else (),
         )
 
     def _on_host(self, facts: Facts) -> Outcome:
@@ -112,12 +127,14 @@ class UnfusedOptimizer(Rule):
         if facts.share(cost) < self.min_host_share:
             label = "time in short optimizer operators and between them"
             return Clear(label, facts.share(cost), self.min_host_share, Unit.SHARE)
-        if optimizer not in HAS_FUSED:
-            return Skipped(f"{optimizer} has no fused version for the CPU.")
+        version = version_of(facts.settings.torch_version)
+        if optimizer not in HAS_FUSED or (version is not None and version < FUSED_ON_CPU):
+            return Skipped(f"{optimizer} has no fused version for the CPU in this version of torch.")
         doubt = "how long the fused update takes on this CPU is unknown"
+        change = f"optimizer = torch.optim.{optimizer}(model.parameters(), lr=lr, fused=True)  {KEEP}"
         return facts.finding(
             claims=cost,
-            fix=Fix("Update all parameters with one operator", f"{optimizer}(..., fused=True)", not_replayed=doubt),
+            fix=Fix("Update all parameters with one operator", change, not_replayed=doubt),
             effort=Effort.SETTING,
             evidence=(
                 facts.count_per_step("short optimizer operators", short.size),
@@ -129,6 +146,19 @@ class UnfusedOptimizer(Rule):
         )
 
 
+def _change(optimizer: str, version: str | None) -> str | None:
+    """Return the call with the fastest setting that the optimizer has in a torch version; None if it has none.
+
+    Adagrad's fused kernels are new, so an unknown version counts as without them.
+    """
+    if optimizer not in HAS_FOREACH:
+        return None
+    has_fused = optimizer in HAS_FUSED and has_api(version, f"{optimizer}(fused=)")
+    is_fused = has_fused and (version is not None or optimizer != "Adagrad")
+    setting = "fused=True" if is_fused else "foreach=True"
+    return f"optimizer = torch.optim.{optimizer}(model.parameters(), lr=lr, {setting})  {KEEP}"
+
+
 def _best_setting(facts: Facts, optimizer: str) -> str | None:
     """Return the captured setting if the optimizer has no faster one; None if it has, or if the setting is unknown."""
     settings = facts.settings
@@ -136,4 +166,5 @@ def _best_setting(facts: Facts, optimizer: str) -> str | None:
         return None
     if settings.optimizer_fused:
         return "fused=True"
-    return "foreach=True" if settings.optimizer_foreach and optimizer not in HAS_FUSED else None
+    change = _change(optimizer, settings.torch_version)
+    return "foreach=True" if settings.optimizer_foreach and change and "foreach" in change else None

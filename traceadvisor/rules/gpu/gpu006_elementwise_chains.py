@@ -18,7 +18,8 @@ class ElementwiseChains(Rule):
     """Long runs of elementwise kernels take a significant part of the step.
 
     What it finds: Elementwise kernels (additions, activations, casts, masks) that follow each other on a stream without
-        another kernel in between. Kernels of the optimizer and of matrix operations are not counted.
+        another kernel in between, by the names of torch's kernels. Kernels of the optimizer and of matrix operations
+        are not counted, nor kernels that ``torch.compile`` generated: it has fused them.
     Why it costs time: Each kernel reads its input from GPU memory and writes its result back, for one operation per
         element. Memory bandwidth limits these kernels, and most of their memory traffic is avoidable.
     How to fix it: ``torch.compile`` fuses such a run into one kernel that reads and writes once. Fused operators exist
@@ -54,7 +55,9 @@ class ElementwiseChains(Rule):
             "Fuse these kernels with torch.compile", "model = torch.compile(model)", what_if=runs.with_half_spared
         )
         if share < self.min_share:
-            return facts.clear("time in runs of elementwise kernels", share, self.min_share, Unit.SHARE, fix=fix)
+            label, work = "time in runs of elementwise kernels", facts.device_work
+            judged = work.judged_share(work.by_kernel.is_known)
+            return facts.clear(label, share, self.min_share, Unit.SHARE, fix=fix, judged_share=judged)
         excess_ns = float((facts.trace.events.duration_ns[runs.rows] * (1 - runs.least_share)).sum()) / facts.step_count
         return facts.finding(
             claims=claims,

@@ -47,15 +47,17 @@ class LayoutConversion(Rule):
         of_kernels, share = work.time_ns(rows) / max(work.time_ns(work.kernels), 1), facts.share(claims)
         fix = Fix(
             "Use the channels-last layout for the model and its input",
-            "model = model.to(memory_format=torch.channels_last); "
-            "images = images.to(device, memory_format=torch.channels_last)",
+            "model = model.to(memory_format=torch.channels_last)\n"
+            "images = images.to(device, memory_format=torch.channels_last)  # each batch",
             what_if=SparedWork(rows),
         )
+        judged = work.judged_share(work.by_kernel.is_known)
         if of_kernels < self.min_kernel_share:
-            label = "share of kernel time in layout conversions"
-            return facts.clear(label, of_kernels, self.min_kernel_share, Unit.SHARE, fix=fix)
+            label, limit = "share of kernel time in layout conversions", self.min_kernel_share
+            return facts.clear(label, of_kernels, limit, Unit.SHARE, fix=fix, judged_share=judged)
         if share < self.min_share:
-            return facts.clear("time in layout conversions", share, self.min_share, Unit.SHARE, fix=fix)
+            label, limit = "time in layout conversions", self.min_share
+            return facts.clear(label, share, limit, Unit.SHARE, fix=fix, judged_share=judged)
         return facts.finding(
             claims=claims,
             fix=fix,

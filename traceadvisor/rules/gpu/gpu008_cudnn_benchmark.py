@@ -20,6 +20,15 @@ MOST_SPARED = 0.5
 """Largest share of their time that autotuning is assumed to save: all algorithms do the same work."""
 
 
+BEYOND = "convolution time beyond good algorithms"
+
+FIX = Fix(
+    "Enable cuDNN autotuning",
+    "torch.backends.cudnn.benchmark = True",
+    not_replayed="the algorithms that autotuning would choose, and their speed, are unknown",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class CudnnBenchmark(Rule):
     """Convolution autotuning is off although the shapes of convolutions do not change.
@@ -37,7 +46,7 @@ class CudnnBenchmark(Rule):
     """
 
     meta = RuleMeta("GPU008", "cudnn-benchmark", "cuDNN autotuning is off although convolution shapes are constant")
-    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.SHAPES, Input.PEAK_RATES})
+    needs = frozenset({Input.STEPS, Input.DEVICE})
     popular_fix = "cuDNN autotuning"
 
     min_share: float = 0.02
@@ -48,33 +57,42 @@ class CudnnBenchmark(Rule):
 
     def check(self, facts: Facts) -> Outcome:
         """Look for convolutions of constant shape in a run without autotuning."""
-        work, label = facts.device_work, "convolution time beyond good algorithms"
+        work = facts.device_work
+        is_convolution = work.by_kernel.is_kind(Kind.CONVOLUTION)
+        step_ns = max(facts.steps.typical_windows.total_ns, 1)
+        half = work.time_ns(work.kernels_where(is_convolution)) * MOST_SPARED / step_ns
+        if half < self.min_share:
+            judged, label = work.judged_share(work.by_kernel.is_known), "half of the time in convolutions"
+            return facts.clear(label, half, self.min_share, Unit.SHARE, fix=FIX, judged_share=judged)
+        if missing := facts.missing(frozenset({Input.LAUNCHES, Input.SHAPES, Input.PEAK_RATES})):
+            return Skipped(missing)
         convolutions = work.calls.is_kind(Kind.CONVOLUTION) & work.is_kept
         most_ns = _most_ns(facts, convolutions)
-        share = most_ns * facts.step_count / max(facts.steps.typical_windows.total_ns, 1)
-        fix = Fix(
-            "Enable cuDNN autotuning",
-            "torch.backends.cudnn.benchmark = True",
-            not_replayed="the algorithms that autotuning would choose, and their speed, are unknown",
-        )
+        share = most_ns * facts.step_count / step_ns
         if share < self.min_share:
-            return facts.clear(label, share, self.min_share, Unit.SHARE, fix=fix)
+            shaped = np.append(np.isfinite(work.calls.least_flops), False)[work.by_kernel.call]
+            judged = work.judged_share(work.by_kernel.is_known & (~is_convolution | shaped))
+            return facts.clear(BEYOND, share, self.min_share, Unit.SHARE, fix=FIX, judged_share=judged)
+        return self._untuned(facts, convolutions, most_ns, share)
+
+    def _untuned(self, facts: Facts, convolutions: Mask, most_ns: float, share: float) -> Outcome:
+        """Check whether autotuning is off and shapes are constant."""
         if facts.settings.cudnn_benchmark is None:
             return Skipped("The autotuning setting was not recorded: record with `traceadvisor capture`.")
         if facts.settings.cudnn_benchmark:
-            return Clear(label, share, 1.0, Unit.SHARE, "autotuning is on")
+            return Clear(BEYOND, share, 1.0, Unit.SHARE, "autotuning is on")
         if facts.step_count < self.fewest_steps:
             return Skipped("A single step does not show whether shapes change: record several steps.")
         if not _same_in_every_step(facts, convolutions):
-            return Clear(label, share, 1.0, Unit.SHARE, "convolution shapes change between steps")
-        claims = facts.exposed(work.kernels_of(convolutions), Category.KERNEL)
+            return Clear(BEYOND, share, 1.0, Unit.SHARE, "convolution shapes change between steps")
+        claims = facts.exposed(facts.device_work.kernels_of(convolutions), Category.KERNEL)
         return facts.finding(
             claims=claims,
-            fix=fix,
+            fix=FIX,
             effort=Effort.SETTING,
             evidence=(
                 facts.time_per_step("kernel time of convolutions", claims),
-                Evidence(label, most_ns, Unit.NS_PER_STEP),
+                Evidence(BEYOND, most_ns, Unit.NS_PER_STEP),
             ),
             most_ns=most_ns,
             caveats=(

@@ -1,13 +1,21 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from traceadvisor.analysis.memory.device_memory import largest_batch
+from traceadvisor.analysis.operators.launches import work_within
+from traceadvisor.analysis.operators.names import name_mask, rows_with_prefix
+from traceadvisor.model.arrays import Mask
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.events import Kind
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+
+_OF_PARAMETERS = re.compile(r"multi_tensor_apply|FusedAdam|FusedSGD|fused_adam|fused_sgd", re.IGNORECASE)
+"""Kernels of foreach and fused optimizers, of torch and of apex."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +23,8 @@ class LowOccupancy(Rule):
     """Kernels with too few blocks to fill the GPU take a significant part of the step.
 
     What it finds: Time in kernels that launch fewer than half a block per multiprocessor (SM), as recorded by the
-        profiler.
+        profiler. Kernels that only process parameters are not counted: those in the optimizer's step, and by name
+        those that process lists of tensors.
     Why it costs time: A block runs on one multiprocessor. With fewer blocks than multiprocessors, some multiprocessors
         are idle while the kernel runs. More work would take no longer.
     How to fix it: Give each kernel more work: a larger batch, longer sequences, or one batched matmul instead of
@@ -24,7 +33,7 @@ class LowOccupancy(Rule):
     How the saving is estimated: Upper limit, for the same number of samples: the kernels' time, multiplied by the share
         of multiprocessors without a block.
     When it may be wrong: Another stream may use the idle multiprocessors. A larger batch changes convergence, so review
-        the learning rate. It does not help kernels that only process parameters.
+        the learning rate.
     """
 
     meta = RuleMeta("GPU009", "low-occupancy", "Kernels have too few blocks to fill the GPU")
@@ -51,12 +60,14 @@ class LowOccupancy(Rule):
         all_ns = work.time_ns(work.kernels)
         if work.time_ns(work.kernels[blocks > 0]) < self.min_told_share * all_ns:
             return Skipped("The recording does not contain block counts of kernels. CUDA recordings since 2021 do.")
-        few = (blocks > 0) & (blocks < self.few_blocks)
+        few = (blocks > 0) & (blocks < self.few_blocks) & ~_of_parameters(facts)
         rows = work.kernels[few]
         claims = facts.exposed(rows, Category.KERNEL)
         share = facts.share(claims)
         if share < self.min_share:
-            return Clear("time in kernels with few blocks", share, self.min_share, Unit.SHARE)
+            judged = work.judged_share(blocks > 0)
+            label = "time in kernels with few blocks"
+            return Clear(label, share, self.min_share, Unit.SHARE, judged_share=judged)
         unused_ns = float((durations_ns[rows] * (1 - blocks[few])).sum())
         mean_blocks = float(np.average(blocks[few], weights=np.maximum(durations_ns[rows], 1)))
         return facts.finding(
@@ -88,3 +99,13 @@ class LowOccupancy(Rule):
             yield Evidence("batch size", batch, Unit.COUNT)
             yield Evidence("peak share of GPU memory in use", memory.share, Unit.SHARE)
             yield Evidence("largest batch that fits in memory (estimate)", forecast.samples, Unit.COUNT)
+
+
+def _of_parameters(facts: Facts) -> Mask:
+    """Return, for each kernel, whether it only processes parameters, so that a larger batch does not help it."""
+    marks = rows_with_prefix(facts.trace, Kind.ANNOTATION, "Optimizer.")
+    updating = work_within(facts.trace.events, facts.launches, marks, facts.steps.typical_windows).work_rows
+    kernels = facts.device_work.kernels
+    named = name_mask(facts.trace.names, lambda name: _OF_PARAMETERS.search(name) is not None)
+    of_parameters: Mask = np.isin(kernels, updating) | named[facts.trace.events.name_id[kernels]]
+    return of_parameters

@@ -27,7 +27,7 @@ class LowMfu(Rule):
     """
 
     meta = RuleMeta("GPU010", "low-mfu", "The GPU computes far below its peak rate")
-    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.DTYPES, Input.SHAPES, Input.PEAK_RATES})
+    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.SHAPES, Input.PEAK_RATES})
 
     min_utilisation: float = 0.2
     """Share of the peak rate. Large training runs report 0.38 to 0.43 (https://arxiv.org/abs/2407.21783, table 4)."""
@@ -47,7 +47,8 @@ class LowMfu(Rule):
         if not rate.is_whole:
             return Skipped("Too much kernel time has unknown FLOPs: CUDA graphs, or operators of other libraries.")
         if rate.peak_share >= self.min_utilisation:
-            return Clear("share of the peak rate", rate.peak_share, self.min_utilisation, Unit.SHARE)
+            label, judged = "share of the peak rate", rate.accounted_share
+            return Clear(label, rate.peak_share, self.min_utilisation, Unit.SHARE, judged_share=judged, at_least=True)
         busy = facts.share(facts.claim(Category.KERNEL))
         if busy < self.min_busy:
             return Skipped(f"Kernels take {busy:.0%} of the step: first reduce waits, copies and communication.")
@@ -55,7 +56,8 @@ class LowMfu(Rule):
         limited = work.time_ns(limited_by_memory) / max(work.time_ns(work.kernels), 1)
         if limited > self.max_limited:
             remark = "arithmetic is not the limit"
-            return Clear("memory-bound share of kernel time", limited, self.max_limited, Unit.SHARE, remark)
+            label, judged = "memory-bound share of kernel time", rate.accounted_share
+            return Clear(label, limited, self.max_limited, Unit.SHARE, remark, judged_share=judged, at_least=True)
         reach = np.array([REACH[kind][Case.HIGH] for kind in KINDS])[work.calls.kind]
         beyond_ns = np.where(work.is_kept, np.fmax(work.calls.device_ns - limits.least_ns / reach, 0.0), 0.0)
         worst = facts.trace.names[facts.trace.events.name_id[work.calls.rows[np.argmax(beyond_ns)]]]

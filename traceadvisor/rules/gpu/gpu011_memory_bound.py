@@ -4,8 +4,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceadvisor.analysis.arithmetic.device_work import DeviceWork
+from traceadvisor.analysis.arithmetic.kernel_work import PLAIN
+from traceadvisor.model.arrays import Mask
 from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import (
+    LEAST_JUDGED_SHARE,
+    Clear,
+    Effort,
+    Evidence,
+    Facts,
+    Fix,
+    Input,
+    Outcome,
+    Rule,
+    RuleMeta,
+    Skipped,
+    Unit,
+)
 
 MOST_SPARED = 0.5
 """Largest share of the time of pointwise operations, normalisation and reductions that fusion is assumed to save. One
@@ -17,21 +33,22 @@ class MemoryBound(Rule):
     """The GPU is busy, but memory limits most of its kernels.
 
     What it finds: Kernel time of pointwise operations, normalisation and reductions. Matmuls and convolutions count if,
-        according to their shapes, their memory traffic takes longer than their arithmetic. Very short kernels are left
-        out, because memory does not limit them.
+        according to their shapes, their memory traffic takes longer than their arithmetic. Kernels without a recorded
+        operator are recognised by their names. Very short kernels are left out, because memory does not limit them.
     Why it costs time: Every kernel reads its inputs from GPU memory and writes its outputs back, even for little
         arithmetic. A GPU with more FLOP/s would not be faster.
     How to fix it: Fuse kernels: ``torch.compile``, fused optimizers and losses, scaled_dot_product_attention. Move less
         data: 16-bit activations, channels_last for convolutions, in-place operations.
     How the saving is estimated: Upper limit: half of the time of pointwise operations, normalisation and reductions,
-        which fusing pairs of kernels would save. Memory-bound matmuls and convolutions are shown but not counted:
-        16-bit types halve their memory traffic, and GPU001 covers them.
+        which fusing pairs of kernels would save. Only torch's own kernels count: ``torch.compile`` has fused those that
+        it generated, and cannot fuse those of other libraries, such as embedding tables. Memory-bound matmuls and
+        convolutions are shown but not counted: 16-bit types halve their memory traffic, and GPU001 covers them.
     When it may be wrong: Data from an earlier kernel may come from the cache instead of memory. Kernels that use few of
         the GPU's units are limited by neither memory nor arithmetic.
     """
 
     meta = RuleMeta("GPU011", "memory-bound", "Most kernel time is memory-bound")
-    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.SHAPES, Input.PEAK_RATES})
+    needs = frozenset({Input.STEPS, Input.DEVICE})
 
     min_share: float = 0.5
     """Memory-bound share of kernel time. Below it, arithmetic is at least as important."""
@@ -39,22 +56,36 @@ class MemoryBound(Rule):
     min_step_share: float = 0.3
     """Memory-bound share of the step. With less, the GPU mostly waits."""
 
+    max_compiled_share: float = 0.5
+    """Share of the pointwise operations, normalisation and reductions that a compiler has fused. Above it, fusing has
+    been done."""
+
     shortest_us: float = 5.0
     """Shorter kernels are mostly start-up time. In 5 µs, the slowest GPU in the table moves a megabyte."""
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the time of memory-bound kernels with all kernel time."""
-        work, limits = facts.device_work, facts.needed(facts.device_work.limits, Input.PEAK_RATES)
+        work, limits = facts.device_work, facts.device_work.limits
         is_long = facts.trace.events.duration_ns >= self.shortest_us * 1000
-        plain, products = work.plain_kernels, work.kernels_of(limits.is_memory_bound)
+        plain = work.plain_kernels
+        products = work.kernels_of(limits.is_memory_bound) if limits else plain[:0]
         plain, products = plain[is_long[plain]], products[is_long[products]]
         limited = np.union1d(plain, products)
         share = work.time_ns(limited) / max(work.time_ns(work.kernels), 1)
         step_share = facts.share(facts.exposed(limited, Category.KERNEL))
+        unfused = np.intersect1d(plain, work.kernels_where(work.by_kernel.is_fusable))
+        compiled = np.intersect1d(plain, work.kernels_where(work.by_kernel.is_generated))
+        fused, sampled = facts.exposed(unfused, Category.KERNEL), facts.run.device_telemetry
         if share < self.min_share or step_share < self.min_step_share:
             remark = None if share < self.min_share else "the GPU is idle most of the time"
-            return Clear("memory-bound share of kernel time", share, self.min_share, Unit.SHARE, remark)
-        fused, sampled = facts.exposed(plain, Category.KERNEL), facts.run.device_telemetry
+            label, judged = "memory-bound share of kernel time", work.judged_share(_is_judged(work))
+            missing = facts.missing(frozenset({Input.LAUNCHES, Input.SHAPES, Input.PEAK_RATES}))
+            if missing and judged < LEAST_JUDGED_SHARE:
+                return Skipped(missing)
+            return Clear(label, share, self.min_share, Unit.SHARE, remark, judged_share=judged)
+        if work.time_ns(compiled) > self.max_compiled_share * work.time_ns(plain):
+            remark = "a compiler has fused these kernels already"
+            return Clear("memory-bound share of kernel time", share, 1.0, Unit.SHARE, remark)
         busy = sampled.mean_memory_utilization_share if sampled else None
         return facts.finding(
             claims=fused,
@@ -72,3 +103,11 @@ class MemoryBound(Rule):
             most_ns=facts.per_step_ns(fused) * MOST_SPARED,
             caveats=("The first steps take longer while the model is compiled.",),
         )
+
+
+def _is_judged(work: DeviceWork) -> Mask:
+    """Return, for each kernel, whether it is known if memory limits it."""
+    kernels = work.by_kernel
+    known = np.isfinite(work.limits.least_ns) if work.limits else np.zeros(work.calls.kind.size, np.bool_)
+    judged: Mask = (kernels.kind == PLAIN) | np.append(known, False)[kernels.call]
+    return judged

@@ -2,14 +2,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from traceadvisor.analysis.arithmetic.work import Kind as WorkKind
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.events import Kind
+from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.fixes.spared_work import SparedWork
 from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 from traceadvisor.rules.gpu.needless_biases import needless_biases
 
 MOST_PLACES = 5
+
+CHANGE = "torch.nn.Conv2d(in_channels, out_channels, kernel_size, bias=False)  # keep your other arguments"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,7 @@ class ConvBiasBeforeNorm(Rule):
     """
 
     meta = RuleMeta("GPU012", "conv-bias-before-norm", "Convolutions before a batch norm have a bias without effect")
-    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.SHAPES})
+    needs = frozenset({Input.STEPS, Input.DEVICE})
     training_only = True
 
     min_share: float = 0.005
@@ -43,11 +48,12 @@ class ConvBiasBeforeNorm(Rule):
         claims = facts.exposed(rows, Category.KERNEL)
         share = facts.share(claims)
         if share < self.min_share:
-            return Clear("kernel time of biases before a batch norm", share, self.min_share, Unit.SHARE)
+            label, judged = "kernel time of biases before a batch norm", _judged_share(facts)
+            return Clear(label, share, self.min_share, Unit.SHARE, judged_share=judged)
         convolutions = found.convolutions[facts.steps.typical_marks.contains(events.start_ns[found.convolutions])]
         return facts.finding(
             claims=claims,
-            fix=Fix("Remove the bias from these convolutions", "nn.Conv2d(..., bias=False)", what_if=SparedWork(rows)),
+            fix=Fix("Remove the bias from these convolutions", CHANGE, what_if=SparedWork(rows)),
             effort=Effort.LINE,
             evidence=(
                 facts.count_per_step("convolutions with a bias before a batch norm", convolutions.size),
@@ -57,3 +63,11 @@ class ConvBiasBeforeNorm(Rule):
             locations=facts.locations(convolutions[: 1 + convolutions.size // facts.step_count], MOST_PLACES),
             caveats=("Keep the bias if the batch norm runs in evaluation mode.",),
         )
+
+
+def _judged_share(facts: Facts) -> float:
+    """Return the share of kernel time that is known to be no convolution, or one with recorded shapes."""
+    work = facts.device_work
+    shaped = np.append(facts.trace.details.dims_id.at(work.calls.rows, np.int32(NONE)) != NONE, False)
+    kernels = work.by_kernel
+    return work.judged_share(kernels.is_known & (~kernels.is_kind(WorkKind.CONVOLUTION) | shaped[kernels.call]))

@@ -27,7 +27,7 @@ class ComputeBound(Rule):
     """
 
     meta = RuleMeta("GPU013", "compute-bound", "The GPU computes at a good rate: no cheap fix is left")
-    needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.DTYPES, Input.SHAPES, Input.PEAK_RATES})
+    needs = frozenset({Input.STEPS, Input.DEVICE})
     umbrella = True
 
     min_utilisation: float = 0.35
@@ -42,16 +42,21 @@ class ComputeBound(Rule):
     def check(self, facts: Facts) -> Outcome:
         """Check for a busy GPU at a good rate."""
         work, busy = facts.device_work, facts.share(facts.claim(Category.KERNEL))
-        rate, products = work.rate, work.kernels_of(work.is_kept)
-        if rate is None:
-            return Skipped("The data type of all matmuls is unknown; float32 may have run as TF32.")
+        kernels = work.by_kernel
         if busy < self.min_busy:
             return Clear("GPU busy with kernels", busy, self.min_busy, Unit.SHARE, NOT_BOUND)
-        on_tensor_cores_ns = sum(work.time_ns(work.kernels_of(work.is_run_in(each))) for each in TENSOR_CORE_TYPES)
+        products = work.kernels_where(kernels.is_matrix)
+        on_tensor_cores_ns = work.time_ns(work.kernels_where(kernels.is_run_in(*TENSOR_CORE_TYPES)))
         on_tensor_cores = on_tensor_cores_ns / max(work.time_ns(products), 1)
         if on_tensor_cores < self.min_tensor_cores:
-            label = "share of matrix time in tensor core types"
-            return Clear(label, on_tensor_cores, self.min_tensor_cores, Unit.SHARE, NOT_BOUND)
+            label, judged = "share of matrix time in tensor core types", work.judged_share(kernels.is_typed)
+            limit = self.min_tensor_cores
+            return Clear(label, on_tensor_cores, limit, Unit.SHARE, NOT_BOUND, judged_share=judged)
+        if missing := facts.missing(frozenset({Input.LAUNCHES, Input.SHAPES, Input.PEAK_RATES})):
+            return Skipped(missing)
+        rate = work.rate
+        if rate is None:
+            return Skipped("The data type of all matmuls is unknown; float32 may have run as TF32.")
         if rate.peak_share < self.min_utilisation:
             return Clear("share of the peak rate", rate.peak_share, self.min_utilisation, Unit.SHARE, NOT_BOUND)
         half = facts.share(facts.exposed(products, Category.KERNEL)) / 2

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from traceadvisor.analysis.arithmetic.device_work import DeviceWork
+from traceadvisor.analysis.arithmetic.matrix_work import PRECISIONS
 from traceadvisor.analysis.arithmetic.roofline import Speedups
+from traceadvisor.hardware.devices import Precision
+from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.replay.fixes.kernels import FasterKernels
 from traceadvisor.rules.base import Facts, Fix
 
 NO_SPEEDUPS = "input shapes and peak rates give no speed-up for these calls"
 
+LEAST_COVERED_SHARE = 0.5
+"""Share of the kernels' time with a known speed-up. With less, a simulation would leave out most of the saving."""
 
-def narrower_type(summary: str, change: str | None, speedups: Speedups | None) -> Fix:
-    """Return the fix, simulated with faster kernels; without a known speed-up, it is not simulated."""
-    if speedups is None or not (speedups.high > 1).any():
+
+def narrower_type(facts: Facts, summary: str, change: str | None, speedups: Speedups | None, rows: Int64) -> Fix:
+    """Return the fix, simulated with faster kernels; without known speed-ups for most of ``rows``, not simulated."""
+    if speedups is None or not (speedups.high > 1).any() or _covered_share(facts, speedups, rows) < LEAST_COVERED_SHARE:
         return Fix(summary, change, not_replayed=NO_SPEEDUPS)
     faster = FasterKernels(speedups.rows, speedups.low, speedups.expected, speedups.high)
     return Fix(summary, change, what_if=faster)
+
+
+def _covered_share(facts: Facts, speedups: Speedups, rows: Int64) -> float:
+    """Return the share of the time of some kernels whose call has known shapes."""
+    work = facts.device_work
+    known = work.kernels_of(np.isfinite(work.calls.least_flops))
+    covered = np.intersect1d(speedups.rows, known)
+    return work.time_ns(np.intersect1d(covered, rows)) / max(work.time_ns(rows), 1)
 
 
 def most_saved_ns(facts: Facts, fix: Fix, time_ns: float) -> float:
@@ -23,3 +40,23 @@ def most_saved_ns(facts: Facts, fix: Fix, time_ns: float) -> float:
         return time_ns
     durations_ns = facts.trace.events.duration_ns[fix.what_if.rows]
     return min(float((durations_ns * (1 - 1 / fix.what_if.high)).sum()) / facts.step_count, time_ns)
+
+
+def rate_bound_ns(work: DeviceWork, chosen: Mask, target: Precision, time_ns: float) -> float:
+    """Return how much of ``time_ns`` some kernels could save by the ratio of peak rates; all of it if unknown.
+
+    Args:
+        work: of the device.
+        chosen: the kernels, a value for each of ``work.by_kernel``.
+        target: the type to multiply in. A kernel of unknown type counts as float32.
+        time_ns: their time per step.
+    """
+    if work.row is None or (rate := work.row.flops_per_s(target)) is None:
+        return time_ns
+    kernels = work.by_kernel
+    single = PRECISIONS.index(Precision.FP32)
+    codes = np.where(kernels.precision[chosen] < 0, single, kernels.precision[chosen])
+    rates = np.array([work.row.flops_per_s(each) or 0.0 for each in PRECISIONS])
+    durations_ns = work.trace.events.duration_ns[kernels.rows[chosen]]
+    saved_ns = durations_ns * np.clip(1 - rates[codes] / rate, 0.0, 1.0)
+    return time_ns * float(saved_ns.sum()) / max(float(durations_ns.sum()), 1.0)

@@ -51,7 +51,8 @@ class PageableCopy(Rule):
         share = facts.share(exposed)
         fix = Fix(
             "Pin the batches in the data loader, and copy them without blocking",
-            change="DataLoader(..., pin_memory=True); batch = batch.to(device, non_blocking=True)",
+            change="loader = DataLoader(dataset, pin_memory=True)  # keep your other arguments\n"
+            "batch = batch.to(device, non_blocking=True)",
             what_if=PinnedCopies(frozenset(every.tolist()), link_bytes_per_s(*link) if link else None),
         )
         if share < self.min_share:

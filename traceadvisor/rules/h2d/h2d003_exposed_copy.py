@@ -9,6 +9,12 @@ from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.fixes.copies import OverlappedCopies
 from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 
+COPY_AHEAD = """\
+copying = torch.cuda.Stream()  # once, before the loop
+with torch.cuda.stream(copying):
+    following = next(batches).to(device, non_blocking=True)
+torch.cuda.current_stream().wait_stream(copying)  # before the next step uses it"""
+
 
 @dataclass(frozen=True, slots=True)
 class ExposedCopy(Rule):
@@ -39,7 +45,7 @@ class ExposedCopy(Rule):
         share = facts.share(exposed)
         fix = Fix(
             "Copy the next batch on a separate stream during compute, and send images as uint8",
-            change="with torch.cuda.stream(copying): following = next(batches).to(device, non_blocking=True)",
+            change=COPY_AHEAD,
             what_if=OverlappedCopies(),
         )
         if share < self.min_share:

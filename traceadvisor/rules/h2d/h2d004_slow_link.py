@@ -55,7 +55,8 @@ class SlowLink(Rule):
         if share < self.min_share:
             return Clear("exposed copies from pinned memory", share, self.min_share, Unit.SHARE)
         if rate_share >= self.min_rate_share:
-            return Clear("rate of large copies, share of the link rate", rate_share, self.min_rate_share, Unit.SHARE)
+            label = "rate of large copies, share of the link rate"
+            return Clear(label, rate_share, self.min_rate_share, Unit.SHARE, at_least=True)
         return facts.finding(
             claims=exposed,
             fix=Fix(

@@ -54,7 +54,7 @@ class PowerCap(Rule):
         share = _limit_share(device)
         if not is_braking and share is not None and share >= self.full_share:
             remark = "the GPU runs at its default power limit"
-            return Clear("power limit, share of the default", share, self.full_share, Unit.SHARE, remark)
+            return Clear("power limit, share of the default", share, self.full_share, Unit.SHARE, remark, at_least=True)
         default, highest = (device.default_power_limit_watts, device.max_power_limit_watts) if device else (None, None)
         kernels = facts.claim(Category.KERNEL)
         return facts.finding(

@@ -41,7 +41,7 @@ class LinkDegraded(Rule):
         is_idle = slower and (window.mean_utilization_share or 0.0) < self.min_busy_share
         if not narrower and (is_idle or not slower):
             remark = "an idle GPU lowers its link" if is_idle else None
-            return Clear("link rate, share of the maximum", now / best, 1.0, Unit.SHARE, remark)
+            return Clear("link rate, share of the maximum", now / best, 1.0, Unit.SHARE, remark, at_least=True)
         copies = facts.claim(Category.H2D_COPY, Category.OTHER_COPY)
         return facts.finding(
             claims=copies,

@@ -81,7 +81,7 @@ class HostGpuBalance(Rule):
                 Evidence("current step time", step_ns, Unit.NS),
                 *(self._evidence(name, gain_ns, step_ns) for name, gain_ns in gains_ns.items()),
             ),
-            saving=Estimate(most_ns, most_ns, most_ns, Method.REPLAY),  # the speed-up is given, so there is no range
+            saving=Estimate(most_ns, most_ns, most_ns, Method.REPLAY, "the speed-up is given"),
         )
 
     def _evidence(self, name: str, gain_ns: float | None, step_ns: float) -> Evidence:
@@ -97,7 +97,7 @@ def _comparison(largest: str, gains_ns: Mapping[str, float | None]) -> str:
     more = f"more than a faster {others}" if others else "time"
     unknown = " or ".join(name for name, gain_ns in gains_ns.items() if gain_ns is None)
     beside = f"; the effect of a faster {unknown} is unknown" if unknown else ""
-    return f"A faster {largest} would save {more}{beside}"
+    return f"With unchanged code, a faster {largest} would save {more}{beside}"
 
 
 def _gain_ns(replay: Replay, edit: Edit, step_ns: float) -> float | None:

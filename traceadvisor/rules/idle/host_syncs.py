@@ -8,7 +8,7 @@ import numpy as np
 
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows, copy_call_rows
-from traceadvisor.analysis.operators.source_lines import location_of_call
+from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE, Kind
@@ -40,7 +40,9 @@ class SyncSite:
         return f"idle time after {self.operator} {where}"
 
 
-def sync_sites(observation: Observation, tree: OperatorTree, windows: SpanSet, drained: SpanSet) -> list[SyncSite]:
+def sync_sites(
+    observation: Observation, tree: OperatorTree, stacks: Stacks, windows: SpanSet, drained: SpanSet
+) -> list[SyncSite]:
     """The waits inside some windows by line, the costliest first.
 
     Waits for CPU-to-GPU copies are left out: they need another fix.
@@ -48,6 +50,7 @@ def sync_sites(observation: Observation, tree: OperatorTree, windows: SpanSet, d
     Args:
         observation: the recording.
         tree: its operators.
+        stacks: its Python stacks.
         windows: the spans to search.
         drained: the idle time after waits (category ``idle_sync``).
     """
@@ -57,9 +60,10 @@ def sync_sites(observation: Observation, tree: OperatorTree, windows: SpanSet, d
     after = _drain_after(events.start_ns[rows], drained)
     kept = ~_belongs_to_upload(observation, tree, rows)
     groups: dict[tuple[Location | None, str], list[int]] = {}
-    for position in np.flatnonzero(kept).tolist():
-        row = int(rows[position])
-        key = (location_of_call(observation.trace, tree, row), _outermost_operator(observation, tree, row))
+    positions = np.flatnonzero(kept)
+    locations = stacks.locations(rows[positions])
+    for position, location in zip(positions.tolist(), locations, strict=True):
+        key = (location, _outermost_operator(observation, tree, int(rows[position])))
         groups.setdefault(key, []).append(position)
     sites = [
         SyncSite(location, operator, rows[members], SpanSet.union_all(after[member] for member in members))

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from traceadvisor.analysis.idle.causes import find_gaps
-from traceadvisor.analysis.steps.marks import recording_extent
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.waits import DeferredReads
@@ -53,7 +51,7 @@ class HostSync(Rule):
             outcome = facts.clear(label, share, self.min_share, Unit.SHARE, fix=Fix(FIX, what_if=edit))
             if not self._saves_enough(facts, outcome, edit):
                 return outcome
-            sites = _sites(facts, idle | (_gaps_after_waits(facts) & facts.claim(Category.IDLE_HOST)))
+            sites = _sites(facts, idle | (facts.gaps.spans(facts.gaps.after_block) & facts.claim(Category.IDLE_HOST)))
             edit = _deferred(sites)
         drained, shown = _drained(sites), [site for site in sites if site.drained][:MOST_SITES]
         locations = tuple(dict.fromkeys(site.location for site in shown if site.location))
@@ -81,7 +79,7 @@ class HostSync(Rule):
 
 
 def _sites(facts: Facts, idle: SpanSet) -> list[SyncSite]:
-    return sync_sites(facts.observation, facts.tree, facts.steps.typical_windows, idle)
+    return sync_sites(facts.observation, facts.tree, facts.stacks, facts.steps.typical_windows, idle)
 
 
 def _drained(sites: list[SyncSite]) -> SpanSet:
@@ -91,9 +89,3 @@ def _drained(sites: list[SyncSite]) -> SpanSet:
 def _deferred(sites: list[SyncSite]) -> DeferredReads:
     """Return the edit that defers the waits after which the GPU is idle."""
     return DeferredReads(frozenset(row for site in sites if site.drained for row in site.rows.tolist()))
-
-
-def _gaps_after_waits(facts: Facts) -> SpanSet:
-    """Return the gaps of the GPU that began while the CPU waited for it."""
-    gaps = find_gaps(facts.observation, recording_extent(facts.trace))
-    return gaps.spans(gaps.after_block)

@@ -19,7 +19,7 @@ NOT_REPLAYED = "it is unknown how many collections would remain, and when they w
 IN_THE_LOOP = Fix("Remove gc.collect() from the loop", not_replayed=NOT_REPLAYED)
 BY_ITSELF = Fix(
     "Exclude objects made before the loop from garbage collection, and collect less often",
-    change="gc.collect(); gc.freeze(); gc.set_threshold(50_000, 20, 20)",
+    change="import gc\n\ngc.collect()\ngc.freeze()\ngc.set_threshold(50_000, 20, 20)",
     not_replayed=NOT_REPLAYED,
 )
 

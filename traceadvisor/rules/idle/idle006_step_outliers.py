@@ -117,7 +117,12 @@ class StepOutliers(Rule):
         odd_share = len(found.indices) / found.step_count
         if len(found.indices) > 1 and odd_share > self.max_steps_share and not found.period:
             return Clear(
-                "share of slow steps", odd_share, self.max_steps_share, Unit.SHARE, "step times vary in general"
+                "share of slow steps",
+                odd_share,
+                self.max_steps_share,
+                Unit.SHARE,
+                "step times vary in general",
+                at_least=True,
             )
         shown = recorded if lengths is recorded else recorded_lengths(facts.step_rows, edges=True)
         odd = [row for row in facts.step_rows if shown.get(row.step.index, 0.0) > self.ratio * found.median_ns]

@@ -22,6 +22,8 @@ from traceadvisor.rules.base import (
     Unit,
 )
 
+SCHEDULED = "profiler = torch.profiler.profile(schedule=torch.profiler.schedule(wait=50, warmup=5, active=5, repeat=1))"
+
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
 NO_CACHING = "PYTORCH_NO_CUDA_MEMORY_CACHING"
 DISTRIBUTED = "TORCH_DISTRIBUTED_DEBUG"
@@ -84,9 +86,10 @@ class DebugLeftOn(Rule):
         claims = SpanSet.union_all(one.claims for one in found)
         fix = Fix(
             "Disable debugging options",
-            change="; ".join(one.remedy for one in found),
+            change="\n".join(one.remedy for one in found),
             not_replayed="a recording does not show how much time the checks and waits add to each call",
         )
+        is_on_cpu = facts.device_index is None and bool(claims)
         return facts.finding(
             claims=claims,
             fix=fix,
@@ -94,6 +97,10 @@ class DebugLeftOn(Rule):
             evidence=(
                 *(Evidence("enabled", one.what, Unit.TEXT) for one in found),
                 *(row for one in found for row in one.evidence),
+                facts.time_per_step("time in which these options take effect", claims) if claims else None,
+                facts.time_per_step("the same, with the forward pass", claims | facts.claim(Category.FORWARD))
+                if is_on_cpu
+                else None,
             ),
             saving=_saving(facts, claims, fix),
             caveats=("The option may have been on only in other steps than the recorded ones.",),
@@ -131,7 +138,7 @@ class DebugLeftOn(Rule):
         if settings.cuda_sync_debug_mode:
             yield _LeftOn("CUDA sync debug mode", 'torch.cuda.set_sync_debug_mode("default")')
         if (settings.own_profiler_share or 0.0) >= self.min_profiled_share:
-            yield _LeftOn("profiler active in most steps", "torch.profiler.profile(schedule=...)")
+            yield _LeftOn("profiler active in most steps", SCHEDULED)
 
 
 def _saving(facts: Facts, claims: SpanSet, fix: Fix) -> Estimate:
@@ -140,4 +147,5 @@ def _saving(facts: Facts, claims: SpanSet, fix: Fix) -> Estimate:
     if facts.device_index is not None:
         return bound
     most = facts.saving(fix, facts.per_step_ns(claims | facts.claim(Category.FORWARD))) if claims else bound
-    return Estimate(bound.high_ns, bound.high_ns, most.high_ns, Method.MODEL)
+    reason = None if most.high_ns > bound.high_ns + 1 else "no forward pass was recorded that the options slow down"
+    return Estimate(bound.high_ns, bound.high_ns, most.high_ns, Method.MODEL, reason)

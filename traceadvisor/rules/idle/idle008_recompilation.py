@@ -48,7 +48,7 @@ class Recompilation(Rule):
             return Clear("time in compilation and algorithm search", share, self.min_share, Unit.SHARE)
         remedy, change = "disable the algorithm search", "torch.backends.cudnn.benchmark = False"
         if compiling.size:
-            remedy, change = "compile for all shapes at once", "torch.compile(model, dynamic=True)"
+            remedy, change = "compile for all shapes at once", "model = torch.compile(model, dynamic=True)"
         return facts.finding(
             claims=claims,
             fix=Fix(

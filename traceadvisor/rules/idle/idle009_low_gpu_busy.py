@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
 PREPARING = (
     "Check data loading and preprocessing first: "
@@ -30,6 +30,7 @@ class LowGpuBusy(Rule):
     How the saving is estimated: No saving is claimed, because the causes have their own savings. The upper limit is the
         time in which no kernel or collective runs.
     When it may be wrong: The busy share does not show how efficiently the GPU works: a short step can have a low share.
+        If the recording does not show for some time whether the GPU worked, the share is a range.
         The driver averages utilisation over its own periods, which blurs short runs.
     """
 
@@ -54,7 +55,13 @@ class LowGpuBusy(Rule):
         busy = facts.claim(Category.KERNEL, Category.COMMUNICATION)
         share = facts.share(busy)
         if share >= self.low_share:
-            return Clear("GPU busy", share, self.low_share, Unit.SHARE)
+            return Clear("GPU busy", share, self.low_share, Unit.SHARE, at_least=True)
+        unknown = facts.claim(Category.IDLE_UNKNOWN)
+        highest = facts.share(busy | unknown)
+        if highest >= self.low_share:
+            return Skipped(
+                f"The GPU is busy for {share:.0%} to {highest:.0%} of the step: the recording is incomplete."
+            )
         cores, device = _cores_share(facts), facts.run.device_telemetry
         sampled = device.mean_utilization_share if device else None
         return facts.finding(
@@ -66,6 +73,10 @@ class LowGpuBusy(Rule):
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("GPU busy, recorded", share, Unit.SHARE),
+                facts.known("GPU busy if it worked in all unknown time", highest if unknown else None, Unit.SHARE),
+                facts.time_per_step(
+                    "time without a kernel or collective", facts.steps.typical_windows - busy - unknown
+                ),
                 facts.known("GPU utilisation, sampled", sampled, Unit.SHARE),
                 facts.known("CPU core utilisation", cores, Unit.SHARE),
             ),

@@ -162,12 +162,12 @@ def recorded_lengths(rows: Sequence[StepRow], *, edges: bool = False) -> dict[in
 
 
 def grown_category(odd: Sequence[StepRow], ordinary: Sequence[StepRow]) -> tuple[Category, float]:
-    """The category that grew most in slow steps, and its growth in nanoseconds."""
+    """The category that grew most in slow steps, and its growth in nanoseconds. Unknown time is no cause."""
     growth = {
         category: float(np.mean([_part(row, category) for row in odd]))
         - float(np.median([_part(row, category) for row in ordinary]))
         for category in odd[0].breakdown.parts_ns
-        if category is not Category.DATA_WAIT
+        if category not in (Category.DATA_WAIT, Category.IDLE_UNKNOWN)
     }
     largest = max(growth, key=lambda category: growth[category])
     return largest, growth[largest]

@@ -45,7 +45,7 @@ class RoomForBatch(Rule):
         if not batch:
             return Skipped("The batch size is unknown.")
         if memory.share > self.max_share:
-            return Clear("GPU memory held at the peak", memory.share, self.max_share, Unit.SHARE)
+            return Clear("GPU memory held at the peak", memory.share, self.max_share, Unit.SHARE, at_least=True)
         idle = facts.claim(Category.IDLE_LAUNCH, Category.IDLE_HOST)
         share = facts.share(idle)
         if share < self.min_idle_share:
@@ -57,7 +57,7 @@ class RoomForBatch(Rule):
             claims=idle,
             fix=Fix(
                 "Raise the batch size in small steps until throughput stops growing",
-                change=f"DataLoader(..., batch_size={batch}) -> DataLoader(..., batch_size={then})",
+                change=f"loader = DataLoader(dataset, batch_size={then})  # now {batch}; keep your other arguments",
                 not_replayed="the step time with a larger batch is unknown",
             ),
             effort=Effort.SETTING,

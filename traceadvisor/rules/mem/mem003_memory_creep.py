@@ -22,7 +22,10 @@ from traceadvisor.rules.base import (
 )
 from traceadvisor.rules.mem.memory_growth import PARTS, growth_by_step, growth_over_run, is_steady
 
-FIX = Fix("Find tensors that are kept with their graph, such as a loss or an output", change="loss.detach()")
+FIX = Fix(
+    "Find tensors that are kept with their graph, such as a loss or an output",
+    change="losses.append(loss.detach())  # instead of losses.append(loss)",
+)
 NOT_SAMPLED = "The memory of the process was not sampled often enough: record a longer run with traceadvisor capture."
 CAVEAT = "At its start, a run still allocates memory that it will keep."
 

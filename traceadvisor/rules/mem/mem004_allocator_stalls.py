@@ -50,7 +50,7 @@ class AllocatorStalls(Rule):
             claims=idle,
             fix=Fix(
                 "Let PyTorch keep its memory: no empty_cache() in the loop, and expandable segments",
-                change="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                change="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
                 what_if=CachedMemory(calls, frozenset(rows.tolist())),
             ),
             effort=Effort.LINE,

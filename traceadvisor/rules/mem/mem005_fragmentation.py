@@ -51,7 +51,9 @@ class Fragmentation(Rule):
         return facts.finding(
             fix=Fix("Reduce the number of shapes: bucket lengths, or run the longest batch first")
             if is_set
-            else Fix("Enable expandable segments in the allocator", change=f"PYTORCH_CUDA_ALLOC_CONF={EXPANDABLE}"),
+            else Fix(
+                "Enable expandable segments in the allocator", change=f"export PYTORCH_CUDA_ALLOC_CONF={EXPANDABLE}"
+            ),
             effort=Effort.SETTING,
             evidence=(
                 Evidence("reserved memory at the peak", reserved, Unit.BYTES),

@@ -54,7 +54,7 @@ class CheckpointingCandidate(Rule):
         return facts.finding(
             fix=Fix(
                 "Recompute the activations of the largest blocks instead of keeping them",
-                change="torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
+                change="x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)  # instead of block(x)",
             ),
             effort=Effort.REFACTOR,
             evidence=(

@@ -1,0 +1,247 @@
+"""The order of the findings of one recording, with a simulation whose results are written down in the test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from traceadvisor.judging import marginal
+from traceadvisor.judging.marginal import Joint, Placement, in_order
+from traceadvisor.model.findings import Certainty, Confidence, Effort, Estimate, Finding, Fix, Method, RuleMeta
+from traceadvisor.model.report import FoldedBecause
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.replay.fixes.data_wait import NoDataWait
+from traceadvisor.replay.fixes.kernels import FasterKernels, each_kernel_once
+from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
+from traceadvisor.replay.step_graph import StepGraph
+from traceadvisor.replay.what_if import Edit, Scenario
+
+STEP_NS = 1000.0
+HIGH, MEDIUM, LOW = Confidence
+
+
+@dataclass(frozen=True, slots=True)
+class Named(Edit):
+    """A fix that only a written simulation knows."""
+
+    name: str
+    changes_device: ClassVar = False
+
+    def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
+        return graph
+
+
+class Written(Joint):
+    """Savings of sets of fixes in percent of the step; a set that is not written saves the sum of its fixes."""
+
+    def __init__(self, **percents: float) -> None:
+        self.percents = {frozenset(names): percent for names, percent in percents.items()}
+        self.runs = 0
+
+    def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
+        self.runs += 1
+        names = frozenset(edit.name for edit in edits if isinstance(edit, Named))
+        known = self.percents.get(names)
+        return (sum(self.percents[frozenset(name)] for name in names) if known is None else known) / 100
+
+
+def _found(
+    name: str,
+    saving: Estimate,
+    *claims: tuple[int, int],
+    edit: Edit | None = None,
+    confidence: Confidence = HIGH,
+    effort: Effort = Effort.LINE,
+) -> Finding:
+    return Finding(
+        claims=SpanSet.of(*claims),
+        saving=saving,
+        confidence=confidence,
+        effort=effort,
+        evidence=(),
+        fix=Fix(f"Fix {name}", what_if=edit),
+        rule=RuleMeta(name, name, name),
+    )
+
+
+def _simulated(name: str, percent: float, *claims: tuple[int, int], confidence: Confidence = HIGH) -> Finding:
+    ns = 10 * percent
+    return _found(name, Estimate(ns - 1, ns, ns + 1, Method.REPLAY), *claims, edit=Named(name), confidence=confidence)
+
+
+def _limit(name: str, percent: float, *claims: tuple[int, int]) -> Finding:
+    return _found(name, Estimate.bound(10 * percent, "nobody asked"), *claims)
+
+
+def _order(*findings: Finding, joint: Joint | None = None) -> Placement:
+    return in_order(findings, {}, joint, STEP_NS)
+
+
+def _names(placement: Placement) -> list[str]:
+    return [row.finding.rule.id for row in placement.rows]
+
+
+def _further(placement: Placement) -> list[float]:
+    return [round(row.further_saving.expected_ns, 6) for row in placement.rows]
+
+
+def test_after_the_largest_saving_comes_the_one_that_adds_most() -> None:
+    # b alone saves more than c, but most of it is gone after a
+    joint = Written(a=40, b=30, c=20, ab=45, ac=60, abc=65)
+    placement = _order(_simulated("a", 40), _simulated("b", 30), _simulated("c", 20), joint=joint)
+    assert _names(placement) == ["a", "c", "b"]
+    assert _further(placement) == [400, 200, 50]
+    assert placement.joint_share == pytest.approx(0.65)
+
+
+def test_the_first_saving_is_that_of_the_fix_alone() -> None:
+    finding = _simulated("a", 40)
+    assert _order(finding, joint=Written(a=40)).rows[0].further_saving == finding.saving
+
+
+def test_two_fixes_together_may_save_more_than_each_alone() -> None:
+    placement = _order(_simulated("a", 10), _simulated("b", 2), joint=Written(a=10, b=2, ab=20))
+    assert _further(placement) == [100, 100]
+
+
+@pytest.mark.parametrize(("together", "names"), [(40.9, ["a"]), (41.1, ["a", "b"])])
+def test_what_adds_less_than_1_percent_is_named_in_the_one_that_takes_it(together: float, names: list[str]) -> None:
+    placement = _order(_simulated("a", 40), _simulated("b", 30), joint=Written(a=40, b=30, ab=together))
+    assert _names(placement) == names
+    if len(names) == 1:
+        ((folded,),) = (row.folded for row in placement.rows)
+        assert (folded.rule.id, folded.because, folded.saving.expected_ns) == ("b", FoldedBecause.ADDS_LITTLE, 300)
+
+
+def test_a_finding_folds_into_the_one_that_takes_most_of_it() -> None:
+    joint = Written(a=40, b=30, c=20, ab=70, ac=60, bc=30, abc=70)
+    placement = _order(_simulated("a", 40), _simulated("b", 30), _simulated("c", 20), joint=joint)
+    assert [(row.finding.rule.id, [one.rule.id for one in row.folded]) for row in placement.rows] == [
+        ("a", []),
+        ("b", ["c"]),
+    ]
+
+
+def test_a_small_saving_that_no_other_takes_keeps_its_row() -> None:
+    placement = _order(_simulated("a", 40), _simulated("b", 0.5), joint=Written(a=40, b=0.5))
+    assert _names(placement) == ["a", "b"]
+
+
+def test_a_finding_without_a_saving_is_never_folded() -> None:
+    free = _found("free", Estimate.nothing())
+    assert _names(_order(_simulated("a", 40), free, joint=Written(a=40))) == ["a", "free"]
+
+
+def test_an_upper_limit_ranks_below_a_simulated_saving_with_the_same_maximum() -> None:
+    wide = _found("wide", Estimate(10, 50, 400, Method.REPLAY), edit=Named("w"))
+    assert _names(_order(_limit("limit", 40), wide, joint=Written(w=5))) == ["wide", "limit"]
+    assert _names(_order(_limit("limit", 40.1), wide, joint=Written(w=5))) == ["limit", "wide"]
+
+
+def test_upper_limits_rank_by_their_limit() -> None:
+    assert _names(_order(_limit("a", 10, (0, 9)), _limit("b", 30, (20, 29)))) == ["b", "a"]
+
+
+def test_time_that_is_claimed_above_is_not_promised_again() -> None:
+    # a claims 60 of the 100 ns that b claims
+    placement = _order(_limit("a", 50, (0, 200)), _limit("b", 20, (140, 240)))
+    assert [row.further_saving.high_ns for row in placement.rows] == [500, 80]
+
+
+def test_a_limit_whose_time_is_claimed_above_becomes_part_of_that_finding() -> None:
+    (row,) = _order(_limit("attention", 50, (0, 200)), _limit("softmax", 20, (100, 200))).rows
+    assert (row.finding.rule.id, [one.rule.id for one in row.folded]) == ("attention", ["softmax"])
+
+
+def test_an_upper_limit_is_at_most_what_simulated_fixes_leave_of_the_step() -> None:
+    placement = _order(_simulated("a", 80, (0, 9)), _limit("b", 60, (20, 29)), joint=Written(a=80))
+    assert [row.further_saving.high_ns for row in placement.rows] == [801, pytest.approx(200)]
+
+
+@pytest.mark.parametrize(("end", "names"), [(85, ["better"]), (75, ["better", "worse"])])
+def test_findings_of_mostly_the_same_time_are_one(end: int, names: list[str]) -> None:
+    # of 100 ns each, they share 85 or 75
+    better, worse = _limit("better", 50, (0, 100)), _limit("worse", 20, (100 - end, 200 - end))
+    assert _names(_order(worse, better)) == names
+
+
+def test_the_more_specific_finding_of_the_same_time_stays_even_with_a_smaller_saving() -> None:
+    general, specific = _limit("general", 50, (0, 100)), _limit("specific", 20, (0, 100))
+    placement = in_order([general, specific], {"specific": frozenset({"general"})}, None, STEP_NS)
+    assert _names(placement) == ["specific"]
+    assert placement.rows[0].folded[0].because is FoldedBecause.SAME_TIME
+
+
+def test_of_two_loader_fixes_the_worse_is_an_alternative() -> None:
+    faster = _found("faster", Estimate(200, 300, 310, Method.REPLAY), (0, 10), edit=NoDataWait())
+    workers = _found("workers", Estimate(300, 350, 360, Method.REPLAY), (50, 90), edit=LoaderWorkers(2))
+    (row,) = _order(faster, workers, joint=Written()).rows
+    assert row.finding.rule.id == "workers"
+    assert [(one.rule.id, one.because) for one in row.folded] == [("faster", FoldedBecause.ALTERNATIVE)]
+
+
+def _kernels(*rows: int, times: float) -> FasterKernels:
+    speedup = np.full(len(rows), times)
+    return FasterKernels(np.array(rows), speedup, speedup, speedup)
+
+
+def test_two_number_types_of_the_same_kernels_are_alternatives() -> None:
+    assert _kernels(1, 2, 3, times=4).excludes(_kernels(1, 2, 3, times=2))
+    assert not _kernels(1, 2, 3, times=4).excludes(_kernels(3, 4, 5, times=2))
+    assert not _kernels(1, 2, times=4).excludes(NoDataWait())
+
+
+def test_of_two_speed_ups_of_a_kernel_the_larger_counts() -> None:
+    other = Named("other")
+    merged, *rest = each_kernel_once([_kernels(1, 2, times=4), other, _kernels(2, 5, times=6)])
+    assert rest == [other]
+    assert isinstance(merged, FasterKernels)
+    assert dict(zip(merged.rows.tolist(), merged.expected.tolist(), strict=True)) == {1: 4, 2: 6, 5: 6}
+
+
+def test_nearly_equal_savings_rank_by_the_certainty_of_the_saving_then_by_cause_and_effort() -> None:
+    wide = _found("wide", Estimate(10, 420, 900, Method.REPLAY), edit=Named("w"))
+    unsure, sure = _simulated("a", 40, confidence=LOW), _simulated("b", 39, confidence=HIGH)
+    placement = _order(wide, unsure, sure, joint=Written(w=42, a=40, b=39))
+    assert _names(placement) == ["b", "a", "wide"]
+
+
+def test_a_clearly_larger_saving_comes_first_at_any_certainty() -> None:
+    wide = _found("wide", Estimate(10, 450, 900, Method.REPLAY), edit=Named("w"), effort=Effort.REFACTOR)
+    assert _names(_order(_simulated("a", 40), wide, joint=Written(w=45, a=40))) == ["wide", "a"]
+
+
+def test_many_small_differences_make_no_large_one() -> None:
+    rows = [_simulated("a", 20, confidence=LOW), _simulated("b", 18.5, confidence=MEDIUM), _simulated("c", 17)]
+    assert _names(_order(*rows, joint=Written(a=20, b=18.5, c=17))) == ["b", "a", "c"]
+
+
+def test_the_number_of_simulations_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = "abcdefghijklmnopqrst"
+    joint = Written(**{name: 2 + place / 10 for place, name in enumerate(names)})
+    placement = _order(*(_simulated(name, 2 + place / 10) for place, name in enumerate(names)), joint=joint)
+    assert joint.runs <= marginal.MOST_SIMULATIONS
+    assert sorted(_names(placement)) == sorted(names)
+    methods = {row.further_saving.certainty for row in placement.rows}
+    assert methods <= {Certainty.SIMULATED, Certainty.UNSURE, Certainty.LIMIT}
+
+
+def test_a_lazy_order_needs_few_simulations() -> None:
+    # nothing changes after the first fix, so each of the others is simulated once, and once for each end of its range
+    joint = Written(a=40, b=30, c=20, d=10)
+    _order(*(_simulated(name, percent) for name, percent in zip("abcd", (40, 30, 20, 10), strict=True)), joint=joint)
+    assert joint.runs == 9
+
+
+def test_without_findings_there_is_no_step_with_all_fixes() -> None:
+    placement = _order(joint=Written())
+    assert (placement.rows, placement.joint_share) == ((), None)
+
+
+def test_without_a_step_time_findings_keep_their_savings() -> None:
+    placement = in_order([_limit("a", 10, (0, 9)), _limit("b", 30, (20, 29))], {}, None, None)
+    assert [row.further_saving.high_ns for row in placement.rows] == [300, 100]

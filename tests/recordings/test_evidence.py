@@ -1,0 +1,72 @@
+"""The evidence of every finding explains its saving, and every passed check passes in the direction that it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from tests.shared import SAMPLES, SHARED_TRACES
+from traceadvisor import load
+from traceadvisor.judging.catalogue import all_rules
+from traceadvisor.model.findings import Clear, Finding, Found, Method, Unit
+from traceadvisor.model.report import Recording, Report
+
+SAME = 1.02
+"""The error of a trusted simulation."""
+
+
+@cache
+def reports() -> tuple[Report, ...]:
+    """A report on each public recording and each sample."""
+    return tuple(load(path, processes=1) for path in (*sorted(SHARED_TRACES.rglob("*.json.gz")), *SAMPLES))
+
+
+def longest_evidence_ns(finding: Finding, recording: Recording) -> float:
+    """The longest time in the evidence, in the unit of the saving: the step that it refers to."""
+    times = [row.value for row in finding.evidence if row.unit in {Unit.NS, Unit.NS_PER_STEP}]
+    longest_ns = max((float(value) for value in times), default=0.0)
+    undisturbed_ns, mean_ns = recording.undisturbed_median_step_ns, recording.mean_step_ns
+    return longest_ns * max(undisturbed_ns / mean_ns if undisturbed_ns and mean_ns else 1.0, 1.0)
+
+
+def findings() -> Iterator[tuple[Recording, Finding]]:
+    umbrellas = {rule.meta.id for rule in all_rules() if rule.umbrella}
+    for report in reports():
+        recordings = {one.id: one for one in report.recordings}
+        for row in report.outcomes:
+            if isinstance(row.outcome, Found) and row.rule.id not in umbrellas:
+                yield recordings[row.recording_ids[0]], row.outcome.finding
+
+
+@pytest.mark.usefixtures("shared_traces")
+def test_no_saving_exceeds_every_time_in_its_evidence() -> None:
+    shown = list(findings())
+    assert len(shown) > 30
+    unexplained = [
+        (recording.id, finding.rule.id, finding.saving, finding.evidence)
+        for recording, finding in shown
+        for saving in (finding.saving,)
+        for claimed_ns in (saving.expected_ns if saving.method is Method.REPLAY else saving.high_ns,)
+        if claimed_ns > SAME * longest_evidence_ns(finding, recording)
+    ]
+    assert unexplained == []
+
+
+@pytest.mark.usefixtures("shared_traces")
+def test_every_passed_check_lies_on_the_side_of_its_limit_that_it_names() -> None:
+    clears = [
+        (row.recording_ids, row.rule.id, row.outcome)
+        for report in reports()
+        for row in report.outcomes
+        if isinstance(row.outcome, Clear)
+    ]
+    assert len(clears) > 100
+    beyond = [
+        each
+        for each in clears
+        for clear in (each[2],)
+        if clear.remark is None and (clear.value < clear.limit if clear.at_least else clear.value > clear.limit)
+    ]
+    assert beyond == []

@@ -1,0 +1,36 @@
+"""Every change that a rule proposes in any test of rules is run, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.rules.running_fixes import run_change
+from traceadvisor.model.findings import Finding
+
+_RUN: set[str] = set()
+"""Changes that ran in an earlier test of this session."""
+
+
+@pytest.fixture(autouse=True)
+def changes_run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run the changes of all findings that the test makes.
+
+    Those of rules on several ranks need process groups: ``dist/test_changes.py`` runs them.
+    """
+    made: list[str] = []
+    original = Finding.__init__
+
+    def recording(finding: Finding, *args: Any, **members: Any) -> None:
+        original(finding, *args, **members)
+        if isinstance(change := getattr(finding.fix, "change", None), str):
+            made.append(change)
+
+    monkeypatch.setattr(Finding, "__init__", recording)
+    yield
+    for change in dict.fromkeys(made):
+        if change not in _RUN:
+            _RUN.add(change)
+            run_change(change, only_names="dist" in request.path.parts)

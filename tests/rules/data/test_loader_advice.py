@@ -1,0 +1,224 @@
+"""All rules on data loading together, over generated captures: one cause has one first fix."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import ones
+from torch.utils.data import DataLoader, TensorDataset
+
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured, workers
+from traceadvisor.analysis.data.worker_curve import HIDDEN_SHARE, Crowding
+from traceadvisor.facts import Facts
+from traceadvisor.judging.catalogue import all_rules
+from traceadvisor.judging.engine import judge
+from traceadvisor.model.findings import Finding, Method
+
+RULES = [rule for rule in all_rules() if rule.meta.id.startswith("DATA")]
+STEPS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """A loader, and what a batch costs."""
+
+    cpu_ms: float
+    wait_ms: float
+    workers: int = 0
+    cores: float = 2
+    rest_ms: float = 10
+    pauses_ms: float = 0
+    """Extra wait of every twentieth batch."""
+
+    samples_only: bool = False
+    """Whether only CPU samples show it, as in captures that did not time batches."""
+
+    @property
+    def batch_ms(self) -> float:
+        return self.cpu_ms + self.wait_ms
+
+    def facts(self, folder: Path) -> Facts:
+        """A capture of this loader: steps at the pace of the slower of loop and workers."""
+        waits = [self._wait_ms(number) for number in range(STEPS)]
+        builder, start = TraceBuilder(), 0.0
+        kind = "_MultiProcessingDataLoaderIter" if self.workers else "_SingleProcessDataLoaderIter"
+        for number, wait in enumerate(waits[:8]):
+            end = start + 1000 * (wait + self.rest_ms)
+            builder.step(number, start, end).loader(start, start + 1000 * wait, kind=kind)
+            builder.op("aten::linear", start + 1000 * wait, end)
+            start = end
+        captured = Captured(builder, folder).loader(workers=self.workers).cores(self.cores)
+        steps = [1000 * self._wait_ms(number) for number in range(200)]
+        captured = captured.with_steps(steps, step_us=1000 * self.rest_ms)
+        step_ms = self.rest_ms + sum(waits) / STEPS
+        busy = min(self.cpu_ms / step_ms, self.cores)
+        each = busy / max(self.workers, 1)
+        captured = captured.sampled(cpu=0.3, busy_workers=workers(*[each] * self.workers))
+        captured = captured.with_processes(mean_cpu_cores=busy + self.rest_ms / step_ms)
+        if not self.samples_only:
+            slow = dict.fromkeys(range(10, 400, 20), 1000 * self.pauses_ms)
+            numbers: list[int | None] = [*range(self.workers)] or [None]
+            made = {"slow": slow, "count": 400, "workers": numbers}
+            captured = captured.made(1000 * self.cpu_ms, 1000 * self.wait_ms, **made)  # type: ignore[arg-type]
+        return captured.facts()
+
+    def _wait_ms(self, number: int) -> float:
+        if not self.workers:
+            return self.batch_ms + (self.pauses_ms if number % 20 == 10 else 0.0)
+        pace = max(self.batch_ms / self.workers, (self.cpu_ms + self.rest_ms) / self.cores if self.cpu_ms else 0.0)
+        late = max(pace - self.rest_ms, 0.05)
+        pause = max(self.pauses_ms - 2 * self.workers * self.rest_ms, 0.0)
+        return late + (pause if number % 20 == 10 else 0.0)
+
+
+def first(loader: Loader, folder: Path) -> Finding | None:
+    """The first finding on data loading, after folding; None without any."""
+    findings = judge(loader.facts(folder), RULES).findings
+    return findings[0].finding if findings else None
+
+
+def call(finding: Finding) -> dict[str, Any]:
+    """The arguments of the proposed call; it has to run."""
+    assert finding.fix.change is not None
+    tree = ast.parse(finding.fix.change, mode="eval").body
+    assert isinstance(tree, ast.Call)
+    eval(finding.fix.change, {"DataLoader": DataLoader, "dataset": TensorDataset(ones(4))})  # noqa: S307  # our own text
+    return {one.arg or "": ast.literal_eval(one.value) for one in tree.keywords}
+
+
+# -- waiting -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("samples_only", [False, True])
+@pytest.mark.parametrize("cores", [1, 2, 64])
+@pytest.mark.parametrize("count", [0, 1, 2, 4])
+def test_loaders_that_wait_get_the_workers_that_hide_the_wait_and_nothing_else(
+    count: int, cores: float, tmp_path: Path, *, samples_only: bool
+) -> None:
+    found = first(Loader(2, 58, count, cores, samples_only=samples_only), tmp_path)
+    assert found is not None
+    assert found.rule.id == ("DATA003" if count else "DATA002")
+    arguments = call(found)
+    assert arguments.keys() == {"num_workers", "persistent_workers"}
+    assert arguments["num_workers"] in {5, 6, 7}, "a batch takes 60 ms and the rest of a step 10"
+    assert "DATA004" not in {row.finding.rule.id for row in judge(Loader(2, 58, count).facts(tmp_path), RULES).findings}
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    batch_ms=st.floats(20, 300),
+    cpu_share=st.floats(0, 0.2),
+    count=st.integers(0, 4),
+    cores=st.sampled_from([1, 2, 4, 64]),
+    rest_ms=st.floats(4, 40),
+)
+def test_prefetching_and_less_computing_are_never_proposed_for_a_loader_that_waits(
+    *, batch_ms: float, cpu_share: float, count: int, cores: float, rest_ms: float, tmp_path_factory: Any
+) -> None:
+    loader = Loader(batch_ms * cpu_share, batch_ms * (1 - cpu_share), count, cores, rest_ms)
+    facts = loader.facts(tmp_path_factory.mktemp("loader"))
+    findings = judge(facts, RULES).findings
+    assert len(findings) <= 1
+    pace_ms = batch_ms / max(count, 1)
+    if pace_ms < 1.2 * rest_ms or pace_ms < 1.1 * (batch_ms * cpu_share + rest_ms) / cores:
+        return  # there are enough workers, or the cores can do no more
+    (row,) = findings
+    assert row.finding.rule.id in {"DATA002", "DATA003"}
+    assert "prefetch_factor" not in (row.finding.fix.change or "")
+    assert row.finding.fix.what_if is not None
+
+
+def test_enough_waiting_workers_are_left_alone(tmp_path: Path) -> None:
+    assert first(Loader(2, 58, workers=8), tmp_path) is None
+
+
+# -- computing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize(("count", "rule"), [(0, "DATA002"), (1, "DATA003"), (2, "DATA003")])
+def test_loaders_that_compute_get_workers_while_cores_are_free(count: int, rule: str, tmp_path: Path) -> None:
+    found = first(Loader(60, 0, count, cores=16), tmp_path)
+    assert found is not None
+    assert found.rule.id == rule
+    assert call(found)["num_workers"] in {6, 7}
+
+
+@pytest.mark.parametrize(("count", "cores"), [(0, 1), (1, 1), (2, 2), (4, 4)])
+def test_loaders_that_compute_on_all_cores_are_to_compute_less(count: int, cores: float, tmp_path: Path) -> None:
+    found = first(Loader(60, 0, count, cores), tmp_path)
+    assert found is not None
+    assert found.rule.id == "DATA004"
+    assert found.fix.change is None
+
+
+def test_a_heavy_collate_function_is_named(tmp_path: Path) -> None:
+    captured = Captured(TraceBuilder().step(0, 0, 100).loader(0, 60).op("aten::mm", 60, 100), tmp_path)
+    captured = captured.loader(workers=2).cores(2).made(20, collate_us=100, workers=[0, 1])
+    (row,) = judge(captured.facts(), RULES).findings
+    assert row.finding.fix.summary == "Make collate_fn cheaper: it takes most of the CPU time of loading"
+
+
+# -- pauses ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fast_loader_with_rare_pauses_gets_a_longer_queue(tmp_path: Path) -> None:
+    found = first(Loader(1, 1, 2, pauses_ms=120), tmp_path)
+    assert found is not None
+    assert found.rule.id == "DATA006"
+    arguments = call(found)
+    assert arguments["num_workers"] == 2
+    assert 3 <= arguments["prefetch_factor"] <= 10
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_a_slow_loader_with_pauses_gets_workers_first(tmp_path: Path) -> None:
+    found = first(Loader(1, 39, 2, pauses_ms=120), tmp_path)
+    assert found is not None
+    assert found.rule.id == "DATA003"
+    assert call(found)["num_workers"] >= 5
+
+
+# -- the proposal is what is predicted ---------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    cpu_ms=st.floats(0, 100),
+    wait_ms=st.floats(0, 200),
+    count=st.integers(0, 6),
+    cores=st.sampled_from([1, 1.5, 2, 3, 8, 64]),
+    rest_ms=st.floats(3, 50),
+)
+def test_the_number_simulated_is_the_number_proposed_and_the_fewest_that_hides_the_wait(
+    *, cpu_ms: float, wait_ms: float, count: int, cores: float, rest_ms: float, tmp_path_factory: Any
+) -> None:
+    loader = Loader(cpu_ms, wait_ms, count, cores, rest_ms)
+    facts = loader.facts(tmp_path_factory.mktemp("loader"))
+    rows = [row for row in judge(facts, RULES).findings if row.finding.rule.id in {"DATA002", "DATA003"}]
+    if not rows or rows[0].finding.fix.what_if is None:
+        return
+    (finding,) = (row.finding for row in rows)
+    curve, loading = facts.worker_curve, facts.loading
+    assert curve
+    assert loading
+    number = ast.parse(finding.fix.change or "", mode="eval").body
+    assert isinstance(number, ast.Call)
+    proposed = next(ast.literal_eval(one.value) for one in number.keywords if one.arg == "num_workers")
+    assert getattr(finding.fix.what_if, "count", None) == proposed
+    point = curve.at(proposed)
+    if point.is_hidden and proposed > 1:
+        assert curve.at(proposed - 1).wait_share >= HIDDEN_SHARE
+    assert finding.saving.method in {Method.REPLAY, Method.MODEL}
+    assert finding.saving.high_ns <= loading.step_ns
+    if finding.saving.method is Method.REPLAY:
+        alone = curve.at(proposed, crowding=Crowding.NONE)
+        assert finding.saving.high_ns <= (loading.step_ns - alone.step_ns) + 0.06 * loading.step_ns

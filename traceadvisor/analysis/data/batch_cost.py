@@ -1,0 +1,173 @@
+"""The cost of one batch for the process that makes it: CPU time, and time that it waits.
+
+Three sources, the best first: clock reads around the loading of each batch; the CPU samples of loader workers that the
+loop waits for; the time in the loader of a training process that loads its own batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+from traceadvisor.model.arrays import Float64
+from traceadvisor.model.run import TimedBatch
+from traceadvisor.model.spans import SpanSet
+
+FEWEST_BATCHES = 8
+"""With fewer undisturbed batches, all batches count."""
+
+MOST_BATCHES = 4096
+"""Batches that are looked at, the latest ones: more do not change a mean, and simulations take them one by one."""
+
+WAITING_SHARE = 0.5
+"""Share of a batch's time that is spent waiting, from which waiting bounds the loading: then more workers than cores
+are useful."""
+
+
+class CostSource(Enum):
+    """Where the figures come from."""
+
+    CLOCKS = "clock reads around each batch"
+    SAMPLES = "CPU samples of the workers"
+    LOADER_TIME = "time in the data loader"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchCost:
+    """What a batch costs one process that has a CPU core whenever it needs one. Arrays: shape ``(n,)``."""
+
+    source: CostSource
+    cpu_ns: Float64
+    """CPU time of each batch, in order; one value if only the mean is known."""
+
+    wait_ns: Float64
+    """Time in which no thread of the process computes: storage, network, locks, sleep."""
+
+    is_split: bool = True
+    """Whether CPU time and waiting are known apart; otherwise all time counts as CPU time."""
+
+    collate_share: float | None = None
+    """Share of the CPU time of the loading thread that is spent collating; None if unknown."""
+
+    by_worker_ns: tuple[float, ...] = ()
+    """Median time per batch of each worker, longest first; empty if unknown. A mean would blame one worker if it made
+    all of the rare slow batches."""
+
+    core_wait_ns: float | None = None
+    """Mean time per batch in which the loading thread waited for a CPU core; None if unknown."""
+
+    def even(self) -> BatchCost:
+        """The same cost with equal batches."""
+        return replace(self, cpu_ns=np.array([self.mean_cpu_ns]), wait_ns=np.array([self.mean_wait_ns]))
+
+    def usual(self) -> BatchCost:
+        """The cost with equal batches that take as long as the median batch."""
+        typical = np.array([int(np.argsort(self.cpu_ns + self.wait_ns)[self.cpu_ns.size // 2])])
+        return replace(self, cpu_ns=self.cpu_ns[typical], wait_ns=self.wait_ns[typical])
+
+    @property
+    def mean_cpu_ns(self) -> float:
+        """Mean CPU time per batch."""
+        return float(self.cpu_ns.mean())
+
+    @property
+    def mean_wait_ns(self) -> float:
+        """Mean waiting time per batch."""
+        return float(self.wait_ns.mean())
+
+    @property
+    def mean_ns(self) -> float:
+        """Mean time to make a batch."""
+        return self.mean_cpu_ns + self.mean_wait_ns
+
+    @property
+    def cpu_share(self) -> float:
+        """CPU time as a share of the time to make a batch; 1 if it is not known apart."""
+        return self.mean_cpu_ns / self.mean_ns if self.mean_ns else 1.0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a worker mostly waits, so that more workers than cores are useful."""
+        return self.is_split and 1 - self.cpu_share >= WAITING_SHARE
+
+
+def cost_by_clocks(batches: Sequence[TimedBatch], undisturbed: SpanSet, *, core_is_free: bool) -> BatchCost | None:
+    """Return the cost by clock reads; None without batches.
+
+    Args:
+        batches: the timed batches, by start.
+        undisturbed: wall-clock spans of the steps that no profiler touched. If too few batches start in them, all
+            batches count.
+        core_is_free: whether cores were idle on average. If not, and the system does not tell how long a thread waited
+            for a core, waiting cannot be told from it, and all time counts as CPU time.
+    """
+    starts_ns = np.array([batch.start_ns for batch in batches], dtype=np.int64)
+    inside = np.flatnonzero(undisturbed.contains(starts_ns)) if undisturbed else np.empty(0, dtype=np.int64)
+    chosen = inside if inside.size >= FEWEST_BATCHES else np.arange(len(batches))
+    used = [batches[number] for number in chosen[-MOST_BATCHES:].tolist()]
+    if not used:
+        return None
+    spent_ns = np.array([batch.duration_ns for batch in used], dtype=np.float64)
+    thread_ns = np.array([batch.fetch_cpu_ns + (batch.collate_cpu_ns or 0) for batch in used], dtype=np.float64)
+    process_ns = np.array([batch.process_cpu_ns for batch in used], dtype=np.float64)
+    no_core = [batch.core_wait_ns for batch in used if batch.core_wait_ns is not None]
+    knows_cores = len(no_core) == len(used)
+    ready_ns = np.maximum(spent_ns - np.array(no_core, dtype=np.float64), 0.0) if knows_cores else spent_ns
+    cpu_ns = np.maximum(process_ns, thread_ns)
+    wait_ns = np.maximum(ready_ns - cpu_ns, 0.0)
+    is_split = knows_cores or core_is_free or float(wait_ns.sum()) < WAITING_SHARE * float(spent_ns.sum())
+    if not is_split:
+        cpu_ns, wait_ns = cpu_ns + wait_ns, np.zeros_like(wait_ns)
+    return BatchCost(
+        CostSource.CLOCKS,
+        cpu_ns,
+        wait_ns,
+        is_split,
+        _collate_share(used),
+        _by_worker(used, ready_ns),
+        float(np.mean(no_core)) if knows_cores else None,
+    )
+
+
+def cost_by_samples(pace_ns: float, workers: int, busy_cores: float) -> BatchCost:
+    """Return the cost by the CPU samples of workers that the loop waits for: then all of them are always at work.
+
+    Args:
+        pace_ns: mean time between two batches.
+        workers: number of loader workers.
+        busy_cores: CPU cores that they keep busy together, while other cores are free.
+    """
+    cpu_ns = busy_cores * pace_ns
+    wait_ns = max(workers * pace_ns - cpu_ns, 0.0)
+    return BatchCost(CostSource.SAMPLES, np.array([cpu_ns]), np.array([wait_ns]))
+
+
+def cost_by_loader_time(batch_ns: float, most_cpu_ns: float | None = None) -> BatchCost:
+    """Return the cost by the time that a process takes for a batch.
+
+    Args:
+        batch_ns: that time.
+        most_cpu_ns: upper limit of its CPU time, from samples; None if unknown. Below half, the process mostly waits.
+    """
+    if most_cpu_ns is None or most_cpu_ns > (1 - WAITING_SHARE) * batch_ns:
+        return BatchCost(CostSource.LOADER_TIME, np.array([batch_ns]), np.zeros(1), is_split=False)
+    return BatchCost(CostSource.SAMPLES, np.array([most_cpu_ns]), np.array([batch_ns - most_cpu_ns]))
+
+
+def _collate_share(batches: Sequence[TimedBatch]) -> float | None:
+    collated = [batch for batch in batches if batch.collate_cpu_ns is not None]
+    cpu_ns = sum(batch.fetch_cpu_ns + (batch.collate_cpu_ns or 0) for batch in collated)
+    return sum(batch.collate_cpu_ns or 0 for batch in collated) / cpu_ns if cpu_ns else None
+
+
+def _by_worker(batches: Sequence[TimedBatch], ready_ns: Float64) -> tuple[float, ...]:
+    """Median time per batch of each worker, longest first."""
+    numbers = np.array([-1 if batch.worker is None else batch.worker for batch in batches], dtype=np.int64)
+    order = np.argsort(numbers, kind="stable")
+    workers, starts = np.unique(numbers[order], return_index=True)
+    if workers[0] < 0:
+        return ()
+    return tuple(sorted((float(np.median(part)) for part in np.split(ready_ns[order], starts[1:])), reverse=True))

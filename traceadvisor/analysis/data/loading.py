@@ -1,0 +1,177 @@
+"""The worker curve of a recording, from all available figures on its loading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from traceadvisor.analysis.data.batch_cost import (
+    WAITING_SHARE,
+    BatchCost,
+    cost_by_clocks,
+    cost_by_loader_time,
+    cost_by_samples,
+)
+from traceadvisor.analysis.data.worker_curve import WORKER_FACTOR, Loop, WorkerCurve
+from traceadvisor.model.run import LoaderSettings, RunSettings, TimedBatch
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.telemetry_window import TelemetryWindow
+
+DEFAULT_PREFETCH = 2
+"""Default ``prefetch_factor`` of a ``DataLoader`` with workers."""
+
+BUSY_SHARE = 0.9
+"""Share of CPU time in use. From this value on, threads wait for cores."""
+
+THROTTLED_SHARE = 0.1
+"""Share of scheduler periods with a used-up quota, from which threads wait for the quota."""
+
+WAITING_LOOP_SHARE = 0.05
+"""Share of the step spent waiting, from which the loop takes batches as fast as the workers make them."""
+
+CROWDED_WAIT_SHARE = 0.5
+"""The same on busy cores."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loading:
+    """Figures on a loop and its loader. Times are means per step."""
+
+    step_ns: float
+    """Undisturbed, if a capture timed such steps."""
+
+    wait_ns: float
+    """Exposed wait for batches in it."""
+
+    loader_ns: float
+    """Time in the data loader in it."""
+
+    fetches: float
+    """Batches per step."""
+
+    workers: int | None
+    """Loader workers; None if unknown."""
+
+    has_device: bool
+    settings: RunSettings
+    telemetry: TelemetryWindow | None
+    """Over the undisturbed steps."""
+
+    batches: Sequence[TimedBatch]
+    undisturbed: SpanSet
+    """Wall-clock spans of the undisturbed steps."""
+
+    host_cores: int | None
+    """Cores of the machine."""
+
+    @property
+    def cores_are_free(self) -> bool | None:
+        """Whether cores are idle on average; None if unknown."""
+        if self.telemetry is None:
+            return None
+        shares = (self.telemetry.node.mean_cpu_share, self.telemetry.processes.granted_cpu_share)
+        known = [share for share in shares if share is not None]
+        throttled = self.telemetry.processes.mean_throttled_share or 0.0
+        return max(known) < BUSY_SHARE and throttled < THROTTLED_SHARE if known else None
+
+    @property
+    def fair_share(self) -> float | None:
+        """The share of a core that a thread gets at least if it always wants one; None if unknown.
+
+        The scheduler divides the cores evenly among the threads that want one: on average as many as the load.
+        """
+        load = self.telemetry.node.mean_load if self.telemetry else None
+        return None if load is None or not self.host_cores else min(self.host_cores / max(load, 1.0), 1.0)
+
+    def cores(self, *, beside_others: bool) -> float | None:
+        """Cores for this rank's training process and its workers; None if unknown.
+
+        Args:
+            beside_others: whether cores that other programs use do not count.
+        """
+        used = self._others_cores if beside_others else 0.0
+        free = None if self.host_cores is None else max(self.host_cores - used, 1.0)
+        limits = [limit for limit in (self.settings.cpu_quota, free) if limit is not None]
+        return max(min(limits) / self.settings.ranks_on_host, 1.0) if limits else None
+
+    @property
+    def _others_cores(self) -> float:
+        """Cores that other programs keep busy; 0 if unknown."""
+        if self.telemetry is None or self.host_cores is None:
+            return 0.0
+        own, share = self.telemetry.processes.mean_cpu_cores, self.telemetry.node.mean_cpu_share
+        return 0.0 if own is None or share is None else max(share * self.host_cores - own, 0.0)
+
+    @property
+    def own_cores(self) -> float | None:
+        """Cores that this rank's processes keep busy; None if unknown."""
+        if self.telemetry is None or self.telemetry.processes.mean_cpu_cores is None:
+            return None
+        return self.telemetry.processes.mean_cpu_cores / self.settings.ranks_on_host
+
+    @property
+    def worker_cores(self) -> float | None:
+        """Cores that this rank's loader workers keep busy together; None if they were not sampled."""
+        sampled = self.telemetry.processes.workers if self.telemetry else ()
+        busy = [worker.mean_cpu_cores for worker in sampled if worker.mean_cpu_cores is not None]
+        return sum(busy) / self.settings.ranks_on_host if busy else None
+
+
+def worker_curve(loading: Loading) -> WorkerCurve | None:
+    """Return the step by number of workers; None if the cost of a batch is unknown."""
+    cost = batch_cost(loading) if loading.fetches > 0 else None
+    if cost is None:
+        return None
+    loader = loading.settings.loader or LoaderSettings()
+    rest_ns = max(loading.step_ns - loading.wait_ns, 1.0)
+    loop = Loop(
+        rest_ns,
+        loading.fetches,
+        loader.prefetch_factor or DEFAULT_PREFETCH,
+        loading.cores(beside_others=cost.is_split),  # otherwise it is unknown whether workers need them
+        _training_cores(loading, cost, rest_ns),
+        WORKER_FACTOR if loading.workers == 0 else 1.0,
+    )
+    return WorkerCurve(cost, loop)
+
+
+def batch_cost(loading: Loading) -> BatchCost | None:
+    """Return the cost of a batch by the best source; None if none shows it. At least one batch per step is fetched."""
+    free = loading.cores_are_free
+    if loading.batches:
+        return cost_by_clocks(loading.batches, loading.undisturbed, core_is_free=bool(free))
+    if loading.workers == 0:
+        own = loading.own_cores
+        most_cpu_ns = None if own is None else own * loading.step_ns / loading.fetches
+        return cost_by_loader_time(loading.loader_ns / loading.fetches, most_cpu_ns)
+    busy = loading.worker_cores
+    if loading.workers is None or loading.wait_ns < WAITING_LOOP_SHARE * loading.step_ns:
+        return None  # workers that are ahead of the loop take an unknown time for a batch
+    if free is False and not _leaves_cores(loading, busy):
+        return None  # so do workers without a core
+    pace_ns = loading.step_ns / loading.fetches
+    if busy is None:
+        return cost_by_loader_time(loading.workers * pace_ns)
+    return cost_by_samples(pace_ns, loading.workers, min(busy, float(loading.workers)))
+
+
+def _leaves_cores(loading: Loading, busy: float | None) -> bool:
+    """Whether workers on busy cores use far less than they would get, so that they mostly wait for something else.
+
+    On busy cores, receiving a batch takes long, too. So the loop has to wait for most of the step.
+    """
+    fair = loading.fair_share
+    if busy is None or fair is None or loading.wait_ns < CROWDED_WAIT_SHARE * loading.step_ns:
+        return False
+    return busy < (1 - WAITING_SHARE) * fair * (loading.workers or 1)
+
+
+def _training_cores(loading: Loading, cost: BatchCost, rest_ns: float) -> float:
+    """Return the cores that the training process keeps busy while it does not load; 1 if unknown.
+
+    With a GPU it launches kernels or waits for them, in one thread.
+    """
+    if loading.has_device or loading.own_cores is None:
+        return 1.0
+    used_ns = loading.own_cores * loading.step_ns - (cost.mean_cpu_ns * loading.fetches if cost.is_split else 0.0)
+    return min(max(used_ns / rest_ns, 0.1), float(loading.settings.torch_threads or 1))

@@ -1,0 +1,261 @@
+"""How long a step waits for its batch with each number of loader workers, and the fewest workers that hide the wait.
+
+A ``DataLoader`` gives its workers batches in turn and takes them in order. It requests batch ``i + workers x prefetch``
+when it takes batch ``i``. So a batch is ready when its worker has made all batches that it was given before, and this
+one. Waiting needs no core. CPU work does: if the threads that compute need more cores than there are, all of them slow
+down alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from itertools import cycle, islice
+
+from traceadvisor.analysis.data.batch_cost import BatchCost
+from traceadvisor.model.arrays import Float64
+
+HIDDEN_SHARE = 0.02
+"""The wait is hidden if it takes less than this share of the step."""
+
+MOST_WORKERS = 64
+"""More workers are never proposed: each is a process with its own memory."""
+
+LONGEST_PREFETCH = 64
+"""More prefetched batches per worker are never proposed: they all lie in memory."""
+
+MOST_FACTOR_UNEVEN = 2
+"""Workers for unequal batches, relative to equal ones, up to which more workers are preferred to a longer queue."""
+
+FEWEST_BATCHES = 200
+"""Batches of a simulation, so that a mean over bursts is meaningful."""
+
+MOST_BATCHES = 2000
+
+WORKER_FACTOR = 1.07
+"""Factor on the CPU time of a batch that a worker makes instead of the training process. Both share caches and memory.
+The middle of the range in public recordings of one ResNet-50 training with 0 and 4 workers (pytorch/kineto, TensorBoard
+plugin samples)."""
+
+NO_GAIN_SHARE = 0.02
+"""More workers are not worth it if they shorten the step by less than this share."""
+
+
+class Crowding(Enum):
+    """How much the processes of a step compete for cores."""
+
+    NONE = "none"
+    """Each process has a core when it needs one."""
+
+    MEAN = "mean"
+    """They compete if they need more cores on average than there are."""
+
+    WORST = "worst"
+    """All workers compute at the same time as the training process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """What a training loop needs from its loader."""
+
+    rest_ns: float
+    """The step without its wait for batches."""
+
+    fetches: float = 1.0
+    """Batches per step."""
+
+    prefetch: int = 2
+    """Batches that each worker prepares ahead."""
+
+    cores: float | None = None
+    """CPU cores for the training process and its workers; None if unknown: then nothing competes."""
+
+    training_cores: float = 1.0
+    """Cores that the training process itself keeps busy in the rest of the step."""
+
+    worker_factor: float = 1.0
+    """CPU time of a batch in a worker, relative to the process in which it was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One number of workers."""
+
+    workers: int
+    wait_ns: float
+    """Mean time that loading adds to a step: the exposed wait, and what competition for cores adds to the rest."""
+
+    step_ns: float
+    """Step with this wait."""
+
+    prefetch: int = 0
+    """Batches that each worker prepares ahead; 0 without workers."""
+
+    @property
+    def wait_share(self) -> float:
+        """The wait as a share of the step."""
+        return self.wait_ns / max(self.step_ns, 1.0)
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the wait is hidden."""
+        return self.wait_share < HIDDEN_SHARE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WorkerCurve:
+    """The step as a function of the number of workers."""
+
+    cost: BatchCost
+    loop: Loop
+
+    def at(self, workers: int, prefetch: int | None = None, crowding: Crowding = Crowding.MEAN) -> Point:
+        """Return the predicted step.
+
+        Args:
+            workers: number of loader workers; with 0, the training process loads batches itself.
+            prefetch: batches that each worker prepares ahead; as in the loop by default.
+            crowding: how much the processes compete.
+        """
+        loop = self.loop
+        if workers == 0:
+            wait_ns = self.cost.mean_ns * loop.fetches
+            return Point(0, wait_ns, loop.rest_ns + wait_ns)
+        slow = self._slow_down(workers, crowding)
+        rest_ns = loop.rest_ns * slow
+        durations = self.cost.cpu_ns * loop.worker_factor * slow + self.cost.wait_ns
+        per_batch_ns = rest_ns / max(loop.fetches, 1e-9)
+        ahead = prefetch or loop.prefetch
+        wait_ns = mean_wait_ns(durations, per_batch_ns, workers, ahead) * loop.fetches
+        least_ns = self._least_step_ns() if crowding is not Crowding.NONE else 0.0
+        step_ns = max(rest_ns + wait_ns, least_ns)
+        return Point(workers, step_ns - loop.rest_ns, step_ns, ahead)
+
+    def _least_step_ns(self) -> float:
+        """The step in which all cores do nothing but the work of the training process and of its batches."""
+        loop = self.loop
+        if loop.cores is None:
+            return 0.0
+        work_ns = loop.rest_ns * min(loop.training_cores, loop.cores) + self._made_cpu_ns * loop.fetches
+        return work_ns / loop.cores
+
+    @property
+    def _made_cpu_ns(self) -> float:
+        """Mean CPU time of a worker per batch."""
+        return self.cost.mean_cpu_ns * self.loop.worker_factor
+
+    def _slow_down(self, workers: int, crowding: Crowding) -> float:
+        """Return how many times as long computing takes, because the processes share the cores."""
+        loop, cost = self.loop, self.cost
+        if loop.cores is None or crowding is Crowding.NONE:
+            return 1.0
+        training = min(loop.training_cores, loop.cores)
+        if crowding is Crowding.WORST:
+            return max((training + workers * cost.cpu_share) / loop.cores, 1.0)
+        least_ns, made_ns = self._least_step_ns(), self._made_cpu_ns * loop.fetches
+        by_loop = least_ns / max(loop.rest_ns, 1.0)
+        by_workers = (least_ns * workers - cost.mean_wait_ns * loop.fetches) / max(made_ns, 1.0)
+        return max(min(by_loop, by_workers), 1.0)  # then loop or workers take as long as the cores need
+
+    def best(self) -> Point:
+        """Return the best setting: the fewest workers that hide the wait.
+
+        If batches take so unequally long that more than twice the workers would be needed than for equal ones, a longer
+        queue bridges the long ones with less memory.
+        """
+        point, equal = self.fewest(), WorkerCurve(self.cost.even(), self.loop).fewest()
+        if not equal.is_hidden or point.workers <= MOST_FACTOR_UNEVEN * equal.workers:
+            return point
+        for workers in range(equal.workers, MOST_FACTOR_UNEVEN * equal.workers + 1):
+            if (prefetch := self.shortest_prefetch(workers)) is not None:
+                return self.at(workers, prefetch)
+        return point
+
+    def fewest(self, most: int = MOST_WORKERS) -> Point:
+        """Return the fewest workers that hide the wait; if no number does, the fewest that are about as good as any."""
+        points: list[Point] = []
+        for workers in _numbers(self._least_workers(), most):
+            point = self.at(workers)
+            if point.is_hidden:
+                return self._fewest_between(points[-1].workers if points else 0, point)
+            points.append(point)
+            if self.loop.cores is not None and workers > 4 * self.loop.cores and self._is_flat(points):
+                break
+        best_ns = min(point.step_ns for point in points)
+        candidates = [self.at(workers) for workers in range(1, min(points[-1].workers, 16) + 1)] + points
+        good = [point for point in candidates if point.step_ns <= (1 + NO_GAIN_SHARE) * best_ns]
+        return min(good, key=lambda point: point.workers)
+
+    def _fewest_between(self, too_few: int, hidden: Point) -> Point:
+        """Bisect: more workers hide more, as long as one number hides it."""
+        best = hidden
+        low, high = too_few, hidden.workers
+        while high - low > 1:
+            middle = (low + high) // 2
+            point = self.at(middle)
+            if point.is_hidden:
+                best, high = point, middle
+            else:
+                low = middle
+        return best
+
+    def _least_workers(self) -> int:
+        """Fewer workers cannot make batches as fast as the loop uses them."""
+        made_ns = self._made_cpu_ns + self.cost.mean_wait_ns
+        needed = made_ns * self.loop.fetches * (1 - HIDDEN_SHARE) / max(self.loop.rest_ns, 1.0)
+        return min(max(int(needed), 1), MOST_WORKERS)
+
+    @staticmethod
+    def _is_flat(points: list[Point]) -> bool:
+        return len(points) > 2 and points[-1].step_ns >= (1 - NO_GAIN_SHARE) * points[-3].step_ns
+
+    def shortest_prefetch(self, workers: int) -> int | None:
+        """Return the smallest ``prefetch_factor`` that hides the wait with these workers; None if none does."""
+        low, high = self.loop.prefetch, LONGEST_PREFETCH
+        if not self.at(workers, high).is_hidden:
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.at(workers, middle).is_hidden else (middle, high)
+        return low if self.at(workers, low).is_hidden else high
+
+
+def mean_wait_ns(durations_ns: Float64, rest_ns: float, workers: int, prefetch: int) -> float:
+    """Return the mean wait per batch, once the queue has settled.
+
+    Args:
+        durations_ns: time of a worker for each batch, in order; repeated as often as needed; shape ``(n,)``.
+        rest_ns: time of the loop between two batches.
+        workers: number of loader workers, at least 1.
+        prefetch: batches that each worker prepares ahead, at least 1.
+    """
+    ahead = workers * prefetch
+    settling = 2 * ahead
+    whole = -(-max(int(durations_ns.size), FEWEST_BATCHES) // workers) * workers
+    count = settling + min(whole, max(MOST_BATCHES // workers, 4) * workers)
+    free_ns = [0.0] * workers
+    """When each worker has made all batches so far."""
+    taken_ns: list[float] = []
+    now_ns = waited_ns = 0.0
+    for number, made_ns in enumerate(islice(cycle(durations_ns.tolist()), count)):
+        worker = number % workers
+        asked_ns = taken_ns[number - ahead] if number >= ahead else 0.0
+        ready_ns = max(free_ns[worker], asked_ns) + made_ns
+        free_ns[worker] = ready_ns
+        if ready_ns > now_ns:
+            if number >= settling:
+                waited_ns += ready_ns - now_ns
+            now_ns = ready_ns
+        taken_ns.append(now_ns)
+        now_ns += rest_ns
+    return waited_ns / (count - settling)
+
+
+def _numbers(first: int, most: int) -> Iterator[int]:
+    """Numbers of workers to try, ever farther apart."""
+    number = first
+    while number < most:
+        yield number
+        number = max(number + 1, number * 5 // 4)
+    yield most

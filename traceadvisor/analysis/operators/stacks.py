@@ -1,0 +1,382 @@
+"""The Python stack of an instant: the user's frames, the frame that owns the time, and the module.
+
+Current recordings hold the Python calls themselves. Recordings of 2021 hold a stack per operator, as text. What the
+backward pass runs has the stack of its forward operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from itertools import takewhile
+
+import numpy as np
+
+from traceadvisor.analysis.operators.forward import backward_rows, forward_operators
+from traceadvisor.analysis.operators.python_frames import (
+    MODULE_PREFIX,
+    FrameTable,
+    PythonFrames,
+    calls_at,
+    frame_of,
+    module_class,
+)
+from traceadvisor.analysis.operators.source_files import is_library
+from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.events import NONE
+from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StackKeys:
+    """Stacks at some instants as numbers; arrays of shape ``(n,)``, NONE for what is not known.
+
+    The first three are rows of :attr:`Trace.names`; in recordings of 2021 all three are the same row of
+    :attr:`Trace.texts`.
+    """
+
+    outer: Int64
+    inner: Int64
+    owner: Int64
+    module: Int64
+    """Row of :attr:`Trace.names`: the innermost module."""
+
+    around: Int64
+    """The module around it."""
+
+    is_backward: Mask
+    """Whether the stack is that of the forward operator."""
+
+    def taken(self, chosen: Int64) -> StackKeys:
+        """Some of the stacks."""
+        return StackKeys(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A stack in words."""
+
+    outer: Location | None
+    """The user's outermost frame inside the step; of the training loop itself, the innermost."""
+
+    inner: Location | None
+    """The user's innermost frame."""
+
+    owner: Frame | None
+    """The innermost frame, if it is not the user's."""
+
+
+class Stacks:
+    """The Python stacks of a recording."""
+
+    def __init__(
+        self, trace: Trace, tree: OperatorTree, marks: Iterable[tuple[int, int]] = (), training_thread: int = NONE
+    ) -> None:
+        """Take the recording.
+
+        Args:
+            trace: the recording.
+            tree: its operators.
+            marks: start and end of each step on the host, in order of time. They tell the frames around the training
+                loop from those inside a step.
+            training_thread: it waits while other threads run the backward pass.
+        """
+        self._trace, self._tree, self._training_thread = trace, tree, training_thread
+        self._marks = np.array(list(marks), dtype=np.int64).reshape(-1, 2)
+        self._texts: dict[int, Stack] = {}
+        self._user_files: dict[str, bool] = {}
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether Python calls were recorded, not only stacks of operators."""
+        return bool(self._trace.python_calls.start_ns.size)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any stack was recorded."""
+        return self._trace.with_stacks
+
+    @property
+    def has_modules(self) -> bool:
+        """Whether calls of modules were recorded."""
+        return self.has_calls and bool((self._class_of != NONE).any())
+
+    def at(self, threads: Int64, instants_ns: Int64, operators: Int64) -> StackKeys:
+        """Return the stacks of some instants.
+
+        Args:
+            threads: shape ``(n,)``.
+            instants_ns: shape ``(n,)``.
+            operators: position in the tree of the innermost operator then; NONE without one.
+        """
+        return (self._from_calls if self.has_calls else self._from_operators)(threads, instants_ns, operators)
+
+    def stack(self, outer: int, inner: int, owner: int, *, is_backward: bool) -> Stack:
+        """Return a stack from its numbers."""
+        if not self.has_calls:
+            stack = self._from_text(inner) if inner != NONE else Stack(None, None, None)
+        else:
+            names = self._trace.names
+            stack = Stack(
+                _location(names[outer]) if outer != NONE else None,
+                _location(names[inner]) if inner != NONE else None,
+                frame_of(names[owner]) if owner != NONE else None,
+            )
+        return _backward(stack) if is_backward else stack
+
+    def module(self, module: int, around: int, *, is_backward: bool) -> str | None:
+        """Return ``Conv2d in Bottleneck``; None outside modules."""
+        if module == NONE:
+            return None
+        names = [module_class(self._trace.names[name]) for name in (module, around) if name != NONE]
+        return f"{'backward of ' if is_backward else ''}{' in '.join(names)}"
+
+    def locations(self, rows: Int64) -> list[Location | None]:
+        """Return the user's innermost frame behind each event, and the frame that owns its time.
+
+        Args:
+            rows: rows of the event table, shape ``(n,)``.
+        """
+        threads, instants = self._trace.events.thread[rows].astype(np.int64), self._trace.events.start_ns[rows]
+        keys = self.at(threads, instants, self._tree.enclosing(threads, instants))
+        numbers = list(zip(keys.inner.tolist(), keys.owner.tolist(), keys.is_backward.tolist(), strict=True))
+        known: dict[tuple[int, int, bool], Location | None] = {}
+        for inner, owner, is_backward in dict.fromkeys(numbers):
+            stack = self.stack(inner, inner, owner, is_backward=is_backward)
+            known[inner, owner, is_backward] = stack.inner and replace(stack.inner, owner=stack.owner)
+        return [known[each] for each in numbers]
+
+    # -- Python calls --------------------------------------------------------------------------------------------
+
+    def _from_calls(self, threads: Int64, instants_ns: Int64, operators: Int64) -> StackKeys:
+        tree, linked = self._tree, self.forward_of[operators]
+        forward = linked[linked != NONE]
+        asked = np.concatenate((threads, np.full(threads.size, self._training_thread), tree.thread[forward]))
+        asked_ns = np.concatenate((instants_ns, instants_ns, tree.start_ns[forward]))
+        frames = self.frames(calls_at(self._trace.python_calls, asked, asked_ns))
+        calls = frames.calls.at(threads, instants_ns)
+        own, ran_inside = self.own_frames(frames, calls, threads, instants_ns, operators)
+        return self.keys(frames.table, own, self.forward_frames(frames, operators)[operators], ran_inside)
+
+    def frames(self, wanted: Mask) -> PythonFrames:
+        """Return the frames of some Python calls."""
+        return PythonFrames(self._trace, self._marks, wanted)
+
+    def own_frames(
+        self, frames: PythonFrames, calls: Int64, threads: Int64, instants_ns: Int64, operators: Int64
+    ) -> tuple[Int64, Mask]:
+        """Return the frames that run, and whether they started inside the backward node around.
+
+        Args:
+            frames: Python calls.
+            calls: the innermost call at each instant; shape ``(n,)`` as all others.
+            threads: where a backward thread runs no Python, the training thread waits for it: its frames count.
+            instants_ns: instants.
+            operators: position in the tree of the innermost operator then; NONE without one.
+
+        Returns:
+            Numbers of combinations in the table of the frames.
+        """
+        own = frames.numbers(calls)
+        waiting = np.flatnonzero((calls == NONE) & self._is_backward_thread(threads))
+        main = frames.calls.course(self._training_thread).at(instants_ns[waiting])
+        own[waiting] = frames.numbers(main)
+        return own, frames.started_ns(calls) >= np.append(self._node_start_ns, 0)[operators]
+
+    def forward_frames(self, frames: PythonFrames, operators: Int64) -> Int64:
+        """Return the frames of each operator's forward operator, for those that occur; NONE without one, and last."""
+        tree = self._tree
+        used = np.zeros(tree.rows.size + 1, dtype=np.bool_)
+        used[operators] = True
+        places = np.flatnonzero(used[:-1] & (self.forward_of[:-1] != NONE))
+        forward = self.forward_of[places]
+        result = np.full(tree.rows.size + 1, NONE, dtype=np.int64)
+        result[places] = frames.numbers(frames.calls.at(tree.thread[forward], tree.start_ns[forward]))
+        return result
+
+    def keys(self, table: FrameTable, own: Int64, forward: Int64, ran_inside: Mask) -> StackKeys:
+        """Return stacks from the frames that run and those of the forward operators.
+
+        The backward pass has the stack of its forward operator, unless it runs Python itself: then only what that does
+        not tell.
+
+        Args:
+            table: combinations of frames.
+            own: numbers of combinations; shape ``(n,)`` as all others.
+            forward: the same; NONE outside the backward pass.
+            ran_inside: whether the frames that run started inside the backward pass.
+        """
+        known = (forward != NONE) & np.append(table.known, False)[forward]
+        no_user, no_module = table.inner[own] == NONE, table.module[own] == NONE
+        of_user, of_module = known & (~ran_inside | no_user), known & (~ran_inside | no_module)
+        chosen = {
+            "outer": of_user,
+            "inner": of_user,
+            "owner": known & ~ran_inside,
+            "module": of_module,
+            "around": of_module,
+        }
+        found = {
+            name: np.where(used, getattr(table, name)[forward], getattr(table, name)[own])
+            for name, used in chosen.items()
+        }
+        found |= {name: self._class_of[found[name]] for name in ("module", "around")}
+        return StackKeys(**found, is_backward=of_user)
+
+    @cached_property
+    def forward_of(self) -> Int64:
+        """The forward operator of the backward node around each operator; NONE without one, and last."""
+        return np.append(self._links[1], NONE)
+
+    @cached_property
+    def _node_start_ns(self) -> Int64:
+        """Start of that backward node."""
+        return np.append(self._tree.start_ns, 0)[self._links[0]]
+
+    @cached_property
+    def _links(self) -> tuple[Int64, Int64]:
+        return forward_operators(self._trace, self._tree)
+
+    @cached_property
+    def _class_of(self) -> Int64:
+        """For each name of a module, the first name of its class; NONE for other names, and at the end."""
+        result = np.full(len(self._trace.names) + 1, NONE, dtype=np.int64)
+        first: dict[str, int] = {}
+        for place, name in enumerate(self._trace.names):
+            if name.startswith(MODULE_PREFIX):
+                result[place] = first.setdefault(module_class(name), place)
+        return result
+
+    def _is_backward_thread(self, threads: Int64) -> Mask:
+        """Return whether each thread runs backward passes while the training thread waits."""
+        return self._backward_threads[threads]
+
+    @cached_property
+    def _backward_threads(self) -> Mask:
+        is_backward = np.zeros(len(self._trace.threads) + 1, dtype=np.bool_)
+        is_backward[self._trace.events.thread[backward_rows(self._trace)]] = True
+        is_backward[[self._training_thread, NONE]] = False
+        return is_backward
+
+    # -- stacks of operators, as in 2021 -------------------------------------------------------------------------
+
+    def _from_operators(self, threads: Int64, instants_ns: Int64, operators: Int64) -> StackKeys:
+        none = np.full(threads.size, NONE, dtype=np.int64)
+        node, forward = (np.append(column, NONE)[operators] for column in self._links)
+        text = np.append(self.text_of, NONE)
+        own, made = text[operators], text[forward]
+        is_backward = (made != NONE) & ((own == NONE) | (own == text[node]))
+        key = np.where(is_backward, made, own)
+        waiting = np.flatnonzero((key == NONE) & self._is_backward_thread(threads))
+        key[waiting] = self._last_text(instants_ns[waiting])
+        return StackKeys(key, key, key, none, none, is_backward)
+
+    def _last_text(self, instants_ns: Int64) -> Int64:
+        """Return the last stack of the training thread before each instant: it waits there for the backward pass."""
+        mine = np.flatnonzero((self._tree.thread == self._training_thread) & (self.text_of != NONE))
+        place = np.searchsorted(self._tree.start_ns[mine], instants_ns, side="right") - 1
+        return np.append(self.text_of[mine], NONE)[np.where(place >= 0, place, mine.size)]
+
+    @cached_property
+    def text_of(self) -> Int64:
+        """The stack around each operator: the innermost with user code, else the innermost; a row of ``texts``."""
+        text = self._trace.details.stack_id.at(self._tree.rows, np.int32(NONE)).astype(np.int64)
+        users = np.zeros(len(self._trace.texts) + 1, dtype=np.bool_)
+        distinct = np.unique(text[text != NONE])
+        users[distinct] = [self._from_text(each).inner is not None for each in distinct.tolist()]
+        with_user, with_any = self._tree.nearest(users[text]), self._tree.nearest(text != NONE)
+        return self._first_alike(np.append(text, NONE)[np.where(with_user != NONE, with_user, with_any)])
+
+    def _first_alike(self, texts: Int64) -> Int64:
+        """Return the first stack that shows the same frames as each stack."""
+        result = np.full(len(self._trace.texts) + 1, NONE, dtype=np.int64)
+        first: dict[Stack, int] = {}
+        for text in np.unique(texts[texts != NONE]).tolist():
+            result[text] = first.setdefault(self._from_text(text), text)
+        return result[texts]
+
+    def has_user(self, texts: Int64) -> Mask:
+        """Return whether each stack has user code; NONE has none."""
+        known = np.zeros(len(self._trace.texts) + 1, dtype=np.bool_)
+        distinct = np.unique(texts[texts != NONE])
+        known[distinct] = [self._from_text(each).inner is not None for each in distinct.tolist()]
+        return known[texts]
+
+    def lines_around(self, before: int, after: int) -> tuple[Location | None, Location | None]:
+        """Return the user's lines around a gap between two stacks, both rows of ``texts`` or NONE.
+
+        They are those in the outermost function that differ. If there is only one, it is the first.
+        """
+        one, other = (self._from_text(text) if text != NONE else None for text in (before, after))
+        if not one or not other:
+            known = one or other
+            return known.inner if known else None, None
+        pair = (one.outer, other.outer) if one.outer != other.outer else (one.inner, other.inner)
+        return pair if pair[0] != pair[1] else (pair[0], None)
+
+    def _from_text(self, text: int) -> Stack:
+        if text not in self._texts:
+            frames = _frames_in(self._trace.texts[text])
+            users = [frame for frame in frames if self._is_user(frame)]
+            inside = [frame for frame in frames[: len(frames) - self._shared(frames)] if self._is_user(frame)]
+            inner = _called_at(users[0]) if users else None
+            outer = _called_at(inside[-1]) if inside else inner
+            owner = frames[0] if frames and frames[:1] != users[:1] else None
+            self._texts[text] = Stack(outer, inner, owner)
+        return self._texts[text]
+
+    def _is_user(self, frame: Frame) -> bool:
+        if frame.file is None:
+            return False
+        if frame.file not in self._user_files:
+            self._user_files[frame.file] = not is_library(frame.file, self._trace.own_code)
+        return self._user_files[frame.file]
+
+    def _shared(self, frames: list[Frame]) -> int:
+        """Return how many of the outermost frames all stacks in the steps share: those around the training loop."""
+        pairs = zip(reversed(frames), self._common, strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+    @cached_property
+    def _common(self) -> list[Frame]:
+        """The frames around the training loop, outermost first."""
+        tree = self._tree
+        mine = SpanSet.union_of(*self._marks.T).contains(tree.start_ns)
+        if self._training_thread != NONE:
+            mine &= tree.thread == self._training_thread
+        texts = self._trace.details.stack_id.at(tree.rows[mine], np.int32(NONE))
+        common: list[Frame] | None = None
+        for text in np.unique(texts[texts != NONE]).tolist():
+            frames = _frames_in(self._trace.texts[text])[::-1]
+            common = frames if common is None else _shared_start(common, frames)
+        return common or []
+
+
+def _frames_in(text: str) -> list[Frame]:
+    """Return the frames of a stack's text, innermost first."""
+    return [frame_of(frame) for frame in text.split(";") if frame.strip()]
+
+
+def _shared_start(one: Iterable[Frame], other: Iterable[Frame]) -> list[Frame]:
+    return [frame for frame, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
+
+
+def _location(name: str) -> Location:
+    """Return the place of a user's Python call: the recording does not tell the line that runs."""
+    return replace(_called_at(frame_of(name)), is_call=False)
+
+
+def _called_at(frame: Frame) -> Location:
+    return Location(frame.file or "", frame.line or 0, frame.function)
+
+
+def _backward(stack: Stack) -> Stack:
+    return replace(
+        stack,
+        outer=stack.outer and replace(stack.outer, is_backward=True),
+        inner=stack.inner and replace(stack.inner, is_backward=True),
+    )

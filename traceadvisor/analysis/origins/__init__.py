@@ -1,0 +1,1 @@
+"""Where time comes from: operators, modules and Python stacks."""

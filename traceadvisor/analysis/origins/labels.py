@@ -1,0 +1,216 @@
+"""The operator that a piece of time belongs to, as a number, and its words."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
+
+from traceadvisor.analysis.communication.collectives import host_collective_rows
+from traceadvisor.analysis.operators.innermost import ThreadCalls, positions_by
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
+from traceadvisor.analysis.operators.numbering import values_at
+from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.analysis.origins.pieces import Holder, Pieces
+from traceadvisor.model.arrays import Int32, Int64, Mask
+from traceadvisor.model.events import EXCHANGE, NONE, Kind
+from traceadvisor.model.trace import Trace
+
+_COMPILED = re.compile(r"Torch-Compiled Region|CompiledFunction")
+_GRAPH_LAUNCH = re.compile(r"GraphLaunch")
+_SHOWN_CALL = re.compile(r"Synchronize|Malloc|Free|HostAlloc|MemAlloc|MemGetInfo|^(?:cuda|hip)Memcpy$")
+"""Runtime calls that are worth naming beside their operator: waits and memory management."""
+
+_OWN_NAMES = ("enumerate(", "Optimizer.")
+"""Annotations by torch that tell what plain Python inside them does."""
+
+
+class _Kind(IntEnum):
+    NAMED = 0
+    """An operator, annotation or other event by its name."""
+
+    CALL = 1
+    """A runtime call, in an operator or outside all."""
+
+    LAUNCHED = 2
+    """A GPU operation that was launched outside operators."""
+
+    UNLINKED = 3
+    """A GPU operation without a recorded launch."""
+
+    AFTER = 4
+    """After a wait for the GPU, in an operator or outside all."""
+
+    BETWEEN = 5
+    """Between two operators."""
+
+
+class OperatorLabels:
+    """Numbers the operators that pieces belong to, and puts the numbers into words."""
+
+    def __init__(self, trace: Trace, tree: OperatorTree) -> None:
+        self._trace, self._tree = trace, tree
+        self._base = len(trace.names) + 1
+        names = self._without_prefix(trace.events.name_id[tree.rows].astype(np.int64))
+        self._name = np.append(names, NONE)[np.append(self._speaking(names), NONE)]
+
+    def of(self, pieces: Pieces, operators: Int64, causes: Int64) -> Int64:
+        """Return the number of each piece's operator.
+
+        Args:
+            pieces: shape ``(n,)``.
+            operators: position in the tree of the innermost operator at each piece's instant; NONE without one.
+            causes: row of the launch of each GPU operation; of other pieces their own row.
+        """
+        events = self._trace.events
+        host, work = pieces.holder == Holder.HOST, pieces.holder == Holder.WORK
+        row_name, cause_name = values_at(events.name_id, pieces.row), values_at(events.name_id, causes)
+        is_call = host & (values_at(events.kind, pieces.row) == Kind.RUNTIME)
+        name = self._with_collectives(self._name[operators], causes)
+        outside = operators == NONE
+        result = self._key(_Kind.NAMED, np.where(outside | (pieces.holder == Holder.EVENT), row_name, name))
+        for kind, chosen, first, second in (
+            (_Kind.LAUNCHED, work & outside, row_name, None),
+            (_Kind.UNLINKED, work & (causes == NONE), row_name, None),
+            (_Kind.CALL, work & self._is_graph_launch[cause_name], cause_name, name),
+            (_Kind.AFTER, pieces.holder == Holder.WAIT, row_name, name),
+            (_Kind.CALL, is_call & (self._is_shown_call[row_name] | outside), row_name, name),
+        ):
+            inside = second[chosen] if second is not None else NONE
+            result[chosen] = self._key(kind, first[chosen], inside)
+        gaps = np.flatnonzero(host & outside & ~is_call)
+        self._name_gaps(result, pieces.taken(gaps), gaps)
+        return result
+
+    @cached_property
+    def _is_graph_launch(self) -> Mask:
+        return self._matching(_GRAPH_LAUNCH)
+
+    @cached_property
+    def _is_shown_call(self) -> Mask:
+        return self._matching(_SHOWN_CALL)
+
+    @cached_property
+    def _is_exchange(self) -> Mask:
+        return np.append(name_mask(self._trace.names, lambda name: name == EXCHANGE), False)
+
+    def _with_collectives(self, name: Int64, causes: Int64) -> Int64:
+        """Return the names; of what records the sizes of a collective, that of the collective (``nccl:all_to_all``)."""
+        found = np.flatnonzero(self._is_exchange[name])
+        if not found.size:
+            return name
+        events, (rows, calls) = self._trace.events, self._collectives
+        around = np.append(rows, NONE)[calls.at(events.thread[causes[found]], events.start_ns[causes[found]])]
+        result = name.copy()
+        result[found[around != NONE]] = events.name_id[around[around != NONE]]
+        return result
+
+    @cached_property
+    def _collectives(self) -> tuple[Int64, ThreadCalls]:
+        events, rows = self._trace.events, host_collective_rows(self._trace)
+        return rows, ThreadCalls(events.start_ns[rows], events.end_ns[rows], events.thread[rows])
+
+    def words(self, number: int) -> str | None:
+        """Return an operator in words; None for time outside all that was recorded."""
+        kind, rest = divmod(number, self._base * self._base)
+        first, second = (self._word(name - 1) for name in divmod(rest, self._base))
+        inside = f" in {second}" if second else ""
+        words = {
+            _Kind.NAMED: first,
+            _Kind.CALL: f"{first}{inside}",
+            _Kind.LAUNCHED: f"{first} (launched outside operators)",
+            _Kind.UNLINKED: f"{first} (launch not recorded)",
+            _Kind.AFTER: f"after {first}{inside}",
+            _Kind.BETWEEN: _between(first, second),
+        }
+        return words[_Kind(kind)]
+
+    def _word(self, name: int) -> str | None:
+        return None if name == NONE else self._trace.names[name].removeprefix(f"{BACKWARD_PREFIX}: ")
+
+    def _without_prefix(self, names: Int64) -> Int64:
+        """Replace the names of the engine's nodes by those of the operators inside them: in words they are the same."""
+        plain = np.arange(len(self._trace.names))
+        number = {name: place for place, name in enumerate(self._trace.names)}
+        for place, name in enumerate(self._trace.names):
+            if name.startswith(BACKWARD_PREFIX):
+                plain[place] = number.get(name.removeprefix(f"{BACKWARD_PREFIX}: "), place)
+        return plain[names] if plain.size else names
+
+    def _key(self, kind: _Kind, first: Int64, second: Int64 | int = NONE) -> Int64:
+        key: Int64 = (int(kind) * self._base + first + 1) * self._base + second + 1
+        return key
+
+    def _matching(self, pattern: re.Pattern[str]) -> Mask:
+        """Return whether each name matches; the last entry is that of NONE."""
+        return np.append(name_mask(self._trace.names, lambda name: pattern.search(name) is not None), False)
+
+    def _speaking(self, names: Int64) -> Int64:
+        """Return the operator that names each operator: the compiled region around it, or what records a collective."""
+        tree = self._tree
+        is_exchange = name_mask(self._trace.names, lambda name: name == EXCHANGE)[names]
+        own = np.where(is_exchange & (tree.parent != NONE), tree.parent, np.arange(names.size))
+        is_compiled = name_mask(self._trace.names, lambda name: _COMPILED.match(name) is not None)[names]
+        inner = tree.nearest(is_compiled)
+        above = np.append(tree.parent, NONE)[inner]
+        while (above != NONE).any():  # regions are nested a few levels deep
+            outer = np.append(inner, NONE)[above]
+            higher = (above != NONE) & (outer != NONE)
+            if not higher.any():
+                break
+            inner = np.where(higher, outer, inner)
+            above = np.append(tree.parent, NONE)[inner]
+        return np.where(inner == NONE, own, inner)
+
+    @cached_property
+    def _outermost(self) -> Int64:
+        return np.flatnonzero(self._tree.parent == NONE)
+
+    @cached_property
+    def _is_own(self) -> Mask:
+        return name_mask(self._trace.names, lambda name: name.startswith(_OWN_NAMES))
+
+    def _name_gaps(self, result: Int64, gaps: Pieces, places: Int64) -> None:
+        """Number plain Python: by an annotation that only holds plain Python, else by the operators around it."""
+        tree, events = self._tree, self._trace.events
+        before, after = neighbours(tree, self._outermost, gaps.thread, gaps.start_ns)
+        result[places] = self._key(_Kind.BETWEEN, self._name[before], self._name[after])
+        annotated = np.flatnonzero(gaps.row != NONE)
+        rows, first, last = gaps.row[annotated], before[annotated], after[annotated]
+        if not rows.size:
+            return
+        after_first = (first == NONE) | (values_at(tree.end_ns, first) <= events.start_ns[rows])
+        before_last = (last == NONE) | (events.end_ns[rows] <= values_at(tree.start_ns, last))
+        chosen = (after_first & before_last) | self._is_own[events.name_id[rows]]
+        result[places[annotated[chosen]]] = self._key(_Kind.NAMED, events.name_id[rows[chosen]].astype(np.int64))
+
+
+def _between(before: str | None, after: str | None) -> str | None:
+    if before and after:
+        return f"between {before} and {after}"
+    return f"after {before}" if before else f"before {after}" if after else None
+
+
+def neighbours(tree: OperatorTree, chosen: Int64, threads: Int32 | Int64, instants_ns: Int64) -> tuple[Int64, Int64]:
+    """Return the last of some operators that started before each instant on its thread, and the next one.
+
+    Args:
+        tree: the operators.
+        chosen: positions in the tree, ascending.
+        threads: shape ``(n,)``.
+        instants_ns: shape ``(n,)``.
+
+    Returns:
+        Positions in the tree; NONE if there is none.
+    """
+    before = np.full(threads.size, NONE, dtype=np.int64)
+    after = before.copy()
+    for thread, asked in positions_by(threads).items():
+        first, last = np.searchsorted(tree.thread[chosen], [thread, thread + 1])
+        mine = chosen[first:last]
+        place = np.searchsorted(tree.start_ns[mine], instants_ns[asked], side="right")
+        before[asked] = np.append(mine, NONE)[np.where(place > 0, place - 1, mine.size)]
+        after[asked] = np.append(mine, NONE)[place]
+    return before, after

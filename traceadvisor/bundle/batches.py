@@ -1,0 +1,100 @@
+"""``batches.<rank>.csv``: clock reads around the loading of batches.
+
+The columns are the fields of :class:`~traceadvisor.model.run.TimedBatch`, in their order. Unknown values are empty.
+"""
+
+from __future__ import annotations
+
+import csv
+from array import array
+from collections.abc import Iterator
+from dataclasses import astuple, fields
+from io import StringIO
+from itertools import islice
+from operator import attrgetter
+from pathlib import Path
+
+import msgspec
+
+from traceadvisor.bundle.steps import LONGEST_LINE, LONGEST_STEP_NS, MOST
+from traceadvisor.model.health import HealthNote
+from traceadvisor.model.run import TimedBatch
+
+MOST_BATCHES = 100_000
+"""Batches that a file holds: 7 MB in memory. Of a longer run it holds the first half and the latest half of these."""
+
+LARGEST_BATCHES_BYTES = 1 << 26
+MOST_WORKERS = 1 << 16
+
+_FIELDS = tuple(field.name for field in fields(TimedBatch))
+_UNKNOWN = -1
+
+
+class BatchLog:
+    """Collects the batches of one loader, in little time: the training thread waits for it."""
+
+    def __init__(self, most: int = MOST_BATCHES) -> None:
+        self._most, self._count = most, 0
+        self._values = array("q")
+        """The fields of all batches, one batch after another."""
+
+    def add(self, batch: tuple[int | None, ...]) -> None:
+        """Add a batch: its fields in order. In a full log it replaces the oldest batch of the second half."""
+        values = array("q", [_UNKNOWN if value is None else value for value in batch])
+        if self._count < self._most:
+            self._values.extend(values)
+        else:
+            half = self._most // 2
+            place = (half + (self._count - half) % (self._most - half)) * len(_FIELDS)
+            self._values[place : place + len(_FIELDS)] = values
+        self._count += 1
+
+    def __len__(self) -> int:
+        return len(self._values) // len(_FIELDS)
+
+    def __iter__(self) -> Iterator[TimedBatch]:
+        """The batches by their start."""
+        values = [None if value == _UNKNOWN else value for value in self._values]
+        rows = zip(*(values[first :: len(_FIELDS)] for first in range(len(_FIELDS))), strict=True)
+        return iter(sorted((TimedBatch(*row) for row in rows), key=attrgetter("start_ns")))
+
+    def write(self, path: Path) -> None:
+        """Write ``batches.<rank>.csv``."""
+        text = StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(_FIELDS)
+        writer.writerows(astuple(batch) for batch in self)
+        path.write_text(text.getvalue(), encoding="ascii")
+
+
+def read_batches(path: Path) -> tuple[tuple[TimedBatch, ...], tuple[HealthNote, ...]]:
+    """Read the rows that hold a batch, by their start; a note counts the others."""
+    batches: list[TimedBatch] = []
+    broken = 0
+    try:
+        if path.stat().st_size > LARGEST_BATCHES_BYTES:
+            message = f"{path.name} was not read: it is larger than a capture writes it."
+            return (), (HealthNote("batches-too-large", message),)
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            for row in islice(csv.DictReader(iter(lambda: file.readline(LONGEST_LINE), "")), 2 * MOST_BATCHES):
+                batch = _batch(row)
+                if batch is None:
+                    broken += 1
+                else:
+                    batches.append(batch)
+    except (OSError, ValueError, csv.Error):
+        broken += 1
+    notes = (HealthNote("batches-dropped", f"{broken} rows of {path.name} could not be read."),) if broken else ()
+    return tuple(sorted(batches, key=attrgetter("start_ns"))), notes
+
+
+def _batch(row: dict[str, str]) -> TimedBatch | None:
+    """The batch that a row holds; None if the row holds no possible batch."""
+    try:
+        batch = msgspec.convert({name: text or None for name, text in row.items() if name}, TimedBatch, strict=False)
+    except msgspec.ValidationError:
+        return None
+    fetch, collate = (batch.fetch_ns, batch.fetch_cpu_ns), (batch.collate_ns or 0, batch.collate_cpu_ns or 0)
+    times = (*fetch, *collate, batch.core_wait_ns or 0, batch.process_cpu_ns)
+    possible = all(0 <= time < LONGEST_STEP_NS for time in times) and 0 <= batch.start_ns < MOST
+    return batch if possible and 0 <= (batch.worker or 0) < MOST_WORKERS else None

@@ -1,0 +1,300 @@
+"""Orders the findings of one recording: first the largest saving, then always the one that adds most to those above."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from traceadvisor.model.findings import Certainty, Confidence, Effort, Estimate, Finding, Method
+from traceadvisor.model.report import FoldedBecause, FoldedFinding
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.replay.what_if import Edit, Scenario
+
+LITTLE_SHARE = 0.01
+"""Share of the step. A finding that adds less than this to one above becomes part of that one."""
+
+TAKEN_SHARE = 0.5
+"""Remaining share of a saving, below which the findings above take it. A small saving of its own keeps its row."""
+
+SAME_TIME_SHARE = 0.8
+"""Two findings explain the same time if their claims overlap by more than this share of the larger claim."""
+
+NEARLY_EQUAL_SHARE = 0.1
+"""Two expected savings are nearly equal if they differ by at most this share of the larger.
+
+A simulation is trusted within 2% of the step. That is a tenth of a saving of a fifth of the step. Predictions of whole
+fixes have larger errors (``docs/validation.md``). A limit as a share of the step would make all small savings equal.
+"""
+
+MOST_SIMULATIONS = 64
+"""Simulations of several fixes together, per recording. A dozen findings need about half of them."""
+
+
+NOT_TOGETHER = "its fix was not simulated with those above"
+
+
+class Joint(Protocol):
+    """Simulates several fixes together."""
+
+    def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
+        """Share of the step that the fixes save together; negative if they cost time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placed:
+    """A finding in its place."""
+
+    finding: Finding
+    further_saving: Estimate
+    """What it saves after those above."""
+
+    folded: tuple[FoldedFinding, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """The findings of one recording in order, and the step with all of their fixes."""
+
+    rows: tuple[Placed, ...]
+    joint_share: float | None
+    """Share of the step that all simulated fixes of the rows save together; None if none was simulated."""
+
+
+@dataclass(slots=True, eq=False)
+class _Row:
+    """A finding, and its saving after the others."""
+
+    finding: Finding
+    further: Estimate
+    """After the fixes that were above when it was computed; the saving can only have become smaller since."""
+
+    is_fresh: bool = True
+    folded: list[FoldedFinding] = field(default_factory=list)
+
+    @property
+    def edit(self) -> Edit | None:
+        """The simulated fix; None if its saving was not simulated."""
+        what_if = self.finding.fix.what_if
+        if self.finding.saving.method is not Method.REPLAY or not isinstance(what_if, Edit):
+            return None
+        return what_if
+
+    @property
+    def is_limit(self) -> bool:
+        return self.further.method is Method.BOUND
+
+    def fold(self, other: _Row, because: FoldedBecause) -> None:
+        """Make another finding, with all that it holds, part of this one."""
+        finding = other.finding
+        self.folded += [FoldedFinding(finding.rule, because, finding.fix, finding.saving), *other.folded]
+
+
+def in_order(
+    findings: Iterable[Finding], refines: Mapping[str, frozenset[str]], joint: Joint | None, step_ns: float | None
+) -> Placement:
+    """Order and fold the findings of one recording.
+
+    Args:
+        findings: one per rule at most, without umbrella findings.
+        refines: ids of less specific rules, by rule id.
+        joint: simulates fixes together; None if no simulation is possible.
+        step_ns: the step time that savings refer to; None if unknown.
+    """
+    rows = [_Row(finding, finding.saving) for finding in findings]
+    rows = _without_less_specific(rows, refines)
+    rows = _one_per_time(rows)
+    return _Placing(joint, step_ns or 0.0).run(rows)
+
+
+def _without_less_specific(rows: list[_Row], refines: Mapping[str, frozenset[str]]) -> list[_Row]:
+    """Fold each finding into a more specific one about the same time."""
+    kept = list(rows)
+    for row in rows:
+        name = row.finding.rule.id
+        finer = (one for one in kept if name in refines.get(one.finding.rule.id, ()))
+        refiner = next((one for one in finer if one is not row and _same_time(one.finding, row.finding)), None)
+        if refiner:
+            refiner.fold(row, FoldedBecause.SAME_TIME)
+            kept.remove(row)
+    return kept
+
+
+def _one_per_time(rows: list[_Row]) -> list[_Row]:
+    """Fold each finding into one with a better saving about the same time."""
+    kept: list[_Row] = []
+    for row in sorted(rows, key=lambda row: (-row.further.expected_ns, *doubt_and_effort(row.finding))):
+        better = next((one for one in kept if _same_time(one.finding, row.finding)), None)
+        if better and row.finding.saving.high_ns:
+            better.fold(row, FoldedBecause.SAME_TIME)
+        else:
+            kept.append(row)
+    return kept
+
+
+def _same_time(one: Finding, other: Finding) -> bool:
+    larger_ns = max(one.claims.total_ns, other.claims.total_ns)
+    smaller_ns = min(one.claims.total_ns, other.claims.total_ns)
+    if smaller_ns <= SAME_TIME_SHARE * larger_ns:
+        return False
+    return (one.claims & other.claims).total_ns > SAME_TIME_SHARE * larger_ns
+
+
+def doubt_and_effort(finding: Finding) -> tuple[int, int, int]:
+    """A key that sorts certain savings first, then certain causes, then easy fixes."""
+    return (
+        list(Certainty).index(finding.saving.certainty),
+        list(Confidence).index(finding.confidence),
+        list(Effort).index(finding.effort),
+    )
+
+
+class _Placing:
+    """Places findings one after the other."""
+
+    def __init__(self, joint: Joint | None, step_ns: float) -> None:
+        self._joint, self._step_ns = joint, step_ns
+        self._left = MOST_SIMULATIONS if joint and step_ns else 0
+        self._rows: list[_Row] = []
+        self._edits: list[Edit] = []
+        self._claimed = SpanSet.empty()
+        self._saved: dict[Scenario, float] = dict.fromkeys(Scenario, 0.0)
+        """Share of the step that the placed fixes save together."""
+
+    def run(self, rows: list[_Row]) -> Placement:
+        waiting = list(rows)
+        while waiting:
+            row = self._next(waiting)
+            waiting.remove(row)
+            taker, because = self._taker(row)
+            if taker:
+                taker.fold(row, because)
+            else:
+                self._place(row)
+                for other in waiting:
+                    other.is_fresh = False
+        rows_ = tuple(Placed(row.finding, row.further, tuple(row.folded)) for row in self._rows)
+        return Placement(rows_, self._saved[Scenario.EXPECTED] if self._edits else None)
+
+    def _next(self, waiting: Sequence[_Row]) -> _Row:
+        """The finding that adds most; of nearly equal ones the most certain and easiest."""
+        while True:
+            limit = (1 - NEARLY_EQUAL_SHARE) * max(row.further.expected_ns for row in waiting)
+            near = [row for row in waiting if row.further.expected_ns >= limit]
+            stale = [row for row in near if not row.is_fresh]
+            if not stale:
+                break
+            self._refresh(max(stale, key=lambda row: row.further.expected_ns))
+        chosen = min(near, key=lambda row: (*doubt_and_effort(row.finding), -row.further.expected_ns))
+        return self._before_limit(chosen, waiting) if chosen.is_limit else chosen
+
+    def _before_limit(self, limit: _Row, waiting: Sequence[_Row]) -> _Row:
+        """A simulated saving that may be as large as an upper limit comes before it."""
+        while True:
+            simulated = [
+                row
+                for row in waiting
+                if row.further.method is Method.REPLAY and row.further.high_ns >= limit.further.high_ns
+            ]
+            if not simulated:
+                return limit
+            first = max(simulated, key=lambda row: row.further.expected_ns)
+            if first.is_fresh:
+                return first
+            self._refresh(first)
+
+    def _refresh(self, row: _Row) -> None:
+        """Compute the saving after those above again."""
+        row.is_fresh = True
+        if row.edit is None or (further := self._simulated(row, row.edit)) is None:
+            row.further = self._unclaimed(row.finding)
+        else:
+            row.further = further
+
+    def _unclaimed(self, finding: Finding) -> Estimate:
+        """The saving in proportion to the time that no finding above claims, and at most the rest of the step."""
+        saving, claims = finding.saving, finding.claims
+        if isinstance(finding.fix.what_if, Edit) and saving.method is Method.REPLAY:
+            saving = Estimate.bound(saving.high_ns, NOT_TOGETHER)
+        if claims.total_ns:
+            saving = saving.part((claims - self._claimed).total_ns / claims.total_ns)
+        rest_ns = max((1 - self._saved[Scenario.EXPECTED]) * self._step_ns, 0.0)
+        return saving.part(rest_ns / saving.high_ns) if saving.high_ns > rest_ns and self._step_ns else saving
+
+    def _simulated(self, row: _Row, edit: Edit) -> Estimate | None:
+        """The saving after the placed fixes; the range of the saving alone is kept in proportion until it is placed."""
+        if not self._edits:
+            return row.finding.saving
+        together = self._share((*self._edits, edit), Scenario.EXPECTED)
+        if together is None:
+            return None
+        further_ns = max(together - self._saved[Scenario.EXPECTED], 0.0) * self._step_ns
+        alone = row.finding.saving
+        if further_ns >= alone.expected_ns:
+            more_ns = further_ns - alone.expected_ns
+            return Estimate.simulated(alone.low_ns + more_ns, further_ns, alone.high_ns + more_ns, alone.reason)
+        return alone.part(further_ns / alone.expected_ns)
+
+    def _share(self, edits: Iterable[Edit], scenario: Scenario) -> float | None:
+        """The share that some fixes save together; None if too many simulations were needed."""
+        if self._joint is None or not self._left:
+            return None
+        self._left -= 1
+        return self._joint.saving_share(edits, scenario)
+
+    def _place(self, row: _Row) -> None:
+        """Add the finding to the list, with the range of what it adds."""
+        if row.edit is not None and row.further.method is Method.REPLAY and self._step_ns:
+            row.further = self._with_range(row.further, row.edit)
+            self._edits.append(row.edit)
+        self._rows.append(row)
+        self._claimed |= row.finding.claims
+
+    def _with_range(self, further: Estimate, edit: Edit) -> Estimate:
+        """What the fix adds in each scenario."""
+        is_first = not self._edits
+        expected = self._saved[Scenario.EXPECTED] + further.expected_ns / self._step_ns
+        shares = {Scenario.EXPECTED: expected}
+        for scenario, alone_ns in ((Scenario.LOW, further.low_ns), (Scenario.HIGH, further.high_ns)):
+            together = None if is_first else self._share((*self._edits, edit), scenario)
+            known = self._saved[scenario] + alone_ns / self._step_ns
+            shares[scenario] = known if together is None else together
+        added = {scenario: max(share - self._saved[scenario], 0.0) for scenario, share in shares.items()}
+        self._saved = {scenario: max(shares[scenario], self._saved[scenario]) for scenario in Scenario}
+        if is_first:
+            return further
+        expected_ns = added[Scenario.EXPECTED] * self._step_ns
+        ends_ns = [added[scenario] * self._step_ns for scenario in (Scenario.LOW, Scenario.HIGH)]
+        low_ns, high_ns = min(*ends_ns, expected_ns), max(*ends_ns, expected_ns)
+        return Estimate.simulated(low_ns, expected_ns, high_ns, further.reason)
+
+    def _taker(self, row: _Row) -> tuple[_Row | None, FoldedBecause]:
+        """The placed finding that this one is part of, if any, and why."""
+        edit = row.finding.fix.what_if
+        if not self._rows or not row.finding.saving.high_ns:
+            return None, FoldedBecause.ADDS_LITTLE
+        if isinstance(edit, Edit):
+            for other in self._rows:
+                above = other.finding.fix.what_if
+                if isinstance(above, Edit) and (edit.excludes(above) or above.excludes(edit)):
+                    return other, FoldedBecause.ALTERNATIVE
+        left_ns, alone_ns = (
+            (row.further.high_ns, row.finding.saving.high_ns)
+            if row.is_limit
+            else (row.further.expected_ns, row.finding.saving.expected_ns)
+        )
+        if left_ns >= LITTLE_SHARE * self._step_ns or left_ns >= TAKEN_SHARE * alone_ns:
+            return None, FoldedBecause.ADDS_LITTLE
+        return self._largest_overlap(row), FoldedBecause.ADDS_LITTLE
+
+    def _largest_overlap(self, row: _Row) -> _Row:
+        """The placed finding that leaves least of a saving."""
+        if row.edit is not None and row.further.method is Method.REPLAY:
+            left: list[tuple[float, int]] = []
+            for place, other in enumerate(self._rows):
+                share = self._share((other.edit, row.edit), Scenario.EXPECTED) if other.edit is not None else None
+                if share is not None:
+                    left.append((share * self._step_ns - other.finding.saving.expected_ns, place))
+            if left:
+                return self._rows[min(left)[1]]
+        return max(self._rows, key=lambda other: (other.finding.claims & row.finding.claims).total_ns)

@@ -1,0 +1,99 @@
+"""Where the time of a category or a finding comes from: operators, modules and Python frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from traceadvisor.model.location import Frame, Location
+
+
+@dataclass(frozen=True, slots=True)
+class OriginRow:
+    """Time of one operator or module."""
+
+    name: str | None
+    """None for time outside all operators or modules."""
+
+    total_ns: int
+    """Over all steps of the table."""
+
+    count: int
+    """Calls, GPU operations or gaps that the time belongs to, over all steps of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackRow:
+    """Time of one place in the code."""
+
+    line: Location | None
+    """The user's outermost frame inside the step; None if no user code runs. For a gap between two operators of a
+    recording without Python calls, the line before the gap."""
+
+    until: Location | None
+    """The line after such a gap."""
+
+    inner: Location | None
+    """The user's innermost frame, if it is another one."""
+
+    owner: Frame | None
+    """The innermost frame, which owns the time, if it is not the user's; often in a library."""
+
+    total_ns: int
+    """Over all steps of the table."""
+
+    count: int
+    """Calls, GPU operations or gaps that the time belongs to, over all steps of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherOrigins:
+    """All rows that a table leaves out."""
+
+    total_ns: int = 0
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OriginTable:
+    """The operators or modules with the most time, largest first."""
+
+    rows: tuple[OriginRow, ...]
+    other: OtherOrigins
+
+
+@dataclass(frozen=True, slots=True)
+class StackTable:
+    """The places in the code with the most time, largest first."""
+
+    rows: tuple[StackRow, ...]
+    other: OtherOrigins
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Where some time comes from. The rows of each table sum exactly to it.
+
+    Raises:
+        ValueError: the rows of a table have another sum.
+    """
+
+    total_ns: int
+    """Over all steps of the tables."""
+
+    step_count: int
+    operators: OriginTable
+    modules: OriginTable | None
+    """None if no modules were recorded."""
+
+    stacks: StackTable | None
+    """None if no Python stacks were recorded."""
+
+    def __post_init__(self) -> None:
+        for table in (self.operators, self.modules, self.stacks):
+            if table is not None and _sum_ns(table.rows) + table.other.total_ns != self.total_ns:
+                raise ValueError(f"the rows do not sum to {self.total_ns} ns")
+
+
+def _sum_ns(rows: Iterable[OriginRow | StackRow]) -> int:
+    return sum(row.total_ns for row in rows)

@@ -1,0 +1,119 @@
+"""Collects the clock reads around the loading of batches, from loader workers and from the training thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import Any
+
+from torch.utils.data._utils import fetch, worker
+from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
+
+from traceadvisor.bundle.batches import BatchLog
+from traceadvisor.recording.loop import worker_clocks
+from traceadvisor.recording.loop.loaders import KnownLoader
+from traceadvisor.recording.loop.worker_clocks import MOST_WAITING, BatchClock, Moment, Reading, timed_worker_loop
+from traceadvisor.recording.script.own_code import unseen
+
+_LOOP = "_worker_loop"
+
+
+class BatchClocks:
+    """The batches of all loaders of the training thread. After an error it does nothing more, and nothing fails."""
+
+    def __init__(self, thread: int) -> None:
+        self._thread = thread
+        self._wall_ns = time.time_ns() - time.perf_counter_ns()
+        self._arrivals: deque[tuple[Any, ...]] = deque(maxlen=MOST_WAITING)
+        self._by_pid: dict[int, KnownLoader] = {}
+        self._logs: dict[KnownLoader, BatchLog] = {}
+        self._fetching: object = None
+        self._ended: Reading | None = None
+        self._clock: BatchClock | None = None
+        self._moments: list[tuple[type, str]] = []
+        self._loop: Any = None
+        try:
+            self._install()
+        except Exception:  # noqa: BLE001  # another torch: batches are not timed
+            self.remove()
+
+    def log_of(self, loader: KnownLoader | None) -> BatchLog | None:
+        """The batches of a loader; None without any."""
+        return self._logs.get(loader) if loader else None
+
+    def knows(self, iterator: object, loader: KnownLoader) -> None:
+        """An iterator belongs to a loader: so do the batches of its workers."""
+        for process in getattr(iterator, "_workers", ()):
+            if (pid := getattr(process, "pid", None)) is not None:
+                self._by_pid[pid] = loader
+
+    def fetch_begins(self, iterator: object) -> None:
+        """The training thread asks for a batch."""
+        self._fetching, self._ended = iterator, None
+
+    def fetch_ended(self, loader: KnownLoader, *, got_batch: bool) -> None:
+        """It has the batch, or there is none."""
+        self._fetching = None
+        if got_batch and self._ended:
+            self._add(loader, self._ended, in_worker=False)
+        if self._clock:
+            self._clock.forget()
+        while self._arrivals:
+            figures = Reading(*self._arrivals.popleft())
+            if made_by := self._by_pid.get(figures.pid):
+                self._add(made_by, figures, in_worker=True)
+
+    def remove(self) -> None:
+        """Restore torch. Loaders that live on keep working."""
+        if self._loop is not None and getattr(worker, _LOOP) is timed_worker_loop:
+            setattr(worker, _LOOP, self._loop)
+        if worker_clocks.arrivals is self._arrivals:
+            worker_clocks.arrivals = None
+        for owner, name in self._moments:
+            if isinstance(owner.__dict__.get(name), Moment):
+                delattr(owner, name)
+        self._loop, self._moments = None, []
+        if self._clock:
+            self._clock.close()
+            self._clock = None
+
+    def _install(self) -> None:
+        loop = getattr(worker, _LOOP)
+        if getattr(loop, "__module__", None) == worker.__name__:  # otherwise another library's loop
+            self._loop = worker_clocks.torch_loop = loop
+            worker_clocks.arrivals = self._arrivals
+            setattr(worker, _LOOP, timed_worker_loop)
+        self._clock = BatchClock(0)
+        self._watch(_SingleProcessDataLoaderIter, "_dataset_fetcher", self._begins)
+        self._watch(_SingleProcessDataLoaderIter, "_pin_memory", self._ends)
+        self._watch(fetch._BaseDatasetFetcher, "collate_fn", self._collating)
+
+    def _watch(self, owner: type, name: str, read: Any) -> None:
+        if name not in owner.__dict__:
+            setattr(owner, name, Moment(name, read))
+            self._moments.append((owner, name))
+
+    @unseen
+    def _begins(self, iterator: object) -> None:
+        """The training thread makes a batch itself. Other threads fetch from other iterators."""
+        if iterator is self._fetching and self._clock:
+            self._clock.restart()
+            self._clock.begin()
+
+    @unseen
+    def _collating(self, _: object) -> None:
+        if self._fetching is not None and self._clock and threading.get_ident() == self._thread:
+            self._clock.collating()
+
+    @unseen
+    def _ends(self, iterator: object) -> None:
+        """The batch is complete but for pinning."""
+        if iterator is self._fetching and self._clock:
+            self._ended = self._clock.end() or self._ended
+
+    def _add(self, loader: KnownLoader, figures: Reading, *, in_worker: bool) -> None:
+        if (log := self._logs.get(loader)) is None:
+            log = self._logs[loader] = BatchLog()
+        by = figures.worker if in_worker else None
+        log.add((by, self._wall_ns + figures.start_ns, *figures[3:]))

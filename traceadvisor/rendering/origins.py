@@ -1,0 +1,165 @@
+"""Where time comes from, in words and tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.origins import OriginRow, Origins, OtherOrigins, StackRow
+from traceadvisor.model.report import Recording
+from traceadvisor.rendering.charts.drawing import across
+from traceadvisor.rendering.charts.palette import PAINTS, Paint
+from traceadvisor.rendering.table import Cell, Column, Table
+from traceadvisor.rendering.units import count, duration, percent
+from traceadvisor.rendering.words import CATEGORY
+from traceadvisor.text.cleaning import clipped, clipped_inside
+
+OTHER = "All others"
+LEAST_SHARE = 0.005
+"""Smallest share of the step of a category on the page; the JSON report has all."""
+
+LONGEST_NAME = 160
+"""Characters of an operator, module or place in a table."""
+
+LONGEST_PHRASE = 160
+"""Characters of a name inside a sentence."""
+
+_INSTALLED = re.compile(r"^.*[/\\](?:site-packages|dist-packages)[/\\]|^.*[/\\]lib[/\\]python\d[\d.]*[/\\]")
+"""The folder of an installation, which tells nothing about a library's file."""
+
+
+@dataclass(frozen=True, slots=True)
+class OriginView:
+    """Where some time comes from."""
+
+    title: str
+    """``Kernels: 98.6 ms per step, mostly aten::cudnn_convolution (21.4%)``."""
+
+    tables: tuple[Table, ...]
+    paint: Paint | None = None
+
+
+def location_words(location: Location) -> str:
+    """``train.py:41``, or ``train.py:41 (train)`` if only the function is known."""
+    where = f"{location.file}:{location.line}"
+    if not location.is_call and location.function is not None:
+        where = f"{where} ({location.function})"
+    return f"backward of {where}" if location.is_backward else where
+
+
+def frame_words(frame: Frame) -> str:
+    """``torch/nn/functional.py:2300 (linear)``, without the folder of the installation; ``sleep`` if written in C."""
+    if frame.file is None:
+        return frame.function
+    return f"{_INSTALLED.sub('', frame.file)}:{frame.line} ({frame.function})"
+
+
+def category_views(recording: Recording) -> Iterator[OriginView]:
+    """One view for each category that takes a noticeable share of the step, largest first."""
+    whole_ns = sum(origins.total_ns for origins in recording.origins.values())
+    largest_first = sorted(recording.origins.items(), key=lambda item: -item[1].total_ns)
+    for category, origins in largest_first:
+        if origins.total_ns < LEAST_SHARE * whole_ns:
+            return
+        of_step = f"{CATEGORY[category]}: {duration(origins.total_ns / origins.step_count)} per step"
+        yield OriginView(_with_main(of_step, origins), tuple(_tables(origins)), PAINTS[category])
+
+
+def finding_view(origins: Origins | None) -> OriginView | None:
+    """The view of a finding's time; None if it claims none."""
+    if origins is None:
+        return None
+    return OriginView(_with_main("Where this time comes from", origins, sign=": "), tuple(_tables(origins)))
+
+
+def origin_phrase(origins: Origins | None) -> str | None:
+    """The operator and the place with the most time; None if neither is known."""
+    if origins is None or not origins.total_ns:
+        return None
+    operator = next((row for row in origins.operators.rows if row.name is not None), None)
+    stack = next((row for row in origins.stacks.rows if _is_known(row)), None) if origins.stacks else None
+    parts = [_with_share(operator.name, operator, origins)] if operator and operator.name else []
+    parts += [_with_share(stack_words(stack), stack, origins)] if stack else []
+    return "; ".join(parts) or None
+
+
+def stack_words(row: StackRow) -> str:
+    """``train.py:41 (train), in torch/nn/functional.py:2300 (linear)``, or ``between train.py:12 and train.py:15``."""
+    parts = (_user_words(row), _owner_words(row))
+    return ", in ".join(part for part in parts if part) or _NO_FRAME
+
+
+_NO_FRAME = "no Python frame recorded"
+
+
+def _is_known(row: StackRow) -> bool:
+    return row.line is not None or row.owner is not None
+
+
+def _user_words(row: StackRow) -> str | None:
+    if row.line is None:
+        return None
+    if row.until is not None:
+        return f"between {location_words(row.line)} and {location_words(row.until)}"
+    return " > ".join(location_words(line) for line in (row.line, row.inner) if line)
+
+
+def _owner_words(row: StackRow) -> str | None:
+    return None if row.owner is None else frame_words(row.owner)
+
+
+def _with_main(title: str, origins: Origins, sign: str = ", mostly ") -> str:
+    named = next((row for row in origins.operators.rows if row.name is not None), None)
+    return title if named is None else f"{title}{sign}{_with_share(named.name or '', named, origins)}"
+
+
+def _with_share(name: str, row: OriginRow | StackRow, origins: Origins) -> str:
+    return f"{clipped_inside(name, LONGEST_PHRASE)} ({percent(row.total_ns / origins.total_ns)})"
+
+
+def _tables(origins: Origins) -> Iterator[Table]:
+    yield _table("Operator", origins, map(_operator, origins.operators.rows), origins.operators.other)
+    if origins.modules and any(row.name is not None for row in origins.modules.rows):
+        yield _table("Module", origins, map(_module, origins.modules.rows), origins.modules.other)
+    if origins.stacks:
+        yield _table("Python stack", origins, map(_stack, origins.stacks.rows), origins.stacks.other)
+
+
+def _table(
+    title: str, origins: Origins, rows: Iterable[tuple[Cell, OriginRow | StackRow]], other: OtherOrigins
+) -> Table:
+    columns = (Column(title, numeric=False), Column("Count per step"), Column("Time per step"), Column("Share"))
+    listed: list[tuple[Cell, OriginRow | StackRow | OtherOrigins]] = [*rows]
+    if other.total_ns:
+        listed.append((Cell(OTHER), other))
+    return Table(f"Origin by {title.lower()}", columns, tuple((cell, *_figures(row, origins)) for cell, row in listed))
+
+
+def _figures(row: OriginRow | StackRow | OtherOrigins, origins: Origins) -> tuple[Cell, ...]:
+    share = row.total_ns / origins.total_ns
+    return (
+        Cell(count(row.count / origins.step_count)),
+        Cell(duration(row.total_ns / origins.step_count)),
+        Cell(percent(share), bar=across(share)),
+    )
+
+
+def _operator(row: OriginRow) -> tuple[Cell, OriginRow]:
+    return (Cell("outside operators") if row.name is None else _code(row.name)), row
+
+
+def _module(row: OriginRow) -> tuple[Cell, OriginRow]:
+    return (Cell("outside modules") if row.name is None else _code(row.name)), row
+
+
+def _stack(row: StackRow) -> tuple[Cell, StackRow]:
+    places, owner = _user_words(row), _owner_words(row)
+    if places and owner:
+        return _code(places, remark=f"in {clipped_inside(owner, LONGEST_NAME)}"), row
+    return (_code(places or owner or "") if places or owner else Cell(_NO_FRAME)), row
+
+
+def _code(text: str, remark: str | None = None) -> Cell:
+    return Cell(clipped(text, LONGEST_NAME), code=True, remark=remark)

@@ -1,0 +1,223 @@
+"""What limits the loading of a run, so that one rule proposes one fix for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from weakref import WeakKeyDictionary
+
+from traceadvisor.analysis.data.batch_cost import BatchCost, CostSource
+from traceadvisor.analysis.data.loading import Loading
+from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE, Crowding, Point, WorkerCurve
+from traceadvisor.model.breakdown import Category
+from traceadvisor.replay.fixes.loader_workers import LoaderWorkers, MadeBatch
+from traceadvisor.rules.base import Estimate, Evidence, Facts, Fix, Method, Unit
+from traceadvisor.rules.data.loader_bursts import bursts
+
+MIN_IO_SHARE = 0.5
+"""I/O wait per loading process, as a share of its time. Half is the usual sign of slow storage."""
+
+FEWEST_READERS = 4
+"""Loading processes that read at the same time. A solid-state disk answers four requests at once about as fast as one,
+and a hard disk answers one at a time. With fewer readers, more of them read more."""
+
+HEAVY_COLLATE_SHARE = 0.5
+"""Share of the loading thread's CPU time in collating, from which collating is the part to make cheaper."""
+
+SLOWER_TRAINING = 0.1
+"""Share by which the rest of the step is assumed to grow at most, as for simulated savings (``docs/how-savings-are-
+estimated.md``)."""
+
+WAITS_FOR_CORES_SHARE = 0.5
+"""Time that a loading thread waits for a core, as a share of its time for a batch. Short delays are less."""
+
+
+class Limit(Enum):
+    """What limits the loading."""
+
+    WORKERS = "workers"
+    """More workers deliver batches faster."""
+
+    CORES = "cores"
+    """Batches need CPU time, and no core is free for it."""
+
+    STORAGE = "storage"
+    """Several processes wait for the same disk."""
+
+    BURSTS = "bursts"
+    """The loader is fast enough on average, and late at times."""
+
+    HANDOVER = "handover"
+    """Workers make batches fast enough; the training thread takes long to receive one."""
+
+    NOTHING = "nothing"
+    """More workers would not shorten the step, even with a core each."""
+
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposal:
+    """Another number of workers."""
+
+    point: Point
+    fix: Fix
+    saving: Estimate
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadingLimit:
+    """What limits the loading, and what to do if it is the number of workers."""
+
+    kind: Limit
+    proposal: Proposal | None = None
+    """Set for :attr:`Limit.WORKERS` alone: the fewest workers that hide the wait, or come as close as cores allow."""
+
+
+_KNOWN: WeakKeyDictionary[Facts, LoadingLimit] = WeakKeyDictionary()
+"""Several rules ask the same of one recording, and the answer takes simulations."""
+
+
+def loading_limit(facts: Facts) -> LoadingLimit:
+    """Return what limits the loading; only meaningful if the loop waits."""
+    if facts not in _KNOWN:
+        _KNOWN[facts] = _limit(facts)
+    return _KNOWN[facts]
+
+
+def _limit(facts: Facts) -> LoadingLimit:  # noqa: PLR0911  # one answer per kind of limit
+    loading, curve = facts.loading, facts.worker_curve
+    workers = loading.workers if loading else None
+    if workers and bursts(facts.run.steps, workers, is_fast=usually_fast(facts)):
+        return LoadingLimit(Limit.BURSTS)
+    if storage_share(facts) >= MIN_IO_SHARE and (workers or 1) >= FEWEST_READERS:
+        return LoadingLimit(Limit.STORAGE)
+    if loading is None or curve is None or workers is None:
+        return LoadingLimit(Limit.UNKNOWN)
+    computes = curve.cost.is_split and not curve.cost.is_waiting
+    is_timed = curve.cost.source is CostSource.CLOCKS
+    if workers and is_timed and curve.at(workers, crowding=Crowding.NONE).is_hidden:
+        # With a core each they would be fast enough: either they have none, or it takes long to receive a batch.
+        lacks_cores = computes and (_waits_for_cores(curve.cost) or not curve.at(workers).is_hidden)
+        return LoadingLimit(Limit.CORES if lacks_cores else Limit.HANDOVER)
+    point = curve.best()
+    if point.workers > workers and point.step_ns < (1 - NO_GAIN_SHARE) * loading.step_ns:
+        proposal = _proposal(facts, loading, curve, point)
+        if proposal.saving.expected_ns >= NO_GAIN_SHARE * (facts.step_ns or 0.0):
+            return LoadingLimit(Limit.WORKERS, proposal)
+        if not computes:  # the simulation also counts the time to take a batch
+            return LoadingLimit(Limit.NOTHING)
+    unlimited = WorkerCurve(curve.cost, replace(curve.loop, cores=None)).best()
+    would_gain = unlimited.step_ns < (1 - NO_GAIN_SHARE) * loading.step_ns
+    if not would_gain:
+        return LoadingLimit(Limit.NOTHING)
+    return LoadingLimit(Limit.CORES if curve.cost.is_split else Limit.UNKNOWN)
+
+
+def usually_fast(facts: Facts) -> bool | None:
+    """Return whether the workers make usual batches faster than the loop uses them; None if not timed."""
+    loading, curve = facts.loading, facts.worker_curve
+    if loading is None or not loading.workers or curve is None or curve.cost.source is not CostSource.CLOCKS:
+        return None
+    return WorkerCurve(curve.cost.usual(), curve.loop).at(loading.workers).is_hidden
+
+
+def _waits_for_cores(cost: BatchCost) -> bool:
+    """Whether loading threads wait for a core about as long as they take for a batch."""
+    return (cost.core_wait_ns or 0.0) >= WAITS_FOR_CORES_SHARE * cost.mean_ns
+
+
+def storage_share(facts: Facts) -> float:
+    """Return the I/O wait per loading process, as a share of its time; 0 if it was not measured."""
+    telemetry, cores = facts.run.telemetry, facts.run.host_cores
+    if telemetry is None or telemetry.node.mean_iowait_share is None or not cores:
+        return 0.0
+    processes = max(facts.run.worker_count or 1, 1) * facts.settings.ranks_on_host
+    return telemetry.node.mean_iowait_share * cores / processes
+
+
+def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) -> Proposal:
+    """Return the fix that sets these workers, and its saving: simulated, else by the worker curve."""
+    arguments = {"num_workers": point.workers, "persistent_workers": True}
+    if point.prefetch != curve.loop.prefetch:
+        arguments["prefetch_factor"] = point.prefetch
+    summary = "Use enough workers to hide the loading"
+    if loading.workers == 0:
+        summary = "Load batches in worker processes while the step runs"
+    even = WorkerCurve(curve.cost.even(), curve.loop)
+    unequal_ns = (curve.at(loading.workers or 0).wait_ns, -even.at(loading.workers or 0).wait_ns)
+    edit = _edit(curve, even, point, is_beside=loading.workers != 0)
+    fix = Fix(summary, loader_code(facts, **arguments), edit)
+    if sum(unequal_ns) > NO_GAIN_SHARE * loading.step_ns:  # the simulated steps lack the longest batches
+        share = loading.step_ns / max(curve.at(loading.workers or 0).step_ns, 1.0)
+        return Proposal(point, fix, _by_curve(curve, point, curve.at(loading.workers or 0).step_ns, share))
+    simulated = facts.saving(fix, facts.per_step_ns(facts.claim(Category.DATA_WAIT)))
+    if simulated.method is Method.REPLAY or curve.cost.source is CostSource.LOADER_TIME:
+        return Proposal(point, fix, simulated)
+    return Proposal(point, fix, _by_curve(curve, point, loading.step_ns, 1.0))
+
+
+def loader_code(facts: Facts, **arguments: object) -> str:
+    """Return the call that makes the loader with changed arguments, as code."""
+    loader = facts.settings.loader
+    before = {
+        "num_workers": loader.worker_count if loader else None,
+        "prefetch_factor": loader.prefetch_factor if loader else None,
+    }
+    if before["num_workers"] is None and facts.loading and facts.loading.workers == 0:
+        before["num_workers"] = 0
+    changed = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    old = [f"{name}={before[name]}" for name in arguments if before.get(name) not in (None, arguments[name])]
+    note = f"instead of {', '.join(old)}; " if old else ""
+    return f"DataLoader(dataset, {changed})  # {note}keep the other arguments"
+
+
+def _edit(curve: WorkerCurve, even: WorkerCurve, point: Point, *, is_beside: bool) -> LoaderWorkers:
+    """Return the edit; ``is_beside``: workers load already, so the loop does not show how long a batch takes."""
+    cost, loop = curve.cost, curve.loop
+    made = None
+    if cost.source is not CostSource.LOADER_TIME or is_beside:
+        uneven_ns = point.wait_ns - even.at(point.workers, point.prefetch).wait_ns
+        made = MadeBatch(cost.mean_cpu_ns, cost.mean_wait_ns, max(uneven_ns, 0.0) / max(loop.fetches, 1e-9))
+    return LoaderWorkers(point.workers, loop.cores, point.prefetch, made, loop.training_cores)
+
+
+def _by_curve(curve: WorkerCurve, point: Point, step_ns: float, scale: float) -> Estimate:
+    """Return the saving by the worker curve; low: all processes compute at once, and the training slows down."""
+    worst, alone = (curve.at(point.workers, point.prefetch, crowding) for crowding in (Crowding.WORST, Crowding.NONE))
+    slowed_ns = worst.step_ns + curve.loop.rest_ns * SLOWER_TRAINING
+    low_ns, expected_ns, high_ns = sorted(
+        max(step_ns - one, 0.0) * scale for one in (slowed_ns, point.step_ns, alone.step_ns)
+    )
+    return Estimate(low_ns, expected_ns, high_ns, Method.MODEL)
+
+
+def cost_evidence(facts: Facts) -> tuple[Evidence | None, ...]:
+    """Return the figures of the cost of a batch."""
+    curve = facts.worker_curve
+    if curve is None:
+        return ()
+    cost = curve.cost
+    if not cost.is_split:
+        return (Evidence("time to load a batch", cost.mean_ns, Unit.NS),)
+    return (
+        Evidence("CPU time per batch", cost.mean_cpu_ns, Unit.NS),
+        Evidence("waiting time per batch", cost.mean_wait_ns, Unit.NS),
+        facts.known("share of CPU time in collate_fn", cost.collate_share, Unit.SHARE),
+        facts.known("wait for a CPU core per batch", cost.core_wait_ns or None, Unit.NS),
+    )
+
+
+def core_caveats(facts: Facts, workers: int) -> tuple[str, ...]:
+    """Return what to know before using this many workers."""
+    curve = facts.worker_curve
+    memory = "Each worker holds its own copy of the data set's Python objects and its prefetched batches."
+    if curve is None or not curve.cost.is_split:
+        unknown = "It was not recorded whether loading uses the CPU or waits. Workers that compute need a core each."
+        return (unknown, memory)
+    if curve.cost.is_waiting:
+        waits = "Workers that wait need no core."
+        if curve.loop.cores is not None and workers > curve.loop.cores:
+            waits += " So you can ignore PyTorch's warning about more workers than cores."
+        return (waits, "A disk or server may answer more slowly when more workers ask.", memory)
+    return ("With few CPU cores the gain is smaller: workers and the training thread share them.", memory)
