@@ -10,8 +10,9 @@ from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, facts_of, finding, skipped
 from traceadvisor.judging.engine import judge
+from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.breakdown import Category, StepBreakdown
-from traceadvisor.model.findings import Found
+from traceadvisor.model.findings import Found, RuleOutcome
 from traceadvisor.model.report import StepRow
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.steps import Step
@@ -310,3 +311,52 @@ def test_steps_that_update_the_parameters_after_others_that_accumulate_are_no_ou
     builder.step(12, at, at + 100).op("aten::mm", at, at + 20).launch(at + 5, at + 10, kernel=(at + 20, at + 100))
     outcome = clear(StepOutliers(), builder, tmp_path)
     assert outcome.remark == "the slow steps update the parameters, others do not"
+
+
+def _on_gpu(*extra: tuple[str, float], warm_up_us: float = 0) -> TraceBuilder:
+    """Steps of one kernel of 80 us. An extra is a range with Python in it, or ``noise``: a slower call."""
+    builder, at = TraceBuilder(), 0.0
+    for number, (what, length) in enumerate(extra):
+        begin, slower = at, length if what == "noise" else 0.0
+        slower += warm_up_us if number < 2 else 0.0
+        builder.op("aten::mm", at, at + 20 + slower)
+        builder.launch(at + 5, at + 10 + slower, kernel=(at + 20 + slower, at + 100 + slower))
+        at += 100 + slower
+        if length and what != "noise":
+            builder.annotation(what, at, at + length).python("train.py(12): write", at, at + length)
+            at += length
+        builder.step(number, begin, at)
+    return builder
+
+
+USUAL = ("", 0.0)
+
+
+@pytest.mark.parametrize("what", ["checkpoint", "validate"])
+def test_periodic_work_of_a_gpu_training_is_named_with_its_line_and_period(what: str, tmp_path: Path) -> None:
+    extra = [(what, 400.0) if number % 6 == 5 else USUAL for number in range(30)]
+    found = finding(StepOutliers(), _on_gpu(*extra, warm_up_us=30), tmp_path)
+    assert evidence(found, "interval between slow steps") == "6 steps"
+    assert evidence(found, "extra time in each of them") == pytest.approx(400_000)
+    assert evidence(found, f"{what}, only in slow steps") == 400_000
+    assert [(each.file, each.function) for each in found.locations] == [("train.py", "write")]
+
+
+def test_a_warm_up_of_the_first_step_is_no_outlier(tmp_path: Path) -> None:
+    # The first recorded step does not count, and the second is one of many.
+    assert clear(StepOutliers(), _on_gpu(*[USUAL] * 40, warm_up_us=150), tmp_path).value < 0.05
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_on_a_gpu_training_has_no_period(seed: int, tmp_path: Path) -> None:
+    chance = np.random.default_rng(seed)
+    extra = [("noise", float(chance.uniform(80, 300))) if chance.random() < 0.12 else USUAL for _ in range(60)]
+    outcome = _outcome(_on_gpu(*extra), tmp_path)
+    if isinstance(outcome, Found):
+        assert not [row for row in outcome.finding.evidence if row.label == "interval between slow steps"]
+        assert outcome.finding.locations == ()
+
+
+def _outcome(builder: TraceBuilder, folder: Path) -> RuleOutcome:
+    """What comes of the rule."""
+    return run_rule(StepOutliers(), facts_of(builder, folder))

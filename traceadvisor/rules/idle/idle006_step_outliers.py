@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -129,7 +130,12 @@ class StepOutliers(Rule):
         if odd and _are_updates(facts, odd):
             remark = "the slow steps update the parameters, others do not"
             return Clear("time in other slow steps", 0.0, self.min_share, Unit.SHARE, remark)
-        content = _what_is_odd(facts, odd) if odd else _Content()
+        fast = {
+            index
+            for index, length in recorded_lengths(facts.step_rows, edges=True).items()
+            if length <= self.ratio * found.median_ns
+        }
+        content = _what_is_odd(facts, odd, fast) if odd else _Content()
         is_explained = bool(found.every) or content.own_ns >= LEAST_OWN_SHARE * found.each_excess_ns
         if not is_explained and not facts.observation.has_device:
             label, remark = "time in slow steps with a visible cause", "other programs delay steps at random like this"
@@ -168,10 +174,9 @@ def _are_updates(facts: Facts, odd: list[StepRow]) -> bool:
     return len(updating) < len(rows) and updating == {row.step.index for row in odd}
 
 
-def _what_is_odd(facts: Facts, odd: list[StepRow]) -> _Content:
-    """How slow steps differ from others."""
-    odd_indices = {row.step.index for row in odd}
-    ordinary = [row for row in facts.step_rows if row.step.kept and row.step.index not in odd_indices]
+def _what_is_odd(facts: Facts, odd: list[StepRow], fast: Set[int]) -> _Content:
+    """How slow steps differ from fast ones, which are given by index; a slow first or last step is neither."""
+    ordinary = [row for row in facts.step_rows if row.step.kept and row.step.index in fast]
     windows = SpanSet.of(*((row.step.start_ns, row.step.end_ns) for row in odd))
     if not ordinary:
         return _Content(claims=windows)
