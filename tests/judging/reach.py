@@ -237,7 +237,7 @@ def _of_saving(facts: Facts, finding: Finding) -> Iterator[Violation]:
             yield Violation(rule, "saved of what the fix touches", saving.high_ns, step_ns - left_ns)
     if REACH[rule].also:
         return
-    recorded_ns = facts.mean.duration_ns if facts.mean else 0.0
+    recorded_ns = facts.typical.duration_ns if facts.typical else 0.0
     claimed_ns = facts.per_step_ns(finding.claims) * (step_ns / recorded_ns if recorded_ns else 1.0)
     if saving.high_ns > claimed_ns + noise_ns and saving.method is not Method.REPLAY:
         yield Violation(rule, "saved, as an upper limit, of claimed time", saving.high_ns, claimed_ns)
