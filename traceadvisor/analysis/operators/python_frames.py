@@ -150,7 +150,7 @@ class PythonFrames:
         padded = [np.append(column, NONE) for column in columns]
         number, example = numbered(*padded)
         table = FrameTable(*(column[example] for column in padded))
-        for name in ("_users", "_outer_users", "_modules", "_module_around"):  # each holds as much as all calls
+        for name in ("_users", "_outer_users", "_modules", "_module_around"):  # they are large
             vars(self).pop(name, None)
         return table, number.astype(np.int32)
 
