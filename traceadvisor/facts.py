@@ -191,15 +191,16 @@ class Facts:
     @cached_property
     def partition(self) -> Partition:
         """The category of every instant of the recording."""
-        return partition_recording(self.observation, self._gaps, self.unknown)
+        return partition_recording(self.observation, self.gaps, self.unknown)
 
     @cached_property
     def unknown(self) -> Unknown:
         """Time in which the recording does not show whether the device worked, by reason."""
-        return find_unknown(self.observation, self._gaps)
+        return find_unknown(self.observation, self.gaps)
 
     @cached_property
-    def _gaps(self) -> Gaps:
+    def gaps(self) -> Gaps:
+        """Gaps in which the device runs nothing."""
         return find_gaps(self.observation, recording_extent(self.trace))
 
     @cached_property

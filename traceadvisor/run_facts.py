@@ -10,7 +10,7 @@ from traceadvisor.analysis.steps.run_timing import NOT_COUNTED, RunTiming, run_t
 from traceadvisor.analysis.telemetry_figures import telemetry_window
 from traceadvisor.model.run import Run, RunSettings, StepState, TimedStep
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.model.telemetry import DeviceTelemetry, Telemetry
+from traceadvisor.model.telemetry import DeviceTelemetry, Series, Telemetry
 from traceadvisor.model.telemetry_window import DeviceWindow, TelemetryWindow
 from traceadvisor.model.trace import Trace
 
@@ -105,6 +105,11 @@ class RunFacts:
     @property
     def _samples(self) -> Telemetry | None:
         return self.captured.telemetry if self.captured else None
+
+    @property
+    def sampled_processes(self) -> Series | None:
+        """Samples of the training processes over the whole run; None without any."""
+        return self._samples.processes if self._samples else None
 
     @property
     def rank_count(self) -> int:

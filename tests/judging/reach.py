@@ -80,7 +80,10 @@ REACH: dict[str, Reach] = {
     "GPU003": _KERNELS,
     "GPU004": _KERNELS,
     "GPU005": _reach(
-        Category.KERNEL, Category.IDLE_LAUNCH, also="launches beside a busy GPU, which leave it a longer queue"
+        Category.KERNEL,
+        Category.IDLE_LAUNCH,
+        Category.OPTIMIZER,
+        also="launches beside a busy GPU, which leave it a longer queue",
     ),
     "GPU006": _KERNELS,
     "GPU007": _KERNELS,
@@ -107,7 +110,9 @@ REACH: dict[str, Reach] = {
     "HW003": _reach(Category.KERNEL, Category.COMMUNICATION),
     "HW004": _reach(Category.H2D_COPY, Category.OTHER_COPY),
     "HW005": Reach(_EVERYTHING, also="everything on a faster GPU or CPU; it stands with the headline"),
-    "IDLE001": _reach(Category.IDLE_SYNC, also="waits beside a busy GPU, after which its queue is empty"),
+    "IDLE001": _reach(
+        Category.IDLE_SYNC, Category.IDLE_HOST, also="waits beside a busy GPU, after which its queue is empty"
+    ),
     "IDLE002": _reach(Category.IDLE_LAUNCH, also="launches beside a busy GPU, which leave it a longer queue"),
     "IDLE003": _reach(Category.IDLE_DEVICE),
     "IDLE004": _reach(Category.IDLE_HOST, Category.OTHER_HOST, also="the part of these stretches beside a busy GPU"),

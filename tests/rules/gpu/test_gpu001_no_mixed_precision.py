@@ -137,6 +137,15 @@ def test_little_float32_is_clear_and_has_the_saving_or_a_reason_without_one(tmp_
     assert (unknown.saving_share, unknown.not_replayed) == (None, reason)
 
 
+@pytest.mark.parametrize(("kernel_us", "found"), [(9, False), (10, True)])
+def test_kernels_shorter_than_a_launch_do_not_count(kernel_us: int, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder().device(0, **V100).step(0, 0, 100)
+    for at in range(0, 100, 20):
+        builder.op("aten::mm", at, at + 6, types=("float", "float"))
+        builder.launch(at, at + 5, kernel=(at + 6, at + 6 + kernel_us))
+    assert is_found(NoMixedPrecision(), builder, tmp_path) is found
+
+
 def _named(*kernels: tuple[str, int], device: dict[str, object] | None = None) -> TraceBuilder:
     """A step of 100 us with kernels that no operator launched, and their durations."""
     builder, at = TraceBuilder().device(0, **(device or V100)).step(0, 0, 100), 0

@@ -7,6 +7,7 @@ import pytest
 from tests.build import Generation, TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped, twice
+from traceadvisor.model.findings import Found, Method, Skipped
 from traceadvisor.rules.gpu.gpu005_unfused_optimizer import UnfusedOptimizer
 
 STACK = ("torch/optim/optimizer.py(280): wrapper", "train.py(31): train", "train.py(80): main")
@@ -144,3 +145,49 @@ def test_figures_are_per_step(tmp_path: Path) -> None:
     assert evidence(found, "optimizer kernels") == 60
     assert evidence(found, "kernel time of the optimizer") == 180_000
     assert evidence(found, "CPU time in the optimizer") == 600_000
+
+
+def _on_host(count: int = 60, *, name: str = "Adam", operator_us: float = 5, rest_us: float = 100) -> TraceBuilder:
+    """Three steps without a GPU: a matmul, then an optimizer with an operator per 10 us."""
+    builder, at = TraceBuilder(), 0.0
+    for number in range(3):
+        begin = at
+        builder.op("aten::mm", at, at + rest_us)
+        at += rest_us
+        builder.optimizer(at, at + 10 * count, name=f"{name}.step")
+        for position in range(count):
+            builder.op("aten::mul_", at + 10 * position, at + 10 * position + operator_us)
+        at += 10 * count
+        builder.step(number, begin, at)
+    return builder
+
+
+def test_without_a_gpu_many_short_operators_in_the_optimizer_are_found(tmp_path: Path) -> None:
+    found = finding(UnfusedOptimizer(), _on_host(), tmp_path)
+    assert evidence(found, "short optimizer operators") == 60
+    assert evidence(found, "median optimizer operator") == 5_000
+    assert found.fix.change is not None
+    assert "torch.optim.Adam(model.parameters(), lr=lr, fused=True)" in found.fix.change
+    assert found.saving.method is Method.BOUND
+    assert found.saving.high_ns == pytest.approx(600_000)
+
+
+def test_without_a_gpu_long_operators_are_clear(tmp_path: Path) -> None:
+    assert clear(UnfusedOptimizer(), _on_host(operator_us=10), tmp_path).value == 0
+
+
+@pytest.mark.parametrize(("rest_us", "found"), [(5400, True), (5401, False)])
+def test_without_a_gpu_the_optimizer_counts_from_a_tenth_of_the_step(
+    rest_us: float, tmp_path: Path, *, found: bool
+) -> None:
+    assert is_found(UnfusedOptimizer(), _on_host(rest_us=rest_us), tmp_path) is found
+
+
+def test_without_a_gpu_an_optimizer_without_a_fused_version_is_skipped(tmp_path: Path) -> None:
+    assert "no fused version" in skipped(UnfusedOptimizer(), _on_host(name="RMSprop"), tmp_path)
+
+
+@pytest.mark.parametrize(("version", "found"), [("2.3.1", False), ("2.4.0+cpu", True), (None, True)])
+def test_fused_optimizers_run_on_the_cpu_from_torch_2_4(version: str | None, tmp_path: Path, *, found: bool) -> None:
+    outcome = Captured(_on_host(), tmp_path).with_settings(torch_version=version).outcome(UnfusedOptimizer())
+    assert isinstance(outcome, Found if found else Skipped)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.build import Generation, TraceBuilder
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from traceadvisor.model.findings import Method
 from traceadvisor.rules.idle.idle001_host_sync import HostSync
 
 STACK = ("torch/_tensor.py(40): item", "train.py(27): train_one_epoch", "train.py(80): main")
@@ -117,3 +118,31 @@ def test_at_most_five_lines_are_named(tmp_path: Path) -> None:
 def test_figures_are_means_per_step(tmp_path: Path) -> None:
     # The call that copies to pageable memory waits, and the synchronise after it.
     assert evidence(finding(HostSync(), _steps(Generation.CURRENT), tmp_path), "waits") == 2
+
+
+def _reads_before_python(python_us: int, *, kernel_us: int) -> TraceBuilder:
+    """Five steps of ten reads, each after a kernel; before the next launch of 2 us the host runs plain Python."""
+    builder, at = TraceBuilder(), 0
+    for number in range(5):
+        begin = at
+        for _ in range(10):
+            builder.op("aten::mm", at, at + 2).launch(at, at + 2, kernel=(at + 3, at + kernel_us))
+            builder.item(at + 3, at + kernel_us + 4, copy=(at + kernel_us + 1, at + kernel_us + 3), stack=STACK)
+            at += kernel_us + 4 + python_us
+        builder.step(number, begin, at)
+    return builder
+
+
+def test_a_wait_before_python_is_found_by_its_simulated_saving(tmp_path: Path) -> None:
+    # The GPU idles 92 us of 400 after each read, of which 2 us are the launch; without the reads it would work.
+    found = finding(HostSync(), _reads_before_python(90, kernel_us=306), tmp_path)
+    assert found.saving.method is Method.REPLAY
+    assert found.saving.expected_ns > 0.15 * 4_000_000
+    assert evidence(found, "GPU idle time after these waits") == pytest.approx(10 * 92_000, rel=0.05)
+    (location,) = found.locations
+    assert location.line == 27
+
+
+def test_a_wait_is_clear_if_the_step_is_python_anyway(tmp_path: Path) -> None:
+    outcome = clear(HostSync(), _reads_before_python(390, kernel_us=6), tmp_path)
+    assert (outcome.saving_share or 0.0) < 0.05

@@ -3,11 +3,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from tests.build import Generation, TraceBuilder
+from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
 from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
@@ -158,11 +160,107 @@ def test_time_in_training_code_does_not_count(tmp_path: Path) -> None:
     assert clear(PythonOverhead(), builder, tmp_path).value == pytest.approx(0.01)
 
 
-def test_without_a_gpu_and_python_calls_python_time_is_unknown(tmp_path: Path) -> None:
+def _on_cpu(*python_us: float, operators: int = 6) -> TraceBuilder:
+    """Steps without a GPU or stacks: operators of 100 us each, and after the second one this much plain Python."""
+    builder, at = TraceBuilder(), 0.0
+    for number, length in enumerate(python_us):
+        begin = at
+        for position in range(operators):
+            builder.op(f"aten::op{position}", at, at + 100)
+            at += 100 + (length if position == 1 else 0)
+        builder.step(number, begin, at)
+    return builder
+
+
+def test_without_stacks_python_at_the_same_place_of_each_step_is_found(tmp_path: Path) -> None:
+    found = finding(PythonOverhead(), _on_cpu(*[400] * 6), tmp_path)
+    assert evidence(found, "Python between aten::op1 and aten::op2") == 400_000
+    assert any("with_stack=True" in caveat for caveat in found.caveats)
+
+
+def test_a_step_that_was_delayed_at_this_place_does_not_count(tmp_path: Path) -> None:
+    # The delayed one is three times as long as its neighbours at this place, but no outlier among these steps.
+    builder = _on_cpu(200, 300, 230, 320, 250, 890, 280)
+    facts, found = facts_of(builder, tmp_path), finding(PythonOverhead(), builder, tmp_path)
+    # 1580 us in six of the seven steps.
+    assert evidence(found, "Python between aten::op1 and aten::op2") == pytest.approx(
+        1_580_000 / len(facts.steps.typical)
+    )
+
+
+def test_without_stacks_python_at_another_place_in_each_step_is_unknown(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for start in (0, 1000, 2000):
-        builder.step(start // 1000, start, start + 1000).op("aten::mm", start, start + 600)
-    assert "Python time cannot be measured" in skipped(PythonOverhead(), builder, tmp_path)
+    for number in range(6):
+        at = 1000 * number
+        builder.step(number, at, at + 1000)
+        for position in range(6):
+            begin = at + 100 * position + (400 if position > number % 5 else 0)
+            builder.op(f"aten::op{position}", begin, begin + 100)
+    assert "no place takes this time" in skipped(PythonOverhead(), builder, tmp_path)
+
+
+def test_with_two_steps_no_place_recurs(tmp_path: Path) -> None:
+    assert "no place takes this time" in skipped(PythonOverhead(), _on_cpu(400, 400), tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_waiting_for_a_busy_core_is_no_place(seed: int, tmp_path: Path) -> None:
+    chance = np.random.default_rng(seed)
+    builder, at = TraceBuilder(), 0.0
+    for number in range(8):
+        begin = at
+        for position in range(60):
+            builder.op(f"aten::op{position}", at, at + 40)
+            at += 45 + (3000 if chance.random() < 0.02 else 0)
+        builder.step(number, begin, at)
+    assert "no place takes this time" in skipped(PythonOverhead(), builder, tmp_path)
+
+
+def test_without_stacks_garbage_collection_is_another_finding(tmp_path: Path) -> None:
+    captured = Captured(_on_cpu(*[400] * 6), tmp_path)
+    assert captured.with_settings(gc_share=0.1).is_found(PythonOverhead())
+    assert captured.with_settings(gc_share=0.3).clear(PythonOverhead()).remark == (
+        "garbage collection takes most of this time"
+    )
+
+
+def _small_operators(python_us: float, count: int = 6) -> TraceBuilder:
+    """Steps of fifty operators of 30 us each, with this much Python after each one."""
+    builder, at = TraceBuilder(), 0.0
+    for number in range(count):
+        begin = at
+        for _ in range(50):
+            builder.op("aten::mul", at, at + 30)
+            at += 30 + python_us
+        builder.step(number, begin, at)
+    return builder
+
+
+@pytest.mark.parametrize(("python_us", "found"), [(9, False), (10, True)])
+def test_without_a_gpu_python_between_small_operators_counts_from_a_quarter_of_the_step(
+    python_us: float, tmp_path: Path, *, found: bool
+) -> None:
+    assert is_found(PythonOverhead(), _small_operators(python_us), tmp_path) is found
+
+
+def test_python_between_small_operators_has_an_upper_limit_and_its_own_remedy(tmp_path: Path) -> None:
+    found = finding(PythonOverhead(), _small_operators(20), tmp_path)
+    assert found.saving.method is Method.BOUND
+    assert found.saving.high_ns == pytest.approx(1_000_000)
+    assert evidence(found, "operators without those inside others") == 50
+    assert evidence(found, "median operator") == 30_000
+    assert "larger operators" in found.fix.summary
+
+
+def test_with_a_gpu_short_stretches_belong_to_the_launches(tmp_path: Path) -> None:
+    builder, at = TraceBuilder(), 0.0
+    for number in range(5):
+        begin = at
+        for _ in range(20):
+            builder.op("aten::mul", at, at + 10).launch(at + 2, at + 8, kernel=(at + 9, at + 12))
+            at += 40
+        builder.step(number, begin, at)
+    assert not is_found(PythonOverhead(), builder, tmp_path)
 
 
 def test_time_in_the_loader_does_not_count(tmp_path: Path) -> None:

@@ -3,20 +3,22 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, facts_of, finding, skipped
 from traceadvisor.judging.engine import judge
+from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.breakdown import Category, StepBreakdown
-from traceadvisor.model.findings import Found
+from traceadvisor.model.findings import Found, RuleOutcome
 from traceadvisor.model.report import StepRow
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.steps import Step
 from traceadvisor.rules.idle.idle004_python_overhead import PythonOverhead
 from traceadvisor.rules.idle.idle006_step_outliers import StepOutliers
-from traceadvisor.rules.idle.step_outliers import Outliers, grown_category
+from traceadvisor.rules.idle.step_outliers import Outliers, grown_category, periodic_outliers
 
 
 def _steps(*lengths_us: float) -> TraceBuilder:
@@ -231,3 +233,130 @@ def test_the_content_of_slow_steps_is_the_mean_per_step(tmp_path: Path) -> None:
     assert evidence(found, "save, only in slow steps") == 500_000
     assert evidence(found, "Python code in write_checkpoint (train.py:12)") == 500_000
     assert evidence(found, "share of slow steps") == 0.2
+
+
+def _run(lengths_us: list[float], trace: TraceBuilder, folder: Path) -> Captured:
+    run = _captured(lengths_us, folder).facts().run
+    assert run is not None
+    return Captured(trace, folder).with_run(steps=run.steps)
+
+
+def _on_cpu(*lengths_us: float, content: str | None = None) -> TraceBuilder:
+    """Steps without a GPU. What a step takes beyond 100 us is a longer operator, or a range of the script."""
+    builder, at = TraceBuilder(), 0.0
+    for number, length in enumerate(lengths_us):
+        builder.step(number, at, at + length).op("aten::mm", at, at + (100 if content else length))
+        if content and length > 100:
+            builder.annotation(content, at + 100, at + length)
+        at += length
+    return builder
+
+
+def _at_random(seed: int, *, count: int = 200, share: float = 0.12) -> list[float]:
+    """Lengths of steps in microseconds, some of them two to five times as long as the others."""
+    chance = np.random.default_rng(seed)
+    lengths = chance.uniform(100, 120, count)
+    slow = chance.random(count) < share
+    lengths[slow] *= chance.uniform(2, 5, int(slow.sum()))
+    return [float(length) for length in lengths]
+
+
+def test_without_a_gpu_slow_steps_at_random_are_due_to_other_programs(tmp_path: Path) -> None:
+    outcome = _run(_at_random(1), _on_cpu(100, 100, 300, 100), tmp_path).clear(StepOutliers())
+    assert outcome.remark is not None
+    assert "other programs" in outcome.remark
+
+
+def test_without_a_gpu_slow_steps_with_a_content_of_their_own_are_found(tmp_path: Path) -> None:
+    trace = _on_cpu(100, 100, 400, 100, content="validate")
+    found = _run(_at_random(1), trace, tmp_path).finding(StepOutliers())
+    assert evidence(found, "validate, only in slow steps") == 300_000
+
+
+@pytest.mark.parametrize("every", [5, 7, 10, 25])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_periodic_cost_is_found_among_random_slow_steps(seed: int, every: int, tmp_path: Path) -> None:
+    lengths = _at_random(seed)
+    lengths[every - 1 :: every] = [900.0] * len(lengths[every - 1 :: every])
+    found = _run(lengths, _on_cpu(100, 100, 100), tmp_path).finding(StepOutliers())
+    assert evidence(found, "interval between slow steps") == f"{every} steps"
+    assert evidence(found, "share of slow steps") == pytest.approx(1 / every, abs=0.01)
+    assert evidence(found, "extra time in each of them") == pytest.approx(785_000, rel=0.03)
+    assert evidence(found, "time in slow steps beyond the median") == pytest.approx(785_000 / every, rel=0.05)
+
+
+def test_random_slow_steps_have_no_period() -> None:
+    for seed in range(200):
+        lengths = dict(enumerate(_at_random(seed, count=60 + seed, share=0.02 + seed / 1000)))
+        slow = [index for index, length in lengths.items() if length > 180]
+        assert periodic_outliers(lengths, slow, 1.5) is None, seed
+
+
+def test_the_period_is_the_interval_and_not_its_multiple() -> None:
+    lengths = {index: 1000.0 if index % 5 == 2 else 100.0 for index in range(100)}
+    found = periodic_outliers(lengths, [index for index in lengths if index % 5 == 2], 1.5)
+    assert found is not None
+    assert (found.every, len(found.indices), found.each_excess_ns) == (5, 20, 900.0)
+
+
+def test_steps_that_update_the_parameters_after_others_that_accumulate_are_no_outliers(tmp_path: Path) -> None:
+    builder, at = TraceBuilder(), 0
+    for number in range(12):
+        end = at + (300 if number % 6 == 5 else 100)
+        builder.step(number, at, end).op("aten::mm", at, at + 20).launch(at + 5, at + 10, kernel=(at + 20, at + 100))
+        if number % 6 == 5:
+            builder.optimizer(at + 100, end).op("aten::add_", at + 100, end)
+            builder.launch(at + 110, at + 115, kernel=(at + 120, end))
+        at = end
+    builder.step(12, at, at + 100).op("aten::mm", at, at + 20).launch(at + 5, at + 10, kernel=(at + 20, at + 100))
+    outcome = clear(StepOutliers(), builder, tmp_path)
+    assert outcome.remark == "the slow steps update the parameters, others do not"
+
+
+def _on_gpu(*extra: tuple[str, float], warm_up_us: float = 0) -> TraceBuilder:
+    """Steps of one kernel of 80 us. An extra is a range with Python in it, or ``noise``: a slower call."""
+    builder, at = TraceBuilder(), 0.0
+    for number, (what, length) in enumerate(extra):
+        begin, slower = at, length if what == "noise" else 0.0
+        slower += warm_up_us if number < 2 else 0.0
+        builder.op("aten::mm", at, at + 20 + slower)
+        builder.launch(at + 5, at + 10 + slower, kernel=(at + 20 + slower, at + 100 + slower))
+        at += 100 + slower
+        if length and what != "noise":
+            builder.annotation(what, at, at + length).python("train.py(12): write", at, at + length)
+            at += length
+        builder.step(number, begin, at)
+    return builder
+
+
+USUAL = ("", 0.0)
+
+
+@pytest.mark.parametrize("what", ["checkpoint", "validate"])
+def test_periodic_work_of_a_gpu_training_is_named_with_its_line_and_period(what: str, tmp_path: Path) -> None:
+    extra = [(what, 400.0) if number % 6 == 5 else USUAL for number in range(30)]
+    found = finding(StepOutliers(), _on_gpu(*extra, warm_up_us=30), tmp_path)
+    assert evidence(found, "interval between slow steps") == "6 steps"
+    assert evidence(found, "extra time in each of them") == pytest.approx(400_000)
+    assert evidence(found, f"{what}, only in slow steps") == 400_000
+    assert [(each.file, each.function) for each in found.locations] == [("train.py", "write")]
+
+
+def test_a_warm_up_of_the_first_step_is_no_outlier(tmp_path: Path) -> None:
+    # The first recorded step does not count, and the second is one of many.
+    assert clear(StepOutliers(), _on_gpu(*[USUAL] * 40, warm_up_us=150), tmp_path).value < 0.05
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_on_a_gpu_training_has_no_period(seed: int, tmp_path: Path) -> None:
+    chance = np.random.default_rng(seed)
+    extra = [("noise", float(chance.uniform(80, 300))) if chance.random() < 0.12 else USUAL for _ in range(60)]
+    outcome = _outcome(_on_gpu(*extra), tmp_path)
+    if isinstance(outcome, Found):
+        assert not [row for row in outcome.finding.evidence if row.label == "interval between slow steps"]
+        assert outcome.finding.locations == ()
+
+
+def _outcome(builder: TraceBuilder, folder: Path) -> RuleOutcome:
+    """What comes of the rule."""
+    return run_rule(StepOutliers(), facts_of(builder, folder))

@@ -147,3 +147,12 @@ def test_anomaly_detection_is_on_if_half_of_the_nodes_have_a_nan_check(
 def test_a_profiler_is_left_on_if_it_runs_in_half_of_the_steps(share: float, tmp_path: Path, *, found: bool) -> None:
     captured = Captured(_step(), tmp_path).with_settings(own_profiler_share=share)
     assert captured.is_found(DebugLeftOn()) is found
+
+
+def test_nodes_without_checks_show_that_anomaly_detection_is_off(tmp_path: Path) -> None:
+    # Compiling turns it on while it traces a model; a capture then sees it on once.
+    builder = TraceBuilder().step(0, 0, 400).op("aten::mm", 0, 1)
+    for at in range(0, 400, 20):
+        builder.op("autograd::engine::evaluate_function: MmBackward0", at, at + 20, thread=AUTOGRAD)
+    captured = Captured(builder, tmp_path).with_settings(detect_anomaly=True)
+    assert not captured.is_found(DebugLeftOn())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,8 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
-from traceadvisor.model.findings import Confidence
-from traceadvisor.model.telemetry import Series
+from traceadvisor.model.findings import Clear, Confidence, Skipped
+from traceadvisor.model.telemetry import Series, Telemetry
 from traceadvisor.rules.mem.mem003_memory_creep import MemoryCreep
 
 MIB = 1 << 20
@@ -92,3 +93,46 @@ def test_growth_over_the_run_counts_from_five_percent_of_the_memory(
     last: float, tmp_path: Path, *, found: bool
 ) -> None:
     assert _sampled(tmp_path, 2, 2.1, 2.3, last).is_found(MemoryCreep()) is found
+
+
+def _process(folder: Path, *held_mib: float, counts: Sequence[float] | None = None) -> Captured:
+    """Undisturbed steps without a GPU, with one sample of the process in each."""
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 90)
+    captured = Captured(builder, folder).with_steps([0.0] * (len(held_mib) + 1))
+    at_ns = np.array([10**18 + 100_000 * (number + 1) for number in range(len(held_mib))], dtype=np.int64)
+    figures = {"rss_bytes": np.array(held_mib) * MIB, "process_count": np.array(counts or [1.0] * len(held_mib))}
+    telemetry = Telemetry("host", (), Series(at_ns, {}), Series(at_ns, figures), None, None)
+    return captured.with_run(telemetry=telemetry)
+
+
+def test_without_a_gpu_a_process_that_grows_steadily_is_found(tmp_path: Path) -> None:
+    found = _process(tmp_path, *(300 + 20 * number for number in range(12))).finding(MemoryCreep())
+    assert found.confidence is Confidence.LOW
+    assert found.saving.high_ns == 0
+    # 180 MiB from the first quarter to the last, which are three quarters of thirteen steps apart.
+    assert evidence(found, "memory growth") == pytest.approx(180 * MIB / 9.75)
+
+
+@pytest.mark.parametrize(
+    "held_mib",
+    [
+        [300.0] * 12,
+        [300, 400, 450, 455, 456, 457, 458, 459, 460, 461, 462, 463],  # levels off
+        [300, 350, 300, 350, 300, 350, 300, 350, 300, 350, 300, 350],
+        [300 + 5 * number for number in range(12)],  # by 15%
+    ],
+)
+def test_without_a_gpu_memory_that_levels_off_or_varies_is_clear(held_mib: list[float], tmp_path: Path) -> None:
+    assert isinstance(_process(tmp_path, *held_mib).outcome(MemoryCreep()), Clear)
+
+
+def test_without_a_gpu_seven_samples_are_too_few(tmp_path: Path) -> None:
+    outcome = _process(tmp_path, *(300 + 50 * number for number in range(7))).outcome(MemoryCreep())
+    assert isinstance(outcome, Skipped)
+
+
+def test_memory_of_a_changing_number_of_processes_is_not_compared(tmp_path: Path) -> None:
+    captured = _process(tmp_path, *(300 + 50 * number for number in range(8)), counts=[1, 1, 1, 1, 3, 3, 3, 3])
+    outcome = captured.outcome(MemoryCreep())
+    assert isinstance(outcome, Skipped)
+    assert "number of processes" in outcome.reason

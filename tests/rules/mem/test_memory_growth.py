@@ -49,7 +49,7 @@ EVER = SpanSet.of((0, 1000))
 
 
 def test_a_run_that_holds_more_in_each_quarter_grows() -> None:
-    assert growth_over_run(_series(1, 3, 4, 6, 7, 9, 10, 12), EVER) == (2, 11)
+    assert growth_over_run(_series(1, 3, 4, 6, 7, 9, 10, 12), EVER) == (2, 5, 8, 11)
 
 
 def test_a_single_jump_is_no_trend() -> None:
@@ -58,7 +58,7 @@ def test_a_single_jump_is_no_trend() -> None:
 
 def test_samples_outside_the_time_or_without_a_value_do_not_count() -> None:
     series = _series(1, np.nan, 2, 3, 4, 0)
-    assert growth_over_run(series, SpanSet.of((0, 5))) == (1, 4)
+    assert growth_over_run(series, SpanSet.of((0, 5))) == (1, 2, 3, 4)
     assert growth_over_run(series, SpanSet.of((0, 3))) is None
 
 

@@ -43,7 +43,7 @@ class NoMixedPrecision(Rule):
 
     What it finds: Kernel time of matrix operations (matmuls, convolutions and attention) with float32 inputs. The rule
         reads the recorded input types of the operator that launches a kernel. Where they are missing, it reads the
-        kernel's name.
+        kernel's name. Kernels below 10 µs do not count: 16 bits hardly shorten them.
     Why it costs time: Tensor cores multiply 16-bit matrices many times faster than the GPU's ordinary cores multiply
         float32 matrices. 16-bit values also halve the memory traffic.
     How to fix it: Run the forward pass and the loss under ``torch.autocast``. Use bfloat16 if the GPU supports it
@@ -66,10 +66,14 @@ class NoMixedPrecision(Rule):
     min_share: float = 0.05
     """Share of the step that 16 bits could save at most. Below it, the cost of casts cancels the saving."""
 
+    short_kernel_us: float = 10.0
+    """A kernel below this duration is shorter than its own launch: fixed costs limit it, not its arithmetic."""
+
     def check(self, facts: Facts) -> Outcome:
         """Compare the time of float32 matrix operations with the step."""
         device, work = facts.needed(facts.device, Input.DEVICE_MODEL), facts.device_work
-        float32 = work.by_kernel.is_stored_in(Precision.FP32)
+        is_long = facts.trace.events.duration_ns[work.kernels] >= self.short_kernel_us * 1000
+        float32 = work.by_kernel.is_stored_in(Precision.FP32) & is_long
         rows = work.kernels_where(float32)
         eligible = facts.exposed(rows, Category.KERNEL)
         if not has_tensor_cores(device):

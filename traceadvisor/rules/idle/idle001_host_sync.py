@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.waits import DeferredReads
-from traceadvisor.rules.base import Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
-from traceadvisor.rules.idle.host_syncs import sync_sites
+from traceadvisor.replay.what_if import Scenario
+from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.idle.host_syncs import SyncSite, sync_sites
 
 MOST_SITES = 5
+FIX = "Keep the value on the GPU, or read it every hundred steps instead of every step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,8 @@ class HostSync(Rule):
 
     What it finds: Calls inside the step that wait for the GPU: ``.item()``, ``.cpu()``, ``nonzero``, printing a tensor,
         explicit synchronisation. The finding shows the GPU idle time after each call. If stacks were recorded, it also
-        names the line. Waits for CPU-to-GPU copies belong to other rules.
+        names the line. If most of this time is Python code, the simulated saving decides, and that time counts as well.
+        Waits for CPU-to-GPU copies belong to other rules.
     Why it costs time: The CPU launches no kernels while it waits. When the GPU is done, it is idle until the CPU
         launches the next kernel.
     How to fix it: Keep values on the GPU. Collect losses in a tensor and read them every hundred steps. Compare on the
@@ -35,24 +38,26 @@ class HostSync(Rule):
     min_share: float = 0.02
     """Share of the step. A smaller idle time is only a few launches, and a fix would save little."""
 
+    min_saving_share: float = 0.05
+    """Simulated saving, as a share of the step, that makes a shorter idle time a finding."""
+
     def check(self, facts: Facts) -> Outcome:
-        """Compare the GPU idle time after waits with the step."""
-        drained = facts.claim(Category.IDLE_SYNC)
-        sites = sync_sites(facts.observation, facts.tree, facts.stacks, facts.steps.typical_windows, drained)
-        drained = SpanSet.union_all(site.drained for site in sites)
-        share, costly = facts.share(drained), [site for site in sites if site.drained]
-        fix = Fix(
-            "Keep the value on the GPU, or read it every hundred steps instead of every step",
-            what_if=DeferredReads(frozenset(row for site in costly for row in site.rows.tolist())),
-        )
+        """Compare the GPU idle time after waits, or the simulated saving, with the step."""
+        idle = facts.claim(Category.IDLE_SYNC)
+        sites = _sites(facts, idle)
+        share, edit = facts.share(_drained(sites)), _deferred(sites)
         if share < self.min_share:
             label = "GPU idle time after waits, without waits for CPU-to-GPU copies"
-            return facts.clear(label, share, self.min_share, Unit.SHARE, fix=fix)
-        shown = costly[:MOST_SITES]
+            outcome = facts.clear(label, share, self.min_share, Unit.SHARE, fix=Fix(FIX, what_if=edit))
+            if not self._saves_enough(facts, outcome, edit):
+                return outcome
+            sites = _sites(facts, idle | (facts.gaps.spans(facts.gaps.after_block) & facts.claim(Category.IDLE_HOST)))
+            edit = _deferred(sites)
+        drained, shown = _drained(sites), [site for site in sites if site.drained][:MOST_SITES]
         locations = tuple(dict.fromkeys(site.location for site in shown if site.location))
         return facts.finding(
             claims=drained,
-            fix=fix,
+            fix=Fix(FIX, what_if=edit),
             effort=Effort.LINE,
             evidence=(
                 facts.time_per_step("GPU idle time after these waits", drained),
@@ -65,3 +70,22 @@ class HostSync(Rule):
                 *(() if locations else ("Record with with_stack=True to see the line.",)),
             ),
         )
+
+    def _saves_enough(self, facts: Facts, outcome: Clear, edit: DeferredReads) -> bool:
+        """Whether the trusted simulation saves enough: first by the upper limit, then as expected."""
+        if (outcome.saving_share or 0.0) < self.min_saving_share or facts.replay is None:
+            return False
+        return facts.replay.saving_share((edit,), Scenario.EXPECTED) >= self.min_saving_share
+
+
+def _sites(facts: Facts, idle: SpanSet) -> list[SyncSite]:
+    return sync_sites(facts.observation, facts.tree, facts.stacks, facts.steps.typical_windows, idle)
+
+
+def _drained(sites: list[SyncSite]) -> SpanSet:
+    return SpanSet.union_all(site.drained for site in sites)
+
+
+def _deferred(sites: list[SyncSite]) -> DeferredReads:
+    """Return the edit that defers the waits after which the GPU is idle."""
+    return DeferredReads(frozenset(row for site in sites if site.drained for row in site.rows.tolist()))

@@ -5,17 +5,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+import numpy as np
+
 from traceadvisor.analysis.idle.causes import plain_python
+from traceadvisor.analysis.idle.places import Place, recurring_places
 from traceadvisor.analysis.operators.call_sites import CallSite, call_sites
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import WithoutHostWork
-from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
 MOST_SITES = 5
 AMBIGUOUS = (
-    "Neither GPU activity nor Python calls were recorded, so Python time cannot be measured: "
+    "Neither GPU activity nor Python calls were recorded, and no place takes this time in most steps: "
     "record with with_stack=True."
+)
+BETWEEN = Fix(
+    "Run fewer, larger operators: compile the model, use fused layers, or read and log values less often",
+    not_replayed="how much Python remains between larger operators is unknown",
 )
 
 _TRAINING = re.compile(r"<traceadvisor>|nn\.Module:|torch/(?!serialization\.py|utils/tensorboard/)")
@@ -23,6 +31,9 @@ _TRAINING = re.compile(r"<traceadvisor>|nn\.Module:|torch/(?!serialization\.py|u
 
 USUAL_SHARE = 0.5
 """Python time of the median step, relative to the mean step. Above it, usual steps run this code too."""
+
+COLLECTED_SHARE = 0.5
+"""Share of the Python time in garbage collection from which it is the cause, and another rule's finding."""
 
 LEAST_SITE_SHARE = 0.05
 """Share of the Python time from which the finding names a line."""
@@ -34,16 +45,19 @@ class PythonOverhead(Rule):
 
     What it finds: Stretches outside the data loader in which the CPU runs no operators and no runtime calls, and the
         GPU is idle: logging, metrics, checkpoints, sleep. If stacks were recorded, the finding names the functions. For
-        recordings from 2021, it names the lines before and after. Without a GPU, all such stretches count.
+        recordings from 2021, it names the lines before and after. Without a GPU, all such stretches count if stacks
+        were recorded. Otherwise only those count that the median step has at the same place, and the finding names the
+        operators around it. Without a GPU, Python between many small operators counts as well.
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels. If no kernel is
         launched for long, the queue runs empty.
     How to fix it: Run this code every hundred steps instead of every step, or in another thread or process. Write
-        checkpoints in the background.
+        checkpoints in the background. Make small operators fewer and larger.
     How the saving is estimated: We simulate the step with 0.9 of this work removed. The low estimate removes 0.5 of it,
         the high estimate all. If only some steps run this code, the saving is an upper limit: all of this idle time.
+        For Python between small operators, it is an upper limit as well.
     When it may be wrong: Stack recording slows down Python, especially many small calls. The next operators may need
-        the result of this code at once. Without recorded Python calls, a thread that waits for a busy core looks the
-        same.
+        the result of this code at once. A thread that waits for a busy core looks the same if no Python calls were
+        recorded. The profiler adds a few microseconds to each operator.
     """
 
     meta = RuleMeta("IDLE004", "python-overhead", "Python code outside operators slows down the step")
@@ -56,17 +70,32 @@ class PythonOverhead(Rule):
     min_stretch_us: float = 100.0
     """Minimum length of a stretch. Python between two operators takes 5 to 50 µs and belongs to their launch."""
 
+    min_between_share: float = 0.25
+    """Share of the step in Python between small operators, without a GPU. Usual training stays below 10%."""
+
     def check(self, facts: Facts) -> Outcome:
-        """Compare the time in long stretches of Python code with the step."""
+        """Compare the time in long stretches of Python code with the step; without a GPU also the short stretches."""
         stretches = plain_python(facts.observation, self.min_stretch_us * 1000) & facts.steps.typical_windows
         lost = stretches & facts.claim(Category.IDLE_HOST if facts.observation.has_device else Category.OTHER_HOST)
+        places: list[Place] = []
+        if not facts.observation.has_device:
+            between = facts.claim(Category.OTHER_HOST) - lost
+            if facts.share(between) >= max(self.min_between_share, facts.share(lost)):
+                return _between_operators(facts, between)
         if facts.share(lost) >= self.min_share and facts.trace.python_calls.start_ns.size:
             stretches = lost = SpanSet.union_all(site.spans for site in _own_sites(facts, lost))
         elif facts.share(lost) >= self.min_share and not facts.observation.has_device:
-            return Skipped(AMBIGUOUS)
+            least_ns = self.min_share * facts.per_step_ns(facts.steps.typical_windows)
+            places = _places(facts, lost, least_ns)
+            if not places:
+                return Skipped(AMBIGUOUS)
+            stretches = lost = SpanSet.union_all(place.spans for place in places)
         share = facts.share(lost)
         if share < self.min_share:
             return Clear("idle time in long stretches of Python code", share, self.min_share, Unit.SHARE)
+        if places and (facts.settings.gc_share or 0.0) > COLLECTED_SHARE * share:
+            remark = "garbage collection takes most of this time"
+            return Clear("idle time in long stretches of Python code", share, self.min_share, Unit.SHARE, remark)
         by_step_ns = [lost.clip(step.start_ns, step.end_ns).total_ns for step in facts.steps.typical]
         usual_ns, most_ns = median(by_step_ns), max(by_step_ns)
         is_usual = usual_ns > USUAL_SHARE * facts.per_step_ns(lost)
@@ -85,6 +114,7 @@ class PythonOverhead(Rule):
                 facts.time_per_step("idle time in long stretches of Python code", lost),
                 facts.count_per_step("long stretches of Python code", len(stretches)),
                 facts.known("steps with this code", None if is_usual else _some_of(by_step_ns, most_ns), Unit.TEXT),
+                *(facts.time_per_step(place.label, place.spans) for place in places[:MOST_SITES]),
                 *(facts.time_per_step(site.label, site.spans) for site in sites),
             ),
             locations=locations,
@@ -94,6 +124,33 @@ class PythonOverhead(Rule):
                 else "Record with with_stack=True to see the function.",
             ),
         )
+
+
+def _between_operators(facts: Facts, between: SpanSet) -> Outcome:
+    """A finding on Python between many small operators."""
+    thread, events = facts.observation.thread, facts.trace.events
+    rows = facts.tree.rows[(facts.tree.thread == thread) & (facts.tree.parent == NONE)]
+    rows = rows[facts.steps.typical_windows.contains(events.start_ns[rows])]
+    sites = _own_sites(facts, between)[:MOST_SITES]
+    return facts.finding(
+        claims=between,
+        fix=BETWEEN,
+        effort=Effort.REFACTOR,
+        evidence=(
+            facts.time_per_step("Python code between operators", between),
+            facts.count_per_step("operators without those inside others", rows.size),
+            Evidence("median operator", float(np.median(events.duration_ns[rows])), Unit.NS) if rows.size else None,
+            *(facts.time_per_step(place.label, place.spans) for place in _places(facts, between, 0)[:MOST_SITES]),
+            *(facts.time_per_step(site.label, site.spans) for site in sites),
+        ),
+        locations=tuple(dict.fromkeys(location for site in sites for location in site.locations)),
+        caveats=("The profiler adds a few microseconds to each operator. Without it, this share is smaller.",),
+    )
+
+
+def _places(facts: Facts, spans: SpanSet, least_ns: float) -> list[Place]:
+    """Places that the median step passes."""
+    return recurring_places(facts.observation, facts.tree, spans, facts.steps.typical, least_ns)
 
 
 def _some_of(by_step_ns: Sequence[int], most_ns: int) -> str:

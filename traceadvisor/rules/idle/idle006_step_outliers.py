@@ -1,12 +1,15 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Set
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from msgspec import Meta
 
 from traceadvisor.analysis.idle.causes import plain_python
 from traceadvisor.analysis.operators.call_sites import call_sites
+from traceadvisor.analysis.operators.optimizer import optimizer_steps
+from traceadvisor.analysis.steps.marks import position_at
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import StepRow
 from traceadvisor.model.spans import SpanSet
@@ -29,6 +32,7 @@ from traceadvisor.rules.idle.step_outliers import (
     find_outliers,
     grown_category,
     only_in,
+    periodic_outliers,
     recorded_lengths,
     undisturbed_lengths,
 )
@@ -40,14 +44,31 @@ LONG_STRETCH_NS = 100_000
 """Minimum stretch of Python code. Every step contains shorter ones between its operators."""
 
 
+LEAST_OWN_SHARE = 0.5
+"""Share of the extra time that one name or line, which only slow steps contain, must take to be its cause."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Content:
+    """What slow recorded steps contain, and others do not."""
+
+    evidence: tuple[Evidence, ...] = ()
+    locations: tuple[Location, ...] = ()
+    claims: SpanSet = field(default_factory=SpanSet.empty)
+    own_ns: float = 0.0
+    """Mean time per slow step of the longest name or line that only these steps contain."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepOutliers(Rule):
     """Most steps are fast, but a few slow steps take a noticeable part of the run.
 
     What it finds: Steps longer than 1.5 times the median, without their time in the data loader. The rule compares all
-        undisturbed steps of a captured run, otherwise the recorded steps. For slow steps that were recorded, the
-        finding shows the category that grew. It also shows operators, calls and functions that only these steps
-        contain.
+        undisturbed steps of a captured run, otherwise the recorded steps. If every n-th step is slow, only these steps
+        count, and the finding shows n. For slow steps that were recorded, the finding shows the category that grew. It
+        also shows operators, calls and functions that only these steps contain. Without a GPU, slow steps at random
+        without such contents do not count: other programs delay them. Neither do the steps that update the parameters,
+        if the others only accumulate gradients.
     Why it costs time: Rare work adds to the average of all steps. For example, a checkpoint that takes ten steps, made
         every hundred steps, adds a tenth to the run.
     How to fix it: Check what the slow steps contain. Write checkpoints in the background, evaluate less often, use a
@@ -88,11 +109,14 @@ class StepOutliers(Rule):
                     f"Fewer than {self.least_recorded_steps} steps between the first and the last: record more."
                 )
         found = find_outliers(lengths, self.ratio)
+        periodic = periodic_outliers(lengths, found.indices, self.ratio)
+        if periodic and periodic.every and periodic.every * self.max_steps_share >= 1:
+            found = periodic
         share = found.excess_ns / max(sum(lengths.values()) / len(lengths), 1.0)
         if share < self.min_share:
             return Clear("time in slow steps beyond the median", share, self.min_share, Unit.SHARE)
         odd_share = len(found.indices) / found.step_count
-        if len(found.indices) > 1 and odd_share > self.max_steps_share:
+        if len(found.indices) > 1 and odd_share > self.max_steps_share and not found.period:
             return Clear(
                 "share of slow steps",
                 odd_share,
@@ -103,9 +127,21 @@ class StepOutliers(Rule):
             )
         shown = recorded if lengths is recorded else recorded_lengths(facts.step_rows, edges=True)
         odd = [row for row in facts.step_rows if shown.get(row.step.index, 0.0) > self.ratio * found.median_ns]
-        evidence, locations, claims = _what_is_odd(facts, odd) if odd else ((), (), SpanSet.empty())
+        if odd and _are_updates(facts, odd):
+            remark = "the slow steps update the parameters, others do not"
+            return Clear("time in other slow steps", 0.0, self.min_share, Unit.SHARE, remark)
+        fast = {
+            index
+            for index, length in recorded_lengths(facts.step_rows, edges=True).items()
+            if length <= self.ratio * found.median_ns
+        }
+        content = _what_is_odd(facts, odd, fast) if odd else _Content()
+        is_explained = bool(found.every) or content.own_ns >= LEAST_OWN_SHARE * found.each_excess_ns
+        if not is_explained and not facts.observation.has_device:
+            label, remark = "time in slow steps with a visible cause", "other programs delay steps at random like this"
+            return Clear(label, 0.0, self.min_share, Unit.SHARE, remark)
         return facts.finding(
-            claims=claims,
+            claims=content.claims,
             fix=Fix(
                 "Check what only the slow steps do, and do it less often or in the background",
                 not_replayed="we simulate only steps near the median",
@@ -117,10 +153,11 @@ class StepOutliers(Rule):
                 Evidence("median step without time in data loader", found.median_ns, Unit.NS),
                 Evidence("longest step without time in data loader", found.longest_ns, Unit.NS),
                 facts.known("interval between slow steps", f"{found.every} steps" if found.every else None, Unit.TEXT),
-                *evidence,
+                facts.known("extra time in each of them", found.each_excess_ns if found.every else None, Unit.NS),
+                *content.evidence,
             ),
             most_share=share,
-            locations=locations,
+            locations=content.locations,
             caveats=(
                 "Other programs on the machine slow down random steps.",
                 *(() if odd else ("Record more steps: no slow step was recorded, so its cause is unknown.",)),
@@ -128,13 +165,21 @@ class StepOutliers(Rule):
         )
 
 
-def _what_is_odd(facts: Facts, odd: list[StepRow]) -> tuple[tuple[Evidence, ...], tuple[Location, ...], SpanSet]:
-    """How slow steps differ from others: the category that grew, names, lines of code; and the claimed time."""
-    odd_indices = {row.step.index for row in odd}
-    ordinary = [row for row in facts.step_rows if row.step.kept and row.step.index not in odd_indices]
+def _are_updates(facts: Facts, odd: list[StepRow]) -> bool:
+    """Whether the slow steps, and no others, call the optimizer: the others only accumulate gradients."""
+    rows = [row for row in facts.step_rows if row.step.kept]
+    starts_ns = facts.trace.events.start_ns[optimizer_steps(facts.trace).rows]
+    held = set(position_at([(row.step.host_start_ns, row.step.host_end_ns) for row in rows], starts_ns).tolist())
+    updating = {row.step.index for at, row in enumerate(rows) if at in held}
+    return len(updating) < len(rows) and updating == {row.step.index for row in odd}
+
+
+def _what_is_odd(facts: Facts, odd: list[StepRow], fast: Set[int]) -> _Content:
+    """How slow steps differ from fast ones, which are given by index; a slow first or last step is neither."""
+    ordinary = [row for row in facts.step_rows if row.step.kept and row.step.index in fast]
     windows = SpanSet.of(*((row.step.start_ns, row.step.end_ns) for row in odd))
     if not ordinary:
-        return (), (), windows
+        return _Content(claims=windows)
     grown, by_ns = grown_category(odd, ordinary)
     marks, others = (
         SpanSet.of(*((r.step.host_start_ns, r.step.host_end_ns) for r in rows)) for rows in (odd, ordinary)
@@ -143,7 +188,8 @@ def _what_is_odd(facts: Facts, odd: list[StepRow]) -> tuple[tuple[Evidence, ...]
     in_python = grown in (Category.IDLE_HOST, Category.OTHER_HOST)
     python = plain_python(facts.observation, LONG_STRETCH_NS) & windows if in_python else SpanSet.empty()
     sites = call_sites(facts.trace, facts.tree, facts.observation.thread, python)[:1]
-    return (
+    own_ns = (*(ns for _, ns in names), *(site.spans.total_ns for site in sites))
+    return _Content(
         (
             Evidence(f"extra time in slow steps: {CATEGORY_WORDS[grown]}", by_ns, Unit.NS),
             *(Evidence(f"{name}, only in slow steps", ns / len(odd), Unit.NS) for name, ns in names),
@@ -151,4 +197,5 @@ def _what_is_odd(facts: Facts, odd: list[StepRow]) -> tuple[tuple[Evidence, ...]
         ),
         tuple(location for site in sites for location in site.locations),
         facts.partition[grown] & windows,
+        max(own_ns, default=0.0) / len(odd),
     )

@@ -51,7 +51,8 @@ class DebugLeftOn(Rule):
     What it finds: Autograd anomaly detection, ``CUDA_LAUNCH_BLOCKING=1``, a disabled caching allocator, CUDA sync debug
         mode, ``TORCH_DISTRIBUTED_DEBUG=DETAIL``, and a profiler of the script that runs in most steps. A capture sees
         all of them. The first two are also visible in other recordings: a NaN check follows each node of the backward
-        pass, and launches return only when their kernel has ended.
+        pass, and launches return only when their kernel has ended. Backward nodes without NaN checks show that anomaly
+        detection is off in the recorded steps, even if it was on for a while: ``torch.compile`` turns it on to trace.
     Why it costs time: Anomaly detection keeps a Python stack for each operator and waits for the GPU after each node of
         the backward pass. Blocking launches prevent all overlap of CPU and GPU. Without its cache, each allocation
         calls the driver.
@@ -107,7 +108,8 @@ class DebugLeftOn(Rule):
 
     def _autograd(self, facts: Facts) -> Iterator[_LeftOn]:
         checked = checked_node_share(facts.trace, facts.tree)
-        if facts.settings.detect_anomaly or (checked or 0.0) >= self.min_checked_share:
+        is_on = bool(facts.settings.detect_anomaly) if checked is None else checked >= self.min_checked_share
+        if is_on:
             label = "share of backward nodes with a NaN check"
             yield _LeftOn(
                 "autograd anomaly detection",

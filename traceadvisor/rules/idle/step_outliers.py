@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import log
 from statistics import median
 
 import numpy as np
@@ -18,6 +20,24 @@ from traceadvisor.model.trace import Trace
 
 _REGULAR_SHARE = 0.1
 """Intervals are regular if they differ from their median by at most this share."""
+
+_CANDIDATES = 16
+"""Intervals to try as a period: those that occur most often between slow steps."""
+
+_NEIGHBOURS = 8
+"""Slow steps after each one whose distance is a candidate. Random slow steps may lie between two periodic ones."""
+
+_FEWEST_PERIODS = 4
+"""Fewest steps at a period. With fewer, chance makes some period fit."""
+
+_LEAST_SLOW_SHARE = 0.8
+"""Share of the steps at a period that must be slow. A cache or a fast disk may hide the work of a few."""
+
+_MOST_OTHER_SHARE = 0.2
+"""Maximum share of slow steps among the others. With more, step times vary in general."""
+
+_MOST_CHANCE = 0.01
+"""Maximum probability that steps which are slow at random fit some period as well."""
 
 _TELLING = (Kind.OPERATOR, Kind.RUNTIME, Kind.ANNOTATION)
 
@@ -37,9 +57,19 @@ class Outliers:
     excess_ns: float
     """Time of slow steps beyond the median, averaged over all steps."""
 
+    period: int | None = None
+    """Steps from one slow step to the next, if :func:`periodic_outliers` found them."""
+
+    @property
+    def each_excess_ns(self) -> float:
+        """Mean time of a slow step beyond the median; 0 without slow steps."""
+        return self.excess_ns * self.step_count / max(len(self.indices), 1)
+
     @property
     def every(self) -> int | None:
         """Steps from one slow step to the next; None unless at least three intervals are regular."""
+        if self.period:
+            return self.period
         intervals = [after - before for before, after in pairwise(self.indices)]
         usual = median(intervals) if len(intervals) > 2 else 0
         regular = usual > 1 and all(abs(one - usual) <= _REGULAR_SHARE * usual for one in intervals)
@@ -57,6 +87,65 @@ def find_outliers(lengths_ns: Mapping[int, float], ratio: float) -> Outliers:
     far = {index: length for index, length in lengths_ns.items() if length > ratio * usual}
     excess = sum(length - usual for length in far.values()) / len(lengths_ns)
     return Outliers(tuple(far), len(lengths_ns), usual, max(far.values(), default=0.0), excess)
+
+
+def periodic_outliers(lengths_ns: Mapping[int, float], slow: Sequence[int], ratio: float) -> Outliers | None:
+    """The slow steps that come in every n-th step, compared with all other steps; None if no period fits.
+
+    Other slow steps, such as those that other programs delay, are not part of the result.
+
+    Args:
+        lengths_ns: by step index, in order.
+        slow: indices of slow steps, ascending: the distances between them are the candidates for n.
+        ratio: to the median of the other steps, from which a step is slow.
+    """
+    distances = Counter(
+        later - earlier
+        for back in range(1, _NEIGHBOURS + 1)
+        for earlier, later in zip(slow, slow[back:], strict=False)
+        if 1 < later - earlier <= len(lengths_ns) // _FEWEST_PERIODS
+    )
+    phases = {every: Counter(index % every for index in slow) for every, _ in distances.most_common(_CANDIDATES)}
+    found = [
+        outliers
+        for every, counts in sorted(phases.items())
+        if (outliers := _at_period(lengths_ns, every, counts.most_common(1)[0][0], ratio))
+    ]
+    return max(found, key=lambda one: one.excess_ns, default=None)
+
+
+def _at_period(lengths_ns: Mapping[int, float], every: int, phase: int, ratio: float) -> Outliers | None:
+    """The steps of a phase, if they are slow and the others are not."""
+    mine = {index: length for index, length in lengths_ns.items() if index % every == phase}
+    others = [length for index, length in lengths_ns.items() if index % every != phase]
+    usual = float(median(others)) if others else 0.0
+    limit = ratio * usual
+    if len(mine) < _FEWEST_PERIODS or median(mine.values()) <= limit:
+        return None
+    slow_share, other_share = _share_above(mine.values(), limit), _share_above(others, limit)
+    if slow_share < _LEAST_SLOW_SHARE or other_share > _MOST_OTHER_SHARE:
+        return None
+    if _log_chance(len(mine), slow_share, other_share, len(lengths_ns)) > log(_MOST_CHANCE):
+        return None
+    excess = sum(max(length - usual, 0.0) for length in mine.values()) / len(lengths_ns)
+    return Outliers(tuple(mine), len(lengths_ns), usual, max(mine.values()), excess, every)
+
+
+def _log_chance(steps: int, slow_share: float, other_share: float, step_count: int) -> float:
+    """Logarithm of the upper limit of the probability that random slow steps make any period fit as well as this one.
+
+    The Chernoff limit of the binomial tail for one phase, times the number of phases of all possible periods.
+    """
+    share = max(other_share, 1 / step_count)
+    divergence = slow_share * log(slow_share / share)
+    if slow_share < 1:
+        divergence += (1 - slow_share) * log((1 - slow_share) / (1 - share))
+    longest = step_count // _FEWEST_PERIODS
+    return log(longest * (longest + 1) / 2) - steps * divergence
+
+
+def _share_above(lengths_ns: Iterable[float], limit_ns: float) -> float:
+    return float(np.mean([length > limit_ns for length in lengths_ns]))
 
 
 def undisturbed_lengths(steps: Sequence[TimedStep]) -> dict[int, float]:

@@ -2,6 +2,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from traceadvisor.model.run import StepState
+from traceadvisor.model.telemetry import ProcessColumn
 from traceadvisor.rules.base import (
     Clear,
     Confidence,
@@ -16,34 +20,38 @@ from traceadvisor.rules.base import (
     Skipped,
     Unit,
 )
-from traceadvisor.rules.mem.memory_growth import growth_by_step, growth_over_run
+from traceadvisor.rules.mem.memory_growth import PARTS, growth_by_step, growth_over_run, is_steady
 
 FIX = Fix(
     "Find tensors that are kept with their graph, such as a loss or an output",
     change="losses.append(loss.detach())  # instead of losses.append(loss)",
 )
+NOT_SAMPLED = "The memory of the process was not sampled often enough: record a longer run with traceadvisor capture."
 CAVEAT = "At its start, a run still allocates memory that it will keep."
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryCreep(Rule):
-    """Each step leaves more GPU memory in use than the one before.
+    """Each step leaves more memory in use than the one before.
 
     What it finds: The memory that tensors hold at the end of each step, from allocator events. It grows in nearly every
         step, by more than a list of numbers would take. Without allocator events, the sampled memory counts: it grows
-        from each quarter of the run to the next, by several percent of the GPU memory in total.
+        from each quarter of the run to the next, by several percent of the GPU memory in total. Without a GPU, the
+        sampled memory of the training process counts if it grows steadily by a fifth.
     Why it costs time: The run ends with an out-of-memory error when the GPU memory is full. Even before that, the
-        allocator returns memory to the driver and allocates it again, which stops the GPU.
+        allocator returns memory to the driver and allocates it again, which stops the GPU. Without a GPU, the run ends
+        when the memory of the machine is full.
     How to fix it: Find tensors that are kept from step to step with their graph. Examples are ``total += loss`` and
         ``losses.append(loss)`` (use ``loss.detach()``), hidden states without ``detach()``, outputs collected for a
         metric, ``backward(retain_graph=True)``, and a cache without a limit.
     How the saving is estimated: No time is saved: the fix prevents out-of-memory errors.
     When it may be wrong: At its start, a run still allocates memory that it will keep. Inputs that grow on purpose,
-        such as longer sequences, take more memory while they are in use.
+        such as longer sequences, take more memory while they are in use. A data set that is kept in CPU memory grows
+        until its first epoch ends.
     """
 
-    meta = RuleMeta("MEM003", "memory-creep", "GPU memory grows from step to step")
-    needs = frozenset({Input.STEPS, Input.DEVICE})
+    meta = RuleMeta("MEM003", "memory-creep", "Memory grows from step to step")
+    needs = frozenset({Input.STEPS})
     training_only = True
 
     min_bytes_per_step: float = 65536.0
@@ -60,9 +68,20 @@ class MemoryCreep(Rule):
     min_capacity_share: float = 0.05
     """Share of GPU memory by which sampled memory must grow from the first to the last quarter of the run."""
 
+    min_host_growth_share: float = 0.2
+    """Share by which the memory of a training process without a GPU must grow from the first to the last quarter."""
+
+    least_host_samples: int = 8
+    """Samples of the process: two for each quarter of the run."""
+
+    min_last_growth_share: float = 0.25
+    """Growth in the last quarter, relative to the mean. Caches and loaders fill at the start of a run."""
+
     def check(self, facts: Facts) -> Outcome:
-        """Check the memory at the ends of steps, otherwise over the run."""
-        device = facts.needed(facts.device, Input.DEVICE)
+        """Check the memory at the ends of steps, otherwise over the run; without a GPU that of the process."""
+        device = facts.device
+        if device is None:
+            return self._of_process(facts)
         growth = growth_by_step(facts.trace, device.index, facts.steps.kept)
         if growth is None or growth.steps < self.least_steps:
             return self._over_run(facts)
@@ -91,7 +110,7 @@ class MemoryCreep(Rule):
         if device is None or not device.memory_bytes:
             return Skipped("GPU memory was not recorded over enough steps: record with profile_memory=True.")
         quarters = growth_over_run(device.series, facts.run.undisturbed)
-        share = 0.0 if quarters is None else (quarters[1] - quarters[0]) / device.memory_bytes
+        share = 0.0 if quarters is None else (quarters[-1] - quarters[0]) / device.memory_bytes
         if quarters is None or share < self.min_capacity_share:
             return Clear("steady memory growth over the run", share, self.min_capacity_share, Unit.SHARE)
         return facts.finding(
@@ -99,9 +118,39 @@ class MemoryCreep(Rule):
             effort=Effort.LINE,
             evidence=(
                 Evidence("mean memory held in the first quarter of the run", quarters[0], Unit.BYTES),
-                Evidence("mean memory held in the last quarter of the run", quarters[1], Unit.BYTES),
+                Evidence("mean memory held in the last quarter of the run", quarters[-1], Unit.BYTES),
                 Evidence("memory growth, share of GPU memory", share, Unit.SHARE),
             ),
             confidence=Confidence.LOW,
             caveats=(CAVEAT,),
+        )
+
+    def _of_process(self, facts: Facts) -> Outcome:
+        """Check the memory of a training without a GPU over the run."""
+        series, when = facts.run.sampled_processes, facts.run.undisturbed
+        figures = None if series is None else series.figures.get(ProcessColumn.RSS_BYTES)
+        counts = None if series is None else series.figures.get(ProcessColumn.PROCESS_COUNT)
+        if series is None or figures is None or counts is None:
+            return Skipped(NOT_SAMPLED)
+        known = when.contains(series.time_ns) & np.isfinite(figures)
+        if int(known.sum()) < self.least_host_samples:
+            return Skipped(NOT_SAMPLED)
+        if np.unique(counts[known]).size > 1:
+            return Skipped("The number of processes changes, so their memory does too.")
+        quarters = growth_over_run(series, when, ProcessColumn.RSS_BYTES)
+        is_growing = quarters is not None and is_steady(quarters, self.min_last_growth_share)
+        share = quarters[-1] / quarters[0] - 1 if quarters and is_growing and quarters[0] > 0 else 0.0
+        if quarters is None or share < self.min_host_growth_share:
+            return Clear("steady memory growth over the run", share, self.min_host_growth_share, Unit.SHARE)
+        steps = sum(step.state is StepState.PLAIN for step in facts.run.steps) * (PARTS - 1) / PARTS
+        return facts.finding(
+            fix=FIX,
+            effort=Effort.LINE,
+            evidence=(
+                Evidence("CPU memory of the process, mean of the first quarter of the run", quarters[0], Unit.BYTES),
+                Evidence("CPU memory of the process, mean of the last quarter of the run", quarters[-1], Unit.BYTES),
+                Evidence("memory growth", (quarters[-1] - quarters[0]) / max(steps, 1.0), Unit.BYTES_PER_STEP),
+            ),
+            confidence=Confidence.LOW,
+            caveats=(CAVEAT, "A data set that is kept in memory grows until its first epoch ends."),
         )

@@ -54,16 +54,24 @@ def growth_by_step(trace: Trace, device: int, steps: Sequence[Step]) -> StepGrow
     return StepGrowth(len(steps), rising, float(np.median(rises)), ends[0], ends[-1])
 
 
-def growth_over_run(series: Series, when: SpanSet) -> tuple[float, float] | None:
-    """Return the mean held memory in the first and last quarter of some time, from GPU samples.
+def growth_over_run(
+    series: Series, when: SpanSet, column: str = DeviceColumn.MEMORY_USED_BYTES
+) -> tuple[float, ...] | None:
+    """Return the mean held memory in each quarter of some time, from samples of the GPU or of processes.
 
     None if it does not grow from each quarter to the next, or if a quarter has no samples.
     """
-    figures = series.figures.get(DeviceColumn.MEMORY_USED_BYTES)
+    figures = series.figures.get(column)
     if figures is None:
         return None
     known = figures[when.contains(series.time_ns) & np.isfinite(figures)]
     if known.size < PARTS:
         return None
     means = [float(part.mean()) for part in np.array_split(known, PARTS)]
-    return (means[0], means[-1]) if all(before < after for before, after in pairwise(means)) else None
+    return tuple(means) if all(before < after for before, after in pairwise(means)) else None
+
+
+def is_steady(means: Sequence[float], least_share: float) -> bool:
+    """Whether the last growth is at least ``least_share`` of the mean growth: memory that fills once levels off."""
+    mean_growth = (means[-1] - means[0]) / (len(means) - 1)
+    return means[-1] - means[-2] >= least_share * mean_growth
