@@ -113,14 +113,14 @@ class PythonFrames:
         calls = trace.python_calls
         chosen = np.arange(calls.start_ns.size) if wanted is None else np.flatnonzero(wanted)
         self._trace, self._marks = trace, marks
-        self._name = calls.name_id[chosen].astype(np.int64)
+        self._name = calls.name_id[chosen]
         self._start_ns, self._end_ns = calls.start_ns[chosen], calls.end_ns[chosen]
         self._thread = calls.thread[chosen]
         self.calls = ThreadCalls(self._start_ns, self._end_ns, self._thread)
 
     def numbers(self, calls: Int64) -> Int64:
         """Return which combination of :attr:`table` runs while each call is innermost; for NONE, that of no frame."""
-        return self._numbered[1][calls]
+        return self._numbered[1][calls].astype(np.int64)
 
     def started_ns(self, calls: Int64) -> Int64:
         """Return when each call started; NONE for NONE."""
@@ -132,14 +132,14 @@ class PythonFrames:
         return self._numbered[0]
 
     @cached_property
-    def _numbered(self) -> tuple[FrameTable, Int64]:
+    def _numbered(self) -> tuple[FrameTable, Int32]:
         """The distinct combinations of frames, and that of each call; the last entry is that of no call."""
         at = self._thread, self._start_ns
         inner, outer, module = (part.at(*at) for part in (self._users, self._outer_users, self._modules))
         innermost = np.arange(self._name.size)
         file = self._file_around(innermost)
         owner = np.where(file == inner, np.where(innermost == inner, NONE, innermost), file)
-        names = np.append(self._name, NONE)
+        names = np.append(self._name, np.int32(NONE)).astype(np.int64)
         columns = (
             names[np.where(outer == NONE, inner, outer)],
             names[inner],
@@ -149,7 +149,10 @@ class PythonFrames:
         )
         padded = [np.append(column, NONE) for column in columns]
         number, example = numbered(*padded)
-        return FrameTable(*(column[example] for column in padded)), number
+        table = FrameTable(*(column[example] for column in padded))
+        for name in ("_users", "_outer_users", "_modules", "_module_around"):  # they are large
+            vars(self).pop(name, None)
+        return table, number.astype(np.int32)
 
     @cached_property
     def _frames(self) -> dict[int, Frame]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.innermost import overlapping
@@ -46,11 +47,6 @@ class _Growing:
         number, example = numbered(keys)
         known = [self.keys.setdefault(key, len(self.keys)) for key in keys[example].tolist()]
         self.parts.append(np.array(known, dtype=np.int32)[number])
-
-    @property
-    def numbers(self) -> Int32:
-        """The number of each key that was added."""
-        return np.concatenate([np.empty(0, np.int32), *self.parts])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,24 +109,27 @@ def attribute(observation: Observation, partition: Partition, tree: OperatorTree
     labels, places = OperatorLabels(observation.trace, tree), Places(observation.trace, tree, stacks, frames)
     causes_of, operators_of = _causes(observation), _operators(observation, tree)
     operators, found_places = _Growing(), _Growing()
-    times: list[tuple[Int64, Int64, Int32 | Int64]] = []
+    starts: list[Int64] = []
+    ends: list[Int64] = []
+    items: list[Int32 | Int64] = []
     for start_ns, end_ns in _windows(observation):
         pieces = finder.pieces({category: spans.clip(start_ns, end_ns) for category, spans in partition.items()})
         causes = values_at(causes_of, pieces.row)
         around = values_at(operators_of, causes)
         operators.add(labels.of(pieces, around, causes))
         found_places.add(places.of(pieces, around, causes))
-        times.append((pieces.start_ns, pieces.end_ns, _small(pieces)))
+        starts.append(pieces.start_ns)
+        ends.append(pieces.end_ns)
+        items.append(_small(pieces))
     place_keys = np.array(list(found_places.keys), dtype=np.int64)
-    items = np.concatenate([item for _, _, item in times])
-    starts, ends = (np.concatenate([row[place] for row in times]) for place in (0, 1))
+    places.release()
     lines_of, modules_of = places.alike(place_keys)
     return Attribution(
-        start_ns=starts,
-        end_ns=ends,
-        item=items,
-        operator=operators.numbers,
-        place=found_places.numbers,
+        start_ns=_taken(starts),
+        end_ns=_taken(ends),
+        item=_taken(items),
+        operator=_taken(operators.parts),
+        place=_taken(found_places.parts),
         labels=labels,
         operator_keys=tuple(operators.keys),
         places=places,
@@ -138,6 +137,13 @@ def attribute(observation: Observation, partition: Partition, tree: OperatorTree
         lines_of=lines_of,
         modules_of=modules_of,
     )
+
+
+def _taken(parts: list[Any]) -> NDArray[Any]:
+    """Return the windows of a column in one array, and release them."""
+    whole = np.concatenate(parts)
+    parts.clear()
+    return whole
 
 
 def _small(pieces: Pieces) -> Int32 | Int64:

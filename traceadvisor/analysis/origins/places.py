@@ -28,8 +28,10 @@ class Places:
     """Numbers the places in the code that pieces belong to, and puts the numbers into rows."""
 
     def __init__(self, trace: Trace, tree: OperatorTree, stacks: Stacks, frames: PythonFrames) -> None:
-        self._trace, self._tree, self._stacks, self._frames = trace, tree, stacks, frames
-        self._base = 1 + max(len(trace.texts), frames.table.inner.size)
+        self._trace, self._tree, self._stacks = trace, tree, stacks
+        self._frames: PythonFrames | None = frames
+        self._table = frames.table
+        self._base = 1 + max(len(trace.texts), self._table.inner.size)
 
     @property
     def has_modules(self) -> bool:
@@ -54,7 +56,7 @@ class Places:
         stacks, threads = self._stacks, np.asarray(pieces.thread, dtype=np.int64)
         of_cause = (causes != NONE) & (pieces.holder != Holder.HOST)
         instants = np.where(of_cause, values_at(self._trace.events.start_ns, causes), pieces.start_ns)
-        if stacks.has_calls:
+        if stacks.has_calls and self._frames:
             own, ran_inside = stacks.own_frames(self._frames, np.asarray(pieces.call), threads, instants, operators)
             return self._key(own, self._forward_frames[operators], ran_inside.astype(np.int64))
         keys = stacks.at(threads, instants, operators)
@@ -64,6 +66,11 @@ class Places:
         text = np.append(stacks.text_of, NONE)
         result[gaps] = self._key(text[before], text[after], np.full(gaps.size, _GAP))
         return result
+
+    def release(self) -> None:
+        """Release the Python calls, which take much memory, once all pieces are numbered."""
+        self._frames = None
+        vars(self).pop("_forward_frames", None)
 
     def alike(self, numbers: Int64) -> tuple[Int64, Int64]:
         """Number distinct places by their lines, and by their modules."""
@@ -101,7 +108,7 @@ class Places:
 
     def _keys(self, numbers: Int64) -> StackKeys:
         own, forward, ran_inside = self._parts(numbers)
-        return self._stacks.keys(self._frames.table, own, forward, ran_inside != 0)
+        return self._stacks.keys(self._table, own, forward, ran_inside != 0)
 
     def _key(self, first: Int64, second: Int64, flags: Int64) -> Int64:
         key: Int64 = ((first + 1) * self._base + second + 1) * _FLAGS + flags
@@ -115,6 +122,8 @@ class Places:
     @cached_property
     def _forward_frames(self) -> Int64:
         """The frames of the forward operator of each operator; NONE without one, and last."""
+        if self._frames is None:
+            raise ValueError("the Python calls were released")
         return self._stacks.forward_frames(self._frames, np.arange(self._tree.rows.size))
 
     @cached_property
