@@ -21,7 +21,7 @@ def comparison_table(report: Report) -> Table | None:
     rows = tuple(_row(report, recording, place) for place, recording in enumerate(report.recordings, start=1))
     columns = (
         Column("Recording", numeric=False),
-        Column("Median step"),
+        Column("Step time"),
         Column("GPU busy"),
         *map(Column, total_titles(report)),
         Column("Top finding", numeric=False),
