@@ -36,7 +36,7 @@ def run(
         subprocess.TimeoutExpired: it took longer than ``limit_s``; it was killed.
         subprocess.CalledProcessError: it failed, where ``check`` is set; the error shows what the command wrote.
     """
-    with _default_sigint():
+    with _default_handlers():
         done = subprocess.run(
             command, cwd=cwd, env=env, capture_output=True, text=True, timeout=limit_s, check=False, errors="replace"
         )
@@ -58,7 +58,7 @@ def started(
     limit_s: float = LIMIT_S,
 ) -> Iterator[Child]:
     """Start a command; it is killed at the end of the block, or after ``limit_s`` if the block still waits for it."""
-    with _default_sigint():
+    with _default_handlers():
         child = subprocess.Popen(command, cwd=cwd, env=env, stdout=stdout, stderr=stderr, start_new_session=new_session)
     limit = threading.Timer(limit_s, child.kill)
     limit.daemon = True
@@ -77,17 +77,18 @@ def added(**variables: str) -> dict[str, str]:
 
 
 @contextmanager
-def _default_sigint() -> Iterator[None]:
-    """Let children that start in this block have SIGINT's default handler.
+def _default_handlers() -> Iterator[None]:
+    """Let children that start in this block have the default handlers of SIGINT and SIGHUP.
 
-    A shell script starts ``pytest &`` with SIGINT ignored, and an ignored signal stays ignored in children. A handler
-    does not: ``exec`` sets it back to the default. This handler does nothing, so this process ignores SIGINT as before.
+    A shell script starts ``pytest &`` with SIGINT ignored, and ``nohup`` ignores SIGHUP. An ignored signal stays
+    ignored in children. A handler does not: ``exec`` sets it back to the default. These handlers do nothing, so this
+    process ignores the signals as before.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        yield
-        return
-    signal.signal(signal.SIGINT, lambda *_: None)
+    ignored = [number for number in (signal.SIGINT, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, lambda *_: None)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)

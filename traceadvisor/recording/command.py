@@ -86,7 +86,8 @@ def _forwarding_signals(child: subprocess.Popen[bytes]) -> Iterator[None]:
     def forward(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # signal's signature
         child.send_signal(number)
 
-    before = {number: signal.signal(number, forward) for number in _FORWARDED}
+    heard = (number for number in _FORWARDED if signal.getsignal(number) is not signal.SIG_IGN)  # not under nohup
+    before = {number: signal.signal(number, forward) for number in heard}
     before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         yield
