@@ -56,12 +56,14 @@ def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
     """Yield notes on whether profiling changed the run."""
     share = timing.disturbance_share
     if share is not None and abs(share) > DISTURBED_SHARE:
-        relation = "longer" if share > 0 else "shorter"
-        yield HealthNote(
-            "disturbed",
-            f"Recorded steps were {abs(share):.0%} {relation} than the other steps of the run: "
-            "profiling changed the run, so findings about the CPU are less certain.",
+        message = (
+            f"Recorded steps were {share:.0%} longer than the other steps of the run: profiling changed the run, so "
+            "findings about the CPU are less certain."
+            if share > 0
+            else f"Recorded steps were {-share:.0%} shorter than the other steps of the run: its speed varied, so the "
+            "recorded steps may not be typical."
         )
+        yield HealthNote("disturbed", message)
     shares = timing.loader_shares
     if shares and abs(shares[0] - shares[1]) > DISTURBED_SHARE:
         yield HealthNote(

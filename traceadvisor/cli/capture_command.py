@@ -117,9 +117,12 @@ def _capture(
         from traceadvisor.recording.capture import capture_script  # noqa: PLC0415  # after the atexit function
         from traceadvisor.recording.script.program import Script  # noqa: PLC0415
     script = Script(command_line[0], command_line[1:], is_module=is_module)
-    ended, captured, launch, results = capture_script(script, options)
-    if results and not captured.steps:
-        return ended.status or _tell(results)
+    ended, captured, launch, children = capture_script(script, options)
+    if ended.is_interrupted:
+        interrupted.append(True)
+    if (children.results or children.killed) and not captured.steps:
+        told = _tell(children.results, children.killed)
+        return ended.status or told
     if captured.problem:
         click.echo(f"traceadvisor: no recording could be written: {captured.problem}.", err=True)
         return ended.status or ExitCode.UNREADABLE
@@ -129,8 +132,6 @@ def _capture(
             f"traceadvisor: recorded {captured.recorded_steps} of {captured.steps} steps in {captured.folder}.{reason}",
             err=True,
         )
-    if ended.is_interrupted:
-        interrupted.append(True)
     return ended.status
 
 

@@ -54,7 +54,7 @@ HOW_TO_GET = {
     Input.LAUNCHES: "No launch calls were recorded: record with ProfilerActivity.CPU and ProfilerActivity.CUDA.",
     Input.STACKS: "No call stacks were recorded: record with with_stack=True.",
     Input.DTYPES: "No operator input types were recorded: record with record_shapes=True.",
-    Input.COLLECTIVES: "No collectives ran on the GPU: a single process trains, or the collectives run on the CPU.",
+    Input.COLLECTIVES: "No collectives ran on the GPU: there is a single process, or the collectives run on the CPU.",
     Input.SHAPES: "No operator input shapes were recorded: record with record_shapes=True.",
     Input.DEVICE_MODEL: "The GPU's capabilities are unknown: its model was not recorded or is not supported.",
     Input.PEAK_RATES: "The GPU's peak rates are unknown: its model was not recorded or is not supported.",

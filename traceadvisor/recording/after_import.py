@@ -28,6 +28,7 @@ class _OnImport(MetaPathFinder):
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
+        self._is_looking = False
 
     def find_spec(
         self,
@@ -36,16 +37,21 @@ class _OnImport(MetaPathFinder):
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
         """The spec of the other finders, with a loader that calls back."""
-        if fullname != TORCH:
+        if fullname != TORCH or self._is_looking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        self._is_looking = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._is_looking = False
         if spec and spec.loader:
-            execute, call = spec.loader.exec_module, self._call
+            execute = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
                 execute(module)
-                call()
+                if self in sys.meta_path:  # a look-up alone does not import
+                    sys.meta_path.remove(self)
+                    self._call()
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

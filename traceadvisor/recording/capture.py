@@ -62,7 +62,16 @@ class Ended:
         return self.ending is Ending.INTERRUPTED
 
 
-def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Captured, Launch, tuple[Result, ...]]:
+@dataclass(frozen=True, slots=True)
+class ChildrenCaptured:
+    """What child processes that train recorded."""
+
+    results: tuple[Result, ...]
+    killed: tuple[str, ...]
+    """Bundles of processes that ended without a result."""
+
+
+def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Captured, Launch, ChildrenCaptured]:
     """Run a script and write a bundle; the script's exception has been printed as ``python`` does.
 
     If not the script itself but child processes of it train, they are captured.
@@ -78,7 +87,7 @@ def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Capt
     withdraw()  # the plan of a capture around this one
     os.environ.update(exported(plan, os.environ))
     meeting = Meeting(Path(plan.meeting))
-    guard = TerminationGuard(lambda number: _terminated(session, number))
+    guard = TerminationGuard(lambda number: _terminated(session, meeting, number))
     guard.install()
     process = os.getpid()
     ended = Ended.of(_raised_by(run))
@@ -86,13 +95,14 @@ def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Capt
         raise SystemExit(ended.status)
     captured = session.finish(ended.ending, ended.exit_code, ended.message)
     guard.remove()
-    results = tuple(meeting.results())
+    children = ChildrenCaptured(tuple(meeting.results()), meeting.killed(Path(plan.shown)))
     meeting.end()
-    return ended, captured, launch, results
+    return ended, captured, launch, children
 
 
-def _terminated(session: CaptureSession, number: int) -> None:
+def _terminated(session: CaptureSession, meeting: Meeting, number: int) -> None:
     session.finish(Ending.TERMINATED, 128 + number)
+    meeting.end()
 
 
 def _raised_by(run: Callable[[], None]) -> BaseException | None:

@@ -15,11 +15,11 @@ from types import FrameType
 
 from traceadvisor.bundle.layout import MANIFEST
 from traceadvisor.errors import UsageError
-from traceadvisor.recording.children.plan import Meeting, Result, exported, new_plan, numbered
+from traceadvisor.recording.children.plan import Meeting, Result, exported, new_plan
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script.launch import Launch
 
-_FORWARDED = (signal.SIGTERM, signal.SIGHUP)
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,12 @@ def capture_command(words: tuple[str, ...], options: CaptureOptions) -> CommandE
     """Run a command to its end. It gets the terminal, signals and the environment, with the plan added.
 
     Raises:
-        UsageError: there is no such command. Nothing was run.
+        UsageError: there is no such command, or the folder holds another capture. Nothing was run.
     """
     launch = replace(Launch.of_this_process(), started_ns=time.time_ns() // 10_000_000 * 10_000_000)
     folder = launch.bundle(options.folder, _name(words))
+    if (folder / MANIFEST).exists():
+        raise UsageError(f"{folder} already holds a capture. Choose another with -o, or remove it.")
     plan = new_plan(options, words, launch.started_ns, folder)
     meeting = Meeting(Path(plan.meeting))
     try:
@@ -63,12 +65,7 @@ def capture_command(words: tuple[str, ...], options: CaptureOptions) -> CommandE
             raise UsageError(f"Cannot run {words[0]}: {reason}.") from error
         with _forwarding_signals(child):
             code = child.wait()
-        results = tuple(meeting.results())
-        told = {(one.folder, one.rank) for one in results}
-        bundles = ((str(numbered(folder, number)), rank) for number, rank in meeting.joined())
-        silent = (bundle for bundle, rank in bundles if (bundle, rank) not in told)
-        killed = tuple(dict.fromkeys(bundle for bundle in silent if Path(bundle, MANIFEST).exists()))
-        return CommandEnded(code, results, killed, tuple(meeting.failures()))
+        return CommandEnded(code, tuple(meeting.results()), meeting.killed(folder), tuple(meeting.failures()))
     finally:
         meeting.end()
 

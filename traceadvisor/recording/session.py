@@ -141,7 +141,7 @@ class CaptureSession:
         self._writer.folder, self._writer.header, self._writer.rank = self.folder, self._header, self._launch.rank
         self._joined = True
         samples = meeting.is_first(f"telemetry{number}.{self._launch.host}")  # one process of a job and node
-        if self._sampler is None and samples:
+        if self._is_child and samples:
             self._start_sampler()
         elif self._sampler and not samples:
             self._sampler.stop()
@@ -166,7 +166,7 @@ class CaptureSession:
         if self._sampler:
             self._sampler.stop()
         recorded = self._log.count(StepState.RECORDED)
-        if self._meeting and not self._joined and (self._is_child or self._meeting.results()):
+        if self._meeting and not self._joined and (self._is_child or self._meeting.joined()):
             self._writer.close()  # its children trained, or nobody did
             self._finished = Captured(self._shown, 0, 0, (), None)
             return self._finished

@@ -58,6 +58,10 @@ _OLD = (
     "torch.profiler.schedule",
     "torch.set_num_threads",
     "torch.utils.checkpoint.checkpoint",
+    "torch.empty",
+    "torch.ones",
+    "torch.rand",
+    "torch.randn",
     "torch.zeros",
 )
 """Names that 1.13 has: https://docs.pytorch.org/docs/1.13/genindex.html."""

@@ -15,7 +15,7 @@ LONGEST_NAMED = 80
 _LONGEST_READ = 1 << 12
 
 _KEYS = (
-    r"token|secret|api_?-?key|(?:access|account|auth|client|encryption|service|shared_?access|signing|private)_?-?key"
+    r"token(?!i[sz]|_type|s_per|s?/)|secret|api_?-?key|(?:access|account|auth|client|encryption|service|shared_?access|signing|private)_?-?key"
     r"|credentials?"
 )
 _PASSWORDS = (
@@ -32,7 +32,7 @@ _PRIVATE_KEYS = re.compile(
 )
 _USER_IN_URL = re.compile(r"(?<=://)(?!git@)[^\s/\"'<>?#]{1,400}(?=@)")
 _USER_AT_HOST = re.compile(
-    r"(?<![\w/@.:-])([A-Za-z][\w.-]{0,60}:)(?!\d+@)[^\s/:\"'<>,;()\[\]{}]{3,200}(?=@(?!sha\d)[A-Za-z0-9][\w-]*(?:\.|:|/|\b))"
+    r"(?<![\w/@.:-])([A-Za-z][\w.-]{0,60}:)(?!\d+@)[^\s/:\"'<>,;()\[\]{}]{3,200}(?=@(?!sha\d)(?:[A-Za-z]|\d{1,3}(?:\.\d{1,3}){3}\b))"
 )
 _SIGNATURES = re.compile(r"(?i)([?&;](?:sig|signature|x-(?:amz|goog)-(?:signature|credential))=)[A-Za-z0-9%+/=_.-]{8,}")
 _HEADERS = re.compile(
@@ -56,7 +56,7 @@ _OPTIONS = re.compile(
     r"(?!-)(?(key)(?=[^\s\"']{0,200}[A-Za-z])[^\s\"']{6,}|[^\s\"']+)"
 )
 _OPTION_NAME = re.compile(rf"(?i){_OPTION}")
-_OPTION_VALUE = re.compile(r"(?=.*[A-Za-z])[^-].{5,}", re.DOTALL)
+_OPTION_VALUE = re.compile(r"(?=.*[A-Za-z])[^-<\[].{5,}", re.DOTALL)
 _PASSWORD_OPTION = re.compile(rf"(?i)--?(?:[\w-]{{0,60}}[_-])?(?:{_PASSWORDS})")
 _LONG_VALUES = re.compile(
     r"(\b[A-Za-z_][\w.-]{0,60}[\"']?\s{0,4}=\s{0,4}[\"']?)"

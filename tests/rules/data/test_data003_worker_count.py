@@ -7,7 +7,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.captured import LOOP, Captured, workers
 from tests.rules.judging import evidence, skipped
-from traceadvisor.model.findings import Finding, Method, Skipped
+from traceadvisor.model.findings import Finding, Found, Method, Skipped
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.rules.data.data003_worker_count import WorkerCount
 
@@ -81,7 +81,9 @@ def test_workers_that_are_fast_enough_are_not_too_few(tmp_path: Path) -> None:
 
 def test_workers_on_a_crowded_machine_take_an_unknown_time(tmp_path: Path) -> None:
     captured = Captured(_step(50), tmp_path).loader(workers=2).sampled(cpu=0.95, busy_workers=workers(0.1, 0.1))
-    assert captured.clear(WorkerCount()).remark == "it is unknown how long a worker takes for a batch"
+    outcome = captured.outcome(WorkerCount())
+    assert isinstance(outcome, Skipped)
+    assert outcome.reason.startswith("It is unknown how long a worker takes for a batch")
 
 
 @pytest.mark.parametrize(("busy", "waits"), [(0.19, True), (0.21, False)])
@@ -90,7 +92,7 @@ def test_workers_that_leave_half_of_their_share_of_crowded_cores_wait(
 ) -> None:
     # 20 threads want one of 8 cores: each gets 0.4 of a core if it always wants one.
     captured = Captured(_step(50), tmp_path).loader(workers=2).sampled(cpu=0.95, busy_workers=workers(busy, busy))
-    assert captured.with_node(mean_load=20.0).is_found(WorkerCount()) is waits
+    assert isinstance(captured.with_node(mean_load=20.0).outcome(WorkerCount()), Found) is waits
 
 
 def test_several_processes_that_wait_for_one_disk_are_left_to_data005(tmp_path: Path) -> None:

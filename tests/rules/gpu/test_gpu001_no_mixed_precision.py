@@ -132,7 +132,7 @@ def test_little_float32_is_clear_and_has_the_saving_or_a_reason_without_one(tmp_
         return clear(NoMixedPrecision(), builder, tmp_path)
 
     known, unknown = little([64, 64], [64, 64]), little()
-    reason = "input shapes and peak rates give no speed-up for these calls"
+    reason = "input shapes were not recorded, so the speed-up of each call is unknown"
     assert known.not_replayed != reason
     assert (unknown.saving_share, unknown.not_replayed) == (None, reason)
 

@@ -7,14 +7,18 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from traceadvisor.bundle.layout import Schedule
+from traceadvisor.bundle.layout import MANIFEST, Schedule
 from traceadvisor.recording.options import CaptureOptions
+
+_LONGEST_COMMAND = 16_384
+"""Characters. Linux limits a variable to 128 KiB."""
 
 VARIABLE = "TRACEADVISOR_CAPTURE"
 PYTHONPATH = "PYTHONPATH"
@@ -77,7 +81,7 @@ def new_plan(options: CaptureOptions, command: tuple[str, ...], started_ns: int,
         folder=str(folder.absolute()),
         shown=str(folder),
         meeting=str(Path(tempfile.gettempdir()) / f"traceadvisor-{secrets.token_hex(8)}"),
-        command=command,
+        command=tuple(_bounded(command)),
         schedule=options.schedule,
         stacks=options.stacks,
         memory=options.memory,
@@ -86,12 +90,24 @@ def new_plan(options: CaptureOptions, command: tuple[str, ...], started_ns: int,
     )
 
 
+def _bounded(command: tuple[str, ...]) -> Iterator[str]:
+    """The beginning of a command that fits an environment variable, as valid UTF-8."""
+    left = _LONGEST_COMMAND
+    for word in command:
+        text = word.encode(errors="replace").decode()
+        left -= len(text)
+        if left < 0:
+            yield "..."
+            return
+        yield text
+
+
 def exported(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that children need: the plan, and a path on which Python finds the hook."""
     others = environment.get(PYTHONPATH)
     return {
         VARIABLE: msgspec.json.encode(plan).decode(),
-        PYTHONPATH: HOOK if others is None else f"{HOOK}{os.pathsep}{others}",
+        PYTHONPATH: HOOK if not others else f"{HOOK}{os.pathsep}{others}",
     }
 
 
@@ -139,8 +155,9 @@ class Meeting:
         A command may train several times, one after the other or side by side.
         """
         number = 1
-        while not (self._is_job(number, job) and self.is_first(f"job{number}.rank{rank}")):
-            number += 1
+        with suppress(OSError):  # such as a temporary folder without links: then all are the first job
+            while not (self._is_job(number, job) and self.is_first(f"job{number}.rank{rank}")):
+                number += 1
         return number
 
     def leave(self, result: Result) -> None:
@@ -156,6 +173,17 @@ class Meeting:
         """Number of the job and rank of every process that trained."""
         found = (_RANK.fullmatch(path.name) for path in self.place.glob("job*.rank*"))
         return sorted((int(match[1]), int(match[2])) for match in found if match)
+
+    def killed(self, folder: Path) -> tuple[str, ...]:
+        """Bundles of training processes that ended without a result.
+
+        Args:
+            folder: the first bundle of the command, as the user knows it.
+        """
+        told = {(one.folder, one.rank) for one in self.results()}
+        bundles = ((str(numbered(folder, number)), rank) for number, rank in self.joined())
+        silent = (bundle for bundle, rank in bundles if (bundle, rank) not in told)
+        return tuple(dict.fromkeys(bundle for bundle in silent if Path(bundle, MANIFEST).exists()))
 
     def failures(self) -> list[str]:
         """Why child processes could not be captured."""

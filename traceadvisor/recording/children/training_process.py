@@ -18,20 +18,20 @@ from typing import Any
 
 from traceadvisor.bundle.layout import Ending
 from traceadvisor.recording.capture import Ended
-from traceadvisor.recording.children.plan import Plan, plan_of
+from traceadvisor.recording.children.plan import VARIABLE, Plan, plan_of
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.recording.script.termination import TerminationGuard
 from traceadvisor.recording.session import CaptureSession
 
 
-def follow(plan: Plan | None = None) -> None:
+def follow(given: Plan | str | None) -> None:
     """Wait until this process creates an optimizer; torch is imported.
 
     Args:
-        plan: what the processes of the command share; by default, from the environment.
+        given: what the processes of the command share, also as text.
     """
-    plan = plan or plan_of()
+    plan = plan_of({VARIABLE: given}) if isinstance(given, str) else given
     if plan is None:
         return
     from torch.optim import Optimizer  # noqa: PLC0415  # only in a process that imports torch

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -177,7 +178,8 @@ def _hooked_iter(original: Callable[[Any], Any], loaders: LoaderRegistry) -> Cal
     def iterate(self: Any) -> Any:
         begin_ns = time.perf_counter_ns()
         iterator = original(self)
-        loaders.iterated(self, iterator, time.perf_counter_ns() - begin_ns)
+        with suppress(Exception):  # such as an iterator that cannot be referred to weakly
+            loaders.iterated(self, iterator, time.perf_counter_ns() - begin_ns)
         return iterator
 
     return iterate

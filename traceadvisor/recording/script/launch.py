@@ -53,13 +53,14 @@ class Launch:
     @classmethod
     def of_this_process(cls, environment: Mapping[str, str] = os.environ) -> Launch:
         """Read the launcher's variables; a process without them is a job of its own."""
-        names = next((each for each in _LAUNCHERS if {each.rank, each.world_size} <= environment.keys()), _LAUNCHERS[0])
+        names = next((each for each in _LAUNCHERS if set(each) <= environment.keys()), _LAUNCHERS[0])
         launched = names.rank in environment and names.local_rank in environment
+        world_size = _number(environment, names.world_size, 1)
         return cls(
             rank=_number(environment, names.rank, 0),
-            world_size=_number(environment, names.world_size, 1),
+            world_size=world_size,
             local_rank=_number(environment, names.local_rank, 0),
-            started_ns=_start_ns(os.getppid() if launched else os.getpid()),
+            started_ns=_start_ns(os.getppid() if launched and world_size > 1 else os.getpid()),
             host=_safe(socket.gethostname()),
             restart=_number(environment, "TORCHELASTIC_RESTART_COUNT", 0),
         )

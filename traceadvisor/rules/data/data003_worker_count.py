@@ -34,7 +34,6 @@ ELSEWHERE = {
     Limit.BURSTS: "the loader is fast enough on average, and late at times",
     Limit.HANDOVER: "the current {workers} workers make batches fast enough",
     Limit.NOTHING: "more workers would not shorten the step",
-    Limit.UNKNOWN: "it is unknown how long a worker takes for a batch",
 }
 """Why the loop waits, if the number of workers is not the reason."""
 
@@ -74,7 +73,7 @@ class WorkerCount(Rule):
         if workers is None:
             return Skipped("The number of loader workers is unknown.")
         if workers == 0:
-            return Skipped("The data loader has no workers: DATA002 shows the cost and proposes a number.")
+            return Skipped("The data loader has no workers: DATA002 checks that.")
         share = facts.share(facts.claim(Category.DATA_WAIT))
         if share >= self.min_share:
             return self._too_few(facts, workers, share)
@@ -82,6 +81,8 @@ class WorkerCount(Rule):
 
     def _too_few(self, facts: Facts, workers: int, share: float) -> Outcome:
         limit = loading_limit(facts)
+        if limit.kind is Limit.UNKNOWN:
+            return Skipped("It is unknown how long a worker takes for a batch: record with `traceadvisor capture`.")
         if limit.proposal is None:
             remark = ELSEWHERE.get(limit.kind, "").format(workers=workers) or None
             return Clear("exposed data wait", share, self.min_share, Unit.SHARE, remark)

@@ -64,7 +64,7 @@ class CpuBoundPreprocessing(Rule):
 
     def _by_samples(self, facts: Facts, wait: SpanSet) -> Outcome:
         if facts.needed(facts.observation.loader, Input.LOADER).in_training_process:
-            return Skipped("The training process loads batches itself, on one core at a time: fix DATA002 first.")
+            return Skipped("The training process loads batches itself, on one core at a time: DATA002 checks that.")
         telemetry = facts.needed(facts.run.telemetry, Input.HOST_TELEMETRY)
         shares = (telemetry.processes.granted_cpu_share, telemetry.node.mean_cpu_share)
         busy = max((share for share in shares if share is not None), default=None)

@@ -10,9 +10,10 @@ from traceadvisor.analysis.arithmetic.roofline import Speedups
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.replay.fixes.kernels import FasterKernels
-from traceadvisor.rules.base import Facts, Fix
+from traceadvisor.rules.base import Facts, Fix, Input
 
 NO_SPEEDUPS = "input shapes and peak rates give no speed-up for these calls"
+NO_SHAPES = "input shapes were not recorded, so the speed-up of each call is unknown"
 
 LEAST_COVERED_SHARE = 0.5
 """Share of the kernels' time with a known speed-up. With less, a simulation would leave out most of the saving."""
@@ -21,7 +22,8 @@ LEAST_COVERED_SHARE = 0.5
 def narrower_type(facts: Facts, summary: str, change: str | None, speedups: Speedups | None, rows: Int64) -> Fix:
     """Return the fix, simulated with faster kernels; without known speed-ups for most of ``rows``, not simulated."""
     if speedups is None or not (speedups.high > 1).any() or _covered_share(facts, speedups, rows) < LEAST_COVERED_SHARE:
-        return Fix(summary, change, not_replayed=NO_SPEEDUPS)
+        no_shapes = facts.missing(frozenset({Input.SHAPES})) is not None
+        return Fix(summary, change, not_replayed=NO_SHAPES if no_shapes else NO_SPEEDUPS)
     faster = FasterKernels(speedups.rows, speedups.low, speedups.expected, speedups.high)
     return Fix(summary, change, what_if=faster)
 

@@ -14,6 +14,10 @@ from traceadvisor.rules.h2d.host_built import HostBuilt, host_built
 MOST_PLACES = 5
 
 
+_CREATORS = frozenset({"aten::empty", "aten::ones", "aten::rand", "aten::randn", "aten::zeros"})
+"""Operators that take a shape, as functions of torch with the same name do."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostBuiltTensor(Rule):
     """The CPU creates tensors within the step and copies them to the GPU right away.
@@ -47,11 +51,13 @@ class HostBuiltTensor(Rule):
         if share < self.min_share:
             return Clear("CPU time to create and copy tensors", share, self.min_share, Unit.SHARE)
         idle = host & facts.claim(Category.IDLE_LAUNCH, Category.IDLE_SYNC)
+        operators = _operators(facts, found)
+        creator = next((name for name in operators if name in _CREATORS), "aten::zeros").removeprefix("aten::")
         return facts.finding(
             claims=facts.exposed(copies, Category.H2D_COPY) | idle,
             fix=Fix(
                 "Create tensors on the GPU, and constant tensors only once",
-                "torch.zeros(shape, device=device)",
+                f"torch.{creator}(shape, device=device)",
                 what_if=BuiltOnDevice(made, np.unique(copies), _calls(facts, found)),
             ),
             effort=Effort.LINE,
@@ -59,7 +65,7 @@ class HostBuiltTensor(Rule):
                 facts.count_per_step("tensors created on the CPU", found.makers.size),
                 facts.time_per_step("CPU time to create them", made & windows),
                 facts.time_per_step("CPU time to create and copy them", host),
-                Evidence("operators that create them", ", ".join(_operators(facts, found)), Unit.TEXT),
+                Evidence("operators that create them", ", ".join(operators), Unit.TEXT),
             ),
             most_ns=facts.per_step_ns(host),
             locations=facts.locations(found.makers[: 1 + found.makers.size // facts.step_count], MOST_PLACES),

@@ -59,8 +59,9 @@ class LaunchBound(Rule):
         """Compare the GPU idle time during kernel launches with the step."""
         idle = facts.claim(Category.IDLE_LAUNCH)
         share = facts.share(idle)
+        others = " or CUDA graphs" if facts.inference_sign else ", CUDA graphs, or a fused or foreach optimizer"
         fix = Fix(
-            "Launch fewer kernels: use a larger batch, torch.compile, CUDA graphs, or a fused or foreach optimizer",
+            f"Launch fewer kernels: use a larger batch, torch.compile{others}",
             change='model = torch.compile(model, mode="reduce-overhead")',
             what_if=AmortisedLaunches(_operators(facts)),
         )

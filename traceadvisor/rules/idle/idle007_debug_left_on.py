@@ -103,7 +103,7 @@ class DebugLeftOn(Rule):
                 else None,
             ),
             saving=_saving(facts, claims, fix),
-            caveats=("The option may have been on only in other steps than the recorded ones.",),
+            caveats=() if claims else ("The option may have been on only in other steps than the recorded ones.",),
         )
 
     def _autograd(self, facts: Facts) -> Iterator[_LeftOn]:

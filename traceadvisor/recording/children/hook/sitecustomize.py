@@ -14,6 +14,8 @@ from contextlib import suppress
 
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  # pathlib takes longer to import
 PLAN = "TRACEADVISOR_CAPTURE"
+GIVEN = os.environ.get(PLAN)
+"""As this process started: a capture in it may make a plan of its own."""
 
 
 def run_hidden() -> None:
@@ -40,7 +42,7 @@ def follow() -> None:
     try:
         from traceadvisor.recording.children.training_process import follow as follow_plan  # noqa: PLC0415
 
-        follow_plan()
+        follow_plan(GIVEN)
     except Exception as error:  # noqa: BLE001  # the program goes on after any error
         fail(error)
 
