@@ -189,6 +189,26 @@ def test_a_python_that_cannot_import_the_capture_runs_unharmed_and_is_named(fold
     assert f"a process was not captured: {sys.executable}: an older version." in done.stderr
 
 
+def test_a_second_capture_into_the_same_folder_is_refused(folder: Path) -> None:
+    for code in (0, 2):
+        done = capture("-o", "bundle", "--", *PYTHON, "train.py", cwd=folder)
+        assert done.returncode == code
+    assert "bundle already holds a capture" in done.stderr
+    assert len(traces(folder / "bundle")) == 1
+
+
+def test_a_look_at_torch_before_its_import_loses_nothing(folder: Path) -> None:
+    (folder / "look.py").write_text(f"import importlib.util\nimportlib.util.find_spec('torch')\n{TRAIN}")
+    for command in (("look.py",), ("--", *PYTHON, "look.py")):
+        assert "recorded 8 of 30 steps" in capture(*command, cwd=folder).stderr
+
+
+def test_a_long_command_leaves_room_for_the_scripts_own_children(folder: Path) -> None:
+    (folder / "long.py").write_text("import subprocess; subprocess.run(['true'], check=True); print('done')")
+    done = capture("-o", "bundle", "long.py", *("shard" * 20 for _ in range(4000)), cwd=folder)
+    assert done.stdout == "done\n"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_the_command_reaches_the_training_and_the_recording_stays(folder: Path, number: int) -> None:
     command = (*CAPTURE, "-o", "bundle", "--", *PYTHON, "-u", "train.py", "--endless")
