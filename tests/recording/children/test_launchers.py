@@ -190,10 +190,11 @@ def test_a_python_that_cannot_import_the_capture_runs_unharmed_and_is_named(fold
 
 
 def test_a_second_capture_into_the_same_folder_is_refused(folder: Path) -> None:
-    for code in (0, 2):
-        done = capture("-o", "bundle", "--", *PYTHON, "train.py", cwd=folder)
-        assert done.returncode == code
-    assert "bundle already holds a capture" in done.stderr
+    command = ("-o", "bundle", "--", *PYTHON, "train.py")
+    assert capture(*command, cwd=folder).returncode == 0
+    again = capture(*command, cwd=folder)
+    assert again.returncode == 2
+    assert "bundle already holds a capture" in again.stderr
     assert len(traces(folder / "bundle")) == 1
 
 
