@@ -21,10 +21,6 @@ from traceadvisor.model.findings import Method
 
 LOADERS = Path(__file__).parent / "loaders"
 
-recorded = pytest.mark.skipif(
-    not (LOADERS / "loaders.json").is_file(), reason="needs recordings: python -m benchmarks.validation.loaders"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -91,7 +87,6 @@ def _row(case: dict[str, Any], runs: list[dict[str, Any]], folder: Path) -> Row:
     )
 
 
-@recorded
 def test_all_cases_were_recorded_several_times() -> None:
     made = index()
     assert [case["name"] for case in made["cases"]] == [case.name for case in CASES]
@@ -99,14 +94,12 @@ def test_all_cases_were_recorded_several_times() -> None:
     assert min(counts.values()) == max(counts.values()) >= 2
 
 
-@recorded
 def test_the_measured_setting_is_the_one_that_reports_propose() -> None:
     """If a change of the rules changes the proposal, the loaders have to be recorded again."""
     for run in index()["runs"]:
         assert proposal(LOADERS / run["name"]) == run["proposed"], run["name"]
 
 
-@recorded
 def test_a_loader_that_waits_gets_workers_and_no_longer_queue() -> None:
     waiting = {case.name for case in CASES if case.kind in {"disk", "server", "stream", "mixed"}}
     for run in index()["runs"]:
@@ -114,7 +107,6 @@ def test_a_loader_that_waits_gets_workers_and_no_longer_queue() -> None:
             assert run["proposed"].keys() == {"num_workers"}, run["name"]
 
 
-@recorded
 def test_recordings_are_small_and_anonymous() -> None:
     for run in index()["runs"]:
         files = list((LOADERS / run["name"]).iterdir())
@@ -124,7 +116,6 @@ def test_recordings_are_small_and_anonymous() -> None:
             assert not ELSEWHERE.findall(gzip.decompress(content) if path.suffix == ".gz" else content), path
 
 
-@recorded
 def test_the_page_has_the_loaders(golden: Callable[[Path, str], None]) -> None:
     made = index()
     others = max(run["others_share"] for run in made["runs"])

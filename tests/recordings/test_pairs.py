@@ -9,8 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-import pytest
-
 from tests.recordings.compared import PAIRS, Pair, captured_pairs, index, public_pairs, step_ns
 from tests.shared import CHECKOUT
 from tests.test_sample_traces import ELSEWHERE
@@ -21,15 +19,10 @@ PAGE = CHECKOUT / "docs" / "validation.md"
 MOST_BYTES = 1_500_000
 FEWEST_RUNS = 4
 
-captured = pytest.mark.skipif(
-    not (PAIRS / "pairs.json").is_file(), reason="needs recordings: python -m benchmarks.validation.record"
-)
-
 
 # -- the recordings ---------------------------------------------------------------------------------------------------
 
 
-@captured
 def test_repeated_runs_were_recorded_in_turns() -> None:
     arms = [run["arm"] for run in index()["runs"]]
     assert all(arms.count(arm) >= FEWEST_RUNS for arm in arms)
@@ -38,7 +31,6 @@ def test_repeated_runs_were_recorded_in_turns() -> None:
     assert all(earlier == later[::-1] for earlier, later in pairwise(turns))
 
 
-@captured
 def test_a_recording_is_small_and_anonymous() -> None:
     for run in index()["runs"]:
         files = list((PAIRS / run["name"]).iterdir())
@@ -63,7 +55,6 @@ KNOWN_MISSES = {"workers", "logging", "checkpoints"}
 """Simulated pairs with a larger saving than predicted: the step is shorter than the range."""
 
 
-@captured
 def test_measured_steps_are_in_the_predicted_range_except_known_misses() -> None:
     conclusive = [pair for pair in captured_pairs() if pair.is_conclusive]
     misses = [pair for pair in conclusive if not pair.is_within_range]
@@ -79,7 +70,6 @@ def test_the_measured_step_of_a_public_training_is_in_the_predicted_range(shared
 # -- the page ---------------------------------------------------------------------------------------------------------
 
 
-@captured
 def test_the_page_has_the_captured_pairs(golden: Callable[[Path, str], None]) -> None:
     made = index()
     others = max(run["others_share"] for run in made["runs"])
