@@ -83,16 +83,9 @@ def _list() -> dict[str, Any]:
     return tomllib.loads(LIST.read_text(encoding="utf-8"))
 
 
-def not_yet() -> Sequence[str]:
-    """The paths that are not checked yet."""
-    return [str(path) for path in _list()["not_yet"]]
-
-
 def files(patterns: Sequence[str]) -> list[Path]:
-    """The files to check, without those listed as not yet."""
-    found = {path for pattern in patterns for path in CHECKOUT.glob(pattern)}
-    later = tuple(CHECKOUT / path for path in not_yet())
-    return sorted(path for path in found if not any(path.is_relative_to(one) for one in later))
+    """The files to check."""
+    return sorted({path for pattern in patterns for path in CHECKOUT.glob(pattern)})
 
 
 def python_texts(path: Path) -> Iterator[str]:
@@ -210,10 +203,6 @@ def test_names_in_code_are_plain() -> None:
     assert found == []
 
 
-def test_each_path_listed_as_not_yet_exists() -> None:
-    assert [path for path in not_yet() if not (CHECKOUT / path).exists()] == []
-
-
 def test_each_listed_phrase_is_found() -> None:
     every = words("all", "reports")
     assert [phrase for phrase in every.better if not list(every.found_in(f"x {phrase.upper()}. y"))] == []
@@ -234,8 +223,6 @@ def test_joined_strings_and_comments_are_searched_as_one_text(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_reports_of_samples_and_public_recordings_use_plain_words(shared_traces: Path) -> None:
-    if "tests/golden" in not_yet():
-        pytest.skip("sample reports are listed as not yet")
     samples = list(SAMPLES)
     reports = [load(path) for path in (*samples, *(shared_traces / name for name in RECORDINGS))]
     assert _found((text for report in reports for text in report_texts(report)), "all", "reports") == []

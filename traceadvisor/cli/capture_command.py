@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from traceadvisor.errors import UsageError
 from traceadvisor.recording.options import DEFAULT_SCHEDULE, CaptureOptions, Schedule
 
 if TYPE_CHECKING:
-    from traceadvisor.recording.children.plan import Result
+    from traceadvisor.recording.children.rendezvous import TrainedChildren
 
 LAUNCHER_MODULES = (
     "torch.distributed.run",
@@ -121,7 +121,7 @@ def _capture(
     if ended.is_interrupted:
         interrupted.append(True)
     if (children.results or children.killed) and not captured.steps:
-        told = _tell(children.results, children.killed)
+        told = _tell(children)
         return ended.status or told
     if captured.problem:
         click.echo(f"traceadvisor: no recording could be written: {captured.problem}.", err=True)
@@ -151,20 +151,21 @@ def _capture_launcher(
     with _capture_installed():
         from traceadvisor.recording.command import capture_command  # noqa: PLC0415  # after the atexit function
     words = (sys.executable, "-m", *command_line) if is_module else command_line
-    ended = capture_command(words, options)
-    told = _tell(ended.results, ended.killed, ended.failures)
-    if ended.code == -signal.SIGINT:
+    code, children = capture_command(words, options)
+    told = _tell(children)
+    if code == -signal.SIGINT:
         interrupted.append(True)
-    return 128 - ended.code if ended.code < 0 else ended.code or told
+    return 128 - code if code < 0 else code or told
 
 
-def _tell(results: Sequence[Result], killed: Sequence[str] = (), failures: Sequence[str] = ()) -> int | None:
+def _tell(children: TrainedChildren) -> int | None:
     """Say what the training processes recorded, by bundle; returns the exit code if the command succeeded."""
-    for failure in failures:
+    results = children.results
+    for failure in children.failures:
         click.echo(f"traceadvisor: a process was not captured: {failure}.", err=True)
-    for folder in killed:
+    for folder in children.killed:
         click.echo(f"traceadvisor: a process was killed; what it recorded before is in {folder}.", err=True)
-    if not results and killed:
+    if not results and children.killed:
         return None
     if not results:
         click.echo(

@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Self
 
 from traceadvisor.bundle.layout import Ending
-from traceadvisor.recording.children.plan import Meeting, Result, exported, new_plan, withdraw
+from traceadvisor.recording.children.plan import exported, new_plan, withdraw
+from traceadvisor.recording.children.rendezvous import Rendezvous, TrainedChildren
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.script.own_code import strip_own_frames
@@ -62,16 +63,7 @@ class Ended:
         return self.ending is Ending.INTERRUPTED
 
 
-@dataclass(frozen=True, slots=True)
-class ChildrenCaptured:
-    """What child processes that train recorded."""
-
-    results: tuple[Result, ...]
-    killed: tuple[str, ...]
-    """Bundles of processes that ended without a result."""
-
-
-def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Captured, Launch, ChildrenCaptured]:
+def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Captured, Launch, TrainedChildren]:
     """Run a script and write a bundle; the script's exception has been printed as ``python`` does.
 
     If not the script itself but child processes of it train, they are captured.
@@ -86,8 +78,8 @@ def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Capt
     session.start()
     withdraw()  # the plan of a capture around this one
     os.environ.update(exported(plan, os.environ))
-    meeting = Meeting(Path(plan.meeting))
-    guard = TerminationGuard(lambda number: _terminated(session, meeting, number))
+    rendezvous = Rendezvous(Path(plan.rendezvous))
+    guard = TerminationGuard(lambda number: _terminated(session, rendezvous, number))
     guard.install()
     process = os.getpid()
     ended = Ended.of(_raised_by(run))
@@ -95,14 +87,12 @@ def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Capt
         raise SystemExit(ended.status)
     captured = session.finish(ended.ending, ended.exit_code, ended.message)
     guard.remove()
-    children = ChildrenCaptured(tuple(meeting.results()), meeting.killed(Path(plan.shown)))
-    meeting.end()
-    return ended, captured, launch, children
+    return ended, captured, launch, rendezvous.end(Path(plan.shown))
 
 
-def _terminated(session: CaptureSession, meeting: Meeting, number: int) -> None:
+def _terminated(session: CaptureSession, rendezvous: Rendezvous, number: int) -> None:
     session.finish(Ending.TERMINATED, 128 + number)
-    meeting.end()
+    rendezvous.remove()
 
 
 def _raised_by(run: Callable[[], None]) -> BaseException | None:

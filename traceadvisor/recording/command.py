@@ -9,32 +9,18 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from traceadvisor.bundle.layout import MANIFEST
 from traceadvisor.errors import UsageError
-from traceadvisor.recording.children.plan import Meeting, Result, exported, new_plan
+from traceadvisor.recording.children.plan import exported, new_plan
+from traceadvisor.recording.children.rendezvous import Rendezvous, TrainedChildren
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script.launch import Launch
 
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-
-
-@dataclass(frozen=True, slots=True)
-class CommandEnded:
-    """How a command ended, and what its training processes recorded."""
-
-    code: int
-    """The exit code; negative: the number of the signal that ended it."""
-
-    results: tuple[Result, ...]
-    killed: tuple[str, ...]
-    """Bundles of processes that ended without a word; empty folders are left out."""
-
-    failures: tuple[str, ...]
-    """Why child processes could not be captured."""
 
 
 def is_command(words: Sequence[str]) -> bool:
@@ -45,8 +31,11 @@ def is_command(words: Sequence[str]) -> bool:
     return shutil.which(first) is not None or not Path(first).exists()
 
 
-def capture_command(words: tuple[str, ...], options: CaptureOptions) -> CommandEnded:
+def capture_command(words: tuple[str, ...], options: CaptureOptions) -> tuple[int, TrainedChildren]:
     """Run a command to its end. It gets the terminal, signals and the environment, with the plan added.
+
+    Returns:
+        Its exit code, negative for the number of the signal that ended it, and what its training processes recorded.
 
     Raises:
         UsageError: there is no such command, or the folder holds another capture. Nothing was run.
@@ -56,7 +45,7 @@ def capture_command(words: tuple[str, ...], options: CaptureOptions) -> CommandE
     if (folder / MANIFEST).exists():
         raise UsageError(f"{folder} already holds a capture. Choose another with -o, or remove it.")
     plan = new_plan(options, words, launch.started_ns, folder)
-    meeting = Meeting(Path(plan.meeting))
+    rendezvous = Rendezvous(Path(plan.rendezvous))
     try:
         try:
             child = subprocess.Popen(words, env=os.environ | exported(plan, os.environ))  # noqa: S603  # the user asked for it
@@ -65,9 +54,9 @@ def capture_command(words: tuple[str, ...], options: CaptureOptions) -> CommandE
             raise UsageError(f"Cannot run {words[0]}: {reason}.") from error
         with _forwarding_signals(child):
             code = child.wait()
-        return CommandEnded(code, tuple(meeting.results()), meeting.killed(folder), tuple(meeting.failures()))
+        return code, rendezvous.end(folder)
     finally:
-        meeting.end()
+        rendezvous.remove()
 
 
 def _name(words: Sequence[str]) -> str:

@@ -18,7 +18,8 @@ from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState
 from traceadvisor.recording.after_import import after_torch_import
 from traceadvisor.recording.bundle_writer import BundleWriter
-from traceadvisor.recording.children.plan import Meeting, Plan, Result, numbered, withdraw
+from traceadvisor.recording.children.plan import Plan, withdraw
+from traceadvisor.recording.children.rendezvous import Rendezvous, Result, numbered
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.telemetry import TelemetrySampler
@@ -113,8 +114,8 @@ class CaptureSession:
         self._attach()
 
     @property
-    def _meeting(self) -> Meeting | None:
-        return Meeting(Path(self._plan.meeting)) if self._plan else None
+    def _rendezvous(self) -> Rendezvous | None:
+        return Rendezvous(Path(self._plan.rendezvous)) if self._plan else None
 
     def _start_sampler(self) -> None:
         launched = self._launch.world_size > 1
@@ -130,17 +131,17 @@ class CaptureSession:
 
     def _joins(self) -> None:
         """The first training step ended: this process takes its place in a bundle, and its children take none."""
-        meeting = self._meeting
-        if meeting is None or self._joined:
+        rendezvous = self._rendezvous
+        if rendezvous is None or self._joined:
             return
         withdraw()
         self._launch = self._launch.of_training()
-        number = meeting.number_of(self._launch.job, self._launch.rank)
+        number = rendezvous.number_of(self._launch.job, self._launch.rank)
         self._shown, self.folder = numbered(self._shown, number), numbered(self.folder, number)
         self._header = msgspec.structs.replace(self._header, world_size=self._launch.world_size)
         self._writer.folder, self._writer.header, self._writer.rank = self.folder, self._header, self._launch.rank
         self._joined = True
-        samples = meeting.is_first(f"telemetry{number}.{self._launch.host}")  # one process of a job and node
+        samples = rendezvous.is_first(f"telemetry{number}.{self._launch.host}")  # one process of a job and node
         if self._is_child and samples:
             self._start_sampler()
         elif self._sampler and not samples:
@@ -166,7 +167,7 @@ class CaptureSession:
         if self._sampler:
             self._sampler.stop()
         recorded = self._log.count(StepState.RECORDED)
-        if self._meeting and not self._joined and (self._is_child or self._meeting.joined()):
+        if self._rendezvous and not self._joined and (self._is_child or self._rendezvous.joined()):
             self._writer.close()  # its children trained, or nobody did
             self._finished = Captured(self._shown, 0, 0, (), None)
             return self._finished
@@ -183,9 +184,9 @@ class CaptureSession:
         )
         self._writer.close()
         captured = Captured(self._shown, self._training_steps, recorded, self._notes(), self._problem)
-        if self._meeting and self._is_child:
+        if self._rendezvous and self._is_child:
             note = "" if recorded else next((each.message for each in captured.notes), "")
-            self._meeting.leave(
+            self._rendezvous.leave(
                 Result(str(self._shown), self._launch.rank, captured.steps, recorded, note, captured.problem)
             )
         self._finished = captured

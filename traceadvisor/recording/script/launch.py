@@ -78,8 +78,8 @@ class Launch:
         if self.world_size == 1:
             return f"process {os.getpid()}"
         port = os.environ.get("MASTER_PORT")
-        meeting = f"{os.environ.get('MASTER_ADDR')}:{port}" if port else f"child of {os.getppid()}"
-        return f"{meeting}, {self.world_size} ranks, restart {self.restart}"
+        address = f"{os.environ.get('MASTER_ADDR')}:{port}" if port else f"child of {os.getppid()}"
+        return f"{address}, {self.world_size} ranks, restart {self.restart}"
 
     def bundle(self, folder: Path | None, script: str) -> Path:
         """The folder of the bundle: the given one, or else the default of a script."""

@@ -52,9 +52,9 @@ def fail(error: Exception) -> None:
     import json  # noqa: PLC0415  # only then
 
     with suppress(Exception):
-        meeting = json.loads(os.environ[PLAN])["meeting"]
-        os.makedirs(meeting, mode=0o700, exist_ok=True)  # noqa: PTH103  # as above
-        with open(f"{meeting}/failed.{os.getpid()}", "w") as file:  # noqa: PTH123  # as above
+        place = json.loads(os.environ[PLAN])["rendezvous"]
+        os.makedirs(place, mode=0o700, exist_ok=True)  # noqa: PTH103  # as above
+        with open(f"{place}/failed.{os.getpid()}", "w") as file:  # noqa: PTH123  # as above
             file.write(f"{sys.executable}: {error}")
 
 
