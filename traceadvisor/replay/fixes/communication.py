@@ -138,6 +138,10 @@ class HalvedMessages(Edit):
         return _shortened(graph, self.rows, spared_ns)
 
 
+_REACHED = {Scenario.LOW: 0.0, Scenario.EXPECTED: 0.5, Scenario.HIGH: 1.0}
+"""Share of the possible gain that a fix reaches, where the recording does not tell."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class OverlappedExchange(Edit):
     """All-to-all runs beside dense compute that does not need its result."""
@@ -152,8 +156,7 @@ class OverlappedExchange(Edit):
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Shorten each by the compute beside it. How much of that depends on the exchange was not recorded."""
-        room_used = {Scenario.LOW: 0.0, Scenario.EXPECTED: 0.5, Scenario.HIGH: 1.0}
-        return _shortened(graph, self.rows, self.room_ns * room_used[scenario])
+        return _shortened(graph, self.rows, self.room_ns * _REACHED[scenario])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,11 +173,10 @@ class FasterTransfers(Edit):
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Shorten each: not at all if all of it is a wait, by half of the difference, or to that time."""
-        gained = {Scenario.LOW: 0.0, Scenario.EXPECTED: 0.5, Scenario.HIGH: 1.0}
         mine = np.isin(graph.device.row, self.rows)
         recorded_ns = np.zeros(self.rows.size, dtype=np.int64)
         recorded_ns[np.searchsorted(self.rows, graph.device.row[mine])] = graph.device.duration_ns[mine]
-        return _shortened(graph, self.rows, np.maximum(recorded_ns - self.best_ns, 0) * gained[scenario])
+        return _shortened(graph, self.rows, np.maximum(recorded_ns - self.best_ns, 0) * _REACHED[scenario])
 
 
 def _shortened(graph: StepGraph, rows: Int64, by_ns: NDArray[np.floating[Any]]) -> StepGraph:

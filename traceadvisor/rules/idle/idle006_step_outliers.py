@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -29,6 +29,7 @@ from traceadvisor.rules.base import (
 )
 from traceadvisor.rules.category_words import CATEGORY_WORDS
 from traceadvisor.rules.idle.step_outliers import (
+    Outliers,
     find_outliers,
     grown_category,
     only_in,
@@ -108,10 +109,7 @@ class StepOutliers(Rule):
                 return Skipped(
                     f"Fewer than {self.least_recorded_steps} steps between the first and the last: record more."
                 )
-        found = find_outliers(lengths, self.ratio)
-        periodic = periodic_outliers(lengths, found.indices, self.ratio)
-        if periodic and periodic.every and periodic.every * self.max_steps_share >= 1:
-            found = periodic
+        found = self._slow_steps(lengths)
         share = found.excess_ns / max(sum(lengths.values()) / len(lengths), 1.0)
         if share < self.min_share:
             return Clear("time in slow steps beyond the median", share, self.min_share, Unit.SHARE)
@@ -125,16 +123,13 @@ class StepOutliers(Rule):
                 "step times vary in general",
                 at_least=True,
             )
-        shown = recorded if lengths is recorded else recorded_lengths(facts.step_rows, edges=True)
+        with_edges = recorded_lengths(facts.step_rows, edges=True)
+        shown = recorded if lengths is recorded else with_edges
         odd = [row for row in facts.step_rows if shown.get(row.step.index, 0.0) > self.ratio * found.median_ns]
         if odd and _are_updates(facts, odd):
             remark = "the slow steps update the parameters, others do not"
             return Clear("time in other slow steps", 0.0, self.min_share, Unit.SHARE, remark)
-        fast = {
-            index
-            for index, length in recorded_lengths(facts.step_rows, edges=True).items()
-            if length <= self.ratio * found.median_ns
-        }
+        fast = {index for index, length in with_edges.items() if length <= self.ratio * found.median_ns}
         content = _what_is_odd(facts, odd, fast) if odd else _Content()
         is_explained = bool(found.every) or content.own_ns >= LEAST_OWN_SHARE * found.each_excess_ns
         if not is_explained and not facts.observation.has_device:
@@ -163,6 +158,14 @@ class StepOutliers(Rule):
                 *(() if odd else ("Record more steps: no slow step was recorded, so its cause is unknown.",)),
             ),
         )
+
+    def _slow_steps(self, lengths: Mapping[int, float]) -> Outliers:
+        """Find steps that are slow at intervals, if they are, or else all slow steps."""
+        found = find_outliers(lengths, self.ratio)
+        periodic = periodic_outliers(lengths, found.indices, self.ratio)
+        if periodic and periodic.every and periodic.every * self.max_steps_share >= 1:
+            return periodic
+        return found
 
 
 def _are_updates(facts: Facts, odd: list[StepRow]) -> bool:
