@@ -57,8 +57,8 @@ PAINTS: dict[Category | Activity, Paint] = {
 }
 """In CPU lanes, an activity has the colour of the idle time that it causes."""
 
-SAVING = Paint("saving", "#0d6b58", "#5fd0b4")
-SAVING_RANGE = Paint("saving-range", "#a9d8cc", "#2a6357", _DARK_INK, "#ffffff")
+SAVING = Paint("saving", "#1b1f27", "#e6e9ee")
+SAVING_RANGE = Paint("saving-range", "#9aa3b0", "#5d6675", _DARK_INK, "#ffffff")
 TRACK = Paint("track", "#e9ebef", "#2a2f38", _DARK_INK, "#ffffff")
 
 STEP_PAINTS = {

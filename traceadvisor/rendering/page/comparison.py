@@ -11,6 +11,12 @@ from traceadvisor.rendering.units import duration, percent, percent_range
 MOST_DRAWN = 4
 """Recordings with charts of their own; the table and the JSON report show all."""
 
+OPEN_ROWS = 12
+"""Rows shown unfolded."""
+
+MOST_COMPARED = 200
+"""Recordings in the table; the JSON report has all."""
+
 _TOTALS = ("Data wait", "CPU-to-GPU copy", "Kernels", "Commu\u00adnication", "Other copies", "Idle")
 
 
@@ -26,7 +32,8 @@ def comparison_table(report: Report) -> Table | None:
         *map(Column, total_titles(report)),
         Column("Top finding", numeric=False),
     )
-    return measured_columns(Table("Recordings compared: totals as shares of the typical step", columns, rows))
+    caption = "Recordings compared: totals as shares of the typical step"
+    return measured_columns(Table(caption, columns, rows[:MOST_COMPARED], OPEN_ROWS))
 
 
 def total_titles(report: Report) -> tuple[str, ...]:

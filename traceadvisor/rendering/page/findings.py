@@ -14,6 +14,7 @@ from traceadvisor.rendering.savings import (
     further,
     range_over,
     range_words,
+    saves_nothing,
     saving_sentence,
     saving_words,
     share_of_step,
@@ -65,6 +66,9 @@ class SavingView:
 
     certainty: str
     """``simulated``, ``upper limit``: how certain the saving is."""
+
+    is_certainty_shown: bool
+    """Whether the certainty adds to the share; it repeats a missing saving."""
 
     range: str | None
     """``45.0 ms to 55.0 ms`` if the headline shows only the expected figure and the estimate is a range."""
@@ -242,17 +246,18 @@ def _saving(ranked: RankedFinding, recordings: Sequence[Recording], *, adds: boo
     alone, step_ns = ranked.finding.saving, ranked.step_ns
     adds = adds and alone.high_ns > 0 and ranked.further_saving is not None
     saving = further(ranked) if adds else alone
-    share = share_of_step(saving, ranked)
+    share, nothing = share_of_step(saving, ranked), saves_nothing(saving)
     bound = saving.method is Method.BOUND
     drawn = step_ns is not None and step_ns > 0 and saving.high_ns > 0
     scale = step_ns if step_ns else 1.0
     return SavingView(
         headline=saving_words(saving, adds=adds),
-        share=share_words(saving, share) if saving.high_ns or not adds else "of no further use",
+        share=share_words(saving, share) if not (adds and nothing) else "those above take its saving",
         sentence=saving_sentence(saving, share, adds=adds),
         adds=adds,
         alone=_alone_words(ranked) if adds and saving != alone else None,
         certainty=CERTAINTY[saving.certainty],
+        is_certainty_shown=not nothing,
         range=None if bound or duration(saving.low_ns) == duration(saving.high_ns) else range_words(saving),
         predicted=_predicted(ranked, recordings),
         method=_method(alone) if alone.high_ns else None,
