@@ -19,7 +19,7 @@ from traceadvisor.rendering.savings import joint_sentences
 from traceadvisor.rendering.units import count, duration, number_of, percent, percent_range
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.results.redaction import redacted, shortened
-from traceadvisor.text.cleaning import one_line
+from traceadvisor.text.cleaning import clipped, one_line
 
 TOP_FINDINGS = 3
 MOST_RECORDINGS = 12
@@ -82,14 +82,14 @@ def summary(report: Report, columns: int = 80) -> tuple[SummaryLine, ...]:
         columns: width into which code is fitted; other lines are wrapped afterwards.
     """
     report = redacted(report)
-    notes = _notes(shortened(report, LONGEST_NOTE))
-    changes = tuple(finding.change for finding in finding_views(shortened(report, LONGEST_CODE))[:TOP_FINDINGS])
+    notes = _notes(report)
+    changes = [row.finding.fix.change or "" for row in report.findings[:TOP_FINDINGS]]
     report = shortened(report, LONGEST_TEXT)
     blocks = (
         notes,
         _verdict(report),
         _recordings(report),
-        _findings(report, tuple(_code_lines(change, columns) for change in changes)),
+        _findings(report, tuple(_code_lines(clipped(change, LONGEST_CODE), columns) for change in changes)),
         _partly_judged(report),
     )
     lines: list[SummaryLine] = []
@@ -100,14 +100,16 @@ def summary(report: Report, columns: int = 80) -> tuple[SummaryLine, ...]:
 
 def next_commands(report: Report) -> tuple[SummaryLine, ...]:
     """The commands that go on from the report; none without a finding."""
-    report = shortened(redacted(report), LONGEST_TEXT)
+    report = redacted(report)
     if not report.findings:
         return ()
     commands = {f"traceadvisor rules explain {report.findings[0].finding.rule.id}": "more on the first finding"}
     command = next((one.captured.command for one in report.recordings if one.captured and one.captured.command), ())
     script = command[: 2 if command[:1] == ("-m",) else 1]
     if script:
-        commands[f"traceadvisor capture {shlex.join(script)} ..."] = "record again after the fix"
+        commands[f"traceadvisor capture {clipped(one_line(shlex.join(script)), LONGEST_TEXT)} ..."] = (
+            "record again after the fix"
+        )
     width = max(map(len, commands))
     return (SummaryLine((Piece("Next:"),)), *(_command(text.ljust(width), what) for text, what in commands.items()))
 
@@ -120,8 +122,8 @@ def _line(*pieces: Piece, hanging: int = 0) -> SummaryLine:
     return SummaryLine(tuple(Piece(_flat(piece.text), piece.style) for piece in pieces), hanging)
 
 
-def _code_lines(code: str | None, columns: int) -> tuple[SummaryLine, ...]:
-    lines = fitted_code(code or "", columns - len(INDENT))
+def _code_lines(code: str, columns: int) -> tuple[SummaryLine, ...]:
+    lines = fitted_code(code, columns - len(INDENT))
     return tuple(SummaryLine((Piece(f"{INDENT}{line}", Style.CODE),), unbroken=True) for line in lines if line.strip())
 
 
@@ -143,8 +145,10 @@ def _notes(report: Report) -> list[SummaryLine]:
 
 
 def _warning(note: NoteView) -> SummaryLine:
-    about = f" ({note.about})" if note.about else ""
-    return _line(Piece("Note: ", Style.WARNING), Piece(f"{note.message}{about}"), hanging=len("Note: "))
+    about = f" ({clipped(note.about, LONGEST_TEXT)})" if note.about else ""
+    return _line(
+        Piece("Note: ", Style.WARNING), Piece(f"{clipped(note.message, LONGEST_NOTE)}{about}"), hanging=len("Note: ")
+    )
 
 
 def _verdict(report: Report) -> list[SummaryLine]:
