@@ -25,6 +25,7 @@ from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.discovery import captures_in, find_recordings
 from traceadvisor.rendering.formats import FORMATS, Written, write_formats
+from traceadvisor.results.frames import FrameName, frame_of
 from traceadvisor.system.executor import Outcome
 
 if TYPE_CHECKING:
@@ -224,26 +225,27 @@ def raise_failure(written: Written) -> None:
             raise UnwrittenError(written.failures) from first
 
 
-def to_frame(result: Report) -> pd.DataFrame:
-    """The steps of all recordings as a table: one row per step, categories in nanoseconds.
+def to_frame(result: Report, table: FrameName = "steps") -> pd.DataFrame:
+    """The figures of a report as a pandas table. Times are in nanoseconds, shares are 0..1.
 
-    Columns: ``recording``, ``step``, ``kept``, ``start_ns``, ``duration_ns`` and one per category. A category that was
-    not measured is NaN.
+    Args:
+        result: the report.
+        table: which figures.
+
+            - ``steps``: one row per step. Columns: ``recording``, ``step``, ``kept``, ``start_ns``, ``duration_ns`` and
+              one per category.
+            - ``recordings``: one row per recording, with step times, samples per second and GPU use.
+            - ``findings``: one row per finding and recording, ranked, with savings, location and change.
+            - ``categories``: the parts of the typical step of each recording.
+            - ``kernels`` and ``operators``: those with the most time.
+            - ``checks``: the outcome of each rule: found, clear, skipped or failed.
+
+    What was not measured is NaN or None. Texts are cleaned of control characters and secrets.
+
+    Raises:
+        UsageError: there is no such table.
     """
-    import pandas as pd  # noqa: PLC0415  # takes a third of a second to import
-
-    return pd.DataFrame(
-        {
-            "recording": recording.id,
-            "step": row.step.index,
-            "kept": row.step.kept,
-            "start_ns": row.step.start_ns,
-            "duration_ns": row.step.duration_ns,
-            **{category.value: part for category, part in row.breakdown.parts_ns.items()},
-        }
-        for recording in result.recordings
-        for row in recording.steps
-    )
+    return frame_of(result, table)
 
 
 def _named(origins: Iterable[Origin]) -> list[NamedFile]:
