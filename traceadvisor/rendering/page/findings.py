@@ -24,6 +24,7 @@ from traceadvisor.rendering.savings import (
 from traceadvisor.rendering.table import Cell, Column, Table
 from traceadvisor.rendering.units import duration, evidence_value, number_of
 from traceadvisor.rendering.words import CERTAINTY, CONFIDENCE, EFFORT, FOLDED, METHOD, SEVERITY
+from traceadvisor.text.cleaning import clipped_inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +144,15 @@ def finding_views(report: Report) -> tuple[FindingView, ...]:
     return tuple(views)
 
 
+LONGEST_PLACE = 100
+"""Characters of a place; paths and names can have hundreds."""
+
+
 def _place(location: Location) -> Place:
     return Place(
-        location_words(location),
-        location.function if location.is_call else None,
-        None if location.owner is None else frame_words(location.owner),
+        clipped_inside(location_words(location), LONGEST_PLACE),
+        clipped_inside(location.function, LONGEST_PLACE) if location.function and location.is_call else None,
+        None if location.owner is None else clipped_inside(frame_words(location.owner), LONGEST_PLACE),
     )
 
 

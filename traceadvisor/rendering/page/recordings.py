@@ -77,6 +77,9 @@ class RecordingView:
     anchor: str
     id: str
     verdict: str
+    remark: str
+    """Its step time and largest category, for the line that unfolds."""
+
     has_gpu: bool
     silent: bool
     """The run was captured, but no step was recorded."""
@@ -117,6 +120,7 @@ def recording_view(report: Report, recording: Recording, number: int, *, with_or
         anchor=anchor,
         id=recording.id,
         verdict=recording_verdict(recording, first, missing_device(report, recording)),
+        remark=_remark(recording),
         has_gpu=recording.device is not None,
         silent=is_silent(recording),
         figures=tuple(figures(report, recording)),
@@ -132,6 +136,16 @@ def recording_view(report: Report, recording: Recording, number: int, *, with_or
         operators=operator_table(recording),
         environment=tuple(_environment(recording)),
     )
+
+
+def _remark(recording: Recording) -> str:
+    parts = [duration(step_time(recording).ns)]
+    if recording.shown_figures.busy_share is not None:
+        busy = percent_range(recording.shown_figures.busy_share, recording.shown_figures.busy_share_high)
+        parts.append(f"GPU busy {busy}")
+    if largest := largest_category(recording):
+        parts.append(f"largest category: {CATEGORY[largest[0]]} {percent(largest[1])}")
+    return ", ".join(parts)
 
 
 def is_without_device(recording: Recording) -> bool:
