@@ -94,8 +94,8 @@ def report_view(report: Report) -> ReportView:
     """The view of a report, after redaction. Recordings have titles in the place of their ids."""
     report = shortened(redacted(report), LONGEST_TEXT)
     report = with_titles(report, titles(report.recordings))
-    findings = finding_views(report)
     drawn = report.recordings[:MOST_DRAWN]
+    findings = finding_views(report, drawn)
     with_origins = len(report.recordings) <= MOST_WITH_ORIGINS
     return ReportView(
         title=_title(report),
@@ -195,6 +195,7 @@ def page(report: Report) -> str:
             view=report_view(report),
             marker=MARKER,
             style_hash=style_hash(),
+            script_hash=script_hash(),
             paints=ALL_PAINTS,
             saving_paint=SAVING,
             saving_range_paint=SAVING_RANGE,
@@ -206,4 +207,13 @@ def page(report: Report) -> str:
 def style_hash() -> str:
     """The hash of the style sheet for the content security policy, which allows no other style."""
     style = html_environment().get_template("report.css.j2").render(paints=ALL_PAINTS)
-    return base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return _hash(style)
+
+
+def script_hash() -> str:
+    """The hash of the page's script for the content security policy, which allows no other script."""
+    return _hash(html_environment().get_template("report.js").render())
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
