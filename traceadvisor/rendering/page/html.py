@@ -5,15 +5,15 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from traceadvisor.model.breakdown import DEVICE_CATEGORIES, HOST_CATEGORIES
 from traceadvisor.model.findings import Skipped
-from traceadvisor.model.report import Report
+from traceadvisor.model.report import RankedFinding, RecordedFinding, Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.palette import ALL_PAINTS, PAINTS, SAVING, SAVING_RANGE, TRACK, Paint
 from traceadvisor.rendering.formats import MARKER
-from traceadvisor.rendering.headline import verdict, verdict_scope
+from traceadvisor.rendering.headline import recording_of_verdict, verdict, verdict_scope
 from traceadvisor.rendering.page.comparison import MOST_DRAWN, comparison_table
 from traceadvisor.rendering.page.findings import FindingView, finding_views
 from traceadvisor.rendering.page.health import HealthView, health_view, without_step_notes
@@ -94,8 +94,8 @@ def report_view(report: Report) -> ReportView:
     """The view of a report, after redaction. Recordings have titles in the place of their ids."""
     report = shortened(redacted(report), LONGEST_TEXT)
     report = with_titles(report, titles(report.recordings))
-    findings = finding_views(report)
     drawn = report.recordings[:MOST_DRAWN]
+    findings = finding_views(report, drawn)
     with_origins = len(report.recordings) <= MOST_WITH_ORIGINS
     return ReportView(
         title=_title(report),
@@ -107,7 +107,7 @@ def report_view(report: Report) -> ReportView:
         health=health_view(without_step_notes(report, [recording.id for recording in drawn])),
         chart=top_chart(report),
         findings=findings,
-        joint=joint_sentences(report),
+        joint=_joint(report),
         trust=trust_view(report),
         comparison=comparison_table(report),
         recordings=tuple(
@@ -136,6 +136,21 @@ def _no_action(report: Report) -> str:
     skipped = sum(isinstance(row.outcome, Skipped) for row in report.outcomes)
     remark = f" {number_of(skipped, 'check')} could not run." if skipped else ""
     return f"No check found a problem.{remark}"
+
+
+def _joint(report: Report) -> tuple[str, ...]:
+    """The step with all fixes: of the diagnosed recording, if there are several. The others show theirs below."""
+    if len(report.recordings) < 2:
+        return joint_sentences(report)
+    judged = recording_of_verdict(report)
+    rows = (case for row in report.findings for case in row.by_recording or (row,))
+    own = (case for case in rows if judged.id in case.recording_ids)
+    one = replace(report, recordings=(judged,), findings=tuple(map(_as_row, own)))
+    return tuple(f"{judged.id}: {sentence}" for sentence in joint_sentences(one))
+
+
+def _as_row(case: RecordedFinding) -> RankedFinding:
+    return RankedFinding(**{item.name: getattr(case, item.name) for item in fields(RecordedFinding)})
 
 
 def _not_drawn(count_: int) -> str | None:
@@ -180,6 +195,7 @@ def page(report: Report) -> str:
             view=report_view(report),
             marker=MARKER,
             style_hash=style_hash(),
+            script_hash=script_hash(),
             paints=ALL_PAINTS,
             saving_paint=SAVING,
             saving_range_paint=SAVING_RANGE,
@@ -191,4 +207,13 @@ def page(report: Report) -> str:
 def style_hash() -> str:
     """The hash of the style sheet for the content security policy, which allows no other style."""
     style = html_environment().get_template("report.css.j2").render(paints=ALL_PAINTS)
-    return base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return _hash(style)
+
+
+def script_hash() -> str:
+    """The hash of the page's script for the content security policy, which allows no other script."""
+    return _hash(html_environment().get_template("report.js").render())
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

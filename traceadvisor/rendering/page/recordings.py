@@ -29,9 +29,11 @@ from traceadvisor.rendering.page.memory import MemoryView, memory_chart, memory_
 from traceadvisor.rendering.page.tables import (
     communication_table,
     kernel_table,
+    module_table,
     operator_table,
     overlap_table,
 )
+from traceadvisor.rendering.page.trace import MOST_EVENTS, MOST_EVENTS_EACH, TraceView, trace_view
 from traceadvisor.rendering.table import Table
 from traceadvisor.rendering.units import (
     NOT_MEASURED,
@@ -77,6 +79,9 @@ class RecordingView:
     anchor: str
     id: str
     verdict: str
+    remark: str
+    """Its step time and largest category, for the line that unfolds."""
+
     has_gpu: bool
     silent: bool
     """The run was captured, but no step was recorded."""
@@ -86,6 +91,10 @@ class RecordingView:
     """Steps left out of means, with the reasons."""
 
     charts: tuple[Chart, ...]
+    timeline: Chart | None
+    trace: TraceView | None
+    """The same step with the names of its events, for the page's script."""
+
     overlaps: Table | None
     communication: Table | None
     memory_over_time: Chart | None
@@ -94,6 +103,7 @@ class RecordingView:
     origins: tuple[OriginView, ...]
     kernels: Table | None
     operators: Table | None
+    modules: Table | None
     environment: tuple[Fact, ...]
 
 
@@ -111,17 +121,19 @@ def recording_view(report: Report, recording: Recording, number: int, *, with_or
     charts = (
         step_bar(recording, f"{anchor}-step") if several else None,  # of one, it is on the first screen
         per_step(recording, f"{anchor}-steps"),
-        timeline(recording.timeline, f"{anchor}-timeline", of_several=len(recording.steps) > 1),
     )
     return RecordingView(
         anchor=anchor,
         id=recording.id,
         verdict=recording_verdict(recording, first, missing_device(report, recording)),
+        remark=_remark(recording),
         has_gpu=recording.device is not None,
         silent=is_silent(recording),
         figures=tuple(figures(report, recording)),
         step_notes=tuple(_step_notes(recording)),
         charts=tuple(chart for chart in charts if chart is not None),
+        timeline=timeline(recording.timeline, f"{anchor}-timeline", of_several=len(recording.steps) > 1),
+        trace=trace_view(recording.timeline, MOST_EVENTS_EACH if several else MOST_EVENTS),
         overlaps=overlap_table(recording),
         communication=communication_table(recording),
         memory_over_time=memory_chart(recording.memory_over_time, f"{anchor}-memory"),
@@ -130,8 +142,19 @@ def recording_view(report: Report, recording: Recording, number: int, *, with_or
         origins=tuple(category_views(recording)) if with_origins else (),
         kernels=kernel_table(recording),
         operators=operator_table(recording),
+        modules=module_table(recording),
         environment=tuple(_environment(recording)),
     )
+
+
+def _remark(recording: Recording) -> str:
+    parts = [duration(step_time(recording).ns)]
+    if recording.shown_figures.busy_share is not None:
+        busy = percent_range(recording.shown_figures.busy_share, recording.shown_figures.busy_share_high)
+        parts.append(f"GPU busy {busy}")
+    if largest := largest_category(recording):
+        parts.append(f"largest category: {CATEGORY[largest[0]]} {percent(largest[1])}")
+    return ", ".join(parts)
 
 
 def is_without_device(recording: Recording) -> bool:

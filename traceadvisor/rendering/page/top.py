@@ -12,7 +12,9 @@ from traceadvisor.rendering.page.recordings import Figure, busy_figure, money_an
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, number_of, percent
 
 MOST_BARS = 4
-"""Recordings with a bar on the first screen. Of more: the diagnosed one, and those with the shortest and longest step."""
+"""Recordings with a bar on the first screen.
+
+Of more, the diagnosed one and those with the shortest and the longest step have one."""
 
 
 def top_figures(report: Report) -> tuple[Figure, ...]:
