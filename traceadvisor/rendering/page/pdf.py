@@ -13,11 +13,13 @@ from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from io import StringIO
 from types import ModuleType
+from xml.etree.ElementTree import Element
 
 from traceadvisor.errors import PdfUnavailableError, RefusedFetchError
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.page.html import page
+from traceadvisor.rendering.templates import html_environment
 
 _BANNER = re.compile(r"\n-----\n\nWeasyPrint could not import.*?\n-----\n\n", re.DOTALL)
 """What WeasyPrint prints where a library is missing, before it raises; our own message says it better."""
@@ -30,11 +32,16 @@ def render(report: Report) -> bytes:
         PdfUnavailableError: WeasyPrint or a library it needs is missing.
         RefusedFetchError: the page tried to load a resource; our pages never do.
     """
-    return from_html(page(report))
+    for_browsers = html_environment().get_template("browser.css.j2").render()
+    return from_html(page(report).replace(for_browsers, ""))
+
+
+VARIANT = "pdf/ua-1"
+"""Tagged, so that a screen reader can follow it: ISO 14289-1."""
 
 
 def from_html(html: str) -> bytes:
-    """Convert a report page to PDF; raises the same errors as :func:`render`."""
+    """Convert a report page to tagged PDF; raises the same errors as :func:`render`."""
     weasyprint = _weasyprint()
     refused: list[str] = []
 
@@ -45,11 +52,23 @@ def from_html(html: str) -> bytes:
             refused.append(url)
             raise RefusedFetchError(_refusal(url))
 
-    document: bytes = weasyprint.HTML(string=html, url_fetcher=RefusingFetcher()).write_pdf()
+    document: bytes = weasyprint.HTML(string=html, url_fetcher=RefusingFetcher()).write_pdf(pdf_variant=VARIANT)
     if refused:
         raise RefusedFetchError(_refusal(refused[0]))
     # PDF readers ignore text after the end-of-file marker. The PDF metadata could be compressed.
     return document + f"%{MARKER}\n".encode()
+
+
+UNPRINTED = frozenset({"chart-data", "rest", "trace", "in-cell", "in-trace", "bar"})
+"""Classes of elements that are not printed. Dropped early, they cost no layout."""
+
+
+def _drop_unprinted(root: Element) -> None:
+    """Take the elements out of the page that its style sheet hides in print."""
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag == "script" or UNPRINTED & set((child.get("class") or "").split()):
+                parent.remove(child)
 
 
 def _weasyprint() -> ModuleType:
