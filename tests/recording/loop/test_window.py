@@ -6,7 +6,10 @@ import pytest
 
 from tests.recording.looping import VALID, Loop, states
 from traceadvisor.model.run import StepState
-from traceadvisor.recording.loop.window import EXTRA_ATTEMPTS
+from traceadvisor.recording.loop.window import EXTRA_ATTEMPTS, UNTRAINED_BATCHES
+
+LONG = 8 * UNTRAINED_BATCHES + 1
+"""Batches of a validation that is too long to record."""
 
 
 def runs(loop: Loop) -> list[tuple[str, int]]:
@@ -72,12 +75,14 @@ def test_a_schedule_repeats() -> None:
 
 def test_a_long_validation_ends_a_recording_and_the_window_is_recorded_again() -> None:
     loop = Loop().steps(6)
-    for _ in range(30):
+    for _ in range(LONG):
         loop.fetch(VALID)
     loop.steps(30).exhaust()
     loop.finish()
-    assert loop.recorder.calls == ["prepare", "start", "save 0", "prepare", "start", "save 1"]
-    assert loop.notes == ["window-cut"]
+    assert loop.recorder.calls == ["prepare", "start", "save 0 cut", "prepare", "start", "save 1"]
+    (note,) = loop.window.notes
+    assert (note.code, note.degrades) == ("window-cut", False)
+    assert note.message == "A recording ended early: after 3 steps because validation began. 1 other is whole."
 
 
 @pytest.mark.parametrize("repeat", [1, 3])
@@ -85,17 +90,18 @@ def test_a_window_that_validation_always_cuts_gets_two_extra_attempts(repeat: in
     loop = Loop(repeat=repeat)
     for _ in range(repeat + EXTRA_ATTEMPTS + 4):
         loop.steps(6)
-        for _ in range(30):
+        for _ in range(LONG):
             loop.fetch(VALID)
     loop.steps(30).exhaust().finish()
     assert EXTRA_ATTEMPTS == 2
     assert loop.recorder.calls.count("prepare") == repeat + EXTRA_ATTEMPTS
-    assert loop.notes == ["window-cut"] * (repeat + EXTRA_ATTEMPTS)
+    (note,) = loop.window.notes
+    assert (note.code, note.degrades) == ("window-cut", True)
 
 
 def test_a_window_that_is_cut_once_costs_no_repetition() -> None:
     loop = Loop(repeat=2).steps(6)
-    for _ in range(30):
+    for _ in range(LONG):
         loop.fetch(VALID)
     loop.steps(60).exhaust().finish()
     assert loop.recorder.calls.count("prepare") == 3
@@ -123,7 +129,7 @@ def test_a_script_that_ends_within_the_window_keeps_its_whole_steps() -> None:
     loop = Loop(skip_first=2).steps(8)
     rows = loop.finish()
     assert states(rows)[-2:] == ["recorded", "stalled"], "the mark of the last one lasts until the profiler stops"
-    assert loop.recorder.calls == ["prepare", "start", "save 0"]
+    assert loop.recorder.calls == ["prepare", "start", "save 0 cut"]
     assert loop.notes == ["window-incomplete"]
 
 
