@@ -45,7 +45,7 @@ PAINTS: dict[Category | Activity, Paint] = {
     Category.IDLE_SYNC: Paint("idle-sync", "#5e2c04", "#9a5410", ink_dark="#ffffff"),
     Category.IDLE_LAUNCH: Paint("idle-launch", "#f0ae22", "#f8cb57", _DARK_INK),
     Category.IDLE_HOST: Paint("idle-host", "#b3a24e", "#c2b878", _DARK_INK),
-    Category.OPTIMIZER: Paint("optimizer", "#cc7174", "#f04f9a", _DARK_INK),
+    Category.OPTIMIZER: Paint("optimizer", "#cc7174", "#c72ffb", _DARK_INK),
     Category.BACKWARD: Paint("backward", "#0b5e75", "#2f93ad"),
     Category.FORWARD: Paint("forward", "#93d3cf", "#b8e6e2", _DARK_INK),
     Category.OTHER_HOST: Paint("other-host", "#b3a24e", "#c2b878", _DARK_INK),
@@ -53,7 +53,7 @@ PAINTS: dict[Category | Activity, Paint] = {
     Activity.RUNTIME_CALL: Paint("runtime-call", "#3d5778", "#a9c1e4"),
     Activity.BLOCKED: Paint("blocked", "#5e2c04", "#9a5410", ink_dark="#ffffff"),
     Activity.LOADING: Paint("loading", "#d2481a", "#ee6a3c"),
-    Activity.OPTIMIZER: Paint("in-optimizer", "#cc7174", "#f04f9a", _DARK_INK),
+    Activity.OPTIMIZER: Paint("in-optimizer", "#cc7174", "#c72ffb", _DARK_INK),
 }
 """In CPU lanes, an activity has the colour of the idle time that it causes."""
 
@@ -65,7 +65,7 @@ STEP_PAINTS = {
     StepState.PLAIN: Paint("step-plain", "#1f5fa8", "#4c8fe6"),
     StepState.WARMUP: Paint("step-warmup", "#a678e2", "#c7a6f5", _DARK_INK),
     StepState.SETTLING: Paint("step-settling", "#d99a0b", "#f8cb57", _DARK_INK),
-    StepState.RECORDED: Paint("step-recorded", "#b5178f", "#e66bc4"),
+    StepState.RECORDED: Paint("step-recorded", "#1b1f3a", "#94f4ee"),
     StepState.STALLED: Paint("step-stalled", "#5e2c04", "#b8691a", ink_dark="#ffffff"),
     StepState.OTHER: Paint("step-other", "#9aa3b0", "#848d9b", _DARK_INK),
 }
