@@ -5,6 +5,7 @@ Only this module combines reading, rules and rendering.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -217,16 +218,22 @@ def to_frame(result: Report) -> pd.DataFrame:
 
 
 def _named(origins: Iterable[Origin]) -> list[NamedFile]:
-    """Give each file a unique id from its run, worker and span."""
-    files: dict[str, NamedFile] = {}
-    for origin in origins:
-        name = base = "/".join(part for part in (origin.run, origin.worker, origin.span) if part)
-        copies = 1
-        while name in files:
-            copies += 1
-            name = f"{base}#{copies}"
-        files[name] = NamedFile(origin, name)
-    return list(files.values())
+    """Give each file a unique id from its run, worker and span; files with equal ones begin with their folders."""
+    origins = list(origins)
+    names = ["/".join(part for part in (one.run, one.worker, one.span) if part) for one in origins]
+    folders = [one.path.resolve().parent.parts for one in origins]
+    depth = 0
+    while (alike := _repeated(names)) and depth < max(map(len, folders)):
+        depth += 1
+        names = [
+            f"{folder[-depth]}/{name}" if name in alike and depth <= len(folder) else name
+            for name, folder in zip(names, folders, strict=True)
+        ]
+    return [NamedFile(one, name) for one, name in zip(origins, names, strict=True)]
+
+
+def _repeated(names: Iterable[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}
 
 
 def _notes(files: Iterable[NamedFile], outcomes: Iterable[Outcome[JudgedFile]]) -> Iterator[HealthNote]:
