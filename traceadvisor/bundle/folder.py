@@ -52,6 +52,24 @@ def is_bundle(folder: Path) -> bool:
         return False
 
 
+class _Start(msgspec.Struct, frozen=True):
+    """The part of a manifest that tells when the capture began."""
+
+    started_ns: int
+
+
+def started_ns(folder: Path) -> int:
+    """The start of a capture since the epoch; for a damaged manifest, when it was written; 0 if that is unknown."""
+    path = folder / MANIFEST
+    try:
+        return msgspec.json.decode(_beginning(path), type=_Start).started_ns
+    except UNREADABLE:
+        try:
+            return path.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+
 def find_in_bundle(folder: Path) -> list[Origin]:
     """List a capture's recordings by rank and cycle; the manifest stands for a rank without a recording.
 

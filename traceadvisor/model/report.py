@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib import import_module
 from pathlib import Path
 
 from traceadvisor.model.breakdown import Category, MeanBreakdown, StepBreakdown
@@ -22,6 +23,7 @@ from traceadvisor.model.telemetry_window import TelemetryWindow
 from traceadvisor.model.timeline import Timeline
 from traceadvisor.model.trace import Device, Distributed
 from traceadvisor.model.workload import InferenceSign, Workload
+from traceadvisor.text.cleaning import clean, clipped, one_line
 
 
 class SourceKind(Enum):
@@ -465,9 +467,9 @@ class UsedSettings:
     price: Price | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Report:
-    """Where training time goes, and what to change first."""
+    """Where training time goes, and what to change first. A notebook shows it as the HTML page."""
 
     tool_version: str
     source: Source
@@ -480,3 +482,24 @@ class Report:
     not_worth_doing: tuple[NotWorthDoing, ...]
     outcomes: tuple[OutcomeRow, ...]
     settings: UsedSettings = UsedSettings()
+
+    def __repr__(self) -> str:
+        """One line: how much it holds, and its first finding."""
+        parts = [_counted(len(self.recordings), "recording"), _counted(len(self.findings), "finding")]
+        if self.findings:
+            first = self.findings[0]
+            parts.append(f"first: {first.finding.rule.id} {first.finding.rule.title} ({first.saving_share:.1%})")
+        return f"<Report: {clipped(one_line(clean(', '.join(parts))), LONGEST_REPR)}>"
+
+    def _repr_html_(self) -> str:
+        """The page in a sandboxed frame, which notebooks show."""
+        shown: str = import_module("traceadvisor.rendering.notebook").frame(self)  # only what draws knows how
+        return shown
+
+
+LONGEST_REPR = 200
+"""Characters of a report's ``repr``."""
+
+
+def _counted(things: int, one: str) -> str:
+    return f"{things} {one}" if things == 1 else f"{things} {one}s"
