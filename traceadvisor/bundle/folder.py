@@ -79,7 +79,16 @@ def find_in_bundle(folder: Path) -> list[Origin]:
     manifest = _read_manifest(folder)
     traces = [file for file in manifest.files if file.kind is FileKind.TRACE and _inside(folder, file)]
     origins = [
-        Origin(folder / file.path, folder.name, _worker(file.rank), _span(file), file.cycle or 0, folder, file.rank)
+        Origin(
+            folder / file.path,
+            folder.name,
+            _worker(file.rank),
+            _span(file),
+            file.cycle or 0,
+            folder,
+            file.rank,
+            is_cut_short=file.whole is False,
+        )
         for file in traces
     ]
     silent = {ending.rank for ending in manifest.endings} - {file.rank for file in traces}

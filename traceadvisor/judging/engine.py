@@ -199,6 +199,7 @@ def recording_of(facts: Facts) -> Recording:
         typical_figures=_figures(facts, facts.steps.typical_windows),
         operations_per_step=facts.operations_per_step,
         start_up_share=facts.start_up_share,
+        is_cut_short=origin.is_cut_short,
     )
 
 

@@ -294,6 +294,9 @@ class Recording:
     """Share of the typical steps in start-up: first calls, compilation, memory allocation. None with three or more
     typical steps, which hold none."""
 
+    is_cut_short: bool = False
+    """Whether a capture ended the recording before it had all requested steps. Whole recordings come first."""
+
     @property
     def typical_steps(self) -> tuple[Step, ...]:
         """The steps that the headline and findings refer to."""
