@@ -13,6 +13,7 @@ from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from io import StringIO
 from types import ModuleType
+from typing import Any
 from xml.etree.ElementTree import Element
 
 from traceadvisor.errors import PdfUnavailableError, RefusedFetchError
@@ -52,11 +53,31 @@ def from_html(html: str) -> bytes:
             refused.append(url)
             raise RefusedFetchError(_refusal(url))
 
-    document: bytes = weasyprint.HTML(string=html, url_fetcher=RefusingFetcher()).write_pdf(pdf_variant=VARIANT)
+    read = weasyprint.HTML(string=html, url_fetcher=RefusingFetcher())
+    _drop_unprinted(read.etree_element)
+    document: bytes = read.write_pdf(finisher=_mark_list_items, pdf_variant=VARIANT)
     if refused:
         raise RefusedFetchError(_refusal(refused[0]))
     # PDF readers ignore text after the end-of-file marker. The PDF metadata could be compressed.
     return document + f"%{MARKER}\n".encode()
+
+
+def _mark_list_items(_document: object, pdf: Any) -> None:
+    """Tag what a list holds directly as its items: WeasyPrint has no tag for the groups of a description list."""
+    elements: dict[bytes, Any] = {
+        part.reference: part for part in pdf.objects if hasattr(part, "keys") and part.get("Type") == "/StructElem"
+    }
+
+    def children(element: Any) -> list[Any]:
+        return [elements[kid] for kid in element.get("K", ()) if isinstance(kid, bytes) and kid in elements]
+
+    groups = (child for one in elements.values() if one["S"] == "/L" for child in children(one))
+    for group in [child for child in groups if child["S"] not in {"/LI", "/L", "/Caption"}]:
+        group["S"] = "/LI"
+        for place, part in enumerate(children(group)):
+            part["S"] = "/LBody" if place else "/Lbl"
+            for body in children(part):
+                body["S"] = "/NonStruct" if body["S"] == "/LBody" else body["S"]
 
 
 UNPRINTED = frozenset({"chart-data", "rest", "trace", "in-cell", "in-trace", "bar"})
