@@ -167,7 +167,9 @@ def test_the_next_window_waits_until_one_fits_between_two_long_validations() -> 
         loop.steps(14)
         long_validation(loop)
     rows = loop.finish()
-    first, second = (row for row in rows if row.state is StepState.WARMUP and rows[row.index + 1].state is not row.state)
+    first, second = (
+        row for row in rows if row.state is StepState.WARMUP and rows[row.index + 1].state is not row.state
+    )
     assert first.index == 6, "nothing is known of validation yet: it cuts the window"
     assert second.index > 29, "6 steps are left before the second validation: too few for 10"
     assert loop.recorder.calls == ["prepare", "start", "save 0 cut", "prepare", "start", "save 1"]
