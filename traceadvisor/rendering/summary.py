@@ -13,6 +13,7 @@ from traceadvisor.rendering.headline import recording_verdict, step_time, step_w
 from traceadvisor.rendering.page.findings import FindingView, finding_views
 from traceadvisor.rendering.page.health import NoteView, warnings
 from traceadvisor.rendering.page.recordings import cost_words, largest_category
+from traceadvisor.rendering.run_lines import first_line
 from traceadvisor.rendering.savings import joint_sentences
 from traceadvisor.rendering.units import count, duration, number_of, percent, percent_range
 from traceadvisor.rendering.words import CATEGORY
@@ -72,6 +73,7 @@ def summary(report: Report) -> tuple[SummaryLine, ...]:
         _verdict(report),
         _recordings(report),
         _findings(report, changes),
+        _lines(report),
         _partly_judged(report),
     )
     lines: list[SummaryLine] = []
@@ -164,6 +166,12 @@ def _findings(report: Report, changes: tuple[str | None, ...]) -> list[SummaryLi
     if more > 0:
         lines.append(_line(Piece(f"{number_of(more, 'more finding')} in the report", Style.QUIET)))
     return lines + [_line(Piece(sentence, Style.STRONG)) for sentence in joint_sentences(report)]
+
+
+def _lines(report: Report) -> list[SummaryLine]:
+    """The line with the most time of the run, of the first recording with samples."""
+    found = next((first for one in report.recordings if (first := first_line(one.run_lines))), None)
+    return [] if found is None else [_line(Piece(f"Line with the most time of the whole run: {found}", Style.QUIET))]
 
 
 def _partly_judged(report: Report) -> list[SummaryLine]:

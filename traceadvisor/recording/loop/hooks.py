@@ -58,6 +58,8 @@ class LoopListener:
         self._depth = 0
         """Fetches and optimizer steps within one another."""
         self.active = True
+        self.is_fetching = False
+        """Whether the training thread is getting a batch; the sampler of stacks reads it."""
 
     def enter(self) -> bool:
         """A call begins. If the result is True, a call of :meth:`leave` must follow."""
@@ -74,6 +76,7 @@ class LoopListener:
     def fetch_begins(self, iterator: object) -> None:
         """The script asks for a batch."""
         if self._depth == 1:
+            self.is_fetching = True
             try:
                 start_ns = self._loaders.start_ns(iterator)
                 loader = self._loaders.of(iterator)
@@ -84,7 +87,10 @@ class LoopListener:
 
     def fetch_ended(self, iterator: object, *, got_batch: bool) -> None:
         """The loader returned a batch, or has none left."""
-        if self.leave() and self.active:
+        is_outermost = self.leave()
+        if is_outermost:
+            self.is_fetching = False
+        if is_outermost and self.active:
             try:
                 loader = self._loaders.of(iterator)
                 self._tracker.fetch_ended(loader, got_batch=got_batch)

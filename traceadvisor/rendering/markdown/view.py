@@ -14,6 +14,7 @@ from traceadvisor.rendering.page.health import HealthView, health_view
 from traceadvisor.rendering.page.outcomes import outcomes_view
 from traceadvisor.rendering.page.recordings import cost_words
 from traceadvisor.rendering.page.settings import settings_facts
+from traceadvisor.rendering.run_lines import lines_tables
 from traceadvisor.rendering.savings import joint_sentences
 from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, milliseconds, percent, percent_range
@@ -74,6 +75,7 @@ def markdown_view(report: Report, room: Room) -> MarkdownView:
         _all_findings(findings),
         _by_recording(findings),
         _categories(report),
+        lines_tables(report.recordings),
         umbrella_table(report),
         outcomes.not_worth_doing,
         outcomes.clear,

@@ -1,0 +1,123 @@
+"""Where the training thread's time goes over the whole run, in words and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from traceadvisor.model.report import Recording
+from traceadvisor.model.run_lines import LineRow, LineTime, RunLines
+from traceadvisor.rendering.origins import LONGEST_NAME, LONGEST_PHRASE, OTHER, frame_words, location_words
+from traceadvisor.rendering.table import Cell, Column, Table
+from traceadvisor.rendering.units import count, duration, percent
+from traceadvisor.text.cleaning import clipped, clipped_inside
+
+OPEN_ROWS = 12
+"""Rows that are not folded."""
+
+NO_USER_CODE = "no user code"
+
+
+@dataclass(frozen=True, slots=True)
+class LinesView:
+    """The lines of a run."""
+
+    title: str
+    """``Time of the training thread by line, mostly train.py:41 (48.2%)``."""
+
+    explanation: str
+    table: Table
+
+
+def lines_view(lines: RunLines | None) -> LinesView | None:
+    """The view of a run's lines; None if the stack was not sampled."""
+    if lines is None:
+        return None
+    return LinesView(_title(lines), _explanation(lines), _table(lines))
+
+
+def lines_tables(recordings: Iterable[Recording]) -> Table | None:
+    """The lines of several recordings in one table, each run once; None without samples."""
+    found = {recording.run_lines: recording.id for recording in reversed(tuple(recordings)) if recording.run_lines}
+    if not found:
+        return None
+    tables = [(name, _table(lines)) for lines, name in reversed(found.items())]
+    columns = tables[0][1].columns
+    rows = tuple((Cell(name), *row) for name, table in tables for row in table.rows)
+    return Table(tables[0][1].caption, (Column("Recording", numeric=False), *columns), rows)
+
+
+def first_line(lines: RunLines | None) -> str | None:
+    """The place of the user's code with the most time, and its share; None if none was sampled."""
+    row = next((row for row in lines.rows if row.line), None) if lines else None
+    return None if row is None else f"{clipped_inside(_words(row), LONGEST_PHRASE)} ({percent(row.share)})"
+
+
+def _title(lines: RunLines) -> str:
+    first = first_line(lines)
+    return "Time of the training thread by line" + (f", mostly {first}" if first else "")
+
+
+def _explanation(lines: RunLines) -> str:
+    whole = lines.whole
+    return (
+        f"The Python stack of the training thread was sampled over the whole run, start-up included: "
+        f"{count(whole.sample_count)} samples in {duration(whole.total_ns)}, one per {duration(lines.interval_ns)}. "
+        f"Training steps are {percent(_share(whole.step_ns, whole))} of this time, "
+        f"getting batches is {percent(_share(whole.fetch_ns, whole))}. "
+        "Each line is that of the call. The range covers the chance of sampling, at 95%. "
+        "Lines of Python code may be off by one statement: a sample waits until Python lets it run. "
+        f"Sampling took {percent(lines.sampler_share)} of one CPU core."
+    )
+
+
+def _table(lines: RunLines) -> Table:
+    columns = (
+        Column("Line", numeric=False),
+        Column("Time"),
+        Column("Share of the run"),
+        Column("In training steps"),
+        Column("Outside of steps"),
+        Column("Getting a batch"),
+    )
+    rows = [(_place(row), *_figures(row.time, lines.whole, _range(row))) for row in lines.rows]
+    if lines.other.total_ns:
+        rows.append((Cell(OTHER), *_figures(lines.other, lines.whole, None)))
+    return Table("Time of the training thread by line", columns, tuple(rows), open_rows=OPEN_ROWS)
+
+
+def _figures(time: LineTime, whole: LineTime, remark: str | None) -> tuple[Cell, ...]:
+    return (
+        Cell(duration(time.total_ns)),
+        Cell(percent(_share(time.total_ns, whole)), remark=remark),
+        Cell(duration(time.step_ns)),
+        Cell(duration(time.total_ns - time.step_ns)),
+        Cell(duration(time.fetch_ns)),
+    )
+
+
+def _range(row: LineRow) -> str:
+    return f"{percent(row.share_low)} to {percent(row.share_high)}"
+
+
+def _place(row: LineRow) -> Cell:
+    users, owner = _user_words(row), frame_words(row.owner) if row.owner else None
+    if users and owner:
+        return Cell(clipped(users, LONGEST_NAME), code=True, remark=f"in {clipped_inside(owner, LONGEST_NAME)}")
+    if owner:
+        return Cell(clipped(owner, LONGEST_NAME), code=True, remark=NO_USER_CODE)
+    return Cell(clipped(users, LONGEST_NAME), code=True) if users else Cell(NO_USER_CODE)
+
+
+def _words(row: LineRow) -> str:
+    """``train.py:41 > model.py:12, in torch/nn/functional.py:2300 (linear)``."""
+    parts = (_user_words(row), frame_words(row.owner) if row.owner else "")
+    return ", in ".join(part for part in parts if part)
+
+
+def _user_words(row: LineRow) -> str:
+    return " > ".join(location_words(line) for line in (row.line, row.inner) if line)
+
+
+def _share(part_ns: int, whole: LineTime) -> float | None:
+    return part_ns / whole.total_ns if whole.total_ns else None
