@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run_lines import LineRow, LineTime, RunLines
@@ -23,7 +24,7 @@ class LinesView:
     """The lines of a run."""
 
     title: str
-    """``Time of the training thread by line, mostly train.py:41 (48.2%)``."""
+    """``Time of the training thread by line, in training steps mostly train.py:41 (48.2% of the run)``."""
 
     explanation: str
     table: Table
@@ -41,21 +42,36 @@ def lines_tables(recordings: Iterable[Recording]) -> Table | None:
     found = {recording.run_lines: recording.id for recording in reversed(tuple(recordings)) if recording.run_lines}
     if not found:
         return None
-    tables = [(name, _table(lines)) for lines, name in reversed(found.items())]
-    columns = tables[0][1].columns
-    rows = tuple((Cell(name), *row) for name, table in tables for row in table.rows)
-    return Table(tables[0][1].caption, (Column("Recording", numeric=False), *columns), rows)
+    tables = [(name, lines, _table(lines)) for lines, name in reversed(found.items())]
+    _, _, first = tables[0]
+    rows = tuple((Cell(name), *row) for name, lines, table in tables for row in _with_plain_places(lines, table))
+    return Table(first.caption, (Column("Recording", numeric=False), *first.columns), rows)
+
+
+def _with_plain_places(lines: RunLines, table: Table) -> Iterator[tuple[Cell, ...]]:
+    """The rows of a table with each place in a single text."""
+    places = [Cell(clipped_inside(_words(row) or NO_USER_CODE, LONGEST_NAME)) for row in lines.rows]
+    for place, row in zip_longest(places, table.rows):
+        yield (place or row[0], *row[1:])
 
 
 def first_line(lines: RunLines | None) -> str | None:
-    """The place of the user's code with the most time, and its share; None if none was sampled."""
-    row = next((row for row in lines.rows if row.line), None) if lines else None
-    return None if row is None else f"{clipped_inside(_words(row), LONGEST_PHRASE)} ({percent(row.share)})"
+    """The place of the user's code with the most time in training steps, and that time's share of the run.
+
+    None if none was sampled there.
+    """
+    rows = [row for row in lines.rows if row.line and row.time.step_ns] if lines else []
+    row = max(rows, key=lambda row: row.time.step_ns, default=None)
+    if lines is None or row is None:
+        return None
+    return (
+        f"{clipped_inside(_words(row), LONGEST_PHRASE)} ({percent(_share(row.time.step_ns, lines.whole))} of the run)"
+    )
 
 
 def _title(lines: RunLines) -> str:
     first = first_line(lines)
-    return "Time of the training thread by line" + (f", mostly {first}" if first else "")
+    return "Time of the training thread by line" + (f", in training steps mostly {first}" if first else "")
 
 
 def _explanation(lines: RunLines) -> str:

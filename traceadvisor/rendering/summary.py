@@ -169,9 +169,9 @@ def _findings(report: Report, changes: tuple[str | None, ...]) -> list[SummaryLi
 
 
 def _lines(report: Report) -> list[SummaryLine]:
-    """The line with the most time of the run, of the first recording with samples."""
+    """The line with the most time in training steps, of the first recording with samples."""
     found = next((first for one in report.recordings if (first := first_line(one.run_lines))), None)
-    return [] if found is None else [_line(Piece(f"Line with the most time of the whole run: {found}", Style.QUIET))]
+    return [] if found is None else [_line(Piece(f"Line with the most time in training steps: {found}", Style.QUIET))]
 
 
 def _partly_judged(report: Report) -> list[SummaryLine]:

@@ -11,10 +11,11 @@ from types import CodeType
 
 from traceadvisor.bundle.stacks import LONGEST_TEXT
 from traceadvisor.model.samples import SampledFrame
+from traceadvisor.recording import after_import
 from traceadvisor.recording.script import program
 from traceadvisor.recording.script.own_code import OWN_FILE, is_of_library
 
-PACKAGE = f"{Path(__file__).resolve().parents[2]}{os.sep}"
+PACKAGE = f"{Path(__file__).parents[2]}{os.sep}"
 RUNS_SCRIPT = program.__file__
 """The file that runs the script: the frames outside its own belong to this command, not to the script."""
 
@@ -27,9 +28,6 @@ _COMMAND = "<string>"
 _GENERATED = f"{os.sep}torchinductor_"
 """Part of the path of files that torch's compiler writes."""
 
-_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
-"""Parts of the paths of installed libraries, also in folders that this Python does not know as such."""
-
 _MOST_FILES = 4096
 _NAMES_CALLEE = ("LOAD_METHOD", "LOAD_ATTR", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF")
 _CALLS = ("CALL", "PRECALL")
@@ -37,6 +35,18 @@ _CALLS = ("CALL", "PRECALL")
 
 _LONGEST_CODE = 1 << 16
 """Bytes of a function's code; in longer ones, calls of C functions are not named."""
+
+
+OWN_WORK = SampledFrame("TraceAdvisor")
+"""Stands for all frames inside one of this package that does work of its own."""
+
+_RUNS_IMPORTS = after_import.__file__
+"""This file's frames run what the script imports."""
+
+
+def is_own_work(code: CodeType) -> bool:
+    """Whether code does work of this package, rather than to call on for the script."""
+    return code.co_filename.startswith(PACKAGE) and code.co_filename != _RUNS_IMPORTS
 
 
 def is_own(code: CodeType) -> bool:
@@ -97,8 +107,7 @@ def _callee(call: dis.Instruction, before: list[dis.Instruction]) -> str | None:
 
 @lru_cache(maxsize=_MOST_FILES)
 def _is_user_file(file: str) -> bool:
-    others = (_GENERATED, *_INSTALLED)
-    return not (is_of_library(file) or file.startswith(_torch_folder()) or any(part in file for part in others))
+    return not (is_of_library(file) or _GENERATED in file or file.startswith(_torch_folder()))
 
 
 def _torch_folder() -> str:

@@ -12,7 +12,7 @@ from traceadvisor.bundle.stacks import MOST_DEPTH, MOST_FRAMES, MOST_STACKS
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState
 from traceadvisor.model.samples import NOTHING_SAMPLED, Sampled, SampledFrame, SampledStack, Tallies
-from traceadvisor.recording.stacks.frames import called_at, frame_of, is_own
+from traceadvisor.recording.stacks.frames import OWN_WORK, called_at, frame_of, is_own, is_own_work, is_user
 
 MOST_WHOLE_STACKS = MOST_STACKS // 2
 """Stacks that are kept whole. Of later ones only the user's frames and the innermost are kept."""
@@ -149,8 +149,12 @@ class StackTally:
             self._stack_at.clear()
             self._frame_at.clear()
             self._codes.clear()
-        found = [self._frame(code, at) for code, at in raw]
+        work = _own_work(raw)
+        found = [self._frame(code, at) for code, at in raw[work:]]
         frames = [frame for frame in found if frame is not None]
+        if work:
+            frames.insert(0, self._intern(OWN_WORK))
+            is_fetching = is_in_call = False
         if OTHER_FRAME in frames:
             return OTHER
         if is_in_call and frames and found[0] == frames[0] and self._frames[frames[0]].is_user:
@@ -190,6 +194,17 @@ class StackTally:
             number = self._frame_of[frame] = len(self._frames)
             self._frames.append(frame)
         return number
+
+
+def _own_work(raw: Raw) -> int:
+    """Number of the innermost frames that do work of this package, among them what it calls."""
+    count = 0
+    for place, (code, _) in enumerate(raw, start=1):
+        if is_own_work(code):
+            count = place
+        elif is_user(code):
+            break
+    return count
 
 
 OTHER_FRAME = -1
