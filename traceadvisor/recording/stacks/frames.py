@@ -80,13 +80,10 @@ def called_at(code: CodeType, instruction: int) -> str | None:
     """
     if len(code.co_code) > _LONGEST_CODE:
         return None
-    before: list[dis.Instruction] = []
-    for one in dis.get_instructions(code):
-        if one.offset == instruction:
-            return _callee(one, before) if one.opname.startswith(_CALLS) else None
-        if one.opname in _NAMES_CALLEE:
-            before.append(one)
-    return None
+    before = [one for one in dis.get_instructions(code) if one.offset <= instruction]
+    if not before or not before[-1].opname.startswith(_CALLS):
+        return None
+    return _callee(before[-1], [one for one in before if one.opname in _NAMES_CALLEE])
 
 
 def _callee(call: dis.Instruction, before: list[dis.Instruction]) -> str | None:

@@ -23,10 +23,10 @@ import os
 import random
 import resource
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
 from types import CodeType, FrameType
 
 from traceadvisor.bundle.stacks import write_stacks
@@ -89,13 +89,14 @@ class StackSampler:
         """
         self.is_fetching = is_fetching
         self._tally = StackTally(log)
-        self._thread_id, self._process = thread, os.getpid()
+        self._process = os.getpid()
+        self._sampled = next((one for one in threading.enumerate() if one.ident == thread), None)
         self._interval_ns = self._shortest_ns = int(interval_s * 1e9)
         self._random = random.Random()  # noqa: S311  # not the script's own generator
         self._alarm = _thread.allocate_lock()
         self._alarm.acquire()
         self._stopped = False
-        self._thread: Thread | None = None
+        self._thread: threading.Thread | None = None
         self._squares_ns2 = 0.0
         self._late_ns = self._late_by_ns = self._late_count = self._cpu_ns = 0
         self._waits = 0.0
@@ -108,7 +109,7 @@ class StackSampler:
 
     def start(self) -> None:
         """Start to sample; raises RuntimeError if the system allows no more threads."""
-        self._thread = Thread(target=self._run, name="traceadvisor-stacks", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="traceadvisor-stacks", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -149,10 +150,11 @@ class StackSampler:
         start_ns = edge_ns = time.perf_counter_ns()
         target_ns = self._instant_in(edge_ns)
         cpu_before_ns = time.thread_time_ns()
-        while not self._stopped:
+        sampled = self._sampled
+        while sampled is not None and sampled.ident is not None and not self._stopped:
             waited = self._sleep_until(target_ns)
-            frame = sys._current_frames().get(self._thread_id)
-            if frame is None:  # the thread has ended
+            frame = sys._current_frames().get(sampled.ident)
+            if frame is None or not sampled.is_alive():  # its identifier may belong to another thread by now
                 return
             raw, is_fetching = _raw(frame), self.is_fetching()
             del frame
