@@ -1,8 +1,8 @@
 """Measure the cost of sampling the training thread's Python stack, in blocks of random order.
 
 Each round holds three blocks of the same training loop: without sampling (A), without it again (A'), and with it (B).
-Two loops: Python at the depth of a plain script, and of a framework. Both the time of the blocks and the CPU time of the
-process are compared, because other programs change the first.
+Two loops: Python at the depth of a plain script, and of a framework. The time of the blocks and the CPU time of the
+process are both compared, because other programs change the first.
 
     python benchmarks/stack_sampling.py --rounds 12 --seconds 2
 """
@@ -14,7 +14,6 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable
 
 import torch
 
@@ -37,18 +36,18 @@ def steps(count: int, depth: int) -> None:
     for _ in range(count):
         loss = torch.nn.functional.mse_loss(model(inputs), targets)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         sum(number * number for number in range(2000))
 
 
-def block(run: Callable[[], None], *, sampled: bool) -> tuple[float, float, StackSampler]:
+def block(count: int, depth: int, *, sampled: bool) -> tuple[float, float, StackSampler]:
     """Seconds of a block, seconds of CPU time, and its sampler, which did nothing unless ``sampled``."""
     sampler = StackSampler(StepLog(), thread=threading.get_ident())
     if sampled:
         sampler.start()
     begin, cpu = time.perf_counter(), time.process_time()
-    run()
+    steps(count, depth)
     took = time.perf_counter() - begin, time.process_time() - cpu
     sampler.stop()
     return *took, sampler
@@ -71,7 +70,7 @@ def main() -> None:
         samplers: list[StackSampler] = []
         for _ in range(arguments.rounds):
             for arm in order.sample(ARMS, len(ARMS)):
-                taken, used, sampler = block(lambda: steps(count, depth), sampled=arm == "B")
+                taken, used, sampler = block(count, depth, sampled=arm == "B")
                 wall[arm].append(taken)
                 cpu[arm].append(used)
                 if arm == "B":
@@ -80,7 +79,7 @@ def main() -> None:
         whole_ns, samples = sum(one.time_ns for one in found), sum(one.count for one in found)
         own_ns = sum(one.cpu_ns for one in found)
         sys.stdout.write(
-            f"depth {depth}: {samples / whole_ns * 1e9:.1f} samples/s, {own_ns / samples / 1000:.0f} us of CPU time each, "
+            f"depth {depth}: {samples / whole_ns * 1e9:.1f} samples/s, {own_ns / samples / 1000:.0f} us of CPU each, "
             f"{own_ns / whole_ns:.2%} of a core\n"
         )
         for name, times in (("time", wall), ("CPU time", cpu)):
