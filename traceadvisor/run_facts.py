@@ -8,7 +8,7 @@ from functools import cached_property
 
 from traceadvisor.analysis.sampled.exact_lines import ExactLines
 from traceadvisor.analysis.sampled.run_lines import run_lines
-from traceadvisor.analysis.steps.run_timing import NOT_COUNTED, RunTiming, run_timing
+from traceadvisor.analysis.steps.run_timing import RunTiming, run_timing, why_not_counted
 from traceadvisor.analysis.telemetry_figures import telemetry_window
 from traceadvisor.model.run import Run, RunSettings, StepState, TimedStep
 from traceadvisor.model.run_lines import RunLines
@@ -55,7 +55,7 @@ class RunFacts:
     @property
     def not_counted(self) -> Mapping[int, str]:
         """Why some steps are no usual ones, by their index."""
-        return {step.index: NOT_COUNTED[step.state] for step in self.steps if step.state in NOT_COUNTED}
+        return {step.index: why for step in self.steps if (why := why_not_counted(step))}
 
     @cached_property
     def timing(self) -> RunTiming:

@@ -13,7 +13,7 @@ from traceadvisor.model.run import Run, RunSettings
 from traceadvisor.model.run_lines import LineRow, LineTime, RunLines
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.origins import OTHER
-from traceadvisor.rendering.run_lines import NO_USER_CODE, first_line, lines_tables, lines_view
+from traceadvisor.rendering.run_lines import NO_USER_CODE, first_line, lines_view, short_lines_table
 from traceadvisor.rendering.summary import summary
 from traceadvisor.results.report_json import read
 
@@ -94,14 +94,7 @@ def test_without_samples_no_format_says_a_word_of_it() -> None:
         assert b"training thread by line" not in FORMATS[name].render(report)
     assert not [line for line in summary(report) if "Line with the most" in line.text]
     assert lines_view(None) is None
-    assert lines_tables(report.recordings) is None
-
-
-def test_recordings_of_one_run_share_their_rows() -> None:
-    (recording,) = _report().recordings
-    table = lines_tables((recording, replace(recording, id="again")))
-    assert table
-    assert [row[0].text for row in table.rows] == [recording.id] * 4
+    assert short_lines_table(report.recordings) is None
 
 
 def test_hostile_names_are_escaped() -> None:

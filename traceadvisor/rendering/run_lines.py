@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import zip_longest
 
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run_lines import LineRow, LineTime, RunLines
@@ -13,6 +12,7 @@ from traceadvisor.rendering.table import Cell, Column, Table
 from traceadvisor.rendering.units import count, duration, percent
 from traceadvisor.text.cleaning import clipped, clipped_inside
 
+CAPTION = "Time of the training thread by line"
 OPEN_ROWS = 12
 """Rows that are not folded."""
 
@@ -37,22 +37,22 @@ def lines_view(lines: RunLines | None) -> LinesView | None:
     return LinesView(_title(lines), _explanation(lines), _table(lines))
 
 
-def lines_tables(recordings: Iterable[Recording]) -> Table | None:
-    """The lines of several recordings in one table, each run once; None without samples."""
-    found = {recording.run_lines: recording.id for recording in reversed(tuple(recordings)) if recording.run_lines}
-    if not found:
+def short_lines_table(recordings: Iterable[Recording]) -> Table | None:
+    """The lines of the first recording with samples, in few columns and with each place in a single text."""
+    lines = next((one.run_lines for one in recordings if one.run_lines), None)
+    if lines is None:
         return None
-    tables = [(name, lines, _table(lines)) for lines, name in reversed(found.items())]
-    _, _, first = tables[0]
-    rows = tuple((Cell(name), *row) for name, lines, table in tables for row in _with_plain_places(lines, table))
-    return Table(first.caption, (Column("Recording", numeric=False), *first.columns), rows)
-
-
-def _with_plain_places(lines: RunLines, table: Table) -> Iterator[tuple[Cell, ...]]:
-    """The rows of a table with each place in a single text."""
-    places = [Cell(clipped_inside(_words(row) or NO_USER_CODE, LONGEST_NAME)) for row in lines.rows]
-    for place, row in zip_longest(places, table.rows):
-        yield (place or row[0], *row[1:])
+    columns = (Column("Line", numeric=False), Column("Time"), Column("Share of the run"), Column("In training steps"))
+    rows = (
+        (
+            Cell(_words(row) or NO_USER_CODE),
+            Cell(duration(row.time.total_ns)),
+            Cell(percent(row.share)),
+            Cell(duration(row.time.step_ns)),
+        )
+        for row in lines.rows
+    )
+    return Table(CAPTION, columns, tuple(rows))
 
 
 def first_line(lines: RunLines | None) -> str | None:
@@ -71,7 +71,7 @@ def first_line(lines: RunLines | None) -> str | None:
 
 def _title(lines: RunLines) -> str:
     first = first_line(lines)
-    return "Time of the training thread by line" + (f", in training steps mostly {first}" if first else "")
+    return CAPTION + (f", in training steps mostly {first}" if first else "")
 
 
 def _explanation(lines: RunLines) -> str:
@@ -99,7 +99,7 @@ def _table(lines: RunLines) -> Table:
     rows = [(_place(row), *_figures(row.time, lines.whole, _range(row))) for row in lines.rows]
     if lines.other.total_ns:
         rows.append((Cell(OTHER), *_figures(lines.other, lines.whole, None)))
-    return Table("Time of the training thread by line", columns, tuple(rows), open_rows=OPEN_ROWS)
+    return Table(CAPTION, columns, tuple(rows), open_rows=OPEN_ROWS)
 
 
 def _figures(time: LineTime, whole: LineTime, remark: str | None) -> tuple[Cell, ...]:
