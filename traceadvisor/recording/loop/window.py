@@ -127,6 +127,17 @@ class Window:
         return self._phase in {_Phase.SETTLING, _Phase.RECORDING}
 
     @property
+    def whole_windows(self) -> int:
+        """Number of recordings that have all their steps."""
+        return self._whole_windows
+
+    @property
+    def complete(self) -> bool:
+        """Whether the last recording is saved."""
+        is_last = self._whole_windows >= self._schedule.repeat or self._attempts_left <= 0
+        return is_last and self._cycle > 0 and self._phase in {_Phase.RECOVERING, _Phase.DONE}
+
+    @property
     def longest_interlude(self) -> int:
         """Largest number of validation batches in a recording."""
         return self.plan.active if self.plan else SHORTEST_WINDOW
