@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.distributed import HashStore
+from torch._C._distributed_c10d import HashStore
 from torch.utils.data import DataLoader, TensorDataset
 
 import traceadvisor

@@ -139,10 +139,8 @@ def test_the_log_level_of_torch_that_the_user_chose_is_left_alone(tmp_path: Path
 
 def test_torchs_flags_are_as_before_after_a_recording() -> None:
     library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libc10.so"))
-    names = ("FLAGS_caffe2_log_level", "FLAGS_caffe2_report_cpu_memory_usage")
-    level, registers = (
-        kind.in_dll(library, name) for kind, name in zip((ctypes.c_int, ctypes.c_bool), names, strict=True)
-    )
+    level = ctypes.c_int.in_dll(library, "FLAGS_caffe2_log_level")
+    registers = ctypes.c_bool.in_dll(library, "FLAGS_caffe2_report_cpu_memory_usage")
     before = level.value, registers.value
     memory = KnownMemory()
     memory.start()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from traceadvisor.cli.exit_codes import ExitCode, errors_as_exit_codes
 from traceadvisor.errors import UsageError
@@ -64,7 +65,14 @@ def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], C
     metavar="DIR",
     help="Output folder.  [default: runs/<time>-<script>]",
 )
-@click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND...")
+@click.argument(
+    "command_line",
+    nargs=-1,
+    required=True,
+    type=click.UNPROCESSED,
+    metavar="COMMAND...",
+    shell_complete=lambda *asked: [CompletionItem(asked[-1], type="file")],
+)
 def command(
     *,
     skip_first: int,

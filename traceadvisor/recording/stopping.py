@@ -66,7 +66,7 @@ class Stopper:
     def notes(self) -> list[Note]:
         """Why the run went on."""
         if self._exits and self._went_on:
-            problem = f"the script caught the exit and went on"
+            problem = "the script caught the exit and went on"
         elif self.stopped or not self._progress.complete:
             return []
         else:
