@@ -1,4 +1,4 @@
-"""Part 2: what a capture promises of any run: it ends on request, survives kills, follows launchers, and costs little."""
+"""Part 6: what a capture promises of any run: ends on request, bundles after kills, launched ranks, and its cost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from traceadvisor.statistics import FEWEST_ROUNDS, compare
 MANY_STEPS = 5000
 """Steps of a script that ends in time only if it is stopped."""
 
-KILLS = 6
+KILLS = 3
 LIGHT_OPTIONS = ("--no-stacks", "--no-memory", "--no-shapes")
 READY = "traceadvisor: report ready: "
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
@@ -96,7 +96,7 @@ def kills(part: Part) -> None:
     chance = random.Random(1)  # noqa: S311  # moments are no secret
     rows: list[dict[str, Any]] = []
     settings = Settings(workers=2, pinned=True)
-    for number in range(2 if part.reduced else KILLS):
+    for number in range(1 if part.reduced else KILLS):
         if part.budget.left_s < 60:
             part.outbox.skip("further kills", "no time left")
             break
@@ -123,10 +123,9 @@ def overhead(part: Part) -> None:
     The loss is read in every step, so the end of a step is the end of its work on the device.
     """
     rows: dict[str, Any] = {}
-    trainings = {
-        "pictures": Settings(workers=usable_workers(reduced=part.reduced), pinned=True, log_every=1),
-        "text": Settings(log_every=1),
-    }
+    trainings = {"text": Settings(log_every=1)}
+    if not part.reduced:
+        trainings["pictures"] = Settings(workers=usable_workers(reduced=False), pinned=True, log_every=1)
     budget = part.budget.part_of(part.budget.left_s - 45)
     made = {name: _BlockTraining(part, name, settings) for name, settings in trainings.items()}
     steps = {name: _steps_of_a_block(training, reduced=part.reduced) for name, training in made.items()}
@@ -156,7 +155,7 @@ def overhead(part: Part) -> None:
 def undisturbed(part: Part) -> None:
     """The recorded steps of a light and of a full capture beside the plain steps of the same run."""
     rows: list[dict[str, Any]] = []
-    for workload in ("pictures", "text"):
+    for workload in ("text",) if part.reduced else ("pictures", "text"):
         settings = Settings(workers=usable_workers(reduced=part.reduced) if workload == "pictures" else 0, pinned=True)
         for form, options in (("light", LIGHT_OPTIONS), ("full", ())):
             if part.budget.left_s < 20:

@@ -57,14 +57,7 @@ def _section(documents: Sequence[Document], *, reduced: bool) -> Iterator[str]:
         memory = [_memory_row(row) for document in same for row in document.get("memory", ()) if row["measured_bytes"]]
         if memory:
             yield from (*_table(_MEMORY_COLUMNS, memory), "")
-        costs = [row for document in same for row in _overhead_rows(document.get("capture_overhead", {}))]
-        if costs:
-            yield from (*_table(_OVERHEAD_COLUMNS, costs), "")
-        recorded = [_undisturbed_row(row) for document in same for row in document.get("undisturbed", ())]
-        if recorded:
-            yield from (*_table(_UNDISTURBED_COLUMNS, recorded), "")
-        for document in same:
-            yield from _promises(document)
+        yield from _capture_tables(same)
         for document in same:
             if document["status"] != "complete":
                 yield from (f"Part {document['part']} did not come to its end: {document['error']}.", "")
@@ -152,6 +145,18 @@ def _memory_row(row: Document) -> tuple[str, ...]:
     )
 
 
+def _capture_tables(documents: Sequence[Document]) -> Iterator[str]:
+    """What captures cost, and what they kept of their promises."""
+    costs = [row for document in documents for row in _overhead_rows(document.get("capture_overhead", {}))]
+    if costs:
+        yield from (*_table(_OVERHEAD_COLUMNS, costs), "")
+    recorded = [_undisturbed_row(row) for document in documents for row in document.get("undisturbed", ())]
+    if recorded:
+        yield from (*_table(_UNDISTURBED_COLUMNS, recorded), "")
+    for document in documents:
+        yield from _promises(document)
+
+
 def _overhead_rows(trainings: Document) -> Iterator[tuple[str, ...]]:
     """What each form of a capture adds to a step."""
     for training in trainings.values():
@@ -183,5 +188,6 @@ def _promises(document: Document) -> Iterator[str]:
         yield f"torchrun, {name}: {ending} after {steps} steps; {row['recordings']} recordings."
         yield ""
     if rows := document.get("kills"):
-        yield f"SIGKILL after the recording: {sum(row['readable'] for row in rows)} of {len(rows)} bundles are readable."
+        readable = sum(row["readable"] for row in rows)
+        yield f"SIGKILL after the recording: {readable} of {len(rows)} bundles are readable."
         yield ""

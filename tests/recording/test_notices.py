@@ -57,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", [("train.py",), ("--", *PYTHON, "train.py")], ids=["script", "command"])
-def test_the_command_that_makes_a_report_is_said_once_when_it_works(folder: Path, command: tuple[str, ...]) -> None:
+def test_one_line_names_the_command_that_makes_a_report(folder: Path, command: tuple[str, ...]) -> None:
     """Both recordings are whole, and the second says nothing."""
     done = capture("-o", "a bundle", "--repeat", "2", "--skip-first", "0", "--wait", "0", *command, cwd=folder)
     assert done.stderr.count("report ready") == 1
@@ -65,7 +65,7 @@ def test_the_command_that_makes_a_report_is_said_once_when_it_works(folder: Path
     assert done.stderr.index("report ready") < done.stderr.index("recorded 16 of 40 steps")
 
 
-def test_the_report_can_be_made_when_its_command_is_said(folder: Path) -> None:
+def test_the_report_can_be_made_when_the_line_names_its_command(folder: Path) -> None:
     words = (*CAPTURE, "-o", "a bundle", "train.py", "--wait-at=30")
     with started(*words, cwd=folder, stdout=PIPE, stderr=PIPE) as process:
         assert process.stderr

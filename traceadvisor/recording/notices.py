@@ -15,8 +15,8 @@ from traceadvisor.recording.children.rendezvous import TrainedChildren
 PREFIX = "traceadvisor: "
 STOPPED = "The run was stopped after its recording, as requested."
 
-_ALWAYS_SAID = ("own-profiler", "not-stopped")
-"""Codes of notes that are said even if steps were recorded."""
+_ALWAYS_QUOTED = ("own-profiler", "not-stopped")
+"""Codes of notes that the last line quotes even if steps were recorded."""
 
 _STANDARD_ERROR = 2
 
@@ -41,7 +41,7 @@ def kept_line(steps: int, recorded_steps: int, folder: Path) -> str:
 def remark(notes: Iterable[Note], recorded_steps: int, *, stopped: bool) -> str:
     """What the last line of a capture says beside its numbers of steps; empty if there is nothing to add."""
     found = list(notes)
-    chosen = [note for note in found if note.code in _ALWAYS_SAID] or ([] if recorded_steps else found[:1])
+    chosen = [note for note in found if note.code in _ALWAYS_QUOTED] or ([] if recorded_steps else found[:1])
     return " ".join([*(note.message for note in chosen), *([STOPPED] if stopped else [])])
 
 
