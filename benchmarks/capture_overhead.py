@@ -332,7 +332,7 @@ def _hooked_us(steps: int) -> float:
     return taken
 
 
-def _never_saved(name: str, cycle: int) -> None:
+def _never_saved(name: str, cycle: int, whole: bool) -> None:  # noqa: ARG001, FBT001  # a callback
     raise click.ClickException(f"{name}, cycle {cycle}: nothing was to be recorded")
 
 

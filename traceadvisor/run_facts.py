@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from traceadvisor.analysis.steps.run_timing import NOT_COUNTED, RunTiming, run_timing
+from traceadvisor.analysis.steps.run_timing import RunTiming, run_timing, why_not_counted
 from traceadvisor.analysis.telemetry_figures import telemetry_window
 from traceadvisor.model.run import Run, RunSettings, StepState, TimedStep
 from traceadvisor.model.spans import SpanSet
@@ -52,7 +52,7 @@ class RunFacts:
     @property
     def not_counted(self) -> Mapping[int, str]:
         """Why some steps are no usual ones, by their index."""
-        return {step.index: NOT_COUNTED[step.state] for step in self.steps if step.state in NOT_COUNTED}
+        return {step.index: why for step in self.steps if (why := why_not_counted(step))}
 
     @cached_property
     def timing(self) -> RunTiming:

@@ -53,6 +53,24 @@ def is_bundle(folder: Path) -> bool:
         return False
 
 
+class _Start(msgspec.Struct, frozen=True):
+    """The part of a manifest that tells when the capture began."""
+
+    started_ns: int
+
+
+def started_ns(folder: Path) -> int:
+    """The start of a capture since the epoch; for a damaged manifest, when it was written; 0 if that is unknown."""
+    path = folder / MANIFEST
+    try:
+        return msgspec.json.decode(_beginning(path), type=_Start).started_ns
+    except UNREADABLE:
+        try:
+            return path.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+
 def find_in_bundle(folder: Path) -> list[Origin]:
     """List a capture's recordings by rank and cycle; the manifest stands for a rank without a recording.
 
@@ -62,7 +80,16 @@ def find_in_bundle(folder: Path) -> list[Origin]:
     manifest = _read_manifest(folder)
     traces = [file for file in manifest.files if file.kind is FileKind.TRACE and _inside(folder, file)]
     origins = [
-        Origin(folder / file.path, folder.name, _worker(file.rank), _span(file), file.cycle or 0, folder, file.rank)
+        Origin(
+            folder / file.path,
+            folder.name,
+            _worker(file.rank),
+            _span(file),
+            file.cycle or 0,
+            folder,
+            file.rank,
+            is_cut_short=file.whole is False,
+        )
         for file in traces
     ]
     silent = {ending.rank for ending in manifest.endings} - {file.rank for file in traces}

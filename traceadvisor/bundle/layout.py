@@ -75,6 +75,8 @@ class BundleFile(msgspec.Struct, frozen=True):
     """Traces only: the repetition of the schedule, from 0."""
 
     host: str | None = None
+    whole: bool | None = None
+    """Traces only: whether it has all steps of the requested window; None if not recorded."""
 
 
 class Schedule(msgspec.Struct, frozen=True):

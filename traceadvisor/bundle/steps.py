@@ -41,6 +41,8 @@ class StepLog:
         self._columns: dict[str, MutableSequence[Any]] = {
             name: [] if name == "state" else array("q") for name in _FIELDS
         }
+        self.is_replacing = False
+        """Whether earlier steps changed: a file that has them must be written anew."""
 
     def add(self, step: TimedStep) -> None:
         """Add a step at its end."""
@@ -57,6 +59,18 @@ class StepLog:
     def count(self, state: StepState) -> int:
         """Count the steps in one state."""
         return self._columns["state"].count(state)
+
+    def undisturbed_ns(self) -> dict[int, int]:
+        """The durations of undisturbed steps, by their number among the training steps."""
+        both = zip(self._columns["state"], self._columns["duration_ns"], strict=True)
+        trained = enumerate((state, duration) for state, duration in both if state is not StepState.OTHER)
+        return {number: duration for number, (state, duration) in trained if state is StepState.PLAIN}
+
+    def reject(self, first: int) -> None:
+        """The steps from a place on proved to be no training steps."""
+        states = self._columns["state"]
+        states[first:] = [StepState.OTHER] * (len(states) - first)
+        self.is_replacing = True
 
     def write(self, path: Path) -> None:
         """Write ``steps.<rank>.csv``."""

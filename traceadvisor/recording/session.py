@@ -222,11 +222,11 @@ class CaptureSession:
                 "torch-unknown", f"TraceAdvisor cannot follow the training loop with this torch: {error!r}"
             )
 
-    def _recording_saved(self, name: str, cycle: int) -> None:
+    def _recording_saved(self, name: str, cycle: int, whole: bool) -> None:  # noqa: FBT001  # a callback
         """A recording is ready: from now on, a killed run leaves a bundle."""
-        file = BundleFile(name, FileKind.TRACE, self._launch.rank, cycle, self._launch.host)
+        file = BundleFile(name, FileKind.TRACE, self._launch.rank, cycle, self._launch.host, whole)
         self._publish([file], None)
-        if self._loop and self._loop.has_whole_window and not self._problem:
+        if whole and not self._problem:
             self._say_ready()
 
     def _say_ready(self) -> None:
