@@ -70,6 +70,7 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
     memory: bool = True,
     shapes: bool = True,
     keep_arguments: bool = False,
+    stop_after_window: bool = False,
 ) -> Capture:
     """A context manager that records the training inside it, like ``traceadvisor capture``; requires torch.
 
@@ -87,6 +88,8 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
         memory: whether to record memory allocations.
         shapes: whether to record input shapes of operators.
         keep_arguments: whether to record arguments of the command that look like secrets.
+        stop_after_window: whether to leave the block once all recordings are saved: by an exception between two steps,
+            which ends at the end of the block. The program goes on behind it.
 
     Raises:
         UsageError: on entry, if the folder contains another capture.
@@ -97,7 +100,13 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
     asked = schedule(skip_first=skip_first, wait=wait, warmup=warmup, active=active, repeat=repeat)
     where = Path(folder) if folder is not None else None
     options = CaptureOptions(
-        asked, stacks=stacks, memory=memory, shapes=shapes, keep_arguments=keep_arguments, folder=where
+        asked,
+        stacks=stacks,
+        memory=memory,
+        shapes=shapes,
+        keep_arguments=keep_arguments,
+        stop_after_window=stop_after_window,
+        folder=where,
     )
     return Capture(options)
 

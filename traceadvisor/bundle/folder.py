@@ -40,6 +40,7 @@ _ENDINGS = {
     Ending.EXIT: "called sys.exit",
     Ending.EXCEPTION: "ended with an exception",
     Ending.INTERRUPTED: "was interrupted",
+    Ending.STOPPED: "was stopped after its recording, as requested",
     Ending.TERMINATED: "was terminated",
 }
 

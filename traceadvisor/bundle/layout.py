@@ -56,6 +56,9 @@ class Ending(Enum):
     INTERRUPTED = "interrupted"
     """Ctrl-C."""
 
+    STOPPED = "stopped"
+    """Its recording was saved, and the command asked to end there."""
+
     TERMINATED = "terminated"
     """SIGTERM. Launchers send it when another rank died."""
 

@@ -21,6 +21,7 @@ from traceadvisor.recording.after_import import after_torch_import
 from traceadvisor.recording.bundle_writer import BundleWriter
 from traceadvisor.recording.children.plan import Plan, withdraw
 from traceadvisor.recording.children.rendezvous import Rendezvous, Result, numbered
+from traceadvisor.recording.notices import remark, report_command, say
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.stacks import StackSampler
@@ -53,6 +54,9 @@ class Captured:
     notes: tuple[Note, ...]
     problem: str | None
     """Why nothing was written; None if something was."""
+
+    stopped: bool = False
+    """Whether the script was ended because its recordings are saved."""
 
 
 class CaptureSession:
@@ -183,6 +187,9 @@ class CaptureSession:
         if self._stacks:
             self._stacks.stop()
         recorded = self._log.count(StepState.RECORDED)
+        stopped = self._loop is not None and self._loop.stopped
+        if stopped and ending is Ending.COMPLETED:
+            ending = Ending.STOPPED
         if self._rendezvous and not self._joined and (self._is_child or self._rendezvous.joined()):
             self._writer.close()  # its children trained, or nobody did
             self._finished = Captured(self._shown, 0, 0, (), None)
@@ -199,11 +206,11 @@ class CaptureSession:
             ),
         )
         self._writer.close()
-        captured = Captured(self._shown, self._training_steps, recorded, self._notes(), self._problem)
+        captured = Captured(self._shown, self._training_steps, recorded, self._notes(), self._problem, stopped)
         if self._rendezvous and self._is_child:
-            note = "" if recorded else next((each.message for each in captured.notes), "")
+            told = remark(captured.notes, recorded, stopped=stopped)
             self._rendezvous.leave(
-                Result(str(self._shown), self._launch.rank, captured.steps, recorded, note, captured.problem)
+                Result(str(self._shown), self._launch.rank, captured.steps, recorded, told, captured.problem)
             )
         self._finished = captured
         return captured
@@ -235,6 +242,14 @@ class CaptureSession:
         """A recording is ready: from now on, a killed run leaves a bundle."""
         file = BundleFile(name, FileKind.TRACE, self._launch.rank, cycle, self._launch.host, whole)
         self._publish([file], None)
+        if whole and not self._problem:
+            self._say_ready()
+
+    def _say_ready(self) -> None:
+        """Say once per command that a report can be made."""
+        rendezvous = self._rendezvous
+        if rendezvous and self._launch.local_rank == 0 and rendezvous.is_first("ready"):
+            say(f"report ready: {report_command(self._shown)}")
 
     def _publish(self, files: list[BundleFile], ending: RankEnding | None) -> None:
         rank, host = self._launch.rank, self._launch.host
@@ -291,5 +306,7 @@ class CaptureSession:
             self._stacks.forked()
         if self._loop:
             self._loop.stop_listening()
+        if self._sampler:
+            self._sampler.leave_to_parent()
         if self._follow and not self._joined and not self._finished:
             self._follow(self._plan)
