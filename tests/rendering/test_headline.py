@@ -35,6 +35,15 @@ from traceadvisor.rendering.summary import summary
 NOTHING = dict.fromkeys(SHARES_NO_WORKERS, 0.0)
 
 
+def test_a_recording_that_was_cut_short_gives_the_verdict_only_without_another() -> None:
+    report = replace(three_recordings(), findings=())
+    worst = recording_of_verdict(report)
+    cut = tuple(replace(one, is_cut_short=one is worst) for one in report.recordings)
+    assert recording_of_verdict(replace(report, recordings=cut)).id != worst.id
+    all_cut = tuple(replace(one, is_cut_short=True) for one in report.recordings)
+    assert recording_of_verdict(replace(report, recordings=all_cut)).id == worst.id
+
+
 def said(shares: dict[Category, float]) -> str:
     return recording_verdict(device_recording("x", NOTHING | shares, step_ms=100, device=v100()))
 

@@ -182,7 +182,8 @@ def recording_of(facts: Facts) -> Recording:
         ),
         modules=module_tree(facts.trace, facts.launches, facts.steps),
         loader_kinds=facts.observation.loader.kinds if facts.observation.loader else (),
-        captured=facts.captured,
+        captured=replace(facts.captured, stacks=None) if facts.captured else None,
+        run_lines=facts.run.lines,
         recorded_wall_ns=facts.recorded_wall_ns,
         telemetry=facts.run.telemetry,
         rank_count=facts.run.rank_count,
@@ -199,6 +200,7 @@ def recording_of(facts: Facts) -> Recording:
         typical_figures=_figures(facts, facts.steps.typical_windows),
         operations_per_step=facts.operations_per_step,
         start_up_share=facts.start_up_share,
+        is_cut_short=origin.is_cut_short,
     )
 
 

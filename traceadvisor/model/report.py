@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib import import_module
 from pathlib import Path
 
 from traceadvisor.model.breakdown import Category, MeanBreakdown, StepBreakdown
@@ -16,12 +17,14 @@ from traceadvisor.model.location import Location
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.run import Run
+from traceadvisor.model.run_lines import RunLines
 from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime
 from traceadvisor.model.steps import Step, StepSource
 from traceadvisor.model.telemetry_window import TelemetryWindow
 from traceadvisor.model.timeline import Timeline
 from traceadvisor.model.trace import Device, Distributed
 from traceadvisor.model.workload import InferenceSign, Workload
+from traceadvisor.text.cleaning import clean, clipped, one_line
 
 
 class SourceKind(Enum):
@@ -288,9 +291,15 @@ class Recording:
     operations_per_step: float | None = None
     """GPU operations in a typical step; None without a device or without typical steps."""
 
+    run_lines: RunLines | None = None
+    """Where the training thread's time goes over the whole run, by line; None if its stack was not sampled."""
+
     start_up_share: float | None = None
     """Share of the typical steps in start-up: first calls, compilation, memory allocation. None with three or more
     typical steps, which hold none."""
+
+    is_cut_short: bool = False
+    """Whether a capture ended the recording before it had all requested steps. Whole recordings come first."""
 
     @property
     def typical_steps(self) -> tuple[Step, ...]:
@@ -462,9 +471,9 @@ class UsedSettings:
     price: Price | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Report:
-    """Where training time goes, and what to change first."""
+    """Where training time goes, and what to change first. A notebook shows it as the HTML page."""
 
     tool_version: str
     source: Source
@@ -477,3 +486,24 @@ class Report:
     not_worth_doing: tuple[NotWorthDoing, ...]
     outcomes: tuple[OutcomeRow, ...]
     settings: UsedSettings = UsedSettings()
+
+    def __repr__(self) -> str:
+        """One line: how much it holds, and its first finding."""
+        parts = [_counted(len(self.recordings), "recording"), _counted(len(self.findings), "finding")]
+        if self.findings:
+            first = self.findings[0]
+            parts.append(f"first: {first.finding.rule.id} {first.finding.rule.title} ({first.saving_share:.1%})")
+        return f"<Report: {clipped(one_line(clean(', '.join(parts))), LONGEST_REPR)}>"
+
+    def _repr_html_(self) -> str:
+        """The page in a sandboxed frame, which notebooks show."""
+        shown: str = import_module("traceadvisor.rendering.notebook").frame(self)  # only what draws knows how
+        return shown
+
+
+LONGEST_REPR = 200
+"""Characters of a report's ``repr``."""
+
+
+def _counted(things: int, one: str) -> str:
+    return f"{things} {one}" if things == 1 else f"{things} {one}s"

@@ -243,8 +243,8 @@ def _part_of(whole: str, mean: MeanBreakdown, category: Category) -> str:
 def recording_of_verdict(report: Report) -> Recording:
     """The typical recording of the first finding; without findings, the recording with the most lost time.
 
-    A damaged recording, or one without kernels, is chosen only if all are. A recording with fewer than
-    `FEWEST_STEPS` steps is chosen only if no other has more.
+    A damaged recording, or one without kernels, is chosen only if all are, and so is one that was cut short. A
+    recording with fewer than `FEWEST_STEPS` steps is chosen only if no other has more.
 
     Raises:
         ValueError: there are no recordings.
@@ -255,7 +255,11 @@ def recording_of_verdict(report: Report) -> Recording:
             return found[0]
     damaged = {row.recording_id for row in report.health_notes if row.note.code in DAMAGED}
     sound = [one for one in report.recordings if one.id not in damaged and lost_share(one) < 1]
-    return max(sound or report.recordings, key=lambda one: (_has_enough_steps(one), lost_share(one)))
+    return max(sound or report.recordings, key=_suits_verdict)
+
+
+def _suits_verdict(recording: Recording) -> tuple[bool, bool, float]:
+    return not recording.is_cut_short, _has_enough_steps(recording), lost_share(recording)
 
 
 def _compared(report: Report, judged: Recording) -> str:

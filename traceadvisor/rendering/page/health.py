@@ -9,6 +9,7 @@ from typing import assert_never
 
 from traceadvisor.model.health import HealthNote, HealthStatus
 from traceadvisor.model.report import Report
+from traceadvisor.rendering.lists import listed
 from traceadvisor.rendering.units import count, number_of
 from traceadvisor.text.cleaning import clipped
 
@@ -154,10 +155,10 @@ def _counts(report: Report) -> tuple[NoteView, ...]:
 def _notes(report: Report, wanted: Callable[[HealthNote], bool]) -> tuple[NoteView, ...]:
     """One view per message, with the recordings that it concerns."""
     one = len(report.recordings) < 2
-    about: dict[str, list[str]] = {}
+    about: dict[str, dict[str, None]] = {}
     for row in report.health_notes:
         if wanted(row.note) and not (one and row.note.code == COUNTED):
-            ids = about.setdefault(row.note.message, [])
-            if row.recording_id is not None and row.recording_id not in ids:
-                ids.append(row.recording_id)
-    return tuple(NoteView(message, ", ".join(ids) if ids and not one else None) for message, ids in about.items())
+            ids = about.setdefault(row.note.message, {})
+            if row.recording_id is not None:
+                ids[row.recording_id] = None
+    return tuple(NoteView(message, listed(list(ids)) if ids and not one else None) for message, ids in about.items())
