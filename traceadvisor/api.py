@@ -19,12 +19,13 @@ from traceadvisor.errors import InputError, TraceAdvisorError, UnwrittenError, U
 from traceadvisor.judging.catalogue import read_catalogue
 from traceadvisor.judging.engine import assess
 from traceadvisor.judging.files import JudgedFile, NamedFile, Progress, judge_files, paying_processes
+from traceadvisor.judging.saved_steps import SavedStep, UnsavedStep, saved_steps
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.discovery import captures_in, find_recordings
-from traceadvisor.rendering.formats import FORMATS, Written, write_formats
+from traceadvisor.rendering.formats import FORMATS, Written, write_file, write_formats
 from traceadvisor.results.frames import FrameName, frame_of
 from traceadvisor.system.executor import Outcome
 
@@ -216,6 +217,34 @@ def write(result: Report, folder: Path | str, formats: Iterable[str]) -> dict[st
     written = write_formats(result, Path(folder), names)
     raise_failure(written)
     return written.paths
+
+
+def save_steps(
+    result: Report, folder: Path | str, *, limits: Limits = LIMITS
+) -> tuple[tuple[SavedStep | UnsavedStep, Path | None], ...]:
+    """Write the typical step of each recording as a trace file of its own, for a viewer such as Perfetto.
+
+    A file holds the step's events and what they launched, redacted as in reports, and is read back: its figures of the
+    step are those of the report, or the result says otherwise. At most eight recordings are saved.
+
+    Args:
+        result: a report from :func:`load`; the recordings must still be where they were read.
+        folder: output folder.
+        limits: limits on the input.
+
+    Returns:
+        For each recording what was saved and where, or why it was not.
+
+    Raises:
+        OutputError: a file could not be written.
+    """
+    done: list[tuple[SavedStep | UnsavedStep, Path | None]] = []
+    for step in saved_steps(result.recordings, limits):
+        path = Path(folder) / step.file_name if isinstance(step, SavedStep) else None
+        if path is not None and isinstance(step, SavedStep):
+            write_file(path, step.content)
+        done.append((step, path))
+    return tuple(done)
 
 
 def raise_failure(written: Written) -> None:
