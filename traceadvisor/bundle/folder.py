@@ -20,6 +20,7 @@ from traceadvisor.bundle.layout import (
     RankEnding,
 )
 from traceadvisor.bundle.settings import decode_settings
+from traceadvisor.bundle.stacks import read_stacks
 from traceadvisor.bundle.steps import read_steps
 from traceadvisor.bundle.telemetry import read_telemetry
 from traceadvisor.errors import InputError
@@ -39,6 +40,7 @@ _ENDINGS = {
     Ending.EXIT: "called sys.exit",
     Ending.EXCEPTION: "ended with an exception",
     Ending.INTERRUPTED: "was interrupted",
+    Ending.STOPPED: "was stopped after its recording, as requested",
     Ending.TERMINATED: "was terminated",
 }
 
@@ -110,13 +112,14 @@ def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...
         if file.kind is FileKind.TRACE and file.rank == rank:
             _path_of(folder, file, notes)
     host, ranks = _neighbours(manifest, rank)
-    telemetry_path, steps_path, batches_path, settings_path = (
+    telemetry_path, steps_path, batches_path, stacks_path, settings_path = (
         _path_of(folder, _find(manifest, kind, rank, host), notes)
-        for kind in (FileKind.TELEMETRY, FileKind.STEPS, FileKind.BATCHES, FileKind.SETTINGS)
+        for kind in (FileKind.TELEMETRY, FileKind.STEPS, FileKind.BATCHES, FileKind.STACKS, FileKind.SETTINGS)
     )
     steps, step_notes = read_steps(steps_path) if steps_path else ((), ())
     batches, batch_notes = read_batches(batches_path) if batches_path else ((), ())
-    notes += (*step_notes, *batch_notes)
+    stacks, stack_notes = read_stacks(stacks_path) if stacks_path else (None, ())
+    notes += (*step_notes, *batch_notes, *stack_notes)
     settings = _settings(settings_path, notes) if settings_path else RunSettings()
     texts = {"command": list(manifest.command), "message": ending and ending.message}
     if warning := secrets_in(MANIFEST, texts):
@@ -129,6 +132,7 @@ def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...
         telemetry=_telemetry(telemetry_path, notes) if telemetry_path else None,
         world_size=max(manifest.world_size, 1),
         batches=batches,
+        stacks=stacks,
     )
     return run, tuple(notes)
 

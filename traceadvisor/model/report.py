@@ -17,6 +17,7 @@ from traceadvisor.model.location import Location
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.run import Run
+from traceadvisor.model.run_lines import RunLines
 from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime
 from traceadvisor.model.steps import Step, StepSource
 from traceadvisor.model.telemetry_window import TelemetryWindow
@@ -289,6 +290,9 @@ class Recording:
 
     operations_per_step: float | None = None
     """GPU operations in a typical step; None without a device or without typical steps."""
+
+    run_lines: RunLines | None = None
+    """Where the training thread's time goes over the whole run, by line; None if its stack was not sampled."""
 
     start_up_share: float | None = None
     """Share of the typical steps in start-up: first calls, compilation, memory allocation. None with three or more

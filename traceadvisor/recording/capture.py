@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,14 +13,16 @@ from types import TracebackType
 from typing import Self
 
 from traceadvisor.bundle.layout import Ending
-from traceadvisor.recording.children.plan import exported, new_plan, withdraw
+from traceadvisor.recording.children.plan import Plan, exported, new_plan, withdraw
 from traceadvisor.recording.children.rendezvous import Rendezvous, TrainedChildren
+from traceadvisor.recording.notices import ending_lines, kept_line, say
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.script.own_code import strip_own_frames
 from traceadvisor.recording.script.program import Script
 from traceadvisor.recording.script.termination import TerminationGuard
 from traceadvisor.recording.session import Captured, CaptureSession
+from traceadvisor.recording.stopping import StoppedAfterWindow
 
 SIGINT_CODE = 130
 
@@ -79,7 +82,7 @@ def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Capt
     withdraw()  # the plan of a capture around this one
     os.environ.update(exported(plan, os.environ))
     rendezvous = Rendezvous(Path(plan.rendezvous))
-    guard = TerminationGuard(lambda number: _terminated(session, rendezvous, number))
+    guard = TerminationGuard(lambda number: _terminated(session, rendezvous, launch, plan, number))
     guard.install()
     process = os.getpid()
     ended = Ended.of(_raised_by(run))
@@ -90,9 +93,19 @@ def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Capt
     return ended, captured, launch, rendezvous.end(Path(plan.shown))
 
 
-def _terminated(session: CaptureSession, rendezvous: Rendezvous, number: int) -> None:
-    session.finish(Ending.TERMINATED, 128 + number)
-    rendezvous.remove()
+def _terminated(session: CaptureSession, rendezvous: Rendezvous, launch: Launch, plan: Plan, number: int) -> None:
+    """A signal ends the script: save what was recorded, and say what that is."""
+    captured = session.finish(Ending.TERMINATED, 128 + number)
+    children = rendezvous.end(Path(plan.shown))
+    if launch.local_rank:
+        return
+    name = signal.Signals(number).name
+    for line in ending_lines(children):
+        say(f"ended by {name}; {line}")
+    if captured.problem:
+        say(f"ended by {name}; no recording could be written: {captured.problem}.")
+    elif captured.steps or not (children.results or children.killed):
+        say(f"ended by {name}; {kept_line(captured.steps, captured.recorded_steps, captured.folder)}")
 
 
 def _raised_by(run: Callable[[], None]) -> BaseException | None:
@@ -137,9 +150,10 @@ class Capture:
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Write the bundle; an exception of the block propagates."""
+    ) -> bool:
+        """Write the bundle; an exception of the block propagates, except the end after the window."""
         session, self._session = self._session, None
         if session:
             ended = Ended.of(error)
             self.captured = session.finish(ended.ending, ended.exit_code, ended.message)
+        return session is not None and isinstance(error, StoppedAfterWindow)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +21,10 @@ from traceadvisor.recording.after_import import after_torch_import
 from traceadvisor.recording.bundle_writer import BundleWriter
 from traceadvisor.recording.children.plan import Plan, withdraw
 from traceadvisor.recording.children.rendezvous import Rendezvous, Result, numbered
+from traceadvisor.recording.notices import remark, report_command, say
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script.launch import Launch
+from traceadvisor.recording.stacks import StackSampler
 from traceadvisor.recording.telemetry import TelemetrySampler
 from traceadvisor.text.cleaning import clean, clipped
 from traceadvisor.text.secrets import without_secret_arguments
@@ -51,6 +54,9 @@ class Captured:
     notes: tuple[Note, ...]
     problem: str | None
     """Why nothing was written; None if something was."""
+
+    stopped: bool = False
+    """Whether the script was ended because its recordings are saved."""
 
 
 class CaptureSession:
@@ -85,6 +91,7 @@ class CaptureSession:
         self._follow: Callable[[Plan | None], None] | None = None
         """Captures a forked child if it trains; None before torch is imported."""
         self._sampler: TelemetrySampler | None = None
+        self._stacks: StackSampler | None = None
         self._no_loop = Note("no-torch", "The script did not import torch, so there was no training to record.")
         self._problem: str | None = None
         self._finished: Captured | None = None
@@ -103,6 +110,7 @@ class CaptureSession:
         os.register_at_fork(after_in_child=self._forked)
         if self._launch.local_rank == 0:
             self._start_sampler()
+        self._sample_stacks()
         after_torch_import(self._attach)
 
     def start_in_child(self) -> None:
@@ -111,6 +119,7 @@ class CaptureSession:
         if self._plan:
             self._shown = self._launch.given(Path(self._plan.shown))
         os.register_at_fork(after_in_child=self._forked)
+        self._sample_stacks()
         self._attach()
 
     @property
@@ -128,6 +137,15 @@ class CaptureSession:
             self._sampler = sampler
         except OSError as error:
             self._problem = self._failure(error)
+
+    def _sample_stacks(self) -> None:
+        stacks = StackSampler(self._log, thread=self._thread, is_fetching=self._is_fetching)
+        with suppress(RuntimeError):  # the system allows no more threads
+            stacks.start()
+            self._stacks = stacks
+
+    def _is_fetching(self) -> bool:
+        return self._loop is not None and self._loop.is_fetching
 
     def _joins(self) -> None:
         """The first training step ended: this process takes its place in a bundle, and its children take none."""
@@ -166,7 +184,12 @@ class CaptureSession:
             self._loop.close()
         if self._sampler:
             self._sampler.stop()
+        if self._stacks:
+            self._stacks.stop()
         recorded = self._log.count(StepState.RECORDED)
+        stopped = self._loop is not None and self._loop.stopped
+        if stopped and ending is Ending.COMPLETED:
+            ending = Ending.STOPPED
         if self._rendezvous and not self._joined and (self._is_child or self._rendezvous.joined()):
             self._writer.close()  # its children trained, or nobody did
             self._finished = Captured(self._shown, 0, 0, (), None)
@@ -183,11 +206,11 @@ class CaptureSession:
             ),
         )
         self._writer.close()
-        captured = Captured(self._shown, self._training_steps, recorded, self._notes(), self._problem)
+        captured = Captured(self._shown, self._training_steps, recorded, self._notes(), self._problem, stopped)
         if self._rendezvous and self._is_child:
-            note = "" if recorded else next((each.message for each in captured.notes), "")
+            told = remark(captured.notes, recorded, stopped=stopped)
             self._rendezvous.leave(
-                Result(str(self._shown), self._launch.rank, captured.steps, recorded, note, captured.problem)
+                Result(str(self._shown), self._launch.rank, captured.steps, recorded, told, captured.problem)
             )
         self._finished = captured
         return captured
@@ -219,6 +242,14 @@ class CaptureSession:
         """A recording is ready: from now on, a killed run leaves a bundle."""
         file = BundleFile(name, FileKind.TRACE, self._launch.rank, cycle, self._launch.host, whole)
         self._publish([file], None)
+        if whole and not self._problem:
+            self._say_ready()
+
+    def _say_ready(self) -> None:
+        """Say once per command that a report can be made."""
+        rendezvous = self._rendezvous
+        if rendezvous and self._launch.local_rank == 0 and rendezvous.is_first("ready"):
+            say(f"report ready: {report_command(self._shown)}")
 
     def _publish(self, files: list[BundleFile], ending: RankEnding | None) -> None:
         rank, host = self._launch.rank, self._launch.host
@@ -226,6 +257,10 @@ class CaptureSession:
         files.append(steps)
         try:
             self._log.write(self._writer.stage(steps.path))
+            if self._stacks:
+                stacks = BundleFile(f"stacks.{rank}.jsonl", FileKind.STACKS, rank, host=host)
+                self._stacks.write(self._writer.stage(stacks.path))
+                files.append(stacks)
             if self._loop:
                 settings = BundleFile(f"settings.{rank}.json", FileKind.SETTINGS, rank, host=host)
                 self._writer.stage(settings.path).write_bytes(encode_settings(self._loop.settings()))
@@ -244,6 +279,9 @@ class CaptureSession:
         notes = self._loop.notes if self._loop else [self._no_loop]
         if self._sampler and self._sampler.error:
             notes.append(Note("telemetry-ended", f"Sampling the machine ended early: {self._sampler.error}"))
+        if self._stacks and self._stacks.error:
+            message = f"Sampling the Python stack ended early: {self._stacks.error}"
+            notes.append(Note("stacks-ended", message, degrades=False))
         if self._redacted:
             notes.append(Note("arguments-redacted", _ARGUMENTS_REDACTED.format(count=self._redacted), degrades=False))
         return tuple(msgspec.structs.replace(note, message=clean(note.message)) for note in notes)
@@ -264,7 +302,11 @@ class CaptureSession:
 
     def _forked(self) -> None:
         """A forked child has no part in the capture, unless it trains and this process does not."""
+        if self._stacks:
+            self._stacks.forked()
         if self._loop:
             self._loop.stop_listening()
+        if self._sampler:
+            self._sampler.leave_to_parent()
         if self._follow and not self._joined and not self._finished:
             self._follow(self._plan)

@@ -15,6 +15,7 @@ from traceadvisor.rendering.headline import recording_verdict, step_time, step_w
 from traceadvisor.rendering.page.findings import FindingView, finding_views
 from traceadvisor.rendering.page.health import NoteView, warnings
 from traceadvisor.rendering.page.recordings import cost_words, largest_category
+from traceadvisor.rendering.run_lines import first_line
 from traceadvisor.rendering.savings import joint_sentences
 from traceadvisor.rendering.units import count, duration, number_of, percent, percent_range
 from traceadvisor.rendering.words import CATEGORY
@@ -90,6 +91,7 @@ def summary(report: Report, columns: int = 80) -> tuple[SummaryLine, ...]:
         _verdict(report),
         _recordings(report),
         _findings(report, tuple(_code_lines(clipped(change, LONGEST_CODE), columns) for change in changes)),
+        _lines(report),
         _partly_judged(report),
     )
     lines: list[SummaryLine] = []
@@ -210,6 +212,12 @@ def _findings(report: Report, changes: tuple[tuple[SummaryLine, ...], ...]) -> l
     if more > 0:
         lines.append(_line(Piece(f"{number_of(more, 'more finding')} in the report", Style.QUIET)))
     return lines + [_line(Piece(sentence, Style.STRONG)) for sentence in joint_sentences(report)]
+
+
+def _lines(report: Report) -> list[SummaryLine]:
+    """The line with the most time in training steps, of the first recording with samples."""
+    found = next((first for one in report.recordings if (first := first_line(one.run_lines))), None)
+    return [] if found is None else [_line(Piece(f"Line with the most time in training steps: {found}", Style.QUIET))]
 
 
 def _partly_judged(report: Report) -> list[SummaryLine]:

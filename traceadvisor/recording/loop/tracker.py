@@ -48,10 +48,7 @@ _FEWEST_LONG = 4
 _REGULAR_SHARE = 0.75
 """Share of equal distances between them. A busy machine delays steps at random."""
 
-_MARK_STEPS = (
-    "Mark the end of each iteration: put `with traceadvisor.capture() as capture:` around the loop and call "
-    "`capture.step()` in it."
-)
+_MARK_STEPS = "Mark the end of each iteration: wrap the loop in traceadvisor.capture() and call its step()."
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from io import FileIO
 from pathlib import Path
 from threading import Event, Thread
@@ -65,6 +65,7 @@ class TelemetrySampler:
         self._tree = ProcessTree(pids or (lambda: (os.getpid(),)))
         self._stop = Event()
         self._thread: Thread | None = None
+        self._file: FileIO | None = None
         self.error: Exception | None = None
         """The error that ended the sampling before :meth:`stop`, if any."""
 
@@ -77,7 +78,7 @@ class TelemetrySampler:
         """
         if self._thread is not None:
             raise RuntimeError("a TelemetrySampler is started once")
-        file = FileIO(self._path, "w")  # unbuffered: each write is a line
+        file = self._file = FileIO(self._path, "w")  # unbuffered: each write is a line
         self._thread = Thread(target=self._run, args=(file,), name="traceadvisor-telemetry", daemon=True)
         self._thread.start()
 
@@ -86,6 +87,15 @@ class TelemetrySampler:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=max(5.0, self._interval_s))
+
+    def leave_to_parent(self) -> None:
+        """Let go of the file in a forked child, which holds a copy of its descriptor but no sampling thread."""
+        if self._file is None or self._file.closed:
+            return
+        with suppress(OSError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._file.fileno(), inheritable=False)  # not closed: the number would be used again
+            os.close(nowhere)
 
     def _run(self, file: FileIO) -> None:
         with file:

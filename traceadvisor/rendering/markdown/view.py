@@ -17,6 +17,7 @@ from traceadvisor.rendering.page.health import HealthView, NoteView, health_view
 from traceadvisor.rendering.page.outcomes import outcomes_view
 from traceadvisor.rendering.page.recordings import cost_words, largest_category
 from traceadvisor.rendering.page.settings import settings_facts
+from traceadvisor.rendering.run_lines import short_lines_table
 from traceadvisor.rendering.savings import joint_sentences
 from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
 from traceadvisor.rendering.units import (
@@ -32,6 +33,9 @@ from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.text.cleaning import clipped, clipped_inside
 
 TOP_FINDINGS = 3
+MOST_LINES = 8
+"""Lines in the table of the training thread's time."""
+
 MOST_RECORDINGS = 10
 """Recordings in the table: the first finding must stay in sight."""
 
@@ -244,6 +248,8 @@ def _folds(report: Report, health: HealthView, room: Room) -> Iterator[Fold]:
         yield Fold(f"Notes ({len(notes)})", items=items, cut=_more(len(notes) - len(items), "note"))
     if categories := _categories(report):
         yield Fold("Typical step by category", _cut(categories, room.rows, room))
+    if lines := short_lines_table(report.recordings):
+        yield Fold(lines.caption, _cut(lines, min(room.rows, MOST_LINES), room))
     for table, rows in (
         (outcomes.not_worth_doing, room.rows),
         (outcomes.failed, room.rows),
