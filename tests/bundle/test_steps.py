@@ -27,3 +27,21 @@ def test_the_columns_are_those_that_captures_have_always_written(tmp_path: Path)
 def test_an_empty_file_has_no_steps(tmp_path: Path) -> None:
     (tmp_path / "steps.0.csv").touch()
     assert read_steps(tmp_path / "steps.0.csv") == ((), ())
+
+
+def test_rejected_steps_are_no_training_steps_and_their_file_must_be_written_anew() -> None:
+    log = StepLog()
+    for step in STEPS:
+        log.add(step)
+    assert log.undisturbed_ns() == {0: 10}
+    assert not log.is_replacing
+    log.reject(1)
+    assert [step.state for step in log] == [StepState.PLAIN] + [StepState.OTHER] * (len(STEPS) - 1)
+    assert log.is_replacing
+
+
+def test_undisturbed_steps_are_numbered_among_the_training_steps() -> None:
+    log = StepLog()
+    for number, state in enumerate([StepState.PLAIN, StepState.OTHER, StepState.RECORDED, StepState.PLAIN]):
+        log.add(TimedStep(number, 100, 10 + number, 4, 2, state, 7))
+    assert log.undisturbed_ns() == {0: 10, 2: 13}

@@ -56,6 +56,21 @@ class StepLog:
         for row in zip(*self._columns.values(), strict=True):
             yield TimedStep(*row)
 
+    def start_ns(self, place: int) -> int:
+        """Wall clock at the start of a step, since the epoch."""
+        start_ns: int = self._columns["start_ns"][place]
+        return start_ns
+
+    def end_ns(self, place: int) -> int:
+        """Wall clock at the end of a step, since the epoch."""
+        end_ns: int = self._columns["start_ns"][place] + self._columns["duration_ns"][place]
+        return end_ns
+
+    def state(self, place: int) -> StepState:
+        """The state of a step."""
+        state: StepState = self._columns["state"][place]
+        return state
+
     def count(self, state: StepState) -> int:
         """Count the steps in one state."""
         return self._columns["state"].count(state)

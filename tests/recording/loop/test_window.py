@@ -145,3 +145,87 @@ def test_another_profiler_takes_precedence() -> None:
     rows = loop.steps(30).finish()
     assert loop.recorder.calls == ["prepare", "start", "discard"]
     assert states(rows)[-20:] == ["plain"] * 20
+
+
+def long_validation(loop: Loop) -> None:
+    for _ in range(LONG):
+        loop.fetch(VALID)
+
+
+def test_a_second_attempt_waits_and_settles_as_the_first() -> None:
+    loop = Loop(wait=4, warmup=2, workers=2, prefetch=1).steps(10)
+    long_validation(loop)
+    loop.steps(60).exhaust()
+    found = runs(loop)
+    assert found[:5] == [("plain", 4), ("warmup", 2), ("settling", 1), ("recorded", 3), ("other", 1)]
+    assert found[5:10] == [("settling", 4), ("plain", 4), ("warmup", 2), ("settling", 1), ("recorded", 8)]
+
+
+def test_the_next_window_waits_until_one_fits_between_two_long_validations() -> None:
+    loop = Loop(wait=6)
+    for _ in range(4):
+        loop.steps(14)
+        long_validation(loop)
+    rows = loop.finish()
+    first, second = (
+        row for row in rows if row.state is StepState.WARMUP and rows[row.index + 1].state is not row.state
+    )
+    assert first.index == 6, "nothing is known of validation yet: it cuts the window"
+    assert second.index > 29, "6 steps are left before the second validation: too few for 10"
+    assert loop.recorder.calls == ["prepare", "start", "save 0 cut", "prepare", "start", "save 1"]
+
+
+def test_a_window_does_not_wait_for_a_validation_that_is_late() -> None:
+    loop = Loop(wait=6).steps(14)
+    long_validation(loop)
+    loop.steps(60).exhaust().finish()
+    assert loop.recorder.calls[-1] == "save 1"
+
+
+def test_a_window_spans_epochs_with_a_short_validation_between() -> None:
+    loop = Loop(wait=1)
+    for _ in range(5):
+        loop.steps(4).exhaust().work(40)
+        for _ in range(UNTRAINED_BATCHES):
+            loop.fetch(VALID)
+        loop.exhaust(VALID)
+    rows = loop.finish()
+    recorded = [row.index for row in rows if row.state is StepState.RECORDED]
+    assert len(recorded) == 8
+    assert recorded[-1] - recorded[0] > 8, "with what lies between epochs in it"
+    assert loop.recorder.calls == ["prepare", "start", "save 0"]
+    assert loop.notes == []
+
+
+def test_validation_in_several_short_parts_may_be_too_long_for_a_recording() -> None:
+    loop = Loop()
+    for _ in range(30):
+        loop.steps(1)
+        for _ in range(2 * UNTRAINED_BATCHES):
+            loop.fetch(VALID)
+    loop.finish()
+    assert "save 0 cut" in loop.recorder.calls
+    assert loop.notes == ["window-cut"]
+
+
+def test_steps_that_prove_to_be_parts_of_steps_are_rejected_and_others_recorded() -> None:
+    loop = Loop()
+    for _ in range(30):
+        for _ in range(12):
+            loop.work(1).optimize(1)
+        loop.work(1).optimize(2)
+    rows = loop.finish()
+    trained = [row for row in rows if row.state is not StepState.OTHER]
+    assert {row.duration_ns for row in trained} == {26}
+    assert sum(row.state is StepState.RECORDED for row in trained) == 8
+    assert loop.recorder.calls[-1] in {"save 0", "save 1"}
+    assert [note.code for note in loop.tracker.notes] == ["steps-uncertain"]
+
+
+def test_rejected_steps_wake_no_window_that_gave_way_to_another_profiler() -> None:
+    loop = Loop().steps(3)
+    loop.window.give_way("own-profiler", "")
+    loop.window.restart()
+    rows = loop.steps(30).finish()
+    assert states(rows)[3:] == ["plain"] * 30
+    assert "save 0" not in loop.recorder.calls

@@ -69,6 +69,8 @@ class LoopListener:
         self._loop_start_ns = 0
         """How long the feed took to start a loop over its ``DataLoader``."""
         self.active = True
+        self.is_fetching = False
+        """Whether the training thread is getting a batch; the sampler of stacks reads it."""
 
     def enter(self) -> bool:
         """A call begins. If the result is True, a call of :meth:`leave` must follow."""
@@ -91,6 +93,7 @@ class LoopListener:
         """The script, or a feed that it uses, asks for a batch."""
         try:
             if self._depth == 1:
+                self.is_fetching = True
                 start_ns = self._loaders.start_ns(iterator)
                 loader = self._loaders.of(iterator)
                 self._tracker.fetch_begins(loader, grad=torch.is_grad_enabled(), loader_start_ns=start_ns)
@@ -109,6 +112,8 @@ class LoopListener:
         """The loader returned a batch, or has none left."""
         in_feed = self._is_in_feed
         outermost = self.leave()
+        if outermost:
+            self.is_fetching = False
         if not self.active or not (outermost or in_feed):
             return
         try:

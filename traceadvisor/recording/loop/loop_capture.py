@@ -70,6 +70,11 @@ class LoopCapture:
         """The batches of the training loader that were timed; None without any."""
         return self._clocks.log_of(self._loader)
 
+    @property
+    def is_fetching(self) -> bool:
+        """Whether the training thread is getting a batch from a loader."""
+        return self._listener.is_fetching
+
     def step(self) -> None:
         """The script marks the end of a step."""
         self._listener.step()

@@ -11,10 +11,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 FEWEST_STEPS = 8
-"""Optimizer steps before a pattern is believed: one optimizer often steps five times before another steps once."""
+"""Optimizer steps before a pattern is trusted: one optimizer often steps five times before another steps once."""
 
 MOST_STEPS = 256
 """Optimizer steps among which a pattern must have repeated."""
+
+_REPEATS_AFTER_START = 4
+"""Repetitions that a pattern needs after an irregular start, which may also be the start of a longer pattern."""
 
 _EXACT_IN_A_ROW = 2
 """Exact repetitions after which a pattern holds again."""
@@ -72,11 +75,15 @@ class OptimizerPattern:
 
     @classmethod
     def of(cls, order: Sequence[int], *, repeats: int = 2) -> OptimizerPattern | None:
-        """The pattern that a sequence ends with; None if it was not repeated so often."""
+        """The pattern that a sequence repeats, from its start or after an irregular one; None without one."""
         found = repeated_at_end(order)
-        if found is None or found.length // found.period < repeats:
+        if found is None:
             return None
         start = len(order) - found.length
+        if found.length // found.period < (max(repeats, _REPEATS_AFTER_START) if start else repeats):
+            return None
+        if start and found.length < 2 * FEWEST_STEPS:
+            return None
         pattern = tuple(order[start : start + found.period])
         return cls(_ending_with_rarest(pattern) if start else pattern)
 

@@ -1,10 +1,10 @@
 """Finds the boundaries of training steps from fetches and optimizer steps alone.
 
-In a loop that a loader feeds, an optimizer's step completes the training step, and the next fetch starts a new one: all
-optimizer steps between two fetches are one step. Without a fetch, the pattern of the optimizers tells: each repetition
-is a step, which ends where its last optimizer returns. Fetches without an optimizer's step are not a training step: they
-are validation, or the rest of an epoch that accumulation left over. Neither is the time from the end of one loop over a
-loader to the start of the next.
+In a loop that a loader feeds, an optimizer's step completes the training step, and the next fetch starts a new one:
+all optimizer steps between two fetches are one step. Without a fetch, the pattern of the optimizers tells: each
+repetition is a step, which ends where its last optimizer returns. Fetches without an optimizer's step are no training
+step: they are validation, or the rest of an epoch that accumulation left over. Neither is the time from the end of one
+loop over a loader to the start of the next.
 
 The pattern is known after some optimizer steps. Until then no step is logged; then all of them are, as if the pattern
 had been known from the start.
@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import fmean, median
 
 from traceadvisor.bundle.layout import Note
@@ -27,7 +27,7 @@ from traceadvisor.recording.loop.optimizer_pattern import FEWEST_STEPS, MOST_STE
 from traceadvisor.recording.loop.window import Window
 
 _MOST_REPEATS = 16
-"""Repetitions after which a pattern is believed, however late the first recording is due."""
+"""Repetitions after which a pattern is trusted, however late the first recording is due."""
 
 _MOST_HELD = 4096
 """Optimizer steps that are held until a pattern is known."""
@@ -38,19 +38,17 @@ _CHECKS = 32
 _LOADER_LOST = 4
 """How many times more optimizer steps than ever between two fetches show that the loader no longer feeds the loop."""
 
-_APART = 5
-"""Mean over median of the step time from which a step may be a part of an iteration: a few steps take most time."""
+_APART = 10
+"""How many times longer than the median the steps are in which half of the time is spent, if a step may be a part of an
+iteration."""
 
 _FEWEST_LONG = 4
-"""Steps that are as far above the median. Fewer may be chance."""
+"""Such long steps. Fewer may be chance."""
 
 _REGULAR_SHARE = 0.75
 """Share of equal distances between them. A busy machine delays steps at random."""
 
-_MARK_STEPS = (
-    "Mark the end of each iteration: put `with traceadvisor.capture() as capture:` around the loop and call "
-    "`capture.step()` in it."
-)
+_MARK_STEPS = "Mark the end of each iteration: wrap the loop in traceadvisor.capture() and call its step()."
 
 
 @dataclass(slots=True)
@@ -157,7 +155,8 @@ class LoopTracker:
         now, period = self._clock(), self._period
         if not self._is_manual and (period is None or self._ends_at(period, loader, grad=grad)):
             if period and not (self._feeds(period) and period.is_fed):
-                self._settle(period, fewest=FEWEST_STEPS if period.seen else 2)
+                takes_single_batches = self._feeds(period) and period.ran_out_ns is None
+                self._settle(period, fewest=FEWEST_STEPS if takes_single_batches else 2)
             period = self._turn_over(now, suspected=self._is_suspect(loader, grad=grad))
         if period:
             period.loader_start_ns += loader_start_ns
@@ -288,7 +287,7 @@ class LoopTracker:
     def _has_trained(self, period: _Period) -> bool:
         """Whether a period is a training step.
 
-        Fetches in a loop without a loader are validation. If they recur with each step, the loop has a loader after all.
+        Fetches in a loop without a loader are validation. If each step has some, the loop has a loader after all.
         """
         if period.done_ns is None or period.is_mixed:
             return False
@@ -319,7 +318,7 @@ class LoopTracker:
         Loaders of one loop return one batch each in turn. Several batches from one loader are a loop of its own.
         """
         if not self._training:
-            return period.grad != grad or period.batches > 1
+            return period.grad != grad or max(period.seen.values()) > 1
         back_to_training = loader in self._training and self._training.isdisjoint(period.seen)
         return back_to_training or period.grad != grad
 
@@ -369,9 +368,9 @@ class LoopTracker:
 
     def _settle(self, period: _Period, *, fewest: int) -> None:
         """Split a period whose pattern is not known yet: there may be no more optimizer steps for long."""
-        if self._pattern is None and not self._is_manual and len(period.stepped) >= fewest:
-            if pattern := OptimizerPattern.of(period.order):
-                self._adopt(period, pattern, is_now=False)
+        is_open = self._pattern is None and not self._is_manual and len(period.stepped) >= fewest
+        if is_open and (pattern := OptimizerPattern.of(period.order)):
+            self._adopt(period, pattern, is_now=False)
 
     def _adopt(self, period: _Period, pattern: OptimizerPattern, *, is_now: bool) -> None:
         """Follow a pattern, and split the period into the steps that it holds.
@@ -420,6 +419,9 @@ class LoopTracker:
             self._adopt(period, OptimizerPattern(later.pattern), is_now=True)
         else:
             self._pattern, self._first_of_pattern = later, self._number
+            period.is_mixed = True
+            if not later.is_within and period.done_ns:
+                self._turn_over(period.done_ns, suspected=False)
 
     # -- doubts -------------------------------------------------------------------------------------------------
 
@@ -461,10 +463,14 @@ def _long_every(times_ns: Mapping[int, int]) -> tuple[int, float, float] | None:
     later = {number: time_ns for number, time_ns in times_ns.items() if number}
     if len(later) < _FEWEST_LONG:
         return None
-    mean_ns, median_ns = fmean(later.values()), float(median(later.values()))
-    long = [number for number, time_ns in later.items() if time_ns > _APART * median_ns]
-    distances = [after - before for before, after in pairwise(long)]
-    if mean_ns <= _APART * median_ns or len(long) < _FEWEST_LONG:
+    longest_first = sorted(later.values(), reverse=True)
+    half_ns = sum(longest_first) / 2
+    place = next(place for place, spent_ns in enumerate(accumulate(longest_first)) if spent_ns >= half_ns)
+    long_ns, median_ns = longest_first[place], float(median(longest_first))
+    long = [number for number, time_ns in later.items() if time_ns > long_ns / 2]
+    if long_ns <= _APART * median_ns or len(long) < _FEWEST_LONG:
         return None
+    distances = [after - before for before, after in pairwise(long)]
     every, count = Counter(distances).most_common(1)[0]
-    return (every, mean_ns, median_ns) if every > 1 and count >= _REGULAR_SHARE * len(distances) else None
+    is_regular = every > 1 and count >= _REGULAR_SHARE * len(distances)
+    return (every, fmean(longest_first), median_ns) if is_regular else None

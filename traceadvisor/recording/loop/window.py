@@ -29,8 +29,8 @@ EXTRA_ATTEMPTS = 2
 """How often to record again after something cut a window short."""
 
 UNTRAINED_BATCHES = 8
-"""Largest number of validation batches in a recording, per step to record. A batch without a backward pass takes about a
-third of a step, so a recording with that many is about four times as large."""
+"""Largest number of validation batches in a recording, per step to record. Without a backward pass, a batch takes about
+a third of a step, so a recording with that many is about four times as large."""
 
 
 class Recorder(Protocol):
@@ -167,6 +167,7 @@ class Window:
     def ended(self, step: TimedStep) -> None:
         """A step ended; its state is final."""
         if step.state is StepState.OTHER:
+            self._just_saved = False  # the pause lay in it
             if step.fetches > self._most_untrained:
                 self._last_stretch, self._stretch = self._stretch, 0
             return
