@@ -164,13 +164,14 @@ class LoopTracker:
                 period.grad = grad
         self._fetch_ns = self._clock()
 
-    def fetch_ended(self, loader: Hashable, *, got_batch: bool) -> None:
-        """The loader returned a batch, or has none left."""
+    def fetch_ended(self, loader: Hashable, *, got_batch: bool, loader_start_ns: int = 0) -> None:
+        """The loader returned a batch, or has none left; ``loader_start_ns`` of this fetch started a loop inside it."""
         period = self._period
         if period is None:
             return
         now = self._clock()
-        period.loader_ns += now - self._fetch_ns
+        period.loader_ns += now - self._fetch_ns - loader_start_ns
+        period.loader_start_ns += loader_start_ns
         if got_batch:
             period.batches += 1
             period.seen[loader] = period.seen.get(loader, 0) + 1
