@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from traceadvisor.analysis.steps.run_timing import NOT_COUNTED, RunTiming, run_timing
+from traceadvisor.analysis.steps.run_time import run_time
 from traceadvisor.analysis.telemetry_figures import telemetry_window
 from traceadvisor.model.run import Run, RunSettings, StepState, TimedStep
+from traceadvisor.model.run_time import RunTime
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.telemetry import DeviceTelemetry, Series, Telemetry
 from traceadvisor.model.telemetry_window import DeviceWindow, TelemetryWindow
@@ -58,6 +60,11 @@ class RunFacts:
     def timing(self) -> RunTiming:
         """The steps of the whole run, recorded or not."""
         return run_timing(self.steps, burst=max(self.worker_count or 1, 1))
+
+    @cached_property
+    def time(self) -> RunTime | None:
+        """Where the time of the whole run goes; None without a capture or a timed step."""
+        return run_time(self.captured) if self.captured else None
 
     @property
     def samples_per_s(self) -> float | None:

@@ -59,6 +59,9 @@ class Gate:
     unknown_share: float = 0.0
     """Share of the steps in which the recording does not show whether the device worked; the graph shows no work."""
 
+    distorted: str | None = None
+    """Why recorded steps do not show undisturbed ones, as a clause; None if they do."""
+
     @property
     def judged_steps(self) -> int:
         """Steps compared with the recording, without the first and the last."""
@@ -85,6 +88,8 @@ class Gate:
         if self.steps < FEWEST_STEPS:
             recorded = "one step was" if self.steps == 1 else "two steps were"
             return f"{recorded} recorded, and the simulation needs three"
+        if self.distorted:
+            return self.distorted
         if self.elsewhere_share > MOST_ERROR_SHARE:
             return (
                 f"this process also keeps another GPU busy during {self.elsewhere_share:.0%} of the step, "

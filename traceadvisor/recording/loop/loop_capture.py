@@ -12,6 +12,7 @@ from traceadvisor.bundle.layout import Note
 from traceadvisor.bundle.settings import RecordedSettings
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.recording.loop.batch_clocks import BatchClocks
+from traceadvisor.recording.loop.checkpoints import CheckpointHooks
 from traceadvisor.recording.loop.hooks import Hooks, LoopListener
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.profiler import TorchRecorder, is_profiling
@@ -52,6 +53,7 @@ class LoopCapture:
         )
         if is_profiling():
             self._profiler_made()
+        self._checkpoints = CheckpointHooks(self._listener.saved)
         self._hooks = Hooks(self._listener, loaders, self._seen, profiler_made=self._profiler_made)
 
     @property
@@ -67,6 +69,11 @@ class LoopCapture:
         """The batches of the training loader that were timed; None without any."""
         return self._clocks.log_of(self._loader)
 
+    @property
+    def checkpoint_after_ns(self) -> int:
+        """Time to save checkpoints after the last step; complete once it is closed."""
+        return self._tracker.checkpoint_after_ns
+
     def step(self) -> None:
         """The script marks the end of a step."""
         self._listener.step()
@@ -74,6 +81,7 @@ class LoopCapture:
     def close(self) -> None:
         """The script ended: save what was recorded."""
         self._hooks.remove()
+        self._checkpoints.remove()
         self._clocks.remove()
         self._seen.gc.stop()
         if self._listener.active:

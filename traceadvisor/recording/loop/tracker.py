@@ -53,6 +53,18 @@ class _Period:
     done_ns: int | None = None
     """When the last optimizer step returned."""
 
+    checkpoint_ns: int = 0
+    """Time to save checkpoints before that, or without it."""
+
+    later_checkpoint_ns: int = 0
+    """Time to save checkpoints after that."""
+
+    def trained(self, now_ns: int) -> None:
+        """An optimizer's step returned, or the script marks the end of the step."""
+        self.done_ns = now_ns
+        self.checkpoint_ns += self.later_checkpoint_ns
+        self.later_checkpoint_ns = 0
+
     @property
     def fetches(self) -> int:
         """Batches of the first loader, which is the one described if several feed a step."""
@@ -92,6 +104,8 @@ class LoopTracker:
         """Optimizer steps before the first known boundary: the optimizer, and both clocks at its return."""
         self._last_in_turn = 0
         self._fed_in_a_row = 0
+        self.checkpoint_after_ns = 0
+        """Time to save checkpoints after the last step; complete once the script ended."""
 
     def fetch_begins(self, loader: Hashable, *, grad: bool, loader_start_ns: int = 0) -> None:
         """The training thread asks a loader for a batch.
@@ -137,7 +151,7 @@ class LoopTracker:
             return
         repeated = optimizer in period.steppers
         period.steppers.add(optimizer)
-        period.done_ns = now
+        period.trained(now)
         if self._mode is _Mode.LOADER and not period.suspected:
             self._training.update(period.seen)
             self._training_grad = period.grad
@@ -147,12 +161,22 @@ class LoopTracker:
             self._last_in_turn = optimizer
             self._turn_over(now, suspected=False)
 
+    def saved(self, took_ns: int) -> None:
+        """The training thread saved a checkpoint."""
+        period = self._period
+        if period is None:
+            return
+        if period.done_ns is None:
+            period.checkpoint_ns += took_ns
+        else:
+            period.later_checkpoint_ns += took_ns
+
     def step(self) -> None:
         """The script marks the end of a step."""
         now = self._clock()
         self._mode = _Mode.MANUAL
         if self._period:
-            self._period.done_ns = now
+            self._period.trained(now)
         self._turn_over(now, suspected=False)
 
     def finish(self) -> None:
@@ -163,9 +187,12 @@ class LoopTracker:
         if period.done_ns is None:
             if period.batches or self._window.recording:
                 self._close(period, self._clock())
+            else:
+                self.checkpoint_after_ns = period.checkpoint_ns
         else:
             if self._window.recording:
                 period.state = StepState.STALLED
+            self.checkpoint_after_ns, period.later_checkpoint_ns = period.later_checkpoint_ns, 0
             self._close(period, period.done_ns)
         self._period = None
 
@@ -193,6 +220,8 @@ class LoopTracker:
             fetches=period.fetches,
             state=state,
             loader_start_ns=period.loader_start_ns,
+            clock_ns=period.start_ns,
+            checkpoint_ns=period.checkpoint_ns + period.later_checkpoint_ns,
         )
         self._log.add(step)
         self._window.ended(duration, period.loader_ns, state)
