@@ -11,8 +11,10 @@ from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.headline import recording_verdict, step_time, step_word, verdict, verdict_scope
 from traceadvisor.rendering.page.findings import FindingView, finding_views
-from traceadvisor.rendering.page.health import NoteView, warnings
+from traceadvisor.rendering.page.health import NoteView, quiet_notes, warnings
 from traceadvisor.rendering.page.recordings import cost_words, largest_category
+from traceadvisor.rendering.page.run import by_run
+from traceadvisor.rendering.run_time import run_time_of, run_time_sentence
 from traceadvisor.rendering.savings import joint_sentences
 from traceadvisor.rendering.units import count, duration, number_of, percent, percent_range
 from traceadvisor.rendering.words import CATEGORY
@@ -63,14 +65,14 @@ class SummaryLine:
 
 def summary(report: Report) -> tuple[SummaryLine, ...]:
     """Problems of the input, the verdict, the step time of each recording, and the top findings."""
-    report = redacted(report)
+    whole = report = redacted(report)
     notes = _notes(shortened(report, LONGEST_NOTE))
     changes = tuple(finding.change for finding in finding_views(shortened(report, LONGEST_CODE))[:TOP_FINDINGS])
     report = shortened(report, LONGEST_TEXT)
     blocks = (
         notes,
-        _verdict(report),
-        _recordings(report),
+        [*_verdict(report), *_quiet_notes(shortened(whole, LONGEST_NOTE))],
+        [*_recordings(report), *_run(report)],
         _findings(report, changes),
         _partly_judged(report),
     )
@@ -99,6 +101,21 @@ def _notes(report: Report) -> list[SummaryLine]:
     more = len(notes) - MOST_NOTES
     lines = [_warning(note) for note in notes[:MOST_NOTES]]
     return lines + ([_line(Piece(f"{number_of(more, 'more note')} in the report", Style.QUIET))] if more > 0 else [])
+
+
+def _quiet_notes(report: Report) -> list[SummaryLine]:
+    """Notes on how the run differs from its recording."""
+    return [
+        _line(Piece(f"{note.message}{f' ({note.about})' if note.about else ''}", Style.QUIET))
+        for note in quiet_notes(report)[:MOST_NOTES]
+    ]
+
+
+def _run(report: Report) -> list[SummaryLine]:
+    """Where the time of the first run goes."""
+    times = (run_time_of(shared.recordings[0]) for shared in by_run(report.recordings)[:1])
+    sentences = (run_time_sentence(time) for time in times if time)
+    return [_line(Piece(sentence, Style.QUIET)) for sentence in sentences if sentence]
 
 
 def _warning(note: NoteView) -> SummaryLine:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording, Report
@@ -13,7 +14,9 @@ from traceadvisor.rendering.page.findings import FindingView, finding_views, umb
 from traceadvisor.rendering.page.health import HealthView, health_view
 from traceadvisor.rendering.page.outcomes import outcomes_view
 from traceadvisor.rendering.page.recordings import cost_words
+from traceadvisor.rendering.page.run import by_run
 from traceadvisor.rendering.page.settings import settings_facts
+from traceadvisor.rendering.run_time import distortion_table, run_time_of, run_time_sentence, run_time_table
 from traceadvisor.rendering.savings import joint_sentences
 from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, milliseconds, percent, percent_range
@@ -53,6 +56,9 @@ class MarkdownView:
     totals: Table
     totals_cut: str | None
     top: tuple[FindingView, ...]
+    run: tuple[str, ...]
+    """The time of the run, a sentence."""
+
     joint: tuple[str, ...]
     """The step with all simulated fixes, a sentence for each recording."""
 
@@ -74,6 +80,7 @@ def markdown_view(report: Report, room: Room) -> MarkdownView:
         _all_findings(findings),
         _by_recording(findings),
         _categories(report),
+        *_runs(report),
         umbrella_table(report),
         outcomes.not_worth_doing,
         outcomes.clear,
@@ -87,6 +94,7 @@ def markdown_view(report: Report, room: Room) -> MarkdownView:
         totals=_cut(_totals(report), room),
         totals_cut=_cut_words(_totals(report), room),
         top=tuple(_short(finding, room) for finding in findings[:TOP_FINDINGS]),
+        run=_run_sentences(report),
         joint=joint_sentences(report),
         several=len(report.recordings) > 1,
         folds=tuple(
@@ -215,6 +223,25 @@ def _by_recording(findings: tuple[FindingView, ...]) -> Table | None:
         return None
     rows = tuple((Cell(f"{finding.rank}"), *row) for finding, table in tables for row in table.rows)
     return Table("Findings by recording", (Column("Rank"), *tables[0][1].columns), rows)
+
+
+def _runs(report: Report) -> Iterator[Table]:
+    """Where the time of each run goes, and how far its recorded steps lie from undisturbed ones."""
+    for shared in by_run(report.recordings):
+        first = shared.recordings[0]
+        named = f" of {first.id}" if len(report.recordings) > 1 else ""
+        if time := run_time_of(first):
+            table = run_time_table(time)
+            yield replace(table, caption=f"{table.caption}{named}")
+        if first.distortion:
+            table = distortion_table(first.distortion)
+            yield replace(table, caption=f"{table.caption}{named}")
+
+
+def _run_sentences(report: Report) -> tuple[str, ...]:
+    """The time of the first run in a sentence; empty if it was not timed."""
+    times = (run_time_of(shared.recordings[0]) for shared in by_run(report.recordings)[:1])
+    return tuple(sentence for time in times if time and (sentence := run_time_sentence(time)))
 
 
 def _categories(report: Report) -> Table:

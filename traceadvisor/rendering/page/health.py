@@ -12,6 +12,8 @@ from traceadvisor.rendering.units import count
 
 ON_STEPS = frozenset({"step-left-out", "step-dropped"})
 
+QUIET = frozenset({"clock", "disturbed", "loader-disturbed"})
+
 COUNTED = "events-dropped"
 """The code of the note that repeats, for one recording, the event counts of all."""
 
@@ -58,12 +60,17 @@ def warnings(report: Report) -> tuple[NoteView, ...]:
     return (*_counts(report), *_notes(report, lambda note: note.degrades or note.code == "secrets"))
 
 
+def quiet_notes(report: Report) -> tuple[NoteView, ...]:
+    """The notes on how the run differs from its recording: lines under the verdict, because the input is sound."""
+    return _notes(report, lambda note: note.code in QUIET)
+
+
 def _title(status: HealthStatus) -> str | None:
     match status:
         case HealthStatus.OK:
             return None
         case HealthStatus.DEGRADED:
-            return "Caution: incomplete or distorted recording"
+            return "Caution: incomplete recording"
         case HealthStatus.UNUSABLE:
             return "Caution: unusable recording"
         case _:

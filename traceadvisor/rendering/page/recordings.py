@@ -149,7 +149,9 @@ def figures(recording: Recording) -> Iterator[Figure]:
         yield Figure(_step_label(recording, time), duration(time.ns), time.beside if time.kind == MEDIAN else remark)
     else:
         yield Figure("Step", duration(time.ns), time.kind)
-        yield Figure("Recorded step", duration(recording.median_step_ns), f"median; {mean}" if mean else None)
+        times = f"{recording.distortion.ratio:.2f} times as long" if recording.distortion else None
+        remark = "; ".join(filter(None, ("median", mean, times)))
+        yield Figure("Recorded step", duration(recording.median_step_ns), remark)
     if recording.samples_per_s is not None:
         of_rank = "this rank" if recording.distributed else None
         yield Figure("Samples/s", count(recording.samples_per_s), of_rank)
@@ -180,8 +182,13 @@ def _step_label(recording: Recording, time: StepTime) -> str:
 
 
 def largest_category(recording: Recording) -> tuple[Category, float] | None:
-    """The known category that takes the most time, and its share of the step; None if no time was measured."""
+    """The known category that takes the most time, and its share of the step.
+
+    None if no time was measured, and if recorded steps are too long to show it.
+    """
     mean = recording.breakdown
+    if recording.distortion and recording.distortion.is_strong:
+        return None
     measured = {} if mean is None else {category: ns for category, ns in mean.parts_ns.items() if ns}
     measured.pop(Category.IDLE_UNKNOWN, None)
     if mean is None or not measured:
