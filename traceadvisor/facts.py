@@ -20,8 +20,8 @@ from traceadvisor.analysis.operators.launches import Launches, link_launches
 from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree, operator_tree
 from traceadvisor.analysis.recording_health import missing_parts, recording_notes, start_up_notes, timing_notes
-from traceadvisor.analysis.steps.clocks import clock_notes
 from traceadvisor.analysis.steps.breakdown import Partition, break_down, overlaps, partition_recording
+from traceadvisor.analysis.steps.clocks import clock_notes
 from traceadvisor.analysis.steps.inference import has_training, inference_sign
 from traceadvisor.analysis.steps.marks import recording_extent
 from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE
@@ -459,6 +459,7 @@ class Facts:
             fix=fix,
             locations=locations,
             caveats=(*caveats, *self._few_steps),
+            of_run=most_share is not None,
         )
 
     def _reached(self, fix: Fix, saving: Estimate, most_ns: float, evidence: Iterable[Evidence]) -> Iterator[Evidence]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from traceadvisor.analysis.steps.run_timing import NOT_COUNTED, RunTiming, run_timing
 from traceadvisor.analysis.steps.run_time import run_time
+from traceadvisor.analysis.steps.run_timing import NOT_COUNTED, RunTiming, run_timing
 from traceadvisor.analysis.telemetry_figures import telemetry_window
 from traceadvisor.model.run import Run, RunSettings, StepState, TimedStep
 from traceadvisor.model.run_time import RunTime

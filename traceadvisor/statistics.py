@@ -193,7 +193,7 @@ def student_t(probability: float, freedom: int) -> float:
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92_160,
     )
-    return sum(term / freedom**power for power, term in enumerate(terms))
+    return float(sum(term / freedom**power for power, term in enumerate(terms)))
 
 
 def spread_of_one_more(windows: Sequence[float]) -> float | None:
@@ -211,4 +211,4 @@ def spread_of_one_more(windows: Sequence[float]) -> float | None:
     count = len(windows)
     if count < FEWEST_WINDOWS:
         return None
-    return student_t((1 + CONFIDENCE) / 2, count - 1) * stdev(windows, fmean(windows)) * (1 + 1 / count) ** 0.5
+    return float(student_t((1 + CONFIDENCE) / 2, count - 1) * stdev(windows, fmean(windows)) * (1 + 1 / count) ** 0.5)

@@ -110,8 +110,8 @@ def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...
         telemetry=_telemetry(telemetry_path, notes) if telemetry_path else None,
         world_size=max(manifest.world_size, 1),
         batches=batches,
-        started=start and _reading(start.wall_ns, start.clock_ns),
-        ended=ending and _reading(ending.wall_ns, ending.clock_ns),
+        started=_reading(start.wall_ns, start.clock_ns) if start else None,
+        ended=_reading(ending.wall_ns, ending.clock_ns) if ending else None,
         checkpoint_after_ns=_possible(ending.checkpoint_ns) if ending else None,
     )
     return run, tuple(notes)

@@ -12,7 +12,8 @@ A capture writes one folder::
 From format 3 on, steps have a monotonic clock and their time in checkpoints, and the manifest has each rank's start and
 end.
 
-All times are wall-clock nanoseconds since the epoch, except those called ``clock``: monotonic, from an arbitrary zero. Unsupported and unknown values are null, never 0.
+All times are wall-clock nanoseconds since the epoch, except those called ``clock``: monotonic, from an arbitrary zero.
+Unsupported and unknown values are null, never 0.
 
 What recording imports from this package must not import numpy: it runs inside the user's process.
 """

@@ -73,7 +73,9 @@ class Distortion:
         """Why times of recorded steps predict nothing, as a clause without its stop; None if they do."""
         if not self.is_strong:
             return None
-        return f"recorded steps took {self.ratio:.1f} times as long as undisturbed ones, and which parts grew is unknown"
+        return (
+            f"recorded steps took {self.ratio:.1f} times as long as undisturbed ones, and which parts grew is unknown"
+        )
 
     @property
     def is_random(self) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import median
 
 from traceadvisor.analysis.steps.clocks import pauses
@@ -43,6 +42,7 @@ def run_time(run: Run) -> RunTime | None:
         _add_ends(parts, rows, run)
     left_out = set() if is_whole else {RunPart.AFTER}
     left_out |= set() if measured else {RunPart.CHECKPOINTS}
+    left_out |= set() if any(row.step.loader_start_ns is not None for row in rows) else {RunPart.EPOCH_STARTS}
     left_out |= set() if parts[RunPart.PAUSED] else {RunPart.PAUSED}
     kept = {part: ns for part, ns in parts.items() if part not in left_out}
     training = sum(row.step.state is not StepState.OTHER for row in rows)
@@ -123,8 +123,8 @@ def _placed(run: Run) -> list[_Row]:
 def _starts_inside(steps: Sequence[TimedStep]) -> list[int]:
     """The time within each step to start a loop over the training loader.
 
-    The loop is started before its first fetch, where the step before ends: in that step if it is validation, which lasts
-    until that fetch. Otherwise the fetch that found no further batch has begun the new step.
+    The loop is started before its first fetch, where the step before ends: in that step if it is validation, which
+    lasts until that fetch. Otherwise the fetch that found no further batch has begun the new step.
     """
     inside = [0] * len(steps)
     for place, step in enumerate(steps):

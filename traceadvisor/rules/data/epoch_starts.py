@@ -24,6 +24,9 @@ class EpochStarts:
     steps_per_epoch: float
     """Mean number of steps between two starts."""
 
+    training_step_ns: float
+    """Mean undisturbed step, with the starts of epochs."""
+
     @property
     def per_step_ns(self) -> float:
         """The cost of the starts per step."""
@@ -40,9 +43,22 @@ def epoch_starts(steps: Sequence[TimedStep]) -> EpochStarts | None:
         median(step.loader_ns for step in trained if not step.loader_start_ns) if len(starts) < len(trained) else 0
     )
     later = [trained[number] for number in starts[1:]]
+    per_epoch = fmean(after - before for before, after in pairwise(starts))
     return EpochStarts(
         len(later),
         fmean(step.loader_start_ns or 0 for step in later),
         fmean(max(step.loader_ns - usual_ns, 0) for step in later),
-        fmean(after - before for before, after in pairwise(starts)),
+        per_epoch,
+        _training_step_ns(trained, later, per_epoch),
     )
+
+
+def _training_step_ns(trained: Sequence[TimedStep], later: Sequence[TimedStep], per_epoch: float) -> float:
+    """Return the mean undisturbed step within epochs, and the first steps of epochs spread over their steps."""
+    within = [step for step in trained if step.state is StepState.PLAIN and not step.loader_start_ns and step.index]
+    if not within:
+        within = [step for step in trained if not step.loader_start_ns] or list(trained)
+    usual_ns = fmean(step.duration_ns for step in within)
+    first_ns = fmean(max(step.duration_ns, step.loader_ns) for step in later)
+    started_ns = fmean(step.loader_start_ns or 0 for step in later)
+    return usual_ns + max(first_ns - usual_ns, started_ns) / per_epoch
