@@ -45,12 +45,12 @@ class Distortion:
 
     @property
     def added_in_loader_ns(self) -> float:
-        """The part of it in the data loader; negative if recorded steps waited less."""
+        """The part in the data loader; negative if recorded steps waited less."""
         return self.recorded_loader_ns - self.undisturbed_loader_ns
 
     @property
     def added_elsewhere_ns(self) -> float:
-        """The part of it in the rest of the step."""
+        """The part in the rest of the step."""
         return self.added_ns - self.added_in_loader_ns
 
     @property
@@ -79,5 +79,5 @@ class Distortion:
 
     @property
     def is_random(self) -> bool:
-        """Whether undisturbed steps differ from one another as much as recorded steps differ from them."""
+        """Whether undisturbed steps differ from one another by no less than recorded steps differ from them."""
         return self.ratio_low is not None and self.ratio_high is not None and self.ratio_low <= 1 <= self.ratio_high

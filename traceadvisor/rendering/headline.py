@@ -133,7 +133,7 @@ def _is_of_recorded(first: RecordedFinding, recording: Recording) -> bool:
 
 
 def _distorted_verdict(found: Distortion) -> str:
-    """What is known of undisturbed steps if recorded steps are much longer: their time, and that in the loader."""
+    """The sentence where recorded steps are much longer: the undisturbed step time, and its share in the loader."""
     sentence = (
         f"An undisturbed step takes {duration(found.undisturbed_step_ns)}. Recorded steps took {found.ratio:.1f} times "
         "as long, so their shares do not show where training time goes."

@@ -107,7 +107,7 @@ def _placed(run: Run) -> list[_Row]:
     for step, loader_start_ns in zip(steps, inside, strict=True):
         given = step.clock_ns if by_clock and step.clock_ns is not None else step.start_ns
         start = given if at is None else max(given, at)
-        end = max(given + step.duration_ns, start)
+        end = start + step.duration_ns  # a duration is right on any clock
         gap = 0 if at is None else start - at
         part = RunPart.RECORDING
         if not by_clock and step.state not in _AFTER_RECORDER:
