@@ -53,11 +53,14 @@ class _Period:
     done_ns: int | None = None
     """When the last optimizer step returned."""
 
+    fetched_ns: int = 0
+    """When the last fetch returned."""
+
     checkpoint_ns: int = 0
-    """Time to save checkpoints before that, or without it."""
+    """Time to save checkpoints while the period may go on."""
 
     later_checkpoint_ns: int = 0
-    """Time to save checkpoints after that."""
+    """Time to save checkpoints after the last optimizer step, or after the last batch of a loop without one."""
 
     def trained(self, now_ns: int) -> None:
         """An optimizer's step returned, or the script marks the end of the step."""
@@ -133,7 +136,8 @@ class LoopTracker:
         period = self._period
         if period is None:
             return
-        period.loader_ns += self._clock() - self._fetch_ns
+        period.fetched_ns = self._clock()
+        period.loader_ns += period.fetched_ns - self._fetch_ns
         if got_batch:
             period.batches += 1
             period.seen[loader] = period.seen.get(loader, 0) + 1
@@ -166,7 +170,7 @@ class LoopTracker:
         period = self._period
         if period is None:
             return
-        if period.done_ns is None:
+        if period.done_ns is None and period.is_fed:
             period.checkpoint_ns += took_ns
         else:
             period.later_checkpoint_ns += took_ns
@@ -180,15 +184,16 @@ class LoopTracker:
         self._turn_over(now, suspected=False)
 
     def finish(self) -> None:
-        """The script ended. A step without a following fetch ends with its optimizer's step."""
+        """The script ended. What no fetch follows ends with its optimizer's step, or with the end of its loader."""
         period = self._period
         if period is None:
             return
         if period.done_ns is None:
+            ended = bool(period.batches) and not period.is_fed
+            if ended or not period.batches:
+                self.checkpoint_after_ns, period.later_checkpoint_ns = period.later_checkpoint_ns, 0
             if period.batches or self._window.recording:
-                self._close(period, self._clock())
-            else:
-                self.checkpoint_after_ns = period.checkpoint_ns
+                self._close(period, period.fetched_ns if ended else self._clock())
         else:
             if self._window.recording:
                 period.state = StepState.STALLED
