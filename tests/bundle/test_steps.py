@@ -5,7 +5,9 @@ from pathlib import Path
 from traceadvisor.bundle.steps import StepLog, read_steps
 from traceadvisor.model.run import StepState, TimedStep
 
-STEPS = tuple(TimedStep(number, 100 + number, 10, 4, 2, state, 7, 900 + number, 3) for number, state in enumerate(StepState))
+STEPS = tuple(
+    TimedStep(number, 100 + number, 10, 4, 2, state, 7, 900 + number, 3) for number, state in enumerate(StepState)
+)
 
 
 def test_steps_are_read_as_they_were_written(tmp_path: Path) -> None:

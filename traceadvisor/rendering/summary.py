@@ -12,11 +12,11 @@ from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.headline import recording_verdict, step_time, step_word, verdict, verdict_scope
 from traceadvisor.rendering.page.findings import FindingView, finding_views
 from traceadvisor.rendering.page.health import NoteView, quiet_notes, warnings
-from traceadvisor.rendering.page.recordings import cost_words, largest_category
+from traceadvisor.rendering.page.recordings import busy_words, cost_words, largest_category
 from traceadvisor.rendering.page.run import by_run
 from traceadvisor.rendering.run_time import run_time_of, run_time_sentence
 from traceadvisor.rendering.savings import joint_sentences
-from traceadvisor.rendering.units import count, duration, number_of, percent, percent_range
+from traceadvisor.rendering.units import count, duration, number_of, percent
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.results.redaction import redacted, shortened
 from traceadvisor.text.cleaning import one_line
@@ -154,7 +154,7 @@ def _recording(recording: Recording, report: Report) -> SummaryLine:
 
 
 def _busy(recording: Recording) -> str:
-    return percent_range(recording.shown_figures.busy_share, recording.shown_figures.busy_share_high)
+    return busy_words(recording)[0]
 
 
 def _repetition(recording: Recording) -> str:

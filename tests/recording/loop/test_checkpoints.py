@@ -15,6 +15,14 @@ import torch
 from tests.recording.looping import TRAIN, VALID, Loop
 from traceadvisor.recording.loop.checkpoints import CheckpointHooks
 
+SAFETENSORS = """
+def save_file(tensors, path):
+    return "file"
+
+def save_model(model, path):
+    return save_file(model, path)
+"""
+
 
 @pytest.fixture
 def saved() -> Iterator[list[int]]:
@@ -56,7 +64,8 @@ def test_threads_do_not_hide_each_others_saves(saved: list[int]) -> None:
 
 def test_removed_hooks_leave_torch_as_it_was() -> None:
     before = torch.save
-    hooks = CheckpointHooks([].append)
+    times: list[int] = []
+    hooks = CheckpointHooks(times.append)
     assert torch.save is not before
     hooks.remove()
     assert torch.save is before
@@ -69,9 +78,7 @@ def test_a_library_imported_later_is_hooked_and_functions_within_one_another_cou
     package = tmp_path / "safetensors"
     package.mkdir()
     (package / "__init__.py").touch()
-    (package / "torch.py").write_text(
-        "def save_file(tensors, path):\n    return 'file'\n\ndef save_model(model, path):\n    return save_file(model, path)\n"
-    )
+    (package / "torch.py").write_text(SAFETENSORS)
     for name in ("safetensors", "safetensors.torch"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.syspath_prepend(tmp_path)

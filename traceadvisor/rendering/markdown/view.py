@@ -13,13 +13,13 @@ from traceadvisor.rendering.page.comparison import total_cells, total_titles
 from traceadvisor.rendering.page.findings import FindingView, finding_views, umbrella_table
 from traceadvisor.rendering.page.health import HealthView, health_view
 from traceadvisor.rendering.page.outcomes import outcomes_view
-from traceadvisor.rendering.page.recordings import cost_words
+from traceadvisor.rendering.page.recordings import busy_words, cost_words
 from traceadvisor.rendering.page.run import by_run
 from traceadvisor.rendering.page.settings import settings_facts
 from traceadvisor.rendering.run_time import distortion_table, run_time_of, run_time_sentence, run_time_table
 from traceadvisor.rendering.savings import joint_sentences
 from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
-from traceadvisor.rendering.units import NOT_MEASURED, count, duration, milliseconds, percent, percent_range
+from traceadvisor.rendering.units import NOT_MEASURED, count, duration, milliseconds, percent
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.results.redaction import shortened
 
@@ -157,7 +157,7 @@ def _totals_row(report: Report, recording: Recording, *, timed: bool, counted: b
         Cell(_recorded(recording)),
         *((Cell(count(recording.samples_per_s)),) if counted else ()),
         *((Cell(cost_words(recording) or NOT_MEASURED),) if priced else ()),
-        Cell(percent_range(recording.shown_figures.busy_share, recording.shown_figures.busy_share_high)),
+        Cell(busy_words(recording)[0]),
         *total_cells(report, recording),
     )
 

@@ -150,17 +150,17 @@ def figures(recording: Recording) -> Iterator[Figure]:
     else:
         yield Figure("Step", duration(time.ns), time.kind)
         times = f"{recording.distortion.ratio:.2f} times as long" if recording.distortion else None
-        remark = "; ".join(filter(None, ("median", mean, times)))
-        yield Figure("Recorded step", duration(recording.median_step_ns), remark)
+        beside = "; ".join(filter(None, ("median", mean, times)))
+        yield Figure("Recorded step", duration(recording.median_step_ns), beside)
     if recording.samples_per_s is not None:
         of_rank = "this rank" if recording.distributed else None
         yield Figure("Samples/s", count(recording.samples_per_s), of_rank)
     if recording.replay is not None and recording.replay.joint_step_ns is not None:
         yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated together")
     yield from _money_and_energy(recording)
-    without = "no GPU activity recorded" if is_without_device(recording) else None
     shown = recording.shown_figures
-    yield Figure("GPU busy", percent_range(shown.busy_share, shown.busy_share_high), without)
+    busy, remark = busy_words(recording)
+    yield Figure("GPU busy", busy, "no GPU activity recorded" if is_without_device(recording) else remark)
     if largest := largest_category(recording):
         yield Figure("Largest category", percent(largest[1]), CATEGORY[largest[0]])
     if shown.sm_efficiency_share is not None:
@@ -170,6 +170,20 @@ def figures(recording: Recording) -> Iterator[Figure]:
     if shown.flops_per_s is not None:
         of_peak = f"{percent(shown.peak_rate_share)} of the GPU's peak"
         yield Figure("Compute rate", arithmetic_rate(shown.flops_per_s), of_peak)
+
+
+def busy_words(recording: Recording) -> tuple[str, str | None]:
+    """The GPU's busy share, and how it was measured if not in recorded steps.
+
+    If recorded steps are much longer than undisturbed ones, it is their kernel time over the undisturbed step.
+    """
+    shown, found = recording.shown_figures, recording.distortion
+    if found and found.is_strong and shown.busy_share is not None:
+        ends = (
+            None if one is None else min(one * found.ratio, 1.0) for one in (shown.busy_share, shown.busy_share_high)
+        )
+        return percent_range(*ends), "estimated for undisturbed steps"
+    return percent_range(shown.busy_share, shown.busy_share_high), None
 
 
 def _step_label(recording: Recording, time: StepTime) -> str:
