@@ -159,8 +159,8 @@ def figures(recording: Recording) -> Iterator[Figure]:
         yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated together")
     yield from _money_and_energy(recording)
     shown = recording.shown_figures
-    busy, remark = busy_words(recording)
-    yield Figure("GPU busy", busy, "no GPU activity recorded" if is_without_device(recording) else remark)
+    busy, how = busy_words(recording)
+    yield Figure("GPU busy", busy, "no GPU activity recorded" if is_without_device(recording) else how)
     if largest := largest_category(recording):
         yield Figure("Largest category", percent(largest[1]), CATEGORY[largest[0]])
     if shown.sm_efficiency_share is not None:
