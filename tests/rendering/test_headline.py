@@ -387,7 +387,7 @@ def test_the_share_of_the_loader_is_that_of_undisturbed_steps() -> None:
     assert "spends 70% of each step waiting" in recording_verdict(distorted(on_host, 1.2, loader_share=0.7))
 
 
-def test_a_sole_step_of_start_up_is_said_first_whatever_was_found() -> None:
+def test_a_sole_step_of_start_up_comes_before_any_finding() -> None:
     report = one_recording()
     recording = replace(report.recordings[0], start_up_share=0.6)
     assert recording_verdict(recording, report.findings[0]).startswith("Start-up takes 60% of")

@@ -108,6 +108,8 @@ def recording_verdict(recording: Recording, first: RecordedFinding | None = None
     sentences = [INFERENCE] if is_inference else []
     if recording.distortion and recording.distortion.is_strong and (first is None or _is_of_recorded(first, recording)):
         sentences.append(_distorted_verdict(recording.distortion))
+        if first is not None:
+            sentences.append(f"Check first: {first.finding.rule.title[0].lower()}{first.finding.rule.title[1:]}.")
         if mean is not None and Category.KERNEL not in mean.parts_ns:
             sentences.append(NO_DEVICE)
         return " ".join(sentences)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from traceadvisor.model.distortion import CHANGED_SHARE, Distortion
 from traceadvisor.model.report import Recording
@@ -151,3 +152,19 @@ def run_time_of(recording: Recording) -> RunTime | None:
     """Where the time of a recording's run goes; None if nothing was timed."""
     found = recording.run_time
     return found if found and found.total_ns > 0 else None
+
+
+def timed_runs(recordings: Iterable[Recording]) -> tuple[Recording, ...]:
+    """The first recording of each run that was timed."""
+    first: dict[tuple[Path, str], Recording] = {}
+    for recording in recordings:
+        if run_time_of(recording):
+            first.setdefault((recording.path.parent, recording.worker), recording)
+    return tuple(first.values())
+
+
+def first_run_sentence(recordings: Iterable[Recording]) -> str | None:
+    """The time of the first run in a sentence; None if none was timed."""
+    runs = timed_runs(recordings)
+    found = run_time_of(runs[0]) if runs else None
+    return run_time_sentence(found) if found else None

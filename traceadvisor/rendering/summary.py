@@ -13,8 +13,7 @@ from traceadvisor.rendering.headline import recording_verdict, step_time, step_w
 from traceadvisor.rendering.page.findings import FindingView, finding_views
 from traceadvisor.rendering.page.health import NoteView, quiet_notes, warnings
 from traceadvisor.rendering.page.recordings import busy_words, cost_words, largest_category
-from traceadvisor.rendering.page.run import by_run
-from traceadvisor.rendering.run_time import run_time_of, run_time_sentence
+from traceadvisor.rendering.run_time import first_run_sentence
 from traceadvisor.rendering.savings import joint_sentences
 from traceadvisor.rendering.units import count, duration, number_of, percent
 from traceadvisor.rendering.words import CATEGORY
@@ -113,9 +112,8 @@ def _quiet_notes(report: Report) -> list[SummaryLine]:
 
 def _run(report: Report) -> list[SummaryLine]:
     """Where the time of the first run goes."""
-    times = (run_time_of(shared.recordings[0]) for shared in by_run(report.recordings)[:1])
-    sentences = (run_time_sentence(time) for time in times if time)
-    return [_line(Piece(sentence, Style.QUIET)) for sentence in sentences if sentence]
+    sentence = first_run_sentence(report.recordings)
+    return [_line(Piece(sentence, Style.QUIET))] if sentence else []
 
 
 def _warning(note: NoteView) -> SummaryLine:

@@ -51,7 +51,7 @@ def test_a_clock_corrected_little_by_little_agrees() -> None:
         ((0, -30, 40), ClockJumps(40 * S, 30 * S), "40.0 s ahead"),
     ],
 )
-def test_jumps_are_told_in_one_note(jumps: tuple[float, ...], found: ClockJumps, words: str) -> None:
+def test_one_note_names_all_jumps(jumps: tuple[float, ...], found: ClockJumps, words: str) -> None:
     assert clock_jumps(_run(*jumps)) == found
     (note,) = clock_notes(_run(*jumps))
     assert words in note.message

@@ -125,7 +125,7 @@ def test_a_ratio_that_the_run_shows_by_itself_is_no_distortion() -> None:
     assert found.doubt is None
 
 
-def test_added_time_is_told_for_the_loader_and_the_rest() -> None:
+def test_added_time_is_split_into_the_loader_and_the_rest() -> None:
     plain, recorded = _steps(*[100] * 40), _steps(*[160] * 8, state=RECORDED, first=41)
     found = run_timing([*plain, *recorded], 1).distortion(gpu_work_ns=20.0)
     assert found is not None

@@ -14,9 +14,14 @@ from traceadvisor.rendering.page.findings import FindingView, finding_views, umb
 from traceadvisor.rendering.page.health import HealthView, health_view
 from traceadvisor.rendering.page.outcomes import outcomes_view
 from traceadvisor.rendering.page.recordings import busy_words, cost_words
-from traceadvisor.rendering.page.run import by_run
 from traceadvisor.rendering.page.settings import settings_facts
-from traceadvisor.rendering.run_time import distortion_table, run_time_of, run_time_sentence, run_time_table
+from traceadvisor.rendering.run_time import (
+    distortion_table,
+    first_run_sentence,
+    run_time_of,
+    run_time_table,
+    timed_runs,
+)
 from traceadvisor.rendering.savings import joint_sentences
 from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, milliseconds, percent
@@ -56,8 +61,8 @@ class MarkdownView:
     totals: Table
     totals_cut: str | None
     top: tuple[FindingView, ...]
-    run: tuple[str, ...]
-    """The time of the run, a sentence."""
+    run: str | None
+    """The time of the first run in a sentence; None if none was timed."""
 
     joint: tuple[str, ...]
     """The step with all simulated fixes, a sentence for each recording."""
@@ -94,7 +99,7 @@ def markdown_view(report: Report, room: Room) -> MarkdownView:
         totals=_cut(_totals(report), room),
         totals_cut=_cut_words(_totals(report), room),
         top=tuple(_short(finding, room) for finding in findings[:TOP_FINDINGS]),
-        run=_run_sentences(report),
+        run=first_run_sentence(report.recordings),
         joint=joint_sentences(report),
         several=len(report.recordings) > 1,
         folds=tuple(
@@ -227,8 +232,7 @@ def _by_recording(findings: tuple[FindingView, ...]) -> Table | None:
 
 def _runs(report: Report) -> Iterator[Table]:
     """Where the time of each run goes, and how far its recorded steps lie from undisturbed ones."""
-    for shared in by_run(report.recordings):
-        first = shared.recordings[0]
+    for first in timed_runs(report.recordings):
         named = f" of {first.id}" if len(report.recordings) > 1 else ""
         if time := run_time_of(first):
             table = run_time_table(time)
@@ -236,12 +240,6 @@ def _runs(report: Report) -> Iterator[Table]:
         if first.distortion:
             table = distortion_table(first.distortion)
             yield replace(table, caption=f"{table.caption}{named}")
-
-
-def _run_sentences(report: Report) -> tuple[str, ...]:
-    """The time of the first run in a sentence; empty if it was not timed."""
-    times = (run_time_of(shared.recordings[0]) for shared in by_run(report.recordings)[:1])
-    return tuple(sentence for time in times if time and (sentence := run_time_sentence(time)))
 
 
 def _categories(report: Report) -> Table:
