@@ -16,6 +16,8 @@ settings.register_profile("explore", settings.get_profile("traceadvisor"), deran
 settings.register_profile("thorough", settings.get_profile("explore"), max_examples=5000)
 settings.load_profile("traceadvisor")
 
+os.environ.setdefault("PYTHONFAULTHANDLER", "1")  # a child process that crashes writes where
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="write golden files anew instead of comparing with them")

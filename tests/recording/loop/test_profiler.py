@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 
@@ -39,3 +40,20 @@ def test_the_user_is_not_warned_that_events_are_cleared(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(_KinetoProfile, "prepare_trace", warning)
     _recorder(tmp_path, CaptureOptions()).prepare()
+
+
+def test_the_environment_stays_as_it_is_while_the_profilers_thread_may_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """getenv in one thread and unsetenv in another can end the process with a segmentation fault."""
+    removed: list[bytes] = []
+    monkeypatch.delenv("KINETO_LOG_LEVEL", raising=False)
+    recorder = _recorder(tmp_path, CaptureOptions())
+    monkeypatch.setattr(os, "unsetenv", removed.append)
+    recorder.prepare()
+    before = dict(os.environ)
+    recorder.start()
+    recorder.discard()
+    recorder.prepare()
+    recorder.discard()
+    assert (removed, dict(os.environ)) == ([], before)

@@ -131,20 +131,17 @@ class TorchRecorder:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Set the profiler's log level unless the user has; restore it before the script can see it.
+    """Set the profiler's log level unless the user has.
+
+    The level stays set: the profiler's own thread reads the environment from now on, and a process can crash when a
+    variable is removed at the same time.
 
     torch 2.11 also warns that it clears the events of a cycle at its end, which is intended here.
     """
-    name, value = _LOG_LEVEL
-    chosen = name in os.environ
-    os.environ.setdefault(name, value)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=r".*Profiler clears events at the end of each cycle")
-            yield
-    finally:
-        if not chosen:
-            del os.environ[name]
+    os.environ.setdefault(*_LOG_LEVEL)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r".*Profiler clears events at the end of each cycle")
+        yield
 
 
 def is_profiling() -> bool:
