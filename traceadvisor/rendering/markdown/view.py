@@ -95,7 +95,9 @@ def markdown_view(report: Report, room: Room) -> MarkdownView:
     return MarkdownView(
         verdict=verdict(report),
         verdict_scope=verdict_scope(report),
-        health=HealthView(health.title, health.unusable, health.problems[: room.rows], health.remarks[: room.rows]),
+        health=HealthView(
+            health.title, health.unusable, health.problems[: room.rows], health.remarks[: room.rows], health.quiet
+        ),
         totals=_cut(_totals(report), room),
         totals_cut=_cut_words(_totals(report), room),
         top=tuple(_short(finding, room) for finding in findings[:TOP_FINDINGS]),

@@ -37,6 +37,8 @@ class HealthView:
     unusable: bool
     problems: tuple[NoteView, ...]
     remarks: tuple[NoteView, ...]
+    quiet: tuple[NoteView, ...] = ()
+    """How the run differs from its recording: lines under the verdict."""
 
 
 def health_view(report: Report) -> HealthView:
@@ -45,7 +47,8 @@ def health_view(report: Report) -> HealthView:
         title=_title(report.health.status),
         unusable=report.health.status is HealthStatus.UNUSABLE,
         problems=(*_counts(report), *_notes(report, lambda note: note.degrades)),
-        remarks=_notes(report, lambda note: not note.degrades),
+        remarks=_notes(report, lambda note: not note.degrades and note.code not in QUIET),
+        quiet=quiet_notes(report),
     )
 
 

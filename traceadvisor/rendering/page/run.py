@@ -17,7 +17,6 @@ from traceadvisor.rendering.run_time import (
     run_bar,
     run_time_of,
     run_time_sentence,
-    run_time_table,
 )
 from traceadvisor.rendering.table import Column, Table, cells
 from traceadvisor.rendering.units import count, duration, percent
@@ -107,7 +106,6 @@ class RunView:
     time_bar: Chart | None
     """Where the time of the run goes."""
 
-    time: Table | None
     time_sentence: str | None
     distortion: Table | None
     """Recorded steps beside undisturbed ones."""
@@ -129,7 +127,6 @@ def run_view(shared: CapturedRecordings, number: int) -> RunView:
         recordings=shared.ids,
         remark=_remark(run.settings),
         time_bar=run_bar(time, f"run-{number}-time") if time else None,
-        time=run_time_table(time) if time else None,
         time_sentence=run_time_sentence(time) if time else None,
         distortion=distortion_table(first.distortion) if first.distortion else None,
         distortion_remark=distortion_remark(first.distortion) if first.distortion else None,
