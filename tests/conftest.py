@@ -67,6 +67,12 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="session")
+def page_checkers() -> Path:
+    """The folder of axe-core and html-validate."""
+    return needed.page_checkers() or Path()
+
+
+@pytest.fixture(scope="session")
 def compiler() -> str:
     """Path of the C compiler."""
     return needed.compiler() or ""

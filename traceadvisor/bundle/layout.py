@@ -7,6 +7,7 @@ A capture writes one folder::
     telemetry.<host>.jsonl                 samples of a node's devices, host and processes (:class:`Sample`)
     steps.<rank>.csv                       every step of the run, recorded or not (:mod:`.steps`)
     batches.<rank>.csv                     clock reads around the loading of batches (:mod:`.batches`), from format 2 on
+    stacks.<rank>.jsonl                    samples of the training thread's Python stack (:mod:`.stacks`), from 3 on
     settings.<rank>.json                   what a trace does not hold (:mod:`.settings`)
 
 From format 3 on, steps have a monotonic clock and their time in checkpoints, and the manifest has each rank's start and
@@ -44,6 +45,7 @@ class FileKind(Enum):
     TELEMETRY = "telemetry"
     STEPS = "steps"
     BATCHES = "batches"
+    STACKS = "stacks"
     SETTINGS = "settings"
 
 
@@ -76,6 +78,8 @@ class BundleFile(msgspec.Struct, frozen=True):
     """Traces only: the repetition of the schedule, from 0."""
 
     host: str | None = None
+    whole: bool | None = None
+    """Traces only: whether it has all steps of the requested window; None if not recorded."""
 
 
 class Schedule(msgspec.Struct, frozen=True):

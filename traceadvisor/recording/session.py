@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from traceadvisor.recording.children.plan import Plan, withdraw
 from traceadvisor.recording.children.rendezvous import Rendezvous, Result, numbered
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.script.launch import Launch, start_of_this_process
+from traceadvisor.recording.stacks import StackSampler
 from traceadvisor.recording.telemetry import TelemetrySampler
 from traceadvisor.text.cleaning import clean, clipped
 from traceadvisor.text.secrets import without_secret_arguments
@@ -86,6 +88,7 @@ class CaptureSession:
         self._follow: Callable[[Plan | None], None] | None = None
         """Captures a forked child if it trains; None before torch is imported."""
         self._sampler: TelemetrySampler | None = None
+        self._stacks: StackSampler | None = None
         self._no_loop = Note("no-torch", "The script did not import torch, so there was no training to record.")
         self._problem: str | None = None
         self._started = (time.time_ns(), time.perf_counter_ns())
@@ -108,6 +111,7 @@ class CaptureSession:
         os.register_at_fork(after_in_child=self._forked)
         if self._launch.local_rank == 0:
             self._start_sampler()
+        self._sample_stacks()
         after_torch_import(self._attach)
 
     def start_in_child(self) -> None:
@@ -117,6 +121,7 @@ class CaptureSession:
         if self._plan:
             self._shown = self._launch.given(Path(self._plan.shown))
         os.register_at_fork(after_in_child=self._forked)
+        self._sample_stacks()
         self._attach()
 
     @property
@@ -134,6 +139,15 @@ class CaptureSession:
             self._sampler = sampler
         except OSError as error:
             self._problem = self._failure(error)
+
+    def _sample_stacks(self) -> None:
+        stacks = StackSampler(self._log, thread=self._thread, is_fetching=self._is_fetching)
+        with suppress(RuntimeError):  # the system allows no more threads
+            stacks.start()
+            self._stacks = stacks
+
+    def _is_fetching(self) -> bool:
+        return self._loop is not None and self._loop.is_fetching
 
     def _joins(self) -> None:
         """The first training step ended: this process takes its place in a bundle, and its children take none."""
@@ -173,6 +187,8 @@ class CaptureSession:
             self._loop.close()
         if self._sampler:
             self._sampler.stop()
+        if self._stacks:
+            self._stacks.stop()
         recorded = self._log.count(StepState.RECORDED)
         if self._rendezvous and not self._joined and (self._is_child or self._rendezvous.joined()):
             self._writer.close()  # its children trained, or nobody did
@@ -225,9 +241,9 @@ class CaptureSession:
                 "torch-unknown", f"TraceAdvisor cannot follow the training loop with this torch: {error!r}"
             )
 
-    def _recording_saved(self, name: str, cycle: int) -> None:
+    def _recording_saved(self, name: str, cycle: int, whole: bool) -> None:  # noqa: FBT001  # a callback
         """A recording is ready: from now on, a killed run leaves a bundle."""
-        file = BundleFile(name, FileKind.TRACE, self._launch.rank, cycle, self._launch.host)
+        file = BundleFile(name, FileKind.TRACE, self._launch.rank, cycle, self._launch.host, whole)
         self._publish([file], None)
 
     def _publish(self, files: list[BundleFile], ending: RankEnding | None) -> None:
@@ -236,6 +252,10 @@ class CaptureSession:
         files.append(steps)
         try:
             self._log.write(self._writer.stage(steps.path))
+            if self._stacks:
+                stacks = BundleFile(f"stacks.{rank}.jsonl", FileKind.STACKS, rank, host=host)
+                self._stacks.write(self._writer.stage(stacks.path))
+                files.append(stacks)
             if self._loop:
                 settings = BundleFile(f"settings.{rank}.json", FileKind.SETTINGS, rank, host=host)
                 self._writer.stage(settings.path).write_bytes(encode_settings(self._loop.settings()))
@@ -255,6 +275,9 @@ class CaptureSession:
         notes = self._loop.notes if self._loop else [self._no_loop]
         if self._sampler and self._sampler.error:
             notes.append(Note("telemetry-ended", f"Sampling the machine ended early: {self._sampler.error}"))
+        if self._stacks and self._stacks.error:
+            message = f"Sampling the Python stack ended early: {self._stacks.error}"
+            notes.append(Note("stacks-ended", message, degrades=False))
         if self._redacted:
             notes.append(Note("arguments-redacted", _ARGUMENTS_REDACTED.format(count=self._redacted), degrades=False))
         return tuple(msgspec.structs.replace(note, message=clean(note.message)) for note in notes)
@@ -275,6 +298,8 @@ class CaptureSession:
 
     def _forked(self) -> None:
         """A forked child has no part in the capture, unless it trains and this process does not."""
+        if self._stacks:
+            self._stacks.forked()
         if self._loop:
             self._loop.stop_listening()
         if self._follow and not self._joined and not self._finished:

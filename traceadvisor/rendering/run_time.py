@@ -33,7 +33,7 @@ MEANING = {
     RunPart.CHECKPOINTS: "torch.save, safetensors and torch.distributed.checkpoint in the training thread.",
     RunPart.RECORDING: "Starting and exporting the profiler, and the time it added to steps.",
     RunPart.PAUSED: "The processes did not run, as in a paused container.",
-    RunPart.OTHER: "Parts without a batch.",
+    RunPart.OTHER: "Between loops over data loaders, without a batch.",
     RunPart.AFTER: "From the last step to the end of the script.",
 }
 

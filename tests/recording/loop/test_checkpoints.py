@@ -107,6 +107,7 @@ def test_time_in_checkpoints_is_in_the_step_in_which_it_passes() -> None:
     assert [(row.state.value, row.checkpoint_ns) for row in rows] == [
         ("plain", 50),
         ("plain", 60),
+        ("other", 0),
         ("other", 70),
         ("plain", 0),
     ]

@@ -12,7 +12,9 @@ from traceadvisor.recording.options import CaptureOptions
 
 
 def _recorder(folder: Path, options: CaptureOptions) -> TorchRecorder:
-    return TorchRecorder(options, "host", stage=lambda name: folder / name, saved=lambda name, cycle, *, valid: None)
+    return TorchRecorder(
+        options, "host", stage=lambda name: folder / name, saved=lambda name, cycle, *, valid, whole: None
+    )
 
 
 def test_a_profiler_that_could_not_be_prepared_is_never_started(

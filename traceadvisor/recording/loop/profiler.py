@@ -35,8 +35,8 @@ _GZIP_LEVEL = 1
 class Saved(Protocol):
     """Called for each recording."""
 
-    def __call__(self, name: str, cycle: int, *, valid: bool) -> None:
-        """Takes the file name, the cycle, and whether the file is valid JSON."""
+    def __call__(self, name: str, cycle: int, *, valid: bool, whole: bool) -> None:
+        """Takes the file name, the cycle, whether the file is valid JSON, and whether the window is whole."""
 
 
 class TorchRecorder:
@@ -100,14 +100,14 @@ class TorchRecorder:
         self._mark = record_function(f"{MARK}{step}")
         self._mark.__enter__()  # type: ignore[no-untyped-call]
 
-    def save(self, cycle: int) -> None:
+    def save(self, cycle: int, *, whole: bool) -> None:
         """Stop and write the recording."""
         profiler = self._stop()
         if profiler is None:
             return
         name = f"{self._host}_{os.getpid()}.{time.time_ns()}.pt.trace.json.gz"
         valid = write_trace(profiler, self._stage(name))
-        self._saved(name, cycle, valid=valid)
+        self._saved(name, cycle, valid=valid, whole=whole)
 
     def discard(self) -> None:
         """Stop without writing."""

@@ -11,6 +11,7 @@ from traceadvisor.rendering.charts.clock import RunClock
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.run_steps import run_steps_chart
 from traceadvisor.rendering.page.settings import settings_table
+from traceadvisor.rendering.run_lines import LinesView, lines_view
 from traceadvisor.rendering.run_time import (
     distortion_remark,
     distortion_table,
@@ -113,6 +114,9 @@ class RunView:
     distortion_remark: str | None
     chart: Chart | None
     states: Table | None
+    lines: LinesView | None
+    """None if the stack was not sampled."""
+
     settings: Table
 
 
@@ -132,6 +136,7 @@ def run_view(shared: CapturedRecordings, number: int) -> RunView:
         distortion_remark=distortion_remark(first.distortion) if first.distortion else None,
         chart=run_steps_chart(run.steps, undisturbed, clock, f"run-{number}-steps") if clock else None,
         states=_table(states) if states else None,
+        lines=lines_view(next((one.run_lines for one in shared.recordings if one.run_lines), None)),
         settings=settings_table(run),
     )
 
