@@ -147,6 +147,14 @@ class LoopListener:
             if self.after_event and self.active:
                 self.after_event()
 
+    def saved(self, took_ns: int) -> None:
+        """A checkpoint was saved."""
+        if self.active and threading.get_ident() == self._thread:
+            try:
+                self._tracker.saved(took_ns)
+            except Exception as error:  # noqa: BLE001  # as above
+                self._fail(error)
+
     def step(self) -> None:
         """The script marks the end of a step."""
         if self.active and threading.get_ident() == self._thread:
