@@ -32,6 +32,9 @@ LAUNCHER_MODULES = (
 """Modules that start the training in child processes."""
 
 
+_LOSS = "traceadvisor: a part of the capture could not be written: {}."
+
+
 def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Define an option that takes a number of steps."""
     return click.option(
@@ -60,7 +63,7 @@ def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], C
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Output folder.  [default: runs/<time>-<script>]",
+    help="Output folder.  [default: runs/<time>-<script>-<pid>]",
 )
 @click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND...")
 def command(
@@ -126,6 +129,8 @@ def _capture(
     if captured.problem:
         click.echo(f"traceadvisor: no recording could be written: {captured.problem}.", err=True)
         return ended.status or ExitCode.UNREADABLE
+    if captured.loss:
+        click.echo(_LOSS.format(captured.loss), err=True)
     if launch.local_rank == 0:
         reason = "" if captured.recorded_steps else "".join(f" {note.message}" for note in captured.notes[:1])
         click.echo(
@@ -185,6 +190,8 @@ def _tell(children: TrainedChildren) -> int | None:
             else f"recorded {first.recorded_steps} of {first.steps} steps{others} in {folder}. {first.note}".strip()
         )
         click.echo(f"traceadvisor: {text}", err=True)
+        if not problem and (loss := next((one.loss for one in ranks if one.loss), None)):
+            click.echo(_LOSS.format(loss), err=True)
     return ExitCode.UNREADABLE if all(one.problem for one in results) else None
 
 

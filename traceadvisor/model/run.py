@@ -169,6 +169,19 @@ class RunSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Repository:
+    """The Git repository of the script when the run started; None where unknown."""
+
+    root: str
+    commit: str | None
+    branch: str | None
+    """None for a detached head."""
+
+    dirty: bool | None
+    """Whether tracked files differed from the commit."""
+
+
+@dataclass(frozen=True, slots=True)
 class StateSteps:
     """Times of the steps with the same profiler activity, without the first step of the run."""
 
@@ -208,6 +221,9 @@ class Run:
 
     batches: tuple[TimedBatch, ...] = ()
     """Batches of the training loader, in order of their start; empty if not timed. Long runs hold a part of them."""
+
+    repository: Repository | None = None
+    """That of the script."""
 
     known_summary: RunSummary | None = None
     """Set in a report that was read back, which has no single steps."""

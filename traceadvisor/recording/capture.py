@@ -15,6 +15,8 @@ from traceadvisor.bundle.layout import Ending
 from traceadvisor.recording.children.plan import exported, new_plan, withdraw
 from traceadvisor.recording.children.rendezvous import Rendezvous, TrainedChildren
 from traceadvisor.recording.options import CaptureOptions
+from traceadvisor.recording.output_folder import OutputFolder
+from traceadvisor.recording.repository import repository_of
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.script.own_code import strip_own_frames
 from traceadvisor.recording.script.program import Script
@@ -69,16 +71,19 @@ def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Capt
     If not the script itself but child processes of it train, they are captured.
 
     Raises:
-        UsageError: there is no such script, or the folder holds another capture. Nothing was run.
+        UsageError: there is no such script, the folder holds another capture, or cannot be written to. Nothing was run.
     """
     launch = Launch.of_this_process()
-    plan = new_plan(options, script.command, launch.started_ns, launch.bundle(options.folder, script.name))
-    session = CaptureSession(options, launch, script.command, script.name, plan)
     run = script.prepare()
+    output = OutputFolder.prepared(launch, options.folder, script.name)
+    repository = repository_of(script.folder)
+    plan = new_plan(options, script.command, launch, output.path, repository)
+    session = CaptureSession(options, launch, script.command, output.path, plan=plan, repository=repository)
     session.start()
     withdraw()  # the plan of a capture around this one
     os.environ.update(exported(plan, os.environ))
     rendezvous = Rendezvous(Path(plan.rendezvous))
+    rendezvous.make()
     guard = TerminationGuard(lambda number: _terminated(session, rendezvous, number))
     guard.install()
     process = os.getpid()
@@ -87,7 +92,9 @@ def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Capt
         raise SystemExit(ended.status)
     captured = session.finish(ended.ending, ended.exit_code, ended.message)
     guard.remove()
-    return ended, captured, launch, rendezvous.end(Path(plan.shown))
+    children = rendezvous.end()
+    output.remove_if_empty()
+    return ended, captured, launch, children
 
 
 def _terminated(session: CaptureSession, rendezvous: Rendezvous, number: int) -> None:
@@ -122,10 +129,12 @@ class Capture:
         """The result; None until the block has ended."""
 
     def __enter__(self) -> Self:
-        """Start to capture; raises UsageError if the folder holds another capture."""
+        """Start to capture; raises UsageError if the folder holds another capture or cannot be written to."""
         script = Script(sys.argv[0] or "python", tuple(sys.argv[1:]))
         launch = Launch.of_this_process().of_block(next(_BLOCKS))
-        session = CaptureSession(self._options, launch, script.command, script.name)
+        output = OutputFolder.prepared(launch, self._options.folder, script.name)
+        repository = repository_of(script.folder)
+        session = CaptureSession(self._options, launch, script.command, output.path, repository=repository)
         session.start()
         self._session = session
         return self

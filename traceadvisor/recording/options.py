@@ -34,4 +34,4 @@ class CaptureOptions:
     """Whether to keep arguments of the command that look like secrets."""
 
     folder: Path | None = None
-    """The bundle; None for ``runs/<time>-<script>``."""
+    """The bundle; None for ``runs/<time>-<script>-<pid>``."""
