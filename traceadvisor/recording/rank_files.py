@@ -26,7 +26,7 @@ WHOLE_S = 10.0
 LARGEST_SHARE = 0.001
 """... and the largest share of the time that this may take."""
 
-PATIENCE_S = 5.0
+PATIENCE_S = 10.0
 """Longest time for which the training thread waits for the other thread: at the first step and at the end."""
 
 _ROWS_AT_ONCE = 2000

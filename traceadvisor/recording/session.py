@@ -238,8 +238,11 @@ class CaptureSession:
             if chosen.folder != str(first):
                 self._shown = first = Path(chosen.folder)
 
+        def job(number: int) -> str:  # torchrun may start a job again without counting it
+            return chosen.job if number == 1 else f"{chosen.job} {number}"
+
         def is_taken(number: int) -> bool:
-            return _is_taken(numbered(first, number), chosen.job, launch.rank)
+            return _is_taken(numbered(first, number), job(number), launch.rank)
 
         meeting = Rendezvous(place) if rendezvous else None
         if meeting:
@@ -251,7 +254,7 @@ class CaptureSession:
             samples = launch.local_rank == 0
         self._shown = numbered(self._shown, number)
         self._place_telemetry(numbered(first, number), samples=samples)
-        self._writer.header = msgspec.structs.replace(self._writer.header, world_size=launch.world_size, job=chosen.job)
+        self._writer.header = msgspec.structs.replace(self._writer.header, world_size=launch.world_size, job=job(number))
         self._writer.rank = launch.rank
         if rendezvous:
             rendezvous.join(Trains(str(self._shown), launch.host, launch.rank))

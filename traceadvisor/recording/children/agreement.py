@@ -49,7 +49,7 @@ def agreed(launch: Launch, folder: Path, place: Path) -> Proposal:
         return Proposal(launch.job, str(folder), str(place))
     mine = Proposal(f"{launch.job}{AGREED}{secrets.token_hex(8)}", str(folder), str(place))
     with suppress(Exception):  # such as a store that is gone, or one of another version
-        found = store.compare_set(f"{_KEY}{launch.block}", "", msgspec.json.encode(mine).decode())
+        found = store.compare_set(f"{_KEY}/{launch.restart}.{launch.block}", "", msgspec.json.encode(mine).decode())
         return msgspec.json.decode(found, type=Proposal)
     return Proposal(launch.job, str(folder), str(place))
 
