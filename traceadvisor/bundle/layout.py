@@ -8,7 +8,7 @@ A capture writes one folder::
     steps.<rank>.csv                       every step of the run, recorded or not (:mod:`.steps`)
     batches.<rank>.csv                     clock reads around the loading of batches (:mod:`.batches`), from format 2 on
     settings.<rank>.json                   what a trace does not hold (:mod:`.settings`)
-    unfinished.<host>.<pid>                what a process has not finished; left behind only if the process was killed
+    unfinished.<host>.<pid>.*              what a process has not finished; left behind only if the process was killed
 
 The manifest is complete at any moment. Step times, batches and telemetry grow while the run goes on: a killed run
 leaves all but the last second of them.
@@ -33,7 +33,7 @@ READABLE_FORMATS = ("traceadvisor.bundle/1", FORMAT)
 TELEMETRY_FORMAT = "traceadvisor.telemetry/1"
 MANIFEST = "manifest.json"
 UNFINISHED = "unfinished."
-"""Beginning of the names of folders that processes use while they run. Readers ignore them."""
+"""Beginning of the names of what processes use while they run. Readers ignore it."""
 
 Figure: TypeAlias = float | None
 """A sampled figure; None if not supported or not readable."""

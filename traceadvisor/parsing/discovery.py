@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from traceadvisor.bundle.folder import find_in_bundle, is_bundle
+from traceadvisor.bundle.jobs import joined
 from traceadvisor.bundle.layout import MANIFEST, UNFINISHED
 from traceadvisor.errors import InputError
 from traceadvisor.model.health import HealthNote
@@ -70,6 +71,8 @@ def find_recordings(paths: Sequence[Path]) -> FoundRecordings:
             notes += beside
     if not origins:
         raise refused[0]
+    origins, of_jobs = joined(origins)
+    notes += of_jobs
     unique = {(origin.path.resolve(), origin.rank): origin for origin in origins}
     if any(origin.bundle for origin in origins):
         kind = SourceKind.CAPTURE

@@ -6,8 +6,8 @@ The manifest is replaced as a whole, so it is complete at any moment. Other file
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -55,12 +55,10 @@ class BundleWriter:
 
     def stage(self, name: str) -> Path:
         """The path at which to write a file before it is published."""
-        staging = staging_of(self.folder, self.host)
-        staging.mkdir(parents=True, exist_ok=True)
-        return staging / name
+        return self.place(f"{staged_prefix(self.host)}{name}")
 
     def place(self, name: str) -> Path:
-        """The path of a file that grows in the bundle."""
+        """The path of a file in the bundle."""
         self.folder.mkdir(parents=True, exist_ok=True)
         return self.folder / name
 
@@ -76,19 +74,19 @@ class BundleWriter:
         while not self._replaced(tuple(notes)):
             pass
         self.published = True
-        with suppress(OSError):  # a file is being staged
-            staging_of(self.folder, self.host).rmdir()
 
     def close(self) -> None:
         """Remove files that were not published."""
-        shutil.rmtree(staging_of(self.folder, self.host), ignore_errors=True)
+        for path in self.folder.glob(f"{glob.escape(staged_prefix(self.host))}*"):
+            with suppress(OSError):  # such as a folder in which processes meet
+                path.unlink()
 
     def _replaced(self, notes: tuple[Note, ...]) -> bool:
         """Whether the manifest was replaced; False if another process has created it meanwhile."""
         path = self.folder / MANIFEST
         with _locked(path) as file:
             found = (_decoded(file.read()) if file else None) or self.header
-            staged = self.stage(f"new-{MANIFEST}")
+            staged = self.stage(MANIFEST)
             staged.write_bytes(msgspec.json.format(msgspec.json.encode(self._merged(found, notes)), indent=2))
             if file is None and not _created(staged, path):
                 return False
@@ -116,9 +114,9 @@ class BundleWriter:
         )
 
 
-def staging_of(folder: Path, host: str) -> Path:
-    """Where this process writes files of a bundle until they are finished."""
-    return folder / f"{UNFINISHED}{host}.{os.getpid()}"
+def staged_prefix(host: str) -> str:
+    """Beginning of the names of files that this process has not finished."""
+    return f"{UNFINISHED}{host}.{os.getpid()}."
 
 
 def read_manifest(folder: Path) -> Manifest | None:

@@ -31,7 +31,7 @@ from traceadvisor.bundle.settings import encode_settings
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState
 from traceadvisor.recording.after_import import after_torch_import
-from traceadvisor.recording.bundle_writer import BundleWriter, read_manifest, staging_of
+from traceadvisor.recording.bundle_writer import BundleWriter, read_manifest
 from traceadvisor.recording.children.agreement import agreed
 from traceadvisor.recording.children.plan import Plan, withdraw
 from traceadvisor.recording.children.rendezvous import Rendezvous, Result, Trains, numbered
@@ -231,7 +231,7 @@ class CaptureSession:
         """Find the bundle of the job; the ranks of a job agree on it."""
         launch, first = self._launch, self.folder
         rendezvous = self._rendezvous
-        place = rendezvous.place if rendezvous else staging_of(first, launch.host)
+        place = rendezvous.place if rendezvous else first
         chosen = agreed(launch, first, place)
         if chosen.is_visible:
             place = Path(chosen.place)
@@ -248,36 +248,37 @@ class CaptureSession:
         if meeting:
             number = meeting.number_of(chosen.job, launch.rank, is_taken)
             samples = self._is_child or self._sampler is not None
-            samples = samples and meeting.is_first(f"telemetry{number}.{launch.host}")  # one process of a job and node
+            samples = samples and meeting.is_first(f"telemetry{number}.{launch.host}")  # one of a job and node
         else:
             number = next(number for number in itertools.count(1) if not is_taken(number))
             samples = launch.local_rank == 0
         self._shown = numbered(self._shown, number)
         self._place_telemetry(numbered(first, number), samples=samples)
-        self._writer.header = msgspec.structs.replace(self._writer.header, world_size=launch.world_size, job=job(number))
+        self._writer.header = msgspec.structs.replace(
+            self._writer.header, world_size=launch.world_size, job=job(number)
+        )
         self._writer.rank = launch.rank
         if rendezvous:
             rendezvous.join(Trains(str(self._shown), launch.host, launch.rank))
 
     def _place_telemetry(self, folder: Path, *, samples: bool) -> None:
         """Move to the bundle of the job, with the telemetry so far; sample on if this process does so for its node."""
-        staging = staging_of(self.folder, self._launch.host)
+        staged = self._writer.stage(self._telemetry_name) if self._sampler else None
         self.folder = self._writer.folder = folder
-        if self._sampler and samples:
+        if self._sampler and staged and samples:
             try:
-                (staging / self._telemetry_name).replace(self._writer.place(self._telemetry_name))
+                staged.replace(self._writer.place(self._telemetry_name))
             except OSError:  # such as a bundle on another file system
                 self._sampler.stop()
                 self._sampler = None
         if self._sampler and not samples:
             self._sampler.stop()
             self._sampler = None
+        if staged:
             with suppress(OSError):
-                (staging / self._telemetry_name).unlink()
+                staged.unlink(missing_ok=True)
         if samples and self._sampler is None and self._joined:
             self._start_sampler(self._writer.place)
-        with suppress(OSError):
-            staging.rmdir()
 
     def _leave(self, rendezvous: Rendezvous, captured: Captured) -> None:
         """Leave the result for the end of the command."""
@@ -313,6 +314,7 @@ class CaptureSession:
                 thread=self._thread,
                 stage=self._stage,
                 saved=self._recording_saved,
+                lost=self._lost,
                 trains=self._first_step_ended,
             )
         except Exception as error:  # noqa: BLE001  # an unknown version of torch must not stop the script
@@ -352,9 +354,11 @@ class CaptureSession:
     def _lost(self, error: Exception) -> None:
         """Something could not be written; in any thread. The first loss is reported at once."""
         first = self._loss is None
-        reason = (error.strerror or str(error)) if isinstance(error, OSError) else repr(error)
-        name = getattr(error, "filename", None) or self._shown
-        self._loss = self._loss or clean(f"{name}: {reason}")
+        if isinstance(error, FileNotFoundError):  # torch removes what it cannot write whole, and does not say why
+            reason = "a recording could not be written; the disk may be full"
+        else:
+            reason = (error.strerror or str(error)) if isinstance(error, OSError) else repr(error)
+        self._loss = self._loss or clean(f"{self._shown}: {reason}")
         if first and self._joined and sys.__stderr__:
             with suppress(Exception):  # a closed terminal
                 told = f"traceadvisor: a part of the capture cannot be written: {self._loss}. The training goes on."

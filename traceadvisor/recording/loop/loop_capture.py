@@ -21,6 +21,18 @@ from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.settings import SettingsSeen
 
 
+class _Recorder(TorchRecorder):
+    """Loses a recording that cannot be written, such as on a full disk; steps are still timed."""
+
+    lost: Callable[[Exception], None]
+
+    def save(self, cycle: int) -> None:
+        try:
+            super().save(cycle)
+        except OSError as error:
+            self.lost(error)
+
+
 class LoopCapture:
     """Follows and records the training loop of one thread until it is closed."""
 
@@ -33,6 +45,7 @@ class LoopCapture:
         thread: int,
         stage: Callable[[str], Path],
         saved: Callable[[str, int], None],
+        lost: Callable[[Exception], None],
         trains: Callable[[], None],
     ) -> None:
         self._saved = saved
@@ -41,7 +54,8 @@ class LoopCapture:
         """Called at the end of the first training step."""
         self._notes: list[Note] = []
         self._seen = SettingsSeen()
-        self._recorder = TorchRecorder(options, host, stage=stage, saved=self._recording_saved)
+        self._recorder = _Recorder(options, host, stage=stage, saved=self._recording_saved)
+        self._recorder.lost = lost
         self._window = Window(options.schedule, self._recorder)
         self._tracker = LoopTracker(self._window, log, trained=self._first_step_ended)
         self._clocks = BatchClocks(thread)
