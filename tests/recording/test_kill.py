@@ -50,9 +50,9 @@ while True:
         time.sleep(0.004)
         done += 1
         if done == 2:
-            print("first", os.getpid(), flush=True)  # one step is complete: the next has begun
+            print(f"first {os.getpid()}\n", end="", flush=True)  # in one piece; one step is complete
         if done % 10 == 0:
-            print("steps", done, time.time_ns(), flush=True)
+            print(f"steps {done} {time.time_ns()}\n", end="", flush=True)
         if sys.argv[1:] == [str(done)]:
             os._exit(7)
 """
@@ -78,7 +78,13 @@ FEW_RANKS = [pytest.param(moment, id=f"{moment:.3f}s", marks=pytest.mark.slow) f
 def trained(process: Child, ranks: int, until_s: float) -> list[tuple[int, int]]:
     """Number and time of the steps that a training told, until some seconds after the first step of all ranks."""
     lines: queue.Queue[bytes] = queue.Queue()
-    threading.Thread(target=lambda: [lines.put(line) for line in process.stdout or ()], daemon=True).start()
+
+    def read() -> None:
+        with suppress(ValueError):  # the test closed the pipe
+            for line in process.stdout or ():
+                lines.put(line)
+
+    threading.Thread(target=read, daemon=True).start()
     firsts: set[bytes] = set()
     told: list[tuple[int, int]] = []
     while len(firsts) < ranks:
