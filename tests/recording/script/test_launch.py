@@ -44,7 +44,7 @@ def test_a_job_on_several_nodes_has_the_id_of_its_launcher(environment: dict[str
         assert found.folder("train") == Path(f"runs/train-{job_id}")
 
 
-def test_jobs_of_one_node_are_told_apart_by_their_launchers_process() -> None:
+def test_jobs_of_one_node_differ_by_the_process_of_their_launcher() -> None:
     """With torchrun's default id, several jobs of a node have the same."""
     found = launch(TORCHRUN, LOCAL_WORLD_SIZE="4", TORCHELASTIC_RUN_ID="none", MASTER_PORT="29500")
     assert found.job_id is None
