@@ -16,6 +16,8 @@ settings.register_profile("explore", settings.get_profile("traceadvisor"), deran
 settings.register_profile("thorough", settings.get_profile("explore"), max_examples=5000)
 settings.load_profile("traceadvisor")
 
+os.environ.setdefault("PYTHONFAULTHANDLER", "1")  # a child process that crashes writes where
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="write golden files anew instead of comparing with them")
@@ -62,6 +64,12 @@ def pseudo_terminals() -> None:
 def chromium() -> str:
     """Path of the browser."""
     return needed.chromium() or ""
+
+
+@pytest.fixture(scope="session")
+def page_checkers() -> Path:
+    """The folder of axe-core and html-validate."""
+    return needed.page_checkers() or Path()
 
 
 @pytest.fixture(scope="session")

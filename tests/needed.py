@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from tests.children import run
 from tests.shared import SHARED_TRACES
@@ -42,6 +43,17 @@ def chromium() -> str | None:
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
+CHECKERS = Path(__file__).parent / "rendering" / "checkers"
+"""Where npm puts axe-core and html-validate."""
+
+
+def page_checkers() -> Path | None:
+    """The folder of the programs that check pages; None where they or Node.js are missing."""
+    folder = CHECKERS / "node_modules"
+    are_there = (folder / "axe-core").is_dir() and (folder / "html-validate").is_dir() and shutil.which("node")
+    return folder if are_there else None
+
+
 @cache
 def _makes_pdf() -> bool:
     """Try in a child: without any font Pango ends its process. WeasyPrint warns where harfbuzz-subset is missing."""
@@ -66,6 +78,10 @@ NEEDS = {
         _makes_pdf,
     ),
     "chromium": Need("needs Chromium: apt-get install chromium", lambda: chromium() is not None),
+    "page_checkers": Need(
+        "needs axe-core and html-validate: npm install --prefix tests/rendering/checkers",
+        lambda: page_checkers() is not None,
+    ),
     "compiler": Need(
         "needs a C compiler to build a stand-in for NVIDIA's driver library: apt-get install gcc libc6-dev",
         lambda: compiler() is not None,

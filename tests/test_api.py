@@ -34,9 +34,14 @@ def test_a_report_names_each_recording_by_run_worker_and_span(tmp_path: Path) ->
     assert [one.id for one in api.load(tmp_path).recordings] == ["base/w/1", "base/w/2"]
 
 
+def test_ids_of_equal_names_begin_with_the_folders_that_differ(tmp_path: Path) -> None:
+    paths = [_record(tmp_path / run / "log" / "w.1.pt.trace.json") for run in ("a", "b")]
+    assert [one.id for one in api.load(*paths).recordings] == ["a/log/w/1", "b/log/w/1"]
+
+
 def test_ids_are_unique_even_if_names_are_not(tmp_path: Path) -> None:
     first, second = _record(tmp_path / "a" / "w.1.pt.trace.json"), _record(tmp_path / "b" / "w.1.pt.trace.json")
-    assert [one.id for one in api.load(first, second).recordings] == ["w/1", "w/1#2"]
+    assert [one.id for one in api.load(first, second).recordings] == ["a/w/1", "b/w/1"]
 
 
 def test_each_device_of_a_trace_is_a_recording(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ Only this module combines reading, rules and rendering.
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from traceadvisor.analysis.communication.rank_health import rank_notes
 from traceadvisor.config import Settings
-from traceadvisor.errors import InputError, PdfUnavailableError, UsageError
+from traceadvisor.errors import InputError, TraceAdvisorError, UnwrittenError, UsageError
 from traceadvisor.judging.catalogue import read_catalogue
 from traceadvisor.judging.engine import assess
 from traceadvisor.judging.files import JudgedFile, NamedFile, Progress, judge_files, paying_processes
@@ -21,8 +23,9 @@ from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
-from traceadvisor.parsing.discovery import find_recordings
-from traceadvisor.rendering.formats import FORMATS, write_report
+from traceadvisor.parsing.discovery import captures_in, find_recordings
+from traceadvisor.rendering.formats import FORMATS, Written, write_formats
+from traceadvisor.results.frames import FrameName, frame_of
 from traceadvisor.system.executor import Outcome
 
 if TYPE_CHECKING:
@@ -99,6 +102,25 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
     return Capture(options)
 
 
+RUNS = Path("runs")
+"""Where a capture writes its folder, unless told otherwise."""
+
+
+def newest_capture(folder: Path = RUNS) -> tuple[Path, int]:
+    """The newest capture in a folder, and the number of captures there.
+
+    Raises:
+        UsageError: the folder holds no capture.
+    """
+    captures = captures_in(folder)
+    if not captures:
+        raise UsageError(
+            f"No path given, and there is no capture in {folder}{os.sep}. Record one with "
+            "`traceadvisor capture train.py`, or give a trace file, a capture folder or a TensorBoard log directory."
+        )
+    return captures[0], len(captures)
+
+
 def load(
     *paths: Path | str,
     selection: Selection = EVERYTHING,
@@ -161,7 +183,7 @@ def report(
         ConfigError: the settings name an unknown rule or threshold.
         InputError: no file could be read.
         UsageError: a format is unknown.
-        PdfUnavailableError: PDF is not available on this machine; the other formats are written.
+        TraceAdvisorError: a format could not be written, see :func:`write`; the other formats are written.
     """
     result = load(*paths, settings=settings, processes=processes, limits=limits)
     return result, write(result, out, formats)
@@ -170,63 +192,79 @@ def report(
 def write(result: Report, folder: Path | str, formats: Iterable[str]) -> dict[str, Path]:
     """Write a report to a folder in the named formats; returns the path of each format.
 
+    Each format is written independently of the others; errors are raised after the last one.
+
     Raises:
         UsageError: a format is unknown.
-        PdfUnavailableError: PDF is not available on this machine; the other formats are written first.
+        PdfUnavailableError: PDF is not available on this machine.
+        OutputError: a file could not be written.
+        UnwrittenError: several formats failed, or one because of a bug.
     """
     names = list(dict.fromkeys(formats))
     unknown = [name for name in names if name not in FORMATS]
     if unknown:
         raise UsageError(f"Unknown format {unknown[0]!r}. Known formats: {', '.join(FORMATS)}.")
-    written: dict[str, Path] = {}
-    unavailable: PdfUnavailableError | None = None
-    for name in names:
-        chosen = FORMATS[name]
-        try:
-            content = chosen.render(result)
-        except PdfUnavailableError as error:
-            unavailable = error
-            continue
-        written[name] = Path(folder) / chosen.file_name
-        write_report(written[name], content)
-    if unavailable:
-        raise unavailable
-    return written
+    written = write_formats(result, Path(folder), names)
+    raise_failure(written)
+    return written.paths
 
 
-def to_frame(result: Report) -> pd.DataFrame:
-    """The steps of all recordings as a table: one row per step, categories in nanoseconds.
+def raise_failure(written: Written) -> None:
+    """Raise the error of the format that could not be written; no-op if all were.
 
-    Columns: ``recording``, ``step``, ``kept``, ``start_ns``, ``duration_ns`` and one per category. A category that was
-    not measured is NaN.
+    Raises:
+        TraceAdvisorError: the error of a single format.
+        UnwrittenError: several formats failed, or one because of a bug.
     """
-    import pandas as pd  # noqa: PLC0415  # takes a third of a second to import
+    match list(written.failures.values()):
+        case []:
+            return
+        case [TraceAdvisorError() as error]:
+            raise error
+        case [first, *_]:
+            raise UnwrittenError(written.failures) from first
 
-    return pd.DataFrame(
-        {
-            "recording": recording.id,
-            "step": row.step.index,
-            "kept": row.step.kept,
-            "start_ns": row.step.start_ns,
-            "duration_ns": row.step.duration_ns,
-            **{category.value: part for category, part in row.breakdown.parts_ns.items()},
-        }
-        for recording in result.recordings
-        for row in recording.steps
-    )
+
+def to_frame(result: Report, table: FrameName = "steps") -> pd.DataFrame:
+    """The figures of a report as a pandas table. Times are in nanoseconds, shares are 0..1.
+
+    Args:
+        result: the report.
+        table: which figures.
+
+            - ``steps``: one row per step. Columns: ``recording``, ``step``, ``kept``, ``start_ns``, ``duration_ns`` and
+              one per category.
+            - ``recordings``: one row per recording, with step times, samples per second and GPU use.
+            - ``findings``: one row per finding and recording, ranked, with savings, location and change.
+            - ``categories``: the parts of the typical step of each recording.
+            - ``kernels`` and ``operators``: those with the most time.
+            - ``checks``: the outcome of each rule: found, clear, skipped or failed.
+
+    What was not measured is NaN or None. Texts are cleaned of control characters and secrets.
+
+    Raises:
+        UsageError: there is no such table.
+    """
+    return frame_of(result, table)
 
 
 def _named(origins: Iterable[Origin]) -> list[NamedFile]:
-    """Give each file a unique id from its run, worker and span."""
-    files: dict[str, NamedFile] = {}
-    for origin in origins:
-        name = base = "/".join(part for part in (origin.run, origin.worker, origin.span) if part)
-        copies = 1
-        while name in files:
-            copies += 1
-            name = f"{base}#{copies}"
-        files[name] = NamedFile(origin, name)
-    return list(files.values())
+    """Give each file a unique id from its run, worker and span; files with equal ones begin with their folders."""
+    origins = list(origins)
+    names = ["/".join(part for part in (one.run, one.worker, one.span) if part) for one in origins]
+    folders = [one.path.resolve().parent.parts for one in origins]
+    depth = 0
+    while (alike := _repeated(names)) and depth < max(map(len, folders)):
+        depth += 1
+        names = [
+            f"{folder[-depth]}/{name}" if name in alike and depth <= len(folder) else name
+            for name, folder in zip(names, folders, strict=True)
+        ]
+    return [NamedFile(one, name) for one, name in zip(origins, names, strict=True)]
+
+
+def _repeated(names: Iterable[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}
 
 
 def _notes(files: Iterable[NamedFile], outcomes: Iterable[Outcome[JudgedFile]]) -> Iterator[HealthNote]:

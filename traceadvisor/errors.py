@@ -7,6 +7,7 @@ that a caller such as the command line can print it unchanged.
 from __future__ import annotations
 
 import copyreg
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -68,3 +69,24 @@ class OutputError(TraceAdvisorError):
         self.found = found
         self.remedy = remedy
         super().__init__(f"{path} {found}. {remedy}")
+
+
+class UnwrittenError(TraceAdvisorError):
+    """Some formats of a report could not be written; the others were."""
+
+    def __init__(self, failures: Mapping[str, Exception]) -> None:
+        self.failures = dict(failures)
+        super().__init__(" ".join(f"{name}: {_failure(error)}" for name, error in failures.items()))
+
+    @property
+    def is_bug(self) -> bool:
+        """Whether at least one failure is a bug in TraceAdvisor."""
+        return any(not isinstance(error, TraceAdvisorError) for error in self.failures.values())
+
+
+def _failure(error: Exception) -> str:
+    if isinstance(error, TraceAdvisorError):
+        return str(error)
+    what = " ".join(str(error).split())
+    named = f"{type(error).__name__}: {what[:300]}" if what else type(error).__name__
+    return f"not written because of an unexpected error ({named}). This is a bug in TraceAdvisor: please report it."

@@ -237,7 +237,7 @@ class Facts:
     def stacks(self) -> Stacks:
         """The recorded Python stacks."""
         marks = ((step.host_start_ns, step.host_end_ns) for step in self.steps.steps)
-        return Stacks(self.trace, self.tree, marks, self.observation.thread)
+        return Stacks(self.trace, self.tree, marks, self.observation.thread, exact=self.run.exact_lines.exact)
 
     @cached_property
     def attribution(self) -> Attribution:
@@ -438,7 +438,7 @@ class Facts:
             effort=effort,
             evidence=rows,
             fix=fix,
-            locations=locations,
+            locations=tuple(dict.fromkeys(map(self.run.exact_lines.exact, locations))),
             caveats=(*caveats, *self._few_steps),
         )
 

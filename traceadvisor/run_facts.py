@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from traceadvisor.analysis.steps.run_timing import NOT_COUNTED, RunTiming, run_timing
+from traceadvisor.analysis.sampled.exact_lines import ExactLines
+from traceadvisor.analysis.sampled.run_lines import run_lines
+from traceadvisor.analysis.steps.run_timing import RunTiming, run_timing, why_not_counted
 from traceadvisor.analysis.telemetry_figures import telemetry_window
 from traceadvisor.model.run import Run, RunSettings, StepState, TimedStep
+from traceadvisor.model.run_lines import RunLines
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.telemetry import DeviceTelemetry, Series, Telemetry
 from traceadvisor.model.telemetry_window import DeviceWindow, TelemetryWindow
@@ -52,12 +55,23 @@ class RunFacts:
     @property
     def not_counted(self) -> Mapping[int, str]:
         """Why some steps are no usual ones, by their index."""
-        return {step.index: NOT_COUNTED[step.state] for step in self.steps if step.state in NOT_COUNTED}
+        return {step.index: why for step in self.steps if (why := why_not_counted(step))}
 
     @cached_property
     def timing(self) -> RunTiming:
         """The steps of the whole run, recorded or not."""
         return run_timing(self.steps, burst=max(self.worker_count or 1, 1))
+
+    @cached_property
+    def lines(self) -> RunLines | None:
+        """Where the training thread's time goes over the run, by line; None if its stack was not sampled."""
+        loader = self.settings.loader
+        return run_lines(self.captured.stacks if self.captured else None, loader.location if loader else None)
+
+    @cached_property
+    def exact_lines(self) -> ExactLines:
+        """Lines of calls in training steps, from samples; knows none if the stack was not sampled."""
+        return ExactLines(self.captured.stacks if self.captured else None)
 
     @property
     def samples_per_s(self) -> float | None:

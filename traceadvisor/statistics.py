@@ -1,4 +1,4 @@
-"""Compare two settings measured in blocks of random order: size, interval and verdict.
+"""Compare two settings measured in blocks of random order: size, interval and verdict. Intervals of sampled shares.
 
 Each round holds one block of every arm, in random order: the setting as it is (A), the same setting again (A'), and a
 changed one (B). Under the null hypothesis the three labels of a round are exchangeable, so permuting them within each
@@ -38,6 +38,29 @@ _LABELS = 3
 _TOLERANCE = 1e-12
 _WIDEST_LOG = 5.0
 """Intervals end here, at factors of 148, where the rounds are too few to bound them."""
+
+
+NORMAL_95 = 1.959964
+"""Quantile of the normal distribution that leaves 2.5% on each side."""
+
+
+def share_interval(share: float, count: float) -> tuple[float, float]:
+    """The 95% interval of a share that was estimated from samples: low and high, 0..1.
+
+    It is that of Wilson, which also holds for shares near 0 and 1 and for few samples. Source: E. B. Wilson, "Probable
+    inference, the law of succession, and statistical inference", Journal of the American Statistical Association 22,
+    1927, 209-212.
+
+    Args:
+        share: the share of the samples, 0..1.
+        count: number of samples of equal weight; with none, the interval is everything.
+    """
+    if count <= 0:
+        return 0.0, 1.0
+    squared = NORMAL_95**2
+    middle = (share + squared / (2 * count)) / (1 + squared / count)
+    half = NORMAL_95 / (1 + squared / count) * (share * (1 - share) / count + squared / (4 * count**2)) ** 0.5
+    return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 class Verdict(Enum):

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.build import TraceBuilder
+from traceadvisor.bundle.layout import FORMAT
 from traceadvisor.cli import main
 from traceadvisor.errors import PdfUnavailableError
 from traceadvisor.model.report import Report
@@ -106,8 +107,88 @@ def test_without_a_pdf_html_is_written_and_the_exit_code_is_4(
     assert (tmp_path / "out" / "report.html").is_file()
 
 
-def test_no_path_at_all_is_wrong_usage() -> None:
-    assert _run().exit_code == 2
+def _capture(folder: Path, recording: Path, started_ns: int) -> None:
+    """A capture of one rank that started at this time."""
+    folder.mkdir(parents=True)
+    (folder / recording.name).write_bytes(recording.read_bytes())
+    manifest = {
+        "format": FORMAT,
+        "tool_version": "0",
+        "started_ns": started_ns,
+        "command": ["train.py"],
+        "schedule": {"skip_first": 0, "wait": 0, "warmup": 0, "active": 3, "repeat": 1},
+        "world_size": 1,
+        "files": [{"path": recording.name, "kind": "trace", "rank": 0, "cycle": 0}],
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_without_a_path_the_newest_capture_is_read(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "work" / "runs"
+    for name, started_ns in (("b-old", 1), ("a-newest", 3), ("c-older", 2)):
+        _capture(runs / name, recording, started_ns)
+    (runs / "no capture").mkdir()
+    monkeypatch.chdir(runs.parent)
+    result = _run("--format", "json")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == "traceadvisor: reading runs/a-newest, the newest of 3 captures in runs/.\n"
+    document = json.loads((runs.parent / "traceadvisor-report" / "report.json").read_text())
+    assert [one["run"] for one in document["recordings"]] == ["a-newest"]
+
+
+def test_the_only_capture_is_called_so(recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _capture(tmp_path / "work" / "runs" / "a", recording, 1)
+    monkeypatch.chdir(tmp_path / "work")
+    assert "reading runs/a, the only capture in runs/." in _run("--format", "json").stderr
+
+
+def test_without_a_path_and_without_a_capture_the_usage_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        result = _run()
+        assert result.exit_code == 2
+        assert "No path given, and there is no capture in runs/. Record one with" in result.stderr
+        (tmp_path / "runs" / "empty").mkdir(parents=True, exist_ok=True)
+
+
+def test_the_summary_ends_with_the_next_command(recording: Path, tmp_path: Path) -> None:
+    lines = _run(recording, "-o", tmp_path / "out").stdout.splitlines()
+    assert lines[-2:] == ["Next:", "  traceadvisor rules explain DATA002  # more on the first finding"]
+
+
+@pytest.mark.parametrize(
+    ("given", "is_coloured"),
+    [
+        ({}, False),
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": ""}, True),
+    ],
+)
+def test_only_a_terminal_gets_colours(
+    given: dict[str, str], *, is_coloured: bool, recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FORCE_COLOR", "NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    output = _run(recording, "-o", tmp_path / "out").stdout
+    assert ("\x1b[" in output) == is_coloured
+
+
+def test_without_a_terminal_lines_have_80_columns(recording: Path, tmp_path: Path) -> None:
+    lines = _run(recording, "-o", tmp_path / "out").stdout.splitlines()
+    assert max(len(line) for line in lines if not line.startswith("Written: ")) <= 80
+
+
+def test_lines_are_as_wide_as_the_terminal(recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    lines = _run(recording, "-o", tmp_path / "out").stdout.partition("Written: ")[0].splitlines()
+    assert 40 < max(len(line) for line in lines) <= 50
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])

@@ -70,6 +70,22 @@ def test_recordings_of_a_run_share_a_row_with_the_figures_of_the_typical_one() -
     assert list(row.by_recording) == cases
 
 
+def test_a_recording_that_was_cut_short_is_neither_typical_nor_first_beside_a_whole_one() -> None:
+    whole, cut = _recording("whole", 100), replace(_recording("cut", 100), is_cut_short=True)
+    cases = [[_case("R1", cut, 90), _case("R2", cut, 30)], [_case("R2", whole, 20)]]
+    first, second = in_rows(cases, [cut, whole])
+    assert (first.finding.rule.id, first.recording_ids) == ("R2", ("whole", "cut"))
+    assert second.finding.rule.id == "R1"
+    alone = in_rows(cases[:1], [cut])
+    assert [row.finding.rule.id for row in alone] == ["R1", "R2"], "without a whole one it counts"
+
+
+def test_a_recording_that_was_cut_short_counts_if_no_other_of_its_worker_is_whole() -> None:
+    whole, cut = _recording("whole", 100), replace(_recording("cut", 100), is_cut_short=True, worker="rank1")
+    rows = in_rows([[_case("R1", cut, 90)], [_case("R2", whole, 20)]], [whole, cut])
+    assert [row.finding.rule.id for row in rows] == ["R1", "R2"]
+
+
 def test_a_recording_of_few_steps_is_not_typical() -> None:
     long, short = _recording("long", 100), _recording("short", 110)
     short = replace(short, steps=short.steps[:2])

@@ -30,8 +30,8 @@ class FakeRecorder:
     def mark(self, step: int) -> None:
         self.marks.append(step)
 
-    def save(self, cycle: int) -> None:
-        self.calls.append(f"save {cycle}")
+    def save(self, cycle: int, *, whole: bool) -> None:
+        self.calls.append(f"save {cycle}" if whole else f"save {cycle} cut")
 
     def discard(self) -> None:
         self.calls.append("discard")

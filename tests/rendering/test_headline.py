@@ -29,10 +29,19 @@ from traceadvisor.rendering.headline import (
     verdict_scope,
 )
 from traceadvisor.rendering.page.html import report_view
-from traceadvisor.rendering.page.recordings import figures, recording_view
+from traceadvisor.rendering.page.recordings import RecordingView, figures, recording_view, step_figure
 from traceadvisor.rendering.summary import summary
 
 NOTHING = dict.fromkeys(SHARES_NO_WORKERS, 0.0)
+
+
+def test_a_recording_that_was_cut_short_gives_the_verdict_only_without_another() -> None:
+    report = replace(three_recordings(), findings=())
+    worst = recording_of_verdict(report)
+    cut = tuple(replace(one, is_cut_short=one is worst) for one in report.recordings)
+    assert recording_of_verdict(replace(report, recordings=cut)).id != worst.id
+    all_cut = tuple(replace(one, is_cut_short=True) for one in report.recordings)
+    assert recording_of_verdict(replace(report, recordings=all_cut)).id == worst.id
 
 
 def said(shares: dict[Category, float]) -> str:
@@ -221,7 +230,8 @@ def test_without_findings_the_headline_prefers_an_undamaged_recording() -> None:
 def test_the_first_fix_is_the_first_finding() -> None:
     first = report_view(three_recordings()).first_action
     assert first is not None
-    assert (first.rank, first.recordings) == (1, (recording_of_verdict(three_recordings()).id,))
+    assert (first.rank, first.recordings) == (1, ("gpt2-ddp",))
+    assert recording_of_verdict(three_recordings()).run == "gpt2-ddp"
 
 
 def test_without_findings_the_summary_of_an_umbrella_rule_follows_the_verdict() -> None:
@@ -289,13 +299,17 @@ def test_the_step_time_is_the_mean_of_the_typical_steps() -> None:
 
 
 def test_the_page_says_which_steps_are_typical_and_why_others_are_not() -> None:
-    view = recording_view(_with_unusual_steps(1), 1)
+    view = _view(_with_unusual_steps(1))
     first = _with_unusual_steps(1).steps[0].step.index
     reason = "it takes 90% longer than the median step"
     assert view.step_notes == (f"Step {first} is not typical, so findings do not count it: {reason}",)
     (chart,) = (chart for chart in view.charts if chart.title == "Recorded steps")
     assert chart.data is not None
     assert [row[-1].text for row in chart.data.rows][:2] == [f"no: {reason}", "yes"]
+
+
+def _view(recording: Recording) -> RecordingView:
+    return recording_view(replace(one_recording(), recordings=(recording,)), recording, 1)
 
 
 def _one_step(**changes: Any) -> Recording:
@@ -319,7 +333,7 @@ def test_an_unmarked_recording_is_not_called_a_step() -> None:
     recording = _one_step(step_source=StepSource.WINDOW)
     report = replace(one_recording(), recordings=(recording,))
     assert "of the recording" in recording_verdict(recording)
-    assert next(figures(recording)).label == "Recording"
+    assert next(figures(report, recording)).label == "Recording"
     assert any(line.text.startswith("recording 100.0 ms (the whole recording") for line in summary(report))
     assert "100.0 ms, the whole recording" in FORMATS["md"].render(report).decode()
 
@@ -329,6 +343,6 @@ def test_inference_is_named_first_and_counted_in_iterations() -> None:
     sentence = recording_verdict(recording)
     assert sentence.startswith("This recording shows inference, not training.")
     assert "50% of a typical iteration" in sentence
-    assert next(figures(recording)).label == "Typical iteration"
-    facts = {fact.label: fact.value for fact in recording_view(recording, 1).environment}
+    assert step_figure(recording).label == "Typical iteration"
+    facts = {fact.label: fact.value for fact in _view(recording).environment}
     assert facts["Recognised as inference by"] == "marks of a serving engine"

@@ -23,6 +23,7 @@ from traceadvisor.bundle.layout import (
     RankProcess,
 )
 from traceadvisor.bundle.settings import decode_settings
+from traceadvisor.bundle.stacks import read_stacks
 from traceadvisor.bundle.steps import read_steps
 from traceadvisor.bundle.telemetry import read_telemetry
 from traceadvisor.errors import InputError
@@ -56,6 +57,24 @@ def is_bundle(folder: Path) -> bool:
         return False
 
 
+class _Start(msgspec.Struct, frozen=True):
+    """The part of a manifest that tells when the capture began."""
+
+    started_ns: int
+
+
+def started_ns(folder: Path) -> int:
+    """The start of a capture since the epoch; for a damaged manifest, when it was written; 0 if that is unknown."""
+    path = folder / MANIFEST
+    try:
+        return msgspec.json.decode(_beginning(path), type=_Start).started_ns
+    except UNREADABLE:
+        try:
+            return path.stat().st_mtime_ns
+        except OSError:
+            return 0
+
+
 def find_in_bundle(folder: Path) -> list[Origin]:
     """List a capture's recordings by rank and cycle; the manifest stands for a rank without a recording.
 
@@ -65,7 +84,16 @@ def find_in_bundle(folder: Path) -> list[Origin]:
     manifest = _read_manifest(folder)
     traces = [file for file in manifest.files if file.kind is FileKind.TRACE and _inside(folder, file)]
     origins = [
-        Origin(folder / file.path, folder.name, _worker(file.rank), _span(file), file.cycle or 0, folder, file.rank)
+        Origin(
+            folder / file.path,
+            folder.name,
+            _worker(file.rank),
+            _span(file),
+            file.cycle or 0,
+            folder,
+            file.rank,
+            is_cut_short=file.whole is False,
+        )
         for file in traces
     ]
     timed = {file.rank for file in manifest.files if file.kind is FileKind.STEPS and file.rank is not None}
@@ -99,14 +127,15 @@ def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...
         if file.kind is FileKind.TRACE and file.rank == rank:
             _path_of(folder, file, notes)
     host, ranks = _neighbours(manifest, rank)
-    telemetry_path, steps_path, batches_path, settings_path = (
+    telemetry_path, steps_path, batches_path, stacks_path, settings_path = (
         _path_of(folder, _find(manifest, kind, rank, host), notes)
-        for kind in (FileKind.TELEMETRY, FileKind.STEPS, FileKind.BATCHES, FileKind.SETTINGS)
+        for kind in (FileKind.TELEMETRY, FileKind.STEPS, FileKind.BATCHES, FileKind.STACKS, FileKind.SETTINGS)
     )
     notes += _unfinished(folder, manifest, ending)
     steps, step_notes = read_steps(steps_path) if steps_path else ((), ())
     batches, batch_notes = read_batches(batches_path) if batches_path else ((), ())
-    notes += (*step_notes, *batch_notes)
+    stacks, stack_notes = read_stacks(stacks_path) if stacks_path else (None, ())
+    notes += (*step_notes, *batch_notes, *stack_notes)
     settings = _settings(settings_path, notes) if settings_path else RunSettings()
     texts = {"command": list(manifest.command), "message": ending and ending.message}
     if warning := secrets_in(MANIFEST, texts):
@@ -120,6 +149,7 @@ def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...
         world_size=max(manifest.world_size, 1),
         batches=batches,
         repository=_repository(manifest),
+        stacks=stacks,
     )
     return run, tuple(notes)
 

@@ -7,6 +7,7 @@ A capture writes one folder::
     telemetry.<host>.jsonl                 samples of a node's devices, host and processes (:class:`Sample`)
     steps.<rank>.csv                       every step of the run, recorded or not (:mod:`.steps`)
     batches.<rank>.csv                     clock reads around the loading of batches (:mod:`.batches`), from format 2 on
+    stacks.<rank>.jsonl                    samples of the training thread's Python stack (:mod:`.stacks`), from 3 on
     settings.<rank>.json                   what a trace does not hold (:mod:`.settings`)
     unfinished.<host>.<pid>.*              what a process has not finished; left behind only if the process was killed
 
@@ -28,8 +29,8 @@ import msgspec
 
 from traceadvisor.model.telemetry import DeviceColumn, NodeColumn
 
-FORMAT = "traceadvisor.bundle/2"
-READABLE_FORMATS = ("traceadvisor.bundle/1", FORMAT)
+FORMAT = "traceadvisor.bundle/3"
+READABLE_FORMATS = ("traceadvisor.bundle/1", "traceadvisor.bundle/2", FORMAT)
 TELEMETRY_FORMAT = "traceadvisor.telemetry/1"
 MANIFEST = "manifest.json"
 UNFINISHED = "unfinished."
@@ -46,6 +47,7 @@ class FileKind(Enum):
     TELEMETRY = "telemetry"
     STEPS = "steps"
     BATCHES = "batches"
+    STACKS = "stacks"
     SETTINGS = "settings"
 
 
@@ -78,6 +80,8 @@ class BundleFile(msgspec.Struct, frozen=True):
     """Traces only: the repetition of the schedule, from 0."""
 
     host: str | None = None
+    whole: bool | None = None
+    """Traces only: whether it has all steps of the requested window; None if not recorded."""
 
 
 class Schedule(msgspec.Struct, frozen=True):

@@ -47,6 +47,8 @@ class StepLog:
         self._columns: dict[str, MutableSequence[Any]] = {
             name: [] if name == "state" else array("q") for name in _FIELDS
         }
+        self.is_replacing = False
+        """Whether earlier steps changed: a file that has them must be written anew."""
 
     def add(self, step: TimedStep) -> None:
         """Add a step at its end."""
@@ -60,9 +62,36 @@ class StepLog:
         for row in zip(*self._columns.values(), strict=True):
             yield TimedStep(*row)
 
+    def start_ns(self, place: int) -> int:
+        """Wall clock at the start of a step, since the epoch."""
+        start_ns: int = self._columns["start_ns"][place]
+        return start_ns
+
+    def end_ns(self, place: int) -> int:
+        """Wall clock at the end of a step, since the epoch."""
+        end_ns: int = self._columns["start_ns"][place] + self._columns["duration_ns"][place]
+        return end_ns
+
+    def state(self, place: int) -> StepState:
+        """The state of a step."""
+        state: StepState = self._columns["state"][place]
+        return state
+
     def count(self, state: StepState) -> int:
         """Count the steps in one state."""
         return self._columns["state"].count(state)
+
+    def undisturbed_ns(self) -> dict[int, int]:
+        """The durations of undisturbed steps, by their number among the training steps."""
+        both = zip(self._columns["state"], self._columns["duration_ns"], strict=True)
+        trained = enumerate((state, duration) for state, duration in both if state is not StepState.OTHER)
+        return {number: duration for number, (state, duration) in trained if state is StepState.PLAIN}
+
+    def reject(self, first: int) -> None:
+        """The steps from a place on proved to be no training steps."""
+        states = self._columns["state"]
+        states[first:] = [StepState.OTHER] * (len(states) - first)
+        self.is_replacing = True
 
     def encoded(self, first: int, end: int) -> bytes:
         """The lines of the steps from ``first`` up to, not including, ``end``."""

@@ -9,6 +9,9 @@ from typing import Any
 import click
 
 from traceadvisor import __version__
+from traceadvisor.cli.exit_codes import ExitCode, errors_as_exit_codes
+from traceadvisor.cli.last_resort import DEBUG_OPTION, last_resort
+from traceadvisor.cli.streams import guarded_streams
 
 _VERBS = {
     "demo": ("demo_command", "Record and report a small training script with four known problems."),
@@ -19,6 +22,7 @@ _VERBS = {
 }
 """Module and one-line help of each verb."""
 
+_RUNS_A_SCRIPT = "capture"
 
 _COLLECT_EVERY = 20_000
 """New objects between garbage collections. Python's default, 700, costs a command one eighth of its time."""
@@ -28,9 +32,19 @@ class _LazyGroup(click.Group):
     """Imports a verb only when it runs, so that the help is fast."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the command line with fewer garbage collections."""
+        """Run the command line with fewer garbage collections, guarded streams and no traceback."""
         gc.set_threshold(_COLLECT_EVERY)
-        return super().main(*args, **kwargs)
+        with guarded_streams() as self._plain_streams, last_resort(ExitCode.UNEXPECTED), errors_as_exit_codes():
+            return super().main(*args, **kwargs)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb. The script of a capture prints to the streams as it would without it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name == _RUNS_A_SCRIPT:
+            self._plain_streams()
+        return name, command, rest
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         return list(_VERBS)
@@ -39,6 +53,8 @@ class _LazyGroup(click.Group):
         if cmd_name not in _VERBS:
             return None
         command: click.Command = import_module(f"traceadvisor.cli.{_VERBS[cmd_name][0]}").command
+        if DEBUG_OPTION not in command.params:
+            command.params.append(DEBUG_OPTION)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -55,3 +71,6 @@ def main() -> None:
     train.py`. To analyse that recording, a torch.profiler trace or a TensorBoard log directory, run `traceadvisor
     report`.
     """
+
+
+main.params.append(DEBUG_OPTION)

@@ -10,8 +10,10 @@ from enum import IntEnum
 
 import click
 
-from traceadvisor.errors import InputError, PdfUnavailableError, TraceAdvisorError, UsageError
+from traceadvisor.cli.last_resort import show_traceback
+from traceadvisor.errors import InputError, PdfUnavailableError, TraceAdvisorError, UnwrittenError, UsageError
 from traceadvisor.recording.script.termination import end_by
+from traceadvisor.text.log_commands import without_log_commands
 
 
 class ExitCode(IntEnum):
@@ -26,6 +28,9 @@ class ExitCode(IntEnum):
     NO_PDF = 4
     """PDF is not available on this machine; the other formats were written."""
 
+    UNEXPECTED = 70
+    """A bug in TraceAdvisor; the number that `sysexits.h` has for it. Formats without an error were written."""
+
 
 @contextmanager
 def errors_as_exit_codes() -> Iterator[None]:
@@ -33,9 +38,11 @@ def errors_as_exit_codes() -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(without_log_commands(str(error))) from error
     except TraceAdvisorError as error:
-        click.echo(f"traceadvisor: {click.unstyle(str(error))}", err=True)
+        click.echo(f"traceadvisor: {without_log_commands(click.unstyle(str(error)))}", err=True)
+        if isinstance(error, UnwrittenError) and error.is_bug:
+            show_traceback(error)
         sys.exit(_code_of(error))
 
 
@@ -56,5 +63,7 @@ def _code_of(error: TraceAdvisorError) -> ExitCode:
             return ExitCode.NO_PDF
         case InputError():
             return ExitCode.UNREADABLE
+        case UnwrittenError(is_bug=True):
+            return ExitCode.UNEXPECTED
         case _:
             return ExitCode.USAGE

@@ -11,17 +11,17 @@ from traceadvisor import api
 from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.fail_on import first_met, parse_conditions
 from traceadvisor.cli.options import LimitedCommand, chosen_settings, limits_options, settings_options
-from traceadvisor.cli.terminal import print_summary, reading_progress
-from traceadvisor.errors import PdfUnavailableError, UsageError
+from traceadvisor.cli.terminal import print_report, print_summary, reading_progress, tell
+from traceadvisor.errors import UsageError
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.report import Report
-from traceadvisor.rendering.formats import FORMATS
+from traceadvisor.rendering.formats import FORMATS, write_formats
 
 STANDARD_OUTPUT = "-"
 
 
 @click.command("report", cls=LimitedCommand, context_settings={"max_content_width": 100})
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "-o",
     "--output",
@@ -77,12 +77,13 @@ def command(
     """Show where the step time of a recording goes, and what to fix first.
 
     PATHS are folders written by `traceadvisor capture`, torch.profiler trace files (*.pt.trace.json, gzipped or not)
-    or TensorBoard log directories with such files.
+    or TensorBoard log directories with such files. Without PATHS, the newest capture in runs/ is read.
 
-    Exit codes: 0 success; 1 a --fail-on condition is true; 2 wrong usage; 3 input unreadable; 4 PDF is not available
-    on this machine (the other formats are written).
+    Exit codes: 0 success; 1 a --fail-on condition is true; 2 wrong usage, or the output cannot be written; 3 input
+    unreadable; 4 PDF is not available on this machine; 70 unexpected error. Formats without an error are written.
     """
     with ended_by_interrupt(), errors_as_exit_codes():
+        paths = paths or (_newest(),)
         settings, catalogue = chosen_settings(
             config=config,
             no_config=no_config,
@@ -105,7 +106,7 @@ def command(
         _write(result, output, names)
         met = first_met(conditions, result)
     if met:
-        click.echo(f"traceadvisor: exit code 1 because of {'--fail-on' if fail_on else 'fail_on'}: {met}", err=True)
+        tell(f"exit code 1 because of {'--fail-on' if fail_on else 'fail_on'}: {met}")
         sys.exit(ExitCode.CONDITION_MET)
 
 
@@ -119,17 +120,19 @@ def _format_names(formats: str, output: str) -> list[str]:
     return names
 
 
+def _newest() -> Path:
+    """The newest capture, after saying which one it is."""
+    path, among = api.newest_capture()
+    which = "the only capture" if among == 1 else f"the newest of {among} captures"
+    tell(f"reading {path}, {which} in {api.RUNS}/.")
+    return path
+
+
 def _write(result: Report, output: str, names: list[str]) -> None:
-    """Write all formats, then print the summary."""
+    """Write all formats, then print the summary; raise the error of a format that was not written."""
     if output == STANDARD_OUTPUT:
-        click.echo(FORMATS[names[0]].render(result), nl=False)
+        print_report(FORMATS[names[0]], result)
         return
-    unavailable: PdfUnavailableError | None = None
-    try:
-        api.write(result, Path(output), names)
-    except PdfUnavailableError as error:
-        unavailable = error
-    written = [path for name in names if (path := Path(output) / FORMATS[name].file_name).is_file()]
-    print_summary(result, [path for path in written if not (unavailable and path.suffix == ".pdf")])
-    if unavailable:
-        raise unavailable
+    written = write_formats(result, Path(output), names)
+    print_summary(result, list(written.paths.values()))
+    api.raise_failure(written)

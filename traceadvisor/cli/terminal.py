@@ -4,51 +4,100 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING
 
 import click
 
 from traceadvisor import api
+from traceadvisor.cli.streams import discard, unwritable
 from traceadvisor.judging import files as judging
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
-from traceadvisor.rendering.summary import summary
+from traceadvisor.rendering.formats import Format
+from traceadvisor.rendering.summary import Piece, Style, SummaryLine, next_commands, summary
+from traceadvisor.rendering.wrapping import wrapped
 from traceadvisor.text.cleaning import clean, clipped_inside, one_line
+from traceadvisor.text.log_commands import (
+    html_without_log_commands,
+    json_without_log_commands,
+    without_log_commands,
+)
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-Line: TypeAlias = Sequence[tuple[str, str]]
-"""Texts with their styles."""
+
+def tell(text: str) -> None:
+    """Print a message of this command to standard error."""
+    click.echo(f"traceadvisor: {without_log_commands(click.unstyle(text))}", err=True)
+
+
+def print_report(format_: Format, report: Report) -> None:
+    """Print a report in one format to standard output, without commands to a CI system."""
+    content = format_.render(report)
+    harmless = _WITHOUT_LOG_COMMANDS.get(format_.name)
+    printed = content if harmless is None else harmless(content.decode()).encode()
+    with _until_the_reader_leaves():
+        click.echo(printed, nl=False)
+
+
+_WITHOUT_LOG_COMMANDS: dict[str, Callable[[str], str]] = {
+    "html": html_without_log_commands,
+    "md": without_log_commands,
+    "json": json_without_log_commands,
+}
+"""For each format of text; the others are not read line by line."""
 
 
 def print_summary(report: Report, written: Sequence[Path]) -> None:
     """Print the summary of a report and the paths of its files; colour only on a terminal.
 
-    If the reader closes the pipe, as `head` does, the rest is dropped without an error.
+    Lines are wrapped to the terminal, or to 80 columns without one. If the reader closes the pipe, as `head` does, the
+    rest is dropped without an error.
     """
-    lines: list[Line] = [[(piece.text, piece.style.value) for piece in line.pieces] for line in summary(report)]
-    lines += [[]] if written else []
-    lines += [[("Written: ", ""), (clean(str(path)), "bold")] for path in written]
-    may_have_colour = sys.stdout.isatty() or "FORCE_COLOR" in os.environ
-    try:
-        (_print_styled if may_have_colour else _print_plain)(lines)
+    columns = get_terminal_size((UNKNOWN_COLUMNS, 24)).columns
+    lines = [part for line in summary(report, columns) for part in wrapped(line, columns)]
+    paths = [SummaryLine((Piece("Written: "), Piece(clean(str(path)), Style.STRONG))) for path in written]
+    for block in (paths, next_commands(report)):
+        lines += [SummaryLine(), *block] if block else []
+    with _until_the_reader_leaves():
+        (_print_styled if may_have_colour() else _print_plain)(lines)
         sys.stdout.flush()
+
+
+UNKNOWN_COLUMNS = 80
+"""Columns without a terminal."""
+
+
+def may_have_colour() -> bool:
+    """Whether to print colours: on a terminal, or where FORCE_COLOR is set; never where NO_COLOR is."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
+
+
+@contextmanager
+def _until_the_reader_leaves() -> Iterator[None]:
+    """Drop what nobody reads any more; other failures of standard output are errors."""
+    try:
+        yield
     except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        discard(sys.stdout)
+    except OSError as error:
+        discard(sys.stdout)
+        raise unwritable(error) from error
 
 
-def _print_plain(lines: Sequence[Line]) -> None:
+def _print_plain(lines: Sequence[SummaryLine]) -> None:
     for line in lines:
-        click.echo("".join(text for text, _ in line))
+        click.echo(line.text)
 
 
-def _print_styled(lines: Sequence[Line]) -> None:
+def _print_styled(lines: Sequence[SummaryLine]) -> None:
     from rich.console import Console  # noqa: PLC0415  # slow to import, and needed for colour only
     from rich.text import Text  # noqa: PLC0415
 
@@ -58,7 +107,7 @@ def _print_styled(lines: Sequence[Line]) -> None:
 
     console = Terminal(highlight=False, soft_wrap=True)
     for line in lines:
-        console.print(Text.assemble(*line))
+        console.print(Text.assemble(*((piece.text, piece.style.value) for piece in line.pieces)))
 
 
 LONGEST_NAME = 32

@@ -8,6 +8,7 @@ from statistics import median
 
 from traceadvisor import __version__
 from traceadvisor.analysis.memory.step_memory import memory_over_time
+from traceadvisor.analysis.operators.modules import module_tree
 from traceadvisor.analysis.operators.tables import device_figures, kernel_table, operator_table
 from traceadvisor.analysis.steps.timeline import representative_step, step_timeline
 from traceadvisor.facts import Facts
@@ -176,9 +177,13 @@ def recording_of(facts: Facts) -> Recording:
         figures=_figures(facts, facts.steps.kept_windows),
         timeline=step_timeline(facts.observation, facts.partition, step) if step else None,
         kernels=kernel_table(facts.trace, facts.launches, facts.steps)[:MOST_TABLE_ROWS],
-        operators=operator_table(facts.trace, facts.launches, facts.tree, facts.steps)[:MOST_TABLE_ROWS],
+        operators=operator_table(
+            facts.trace, facts.launches, facts.tree, facts.steps, most=MOST_TABLE_ROWS, stacks=facts.stacks
+        ),
+        modules=module_tree(facts.trace, facts.launches, facts.steps),
         loader_kinds=facts.observation.loader.kinds if facts.observation.loader else (),
-        captured=facts.captured,
+        captured=replace(facts.captured, stacks=None) if facts.captured else None,
+        run_lines=facts.run.lines,
         recorded_wall_ns=facts.recorded_wall_ns,
         telemetry=facts.run.telemetry,
         rank_count=facts.run.rank_count,
@@ -195,6 +200,7 @@ def recording_of(facts: Facts) -> Recording:
         typical_figures=_figures(facts, facts.steps.typical_windows),
         operations_per_step=facts.operations_per_step,
         start_up_share=facts.start_up_share,
+        is_cut_short=origin.is_cut_short,
     )
 
 

@@ -46,7 +46,8 @@ def in_rows(
     weights = _Weights(tuple(recordings))
     rows = [weights.row(cases) for cases in _alike(findings, weights)]
     with_row = frozenset(row.typical.finding.rule.id for row in rows)
-    return tuple(_ranked(row, with_row) for row in _in_order(rows, findings))
+    counted = [order for order in findings if weights.replaced.isdisjoint(order[0].recording_ids if order else ())]
+    return tuple(_ranked(row, with_row) for row in _in_order(rows, counted))
 
 
 class _Weights:
@@ -54,21 +55,30 @@ class _Weights:
 
     def __init__(self, recordings: Sequence[Recording]) -> None:
         self._place = {one.id: place for place, one in enumerate(recordings)}
-        self._steps = {one.id: max(sum(row.step.kept for row in one.steps), 1) for one in recordings}
         self.run = {one.id: _run(one) for one in recordings}
+        with_whole = {(self.run[one.id], one.worker) for one in recordings if not one.is_cut_short}
+        self.replaced = {
+            one.id for one in recordings if one.is_cut_short and (self.run[one.id], one.worker) in with_whole
+        }
+        """Recordings that ended early, of a worker with a whole one: only the whole ones count."""
+        self._steps = {
+            one.id: 0 if one.id in self.replaced else max(sum(row.step.kept for row in one.steps), 1)
+            for one in recordings
+        }
         self.script = {one.id: _script(one) for one in recordings}
         self._run_steps: Counter[Key] = Counter()
         lengths: defaultdict[Key, list[float]] = defaultdict(list)
         for one in recordings:
             self._run_steps[self.run[one.id]] += self._steps[one.id]
-            lengths[self.run[one.id]].append(_step_ns(one))
+            if one.id not in self.replaced:
+                lengths[self.run[one.id]].append(_step_ns(one))
         middles = {run: median_high(steps_ns) for run, steps_ns in lengths.items()}
         self._oddity = {one.id: self._how_odd(one, middles[self.run[one.id]]) for one in recordings}
 
-    def _how_odd(self, recording: Recording, middle_ns: float) -> tuple[bool, float, int]:
-        """Sorts the recordings of a run, the most typical first: enough steps, of a usual length."""
+    def _how_odd(self, recording: Recording, middle_ns: float) -> tuple[bool, bool, float, int]:
+        """Sorts the recordings of a run, the most typical first: not replaced, enough steps, of a usual length."""
         is_short = self._steps[recording.id] < FEWEST_STEPS
-        return is_short, abs(_step_ns(recording) - middle_ns), self._place[recording.id]
+        return recording.id in self.replaced, is_short, abs(_step_ns(recording) - middle_ns), self._place[recording.id]
 
     def place(self, case: RecordedFinding) -> int:
         """Place of its first recording in the report."""

@@ -25,7 +25,7 @@ class Location:
     function: str | None = None
     is_call: bool = True
     """Whether the line is that of the call itself. Recordings by today's torch tell only which function made the call
-    and where that function begins, or where it stood when recording began."""
+    and where that function begins, or where it stood when recording began. Samples of a capture may tell the line."""
 
     is_backward: bool = False
     """Whether the time is that of the backward pass, and the place is that of the forward operator."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib import import_module
 from pathlib import Path
 
 from traceadvisor.model.breakdown import Category, MeanBreakdown, StepBreakdown
@@ -12,15 +13,18 @@ from traceadvisor.model.communication import CommunicationRow
 from traceadvisor.model.cost import Price, RunCost, Worth
 from traceadvisor.model.findings import Estimate, Evidence, Finding, Fix, Method, RuleMeta, RuleOutcome, Severity
 from traceadvisor.model.health import Health, HealthNote
+from traceadvisor.model.location import Location
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.run import Run
+from traceadvisor.model.run_lines import RunLines
 from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime
 from traceadvisor.model.steps import Step, StepSource
 from traceadvisor.model.telemetry_window import TelemetryWindow
 from traceadvisor.model.timeline import Timeline
 from traceadvisor.model.trace import Device, Distributed
 from traceadvisor.model.workload import InferenceSign, Workload
+from traceadvisor.text.cleaning import clean, clipped, one_line
 
 
 class SourceKind(Enum):
@@ -92,6 +96,37 @@ class KernelRow:
     share_of_kernel_time: float
     blocks_per_sm: float | None
     occupancy_share: float | None
+    shortest_ns: int | None = None
+    """The shortest launch; None in a report that does not hold it."""
+
+    longest_ns: int | None = None
+    tensor_cores: bool | None = None
+    """Whether it uses tensor cores or matrix cores, as far as its name tells; None for an unknown name."""
+
+    @property
+    def mean_ns(self) -> float | None:
+        """Mean time of a launch; None without calls."""
+        return self.total_ns_per_step / self.calls_per_step if self.calls_per_step else None
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeRow:
+    """The calls of an operator with certain input shapes, in the typical steps."""
+
+    shapes: str
+    """``[32, 3, 224, 224], [64, 3, 7, 7]``."""
+
+    calls_per_step: float
+    host_self_ns_per_step: float
+    device_ns_per_step: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceRow:
+    """The calls of an operator from one place in the code, in the typical steps."""
+
+    location: Location
+    calls_per_step: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +140,36 @@ class OperatorRow:
 
     device_ns_per_step: float | None
     """Sum of the GPU operations it launched, without those of the operators it calls."""
+
+    host_total_ns_per_step: float | None = None
+    """CPU time with the operators it calls; None in a report that does not hold it."""
+
+    device_total_ns_per_step: float | None = None
+    """The same of the GPU operations; None also without a GPU."""
+
+    shapes: tuple[ShapeRow, ...] = ()
+    """By input shapes, most time first; empty where they were not recorded."""
+
+    places: tuple[PlaceRow, ...] = ()
+    """Where it is called, most calls first; empty without Python stacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleRow:
+    """All calls of one module at one place in the tree of modules, in the typical steps."""
+
+    name: str
+    """``Conv2d_3``: its class, and its number among the modules of this class."""
+
+    depth: int
+    """Modules around it. A row follows the row of the module around it, before modules of a smaller depth."""
+
+    calls_per_step: float
+    host_ns_per_step: float
+    """CPU time of the forward pass, with the modules inside it."""
+
+    device_ns_per_step: float | None
+    """GPU operations launched in the forward pass, with those of the modules inside; None without a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +231,9 @@ class Recording:
     loader_kinds: tuple[str, ...]
     """Class names of the data loader iterators."""
 
+    modules: tuple[ModuleRow, ...] = ()
+    """The tree of modules with the most CPU time; empty where calls of modules were not recorded."""
+
     captured: Run | None = None
     """The captured run; None where the recording was not made by a capture."""
 
@@ -223,9 +291,15 @@ class Recording:
     operations_per_step: float | None = None
     """GPU operations in a typical step; None without a device or without typical steps."""
 
+    run_lines: RunLines | None = None
+    """Where the training thread's time goes over the whole run, by line; None if its stack was not sampled."""
+
     start_up_share: float | None = None
     """Share of the typical steps in start-up: first calls, compilation, memory allocation. None with three or more
     typical steps, which hold none."""
+
+    is_cut_short: bool = False
+    """Whether a capture ended the recording before it had all requested steps. Whole recordings come first."""
 
     @property
     def typical_steps(self) -> tuple[Step, ...]:
@@ -397,9 +471,9 @@ class UsedSettings:
     price: Price | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Report:
-    """Where training time goes, and what to change first."""
+    """Where training time goes, and what to change first. A notebook shows it as the HTML page."""
 
     tool_version: str
     source: Source
@@ -412,3 +486,24 @@ class Report:
     not_worth_doing: tuple[NotWorthDoing, ...]
     outcomes: tuple[OutcomeRow, ...]
     settings: UsedSettings = UsedSettings()
+
+    def __repr__(self) -> str:
+        """One line: how much it holds, and its first finding."""
+        parts = [_counted(len(self.recordings), "recording"), _counted(len(self.findings), "finding")]
+        if self.findings:
+            first = self.findings[0]
+            parts.append(f"first: {first.finding.rule.id} {first.finding.rule.title} ({first.saving_share:.1%})")
+        return f"<Report: {clipped(one_line(clean(', '.join(parts))), LONGEST_REPR)}>"
+
+    def _repr_html_(self) -> str:
+        """The page in a sandboxed frame, which notebooks show."""
+        shown: str = import_module("traceadvisor.rendering.notebook").frame(self)  # only what draws knows how
+        return shown
+
+
+LONGEST_REPR = 200
+"""Characters of a report's ``repr``."""
+
+
+def _counted(things: int, one: str) -> str:
+    return f"{things} {one}" if things == 1 else f"{things} {one}s"

@@ -4,29 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from statistics import fmean, median
 
 from traceadvisor.model.location import Location
+from traceadvisor.model.samples import StackSamples
+from traceadvisor.model.step_state import StepState as StepState  # noqa: PLC0414  # exported here
 from traceadvisor.model.telemetry import Telemetry
-
-
-class StepState(Enum):
-    """The profiler's influence on a step's time, as ``steps.<rank>.csv`` names it."""
-
-    PLAIN = "plain"
-    WARMUP = "warmup"
-    """The profiler ran but did not record."""
-
-    SETTLING = "settling"
-    """Too soon after a stall to count, recorded or not."""
-
-    RECORDED = "recorded"
-    STALLED = "stalled"
-    """The profiler exported right before it, or stopped before its end."""
-
-    OTHER = "other"
-    """Not a training step: validation, for example."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +207,9 @@ class Run:
 
     repository: Repository | None = None
     """That of the script."""
+
+    stacks: StackSamples | None = None
+    """Samples of the training thread's Python stack over the whole run; None if not sampled."""
 
     known_summary: RunSummary | None = None
     """Set in a report that was read back, which has no single steps."""

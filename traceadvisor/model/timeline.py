@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from traceadvisor.model.arrays import Int64, read_only
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.spans import SpanSet
 
@@ -34,6 +35,45 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class TraceLane:
+    """The events of one thread or stream in a step; arrays of shape ``(n,)``, by start."""
+
+    title: str
+    start_ns: Int64
+    """Since the start of the step. What began before it begins at 0."""
+
+    duration_ns: Int64
+    """Within the step."""
+
+    name: Int64
+    """Row of :attr:`StepTrace.names`."""
+
+    kind: Int64
+    """Row of :attr:`StepTrace.kinds`."""
+
+    depth: Int64
+    """Number of events around it on its lane; at most :data:`DEEPEST_SHOWN`."""
+
+    def __post_init__(self) -> None:
+        read_only(self.start_ns, self.duration_ns, self.name, self.kind, self.depth)
+
+
+DEEPEST_SHOWN = 7
+"""Deeper events are not kept."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepTrace:
+    """The named events of one step: the longest ones of each thread and stream."""
+
+    names: tuple[str, ...]
+    kinds: tuple[Category | Activity, ...]
+    lanes: tuple[TraceLane, ...]
+    left_out: int
+    """Events of these lanes that are too short to be kept."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
     """One representative step. Times are nanoseconds since the trace's first event."""
 
@@ -44,3 +84,6 @@ class Timeline:
     streams: tuple[Lane, ...]
     categories: Lane
     """The step's breakdown over time: each instant has one category."""
+
+    trace: StepTrace | None = None
+    """Its events by name; None in a report that does not hold them."""

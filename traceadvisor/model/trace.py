@@ -39,6 +39,9 @@ class Origin:
     rank: int | None = None
     """Rank of the recording process, from the capture folder."""
 
+    is_cut_short: bool = False
+    """Whether the recording ended before it had all requested steps."""
+
 
 @dataclass(frozen=True, slots=True)
 class Thread:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from traceadvisor.bundle.folder import find_in_bundle, is_bundle
+from traceadvisor.bundle.folder import find_in_bundle, is_bundle, started_ns
 from traceadvisor.bundle.jobs import joined
 from traceadvisor.bundle.layout import MANIFEST, UNFINISHED
 from traceadvisor.errors import InputError
@@ -43,6 +43,15 @@ class FoundRecordings:
 
     notes: tuple[HealthNote, ...] = ()
     """Which other files the folders hold; none of them was read."""
+
+
+def captures_in(folder: Path) -> list[Path]:
+    """The captures directly in a folder, the newest first; empty if the folder is missing or unreadable."""
+    try:
+        captures = [path for path in folder.iterdir() if is_bundle(path)]
+    except OSError:
+        return []
+    return sorted(captures, key=lambda path: (started_ns(path), path.name), reverse=True)
 
 
 def find_recordings(paths: Sequence[Path]) -> FoundRecordings:

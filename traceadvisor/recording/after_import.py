@@ -1,10 +1,11 @@
-"""Calls back once the program has imported torch."""
+"""Calls back once the program has imported a module, such as torch."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -17,18 +18,35 @@ def after_torch_import(call: Callable[[], None]) -> None:
 
     An earlier import of torch would ignore what the script sets first: thread counts, allocator options, log levels.
     """
-    if TORCH in sys.modules:
+    after_import(TORCH, call)
+
+
+def after_import(name: str, call: Callable[[], None]) -> Callable[[], None]:
+    """Call a function once a module is imported; at once if it is already.
+
+    Returns:
+        A function that stops waiting for the import.
+    """
+    if name in sys.modules:
         call()
-    else:
-        sys.meta_path.insert(0, _OnImport(call))
+        return lambda: None
+    waiting = _OnImport(name, call)
+    sys.meta_path.insert(0, waiting)
+    return waiting.stop
 
 
 class _OnImport(MetaPathFinder):
-    """Finds torch once through the other finders, and calls back when it has been executed."""
+    """Finds a module once through the other finders, and calls back when it has been executed."""
 
-    def __init__(self, call: Callable[[], None]) -> None:
+    def __init__(self, name: str, call: Callable[[], None]) -> None:
+        self._name = name
         self._call = call
         self._is_looking = False
+
+    def stop(self) -> None:
+        """Wait no longer."""
+        with suppress(ValueError):  # called back already
+            sys.meta_path.remove(self)
 
     def find_spec(
         self,
@@ -37,7 +55,7 @@ class _OnImport(MetaPathFinder):
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
         """The spec of the other finders, with a loader that calls back."""
-        if fullname != TORCH or self._is_looking:
+        if fullname != self._name or self._is_looking:
             return None
         self._is_looking = True
         try:

@@ -166,7 +166,7 @@ class RankFiles:
             try:
                 if self._is_written(part, final=ending is not None, least=least):
                     written.append(part.file)
-            except OSError as error:
+            except Exception as error:  # noqa: BLE001  # one file must not keep the others from being written
                 failed = failed or error
         if ending or not self._writer.published or not self._named.issuperset(file.path for file in written):
             self._writer.enter(written, self._notes(), ending)

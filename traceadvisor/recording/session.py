@@ -38,6 +38,7 @@ from traceadvisor.recording.children.rendezvous import Rendezvous, Result, Train
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.rank_files import Growing, Part, RankFiles, Whole, Written
 from traceadvisor.recording.script.launch import Launch
+from traceadvisor.recording.stacks import StackSampler
 from traceadvisor.recording.telemetry import TelemetrySampler
 from traceadvisor.text.cleaning import clean, clipped
 from traceadvisor.text.secrets import without_secret_arguments
@@ -127,6 +128,7 @@ class CaptureSession:
         self._follow: Callable[[Plan | None], None] | None = None
         """Captures a forked child if it trains; None before torch is imported."""
         self._sampler: TelemetrySampler | None = None
+        self._stacks: StackSampler | None = None
         self._no_loop = Note("no-torch", "The script did not import torch, so there was no training to record.")
         self._loss: str | None = None
         self._finished: Captured | None = None
@@ -136,6 +138,7 @@ class CaptureSession:
         os.register_at_fork(after_in_child=self._forked)
         if self._launch.local_rank == 0:
             self._start_sampler(self._writer.stage)
+        self._sample_stacks()
         after_torch_import(self._attach)
 
     def start_in_child(self) -> None:
@@ -144,7 +147,17 @@ class CaptureSession:
         if self._plan:
             self._shown = Path(self._plan.shown).with_name(self.folder.name)
         os.register_at_fork(after_in_child=self._forked)
+        self._sample_stacks()
         self._attach()
+
+    def _sample_stacks(self) -> None:
+        stacks = StackSampler(self._log, thread=self._thread, is_fetching=self._is_fetching)
+        with suppress(RuntimeError):  # the system allows no more threads
+            stacks.start()
+            self._stacks = stacks
+
+    def _is_fetching(self) -> bool:
+        return self._loop is not None and self._loop.is_fetching
 
     def step(self) -> None:
         """The script marks the end of a training step."""
@@ -172,6 +185,8 @@ class CaptureSession:
             self._loop.close()
         if self._sampler:
             self._sampler.stop()
+        if self._stacks:
+            self._stacks.stop()
         recorded = self._log.count(StepState.RECORDED)
         if self._rendezvous and not self._joined and (self._is_child or self._rendezvous.joined()):
             self._writer.close()  # its children trained, or nobody did
@@ -325,8 +340,8 @@ class CaptureSession:
     def _stage(self, name: str) -> Path:
         return self._writer.stage(name)
 
-    def _recording_saved(self, name: str, cycle: int) -> None:
-        self._files.add(BundleFile(name, FileKind.TRACE, self._writer.rank, cycle, self._launch.host))
+    def _recording_saved(self, name: str, cycle: int, whole: bool) -> None:  # noqa: FBT001  # a callback
+        self._files.add(BundleFile(name, FileKind.TRACE, self._writer.rank, cycle, self._launch.host, whole))
 
     def _parts(self) -> Iterator[Part]:
         """Every file of this rank except its recordings."""
@@ -334,6 +349,8 @@ class CaptureSession:
         yield Growing(BundleFile(f"steps.{rank}.csv", FileKind.STEPS, rank, host=host), self._log)
         if self._sampler:
             yield Written(BundleFile(self._telemetry_name, FileKind.TELEMETRY, host=host))
+        if stacks := self._stacks:
+            yield Whole(BundleFile(f"stacks.{rank}.jsonl", FileKind.STACKS, rank, host=host), stacks.write)
         if loop := self._loop:
             settings = BundleFile(f"settings.{rank}.json", FileKind.SETTINGS, rank, host=host)
             yield Whole(settings, lambda path: path.write_bytes(encode_settings(loop.settings())))
@@ -345,6 +362,9 @@ class CaptureSession:
         notes = self._loop.notes if self._loop else [self._no_loop]
         if self._sampler and self._sampler.error:
             notes.append(Note("telemetry-ended", f"Sampling the machine ended early: {self._sampler.error}"))
+        if self._stacks and self._stacks.error:
+            message = f"Sampling the Python stack ended early: {self._stacks.error}"
+            notes.append(Note("stacks-ended", message, degrades=False))
         if self._redacted:
             notes.append(Note("arguments-redacted", _ARGUMENTS_REDACTED.format(count=self._redacted), degrades=False))
         if self._loss:
@@ -374,6 +394,8 @@ class CaptureSession:
 
     def _forked(self) -> None:
         """A forked child has no part in the capture, unless it trains and this process does not."""
+        if self._stacks:
+            self._stacks.forked()
         if self._loop:
             self._loop.stop_listening()
         if self._follow and not self._joined and not self._finished:

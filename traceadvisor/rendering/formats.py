@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from traceadvisor.errors import OutputError
 from traceadvisor.model.report import Report
+from traceadvisor.text.cleaning import clipped_inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,31 @@ FORMATS = {
 """All formats by name, in the order of the help text."""
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The result of writing a report in several formats."""
+
+    paths: dict[str, Path]
+    """By the name of the format."""
+
+    failures: dict[str, Exception]
+    """Why the other formats were not written."""
+
+
+def write_formats(report: Report, folder: Path, names: Iterable[str]) -> Written:
+    """Render and write each of the named formats; a failure of one has no effect on the others."""
+    written = Written({}, {})
+    for name in dict.fromkeys(names):
+        path = folder / FORMATS[name].file_name
+        try:
+            write_report(path, FORMATS[name].render(report))
+        except Exception as error:  # noqa: BLE001  # a bug in one format must not cost the others
+            written.failures[name] = error
+        else:
+            written.paths[name] = path
+    return written
+
+
 def write_report(path: Path, content: bytes) -> None:
     """Write a rendered report; an earlier report is replaced.
 
@@ -55,8 +82,6 @@ def write_report(path: Path, content: bytes) -> None:
     Raises:
         OutputError: the path holds another kind of file, or writing failed.
     """
-    if path.parent.exists() and not path.parent.is_dir():
-        raise OutputError(path.parent, "is a file, not a folder", remedy="Choose a folder with -o.")
     _check_replaceable(path)
     part = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
     try:
@@ -64,9 +89,7 @@ def write_report(path: Path, content: bytes) -> None:
         _write_new(part, content)
         part.replace(path)
     except OSError as error:
-        raise OutputError(
-            path, f"could not be written ({error.strerror or error})", remedy="Choose another folder with -o."
-        ) from error
+        raise _refused(path, "written", error) from error
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
@@ -80,17 +103,23 @@ def is_report(path: Path) -> bool:
 
 def _check_replaceable(path: Path) -> None:
     try:
+        if path.parent.exists() and not path.parent.is_dir():
+            raise OutputError(path.parent, "is a file, not a folder", remedy="Choose a folder with -o.")
         in_the_way = path.exists() and not (path.is_file() and is_report(path))
     except OSError as error:
-        raise OutputError(
-            path, f"could not be read ({error.strerror or error})", remedy="Choose another folder with -o."
-        ) from error
+        raise _refused(path, "read", error) from error
     if in_the_way:
         raise OutputError(
             path,
             "exists and is not a TraceAdvisor report",
             remedy="Move the file, or choose another folder with -o.",
         )
+
+
+def _refused(path: Path, done: str, error: OSError) -> OutputError:
+    shown = clipped_inside(str(path), LONGEST_PATH)
+    reason = error.strerror or error
+    return OutputError(shown, f"could not be {done} ({reason})", remedy="Choose another folder with -o.")
 
 
 def _write_new(path: Path, content: bytes) -> None:
@@ -100,6 +129,9 @@ def _write_new(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
 
+
+LONGEST_PATH = 200
+"""Characters of a path in an error message; one that is too long for the system is too long to read."""
 
 MARKER = "traceadvisor.report/1"
 """Identifies a report in every format: the ``schema`` of JSON, a meta tag, or a comment."""

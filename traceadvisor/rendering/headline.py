@@ -39,6 +39,11 @@ SPENT_ON_HOST = {
 
 NO_DEVICE = "No GPU activity was recorded."
 
+DEVICE_UNKNOWN = "Whether the GPU worked is unknown: the file is cut off before any GPU activity."
+
+CUT_BEFORE_DEVICE = "cut-before-device"
+"""The code of the health note on such a file."""
+
 INFERENCE = "This recording shows inference, not training."
 
 START_UP = "Start-up takes {part}: first calls, compilation or memory allocation. Record later steps, after a warm-up."
@@ -65,12 +70,24 @@ HARDWARE = "HW"
 """Rules about hardware. Their verdicts say what to buy, and not what to fix."""
 
 
-def verdict(report: Report) -> str:
-    """The sentence for the whole report: the first finding, or the largest loss of time without findings."""
+def verdict(report: Report, *, with_device: bool = True) -> str:
+    """The sentence for the whole report: the first finding, or the largest loss of time without findings.
+
+    Args:
+        report: the report.
+        with_device: whether to say that no GPU activity was recorded; the page says so beside its figures.
+    """
     if not report.recordings:
         return "No recording could be read, so nothing was measured."
     recording = recording_of_verdict(report)
-    return recording_verdict(recording, report.findings[0] if report.findings else None)
+    missing = missing_device(report, recording) if with_device else None
+    return recording_verdict(recording, report.findings[0] if report.findings else None, missing)
+
+
+def missing_device(report: Report, recording: Recording) -> str:
+    """The sentence on a recording without GPU activity."""
+    cut = any(row.note.code == CUT_BEFORE_DEVICE and row.recording_id == recording.id for row in report.health_notes)
+    return DEVICE_UNKNOWN if cut else NO_DEVICE
 
 
 def verdict_scope(report: Report) -> str | None:
@@ -95,12 +112,15 @@ def _in_how_many(report: Report, row: RankedFinding) -> str:
     return f"{count_} of {all_} recordings {'has' if count_ == 1 else 'have'} this finding."
 
 
-def recording_verdict(recording: Recording, first: RecordedFinding | None = None) -> str:
+def recording_verdict(
+    recording: Recording, first: RecordedFinding | None = None, missing_device: str | None = NO_DEVICE
+) -> str:
     """The sentence for one recording.
 
     Args:
         recording: the recording.
         first: its first finding; None without findings.
+        missing_device: what to say where it holds no GPU activity; None for nothing.
     """
     mean, is_inference = recording.breakdown, recording.workload is Workload.INFERENCE
     is_timed = mean is not None and bool(mean.duration_ns)
@@ -114,7 +134,7 @@ def recording_verdict(recording: Recording, first: RecordedFinding | None = None
         if first is None or not first.finding.saving.high_ns:
             sentences.append(_time_verdict(recording, mean))
         if Category.KERNEL not in mean.parts_ns and not (first is None and _is_special(recording)):
-            sentences.append(NO_DEVICE)
+            sentences += [missing_device] if missing_device else []
     return " ".join(sentences)
 
 
@@ -223,8 +243,8 @@ def _part_of(whole: str, mean: MeanBreakdown, category: Category) -> str:
 def recording_of_verdict(report: Report) -> Recording:
     """The typical recording of the first finding; without findings, the recording with the most lost time.
 
-    A damaged recording, or one without kernels, is chosen only if all are. A recording with fewer than
-    `FEWEST_STEPS` steps is chosen only if no other has more.
+    A damaged recording, or one without kernels, is chosen only if all are, and so is one that was cut short. A
+    recording with fewer than `FEWEST_STEPS` steps is chosen only if no other has more.
 
     Raises:
         ValueError: there are no recordings.
@@ -235,7 +255,11 @@ def recording_of_verdict(report: Report) -> Recording:
             return found[0]
     damaged = {row.recording_id for row in report.health_notes if row.note.code in DAMAGED}
     sound = [one for one in report.recordings if one.id not in damaged and lost_share(one) < 1]
-    return max(sound or report.recordings, key=lambda one: (_has_enough_steps(one), lost_share(one)))
+    return max(sound or report.recordings, key=_suits_verdict)
+
+
+def _suits_verdict(recording: Recording) -> tuple[bool, bool, float]:
+    return not recording.is_cut_short, _has_enough_steps(recording), lost_share(recording)
 
 
 def _compared(report: Report, judged: Recording) -> str:

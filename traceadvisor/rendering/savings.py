@@ -14,6 +14,15 @@ NOTICED_SHARE = 0.0005
 """A smaller share of the step is not shown as a saving."""
 
 
+LEAST_NS = 0.5
+"""A saving below this is shown as ``0 ns``, so it is none."""
+
+
+def saves_nothing(saving: Estimate) -> bool:
+    """Whether the saving is too small to be shown as a time."""
+    return saving.high_ns < LEAST_NS
+
+
 def further(row: RecordedFinding) -> Estimate:
     """What the fix saves after those above; the saving alone where that is unknown."""
     return row.further_saving or row.finding.saving
@@ -33,7 +42,7 @@ def saving_words(saving: Estimate, *, adds: bool = False) -> str:
         saving: the saving.
         adds: whether it comes in addition to those above.
     """
-    if not saving.high_ns:
+    if saves_nothing(saving):
         return "nothing more" if adds else "prevents errors"
     return f"{_amount(saving, adds=adds)} per step"
 
@@ -43,7 +52,7 @@ def _amount(saving: Estimate, *, adds: bool = False) -> str:
         case Method.BOUND:
             return f"up to a further {duration(saving.high_ns)}" if adds else range_words(saving)
         case Method.REPLAY | Method.MODEL:
-            if saving.expected_ns <= NOTICED_SHARE * saving.high_ns:
+            if saving.expected_ns <= max(NOTICED_SHARE * saving.high_ns, LEAST_NS):
                 return f"up to {'a further ' if adds else ''}{duration(saving.high_ns)}"
             return f"{'a further' if adds else 'about'} {duration(saving.expected_ns)}"
         case _:
@@ -52,7 +61,7 @@ def _amount(saving: Estimate, *, adds: bool = False) -> str:
 
 def share_words(saving: Estimate, expected_share: float) -> str:
     """The saving as a share of the step: the expected share, or the highest share of an upper limit."""
-    if not saving.high_ns:
+    if saves_nothing(saving):
         return "no speed-up"
     is_limit = saving.method is Method.BOUND or not saving.expected_ns
     return f"{'up to ' if is_limit else ''}{_share(saving, expected_share)} of the step"
@@ -60,7 +69,7 @@ def share_words(saving: Estimate, expected_share: float) -> str:
 
 def saving_sentence(saving: Estimate, expected_share: float, *, adds: bool = False) -> str:
     """The saving as a sentence without a full stop."""
-    if not saving.high_ns:
+    if saves_nothing(saving):
         return "Then saves nothing more" if adds else "Prevents errors; no speed-up"
     verb = "Then saves" if adds else "Saves"
     return f"{verb} {saving_words(saving, adds=adds)} ({_share(saving, expected_share)})"
@@ -69,7 +78,7 @@ def saving_sentence(saving: Estimate, expected_share: float, *, adds: bool = Fal
 def effect_words(row: RecordedFinding, whole: str) -> str:
     """What the fix does, for a headline: ``saves about 55.6 ms of each step (31.4%)``."""
     saving = row.finding.saving
-    if not saving.high_ns:
+    if saves_nothing(saving):
         return "prevents errors and saves no time"
     return f"saves {_amount(saving)} of {whole} ({_share(saving, row.saving_share)})"
 
@@ -94,7 +103,7 @@ def range_over(rows: Iterable[RecordedFinding]) -> str:
     """The range of a saving over several recordings."""
     savings = [row.finding.saving for row in rows]
     low, high = min(one.low_ns for one in savings), max(one.high_ns for one in savings)
-    if not high:
+    if high < LEAST_NS:
         return "no speed-up"
     widest = replace(
         savings[0], low_ns=low, expected_ns=(low + high) / 2, high_ns=high, method=Method.BOUND, reason="a range"
@@ -105,7 +114,7 @@ def range_over(rows: Iterable[RecordedFinding]) -> str:
 def worth_words(row: RecordedFinding) -> str | None:
     """The saving of the fix alone in money, per million samples or per hour; None without a price or a saving."""
     worth = row.worth
-    if worth is None or not row.finding.saving.high_ns:
+    if worth is None or saves_nothing(row.finding.saving):
         return None
     amounts = worth.per_hour if worth.per_million_samples is None else worth.per_million_samples
     of_what = "hour of training" if worth.per_million_samples is None else "million samples"

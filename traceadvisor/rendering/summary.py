@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from enum import Enum
 
@@ -9,15 +10,17 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import WHOLE_SHARE, Clear
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.steps import StepSource
+from traceadvisor.rendering.code import fitted_code
 from traceadvisor.rendering.headline import recording_verdict, step_time, step_word, verdict, verdict_scope
 from traceadvisor.rendering.page.findings import FindingView, finding_views
 from traceadvisor.rendering.page.health import NoteView, warnings
 from traceadvisor.rendering.page.recordings import cost_words, largest_category
+from traceadvisor.rendering.run_lines import first_line
 from traceadvisor.rendering.savings import joint_sentences
 from traceadvisor.rendering.units import count, duration, number_of, percent, percent_range
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.results.redaction import redacted, shortened
-from traceadvisor.text.cleaning import one_line
+from traceadvisor.text.cleaning import clipped, one_line
 
 TOP_FINDINGS = 3
 MOST_RECORDINGS = 12
@@ -25,6 +28,12 @@ MOST_NOTES = 12
 LONGEST_TEXT = 200
 LONGEST_NOTE = 600
 """Characters of a note, which states a problem and its fix."""
+
+INDENT = "   "
+"""Before the lines of a finding, as wide as its number."""
+
+HANGING = len(INDENT) + 2
+"""Columns before the rest of a wrapped line of a finding."""
 
 LONGEST_CODE = 1_000
 """Characters of a code change, which must not be cut where it would no longer run."""
@@ -54,6 +63,11 @@ class SummaryLine:
     """One line; an empty line separates paragraphs."""
 
     pieces: tuple[Piece, ...] = ()
+    hanging: int = 0
+    """Columns by which its second and later parts are indented where it is wrapped."""
+
+    unbroken: bool = False
+    """Whether it must stay one line, because it is copied: a path, a command."""
 
     @property
     def text(self) -> str:
@@ -61,17 +75,23 @@ class SummaryLine:
         return "".join(piece.text for piece in self.pieces)
 
 
-def summary(report: Report) -> tuple[SummaryLine, ...]:
-    """Problems of the input, the verdict, the step time of each recording, and the top findings."""
+def summary(report: Report, columns: int = 80) -> tuple[SummaryLine, ...]:
+    """Problems of the input, the verdict, the step time of each recording, and the top findings.
+
+    Args:
+        report: what to summarise.
+        columns: width into which code is fitted; other lines are wrapped afterwards.
+    """
     report = redacted(report)
-    notes = _notes(shortened(report, LONGEST_NOTE))
-    changes = tuple(finding.change for finding in finding_views(shortened(report, LONGEST_CODE))[:TOP_FINDINGS])
+    notes = _notes(report)
+    changes = [row.finding.fix.change or "" for row in report.findings[:TOP_FINDINGS]]
     report = shortened(report, LONGEST_TEXT)
     blocks = (
         notes,
         _verdict(report),
         _recordings(report),
-        _findings(report, changes),
+        _findings(report, tuple(_code_lines(clipped(change, LONGEST_CODE), columns) for change in changes)),
+        _lines(report),
         _partly_judged(report),
     )
     lines: list[SummaryLine] = []
@@ -80,8 +100,33 @@ def summary(report: Report) -> tuple[SummaryLine, ...]:
     return tuple(lines)
 
 
-def _line(*pieces: Piece) -> SummaryLine:
-    return SummaryLine(tuple(Piece(_flat(piece.text), piece.style) for piece in pieces))
+def next_commands(report: Report) -> tuple[SummaryLine, ...]:
+    """The commands that go on from the report; none without a finding."""
+    report = redacted(report)
+    if not report.findings:
+        return ()
+    commands = {f"traceadvisor rules explain {report.findings[0].finding.rule.id}": "more on the first finding"}
+    command = next((one.captured.command for one in report.recordings if one.captured and one.captured.command), ())
+    script = command[: 2 if command[:1] == ("-m",) else 1]
+    if script:
+        commands[f"traceadvisor capture {clipped(one_line(shlex.join(script)), LONGEST_TEXT)} ..."] = (
+            "record again after the fix"
+        )
+    width = max(map(len, commands))
+    return (SummaryLine((Piece("Next:"),)), *(_command(text.ljust(width), what) for text, what in commands.items()))
+
+
+def _command(text: str, what: str) -> SummaryLine:
+    return SummaryLine((Piece(f"  {text}", Style.CODE), Piece(f"  # {what}", Style.QUIET)), unbroken=True)
+
+
+def _line(*pieces: Piece, hanging: int = 0) -> SummaryLine:
+    return SummaryLine(tuple(Piece(_flat(piece.text), piece.style) for piece in pieces), hanging)
+
+
+def _code_lines(code: str, columns: int) -> tuple[SummaryLine, ...]:
+    lines = fitted_code(code, columns - len(INDENT))
+    return tuple(SummaryLine((Piece(f"{INDENT}{line}", Style.CODE),), unbroken=True) for line in lines if line.strip())
 
 
 def _flat(text: str) -> str:
@@ -102,8 +147,10 @@ def _notes(report: Report) -> list[SummaryLine]:
 
 
 def _warning(note: NoteView) -> SummaryLine:
-    about = f" ({note.about})" if note.about else ""
-    return _line(Piece("Note: ", Style.WARNING), Piece(f"{note.message}{about}"))
+    about = f" ({clipped(note.about, LONGEST_TEXT)})" if note.about else ""
+    return _line(
+        Piece("Note: ", Style.WARNING), Piece(f"{clipped(note.message, LONGEST_NOTE)}{about}"), hanging=len("Note: ")
+    )
 
 
 def _verdict(report: Report) -> list[SummaryLine]:
@@ -122,7 +169,7 @@ def _recordings(report: Report) -> list[SummaryLine]:
 def _recording(recording: Recording, report: Report) -> SummaryLine:
     time = step_time(recording)
     if time.ns is None:
-        return _line(Piece(f"{recording.id}: "), Piece(recording_verdict(recording), Style.QUIET))
+        return _line(Piece(f"{recording.id}: "), Piece(recording_verdict(recording), Style.QUIET), hanging=2)
     named = (Piece(f"{recording.id}: "),) if len(report.recordings) > 1 else ()
     samples = recording.samples_per_s
     return _line(
@@ -133,6 +180,7 @@ def _recording(recording: Recording, report: Report) -> SummaryLine:
         Piece(f", {cost}" if (cost := cost_words(recording)) else ""),
         Piece(f", GPU busy {_busy(recording)}"),
         Piece(_largest(recording)),
+        hanging=2,
     )
 
 
@@ -152,7 +200,7 @@ def _largest(recording: Recording) -> str:
     return f", largest {known}category: {CATEGORY[largest[0]]} {percent(largest[1])}"
 
 
-def _findings(report: Report, changes: tuple[str | None, ...]) -> list[SummaryLine]:
+def _findings(report: Report, changes: tuple[tuple[SummaryLine, ...], ...]) -> list[SummaryLine]:
     findings = finding_views(report)
     several = len(report.recordings) > 1
     lines = [
@@ -166,6 +214,12 @@ def _findings(report: Report, changes: tuple[str | None, ...]) -> list[SummaryLi
     return lines + [_line(Piece(sentence, Style.STRONG)) for sentence in joint_sentences(report)]
 
 
+def _lines(report: Report) -> list[SummaryLine]:
+    """The line with the most time in training steps, of the first recording with samples."""
+    found = next((first for one in report.recordings if (first := first_line(one.run_lines))), None)
+    return [] if found is None else [_line(Piece(f"Line with the most time in training steps: {found}", Style.QUIET))]
+
+
 def _partly_judged(report: Report) -> list[SummaryLine]:
     """Passed checks that judged only part of the kernel time, each with its smallest share."""
     shares: dict[str, float] = {}
@@ -177,7 +231,7 @@ def _partly_judged(report: Report) -> list[SummaryLine]:
     return [_line(Piece(f"Passed, but on part of the kernel time only: {listed}", Style.QUIET))] if listed else []
 
 
-def _finding(finding: FindingView, change: str | None, *, several: bool) -> list[SummaryLine]:
+def _finding(finding: FindingView, change: tuple[SummaryLine, ...], *, several: bool) -> list[SummaryLine]:
     lines = [
         _line(
             Piece(f"{finding.rank}. "),
@@ -185,25 +239,25 @@ def _finding(finding: FindingView, change: str | None, *, several: bool) -> list
             Piece(": "),
             Piece(_lower(finding.saving.sentence), Style.GAIN),
             Piece(f", worth {finding.worth}" if finding.worth else ""),
+            hanging=len(INDENT),
         )
     ]
-    lines.append(_line(Piece(f"   {_certainty(finding)}", Style.QUIET)))
+    lines.append(_line(Piece(f"{INDENT}{_certainty(finding)}", Style.QUIET), hanging=HANGING))
     if several:
         over = f". {finding.over_recordings}" if finding.over_recordings else ""
-        lines.append(_line(Piece(f"   In {finding.where}{over}", Style.QUIET)))
+        lines.append(_line(Piece(f"{INDENT}In {finding.where}{over}", Style.QUIET), hanging=HANGING))
     place = finding.places[0] if finding.places else None
     at = Piece(f" at {place.where}", Style.CODE) if place else Piece("")
     owner = Piece(f" (time in {place.owner})", Style.QUIET) if place and place.owner else Piece("")
-    lines.append(_line(Piece("   Fix"), at, owner, Piece(f": {finding.fix}")))
+    lines.append(_line(Piece(f"{INDENT}Fix"), at, owner, Piece(f": {finding.fix}"), hanging=HANGING))
     if finding.origin_phrase:
-        lines.append(_line(Piece(f"   Origin: {finding.origin_phrase}", Style.QUIET)))
-    if change is not None:
-        lines += [_line(Piece(f"   {code}", Style.CODE)) for code in change.splitlines() if code.strip()]
+        lines.append(_line(Piece(f"{INDENT}Origin: {finding.origin_phrase}", Style.QUIET), hanging=HANGING))
+    lines += change
     if finding.saving.predicted:
         alone = "Predicted step with this fix alone" if finding.saving.adds else "Predicted step"
-        lines.append(_line(Piece(f"   {alone}: {finding.saving.predicted}", Style.QUIET)))
+        lines.append(_line(Piece(f"{INDENT}{alone}: {finding.saving.predicted}", Style.QUIET), hanging=HANGING))
     if finding.also:
-        lines.append(_line(Piece(f"   Also: {'; '.join(finding.also)}", Style.QUIET)))
+        lines.append(_line(Piece(f"{INDENT}Also: {'; '.join(finding.also)}", Style.QUIET), hanging=HANGING))
     return lines
 
 

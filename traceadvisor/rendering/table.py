@@ -16,6 +16,14 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class More:
+    """Lines that unfold below the text of a cell."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Cell:
     """One table cell."""
 
@@ -29,6 +37,15 @@ class Cell:
     code: bool = False
     remark: str | None = None
     """A second line, in smaller grey text."""
+
+    depth: int = 0
+    """How far the text is indented, in a tree."""
+
+    more: More | None = None
+    """What unfolds below the text."""
+
+    value: str | None = None
+    """What a table is sorted by: a number, or ``""`` if it was not measured; None for its text."""
 
     @property
     def missing(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from contextlib import suppress
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from jinja2 import BytecodeCache, Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
+from markupsafe import Markup, escape
 
 from traceadvisor import __version__
 
@@ -27,7 +29,7 @@ def template_folder() -> Path:
 @cache
 def html_environment() -> Environment:
     """Environment for HTML, style sheet and pictures: everything is escaped, whatever the template's name."""
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(template_folder()),
         bytecode_cache=compiled_templates(template_folder(), "html"),
         autoescape=True,
@@ -35,6 +37,22 @@ def html_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters |= {"prose": prose, "capitalize_first": capitalize_first}
+    return environment
+
+
+_CODE = re.compile(r"`((?:[\w .,:=()\[\]*/+-]|&#3[49];|&[lg]t;){1,200})`")
+"""Code in a sentence. Other characters could be those of a trace, and stay as they are."""
+
+
+def prose(text: object) -> Markup:
+    """The text, escaped, with code in backticks as an element."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(str(text)))))  # noqa: S704  # escaped before
+
+
+def capitalize_first(text: str) -> str:
+    """The text with a capital as its first letter; the rest as it is."""
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def compiled_templates(folder: Path, kind: str) -> BytecodeCache | None:

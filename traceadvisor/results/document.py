@@ -590,7 +590,7 @@ RECORDS = (
     Record(KernelRow, renamed={"share_of_kernel_time": "kernel_time_share"}, nullable="share_of_kernel_time"),
     Record(
         Run,
-        left_out="telemetry world_size batches known_summary",
+        left_out="telemetry world_size batches stacks known_summary",
         derived="step_count",
         renamed={"steps": "steps_by_state"},
         docs={"steps": "Times of the run's steps by profiler activity."},

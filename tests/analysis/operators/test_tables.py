@@ -24,8 +24,8 @@ def test_kernels_are_gathered_by_name_longest_first(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).launch(0, 1, kernel=(0, 10), name="relu")
     builder.launch(1, 2, kernel=(10, 40)).launch(2, 3, kernel=(40, 70))
     assert kernels_of(builder, tmp_path) == (
-        KernelRow("gemm", 2, 60_000, 6 / 7, None, None),
-        KernelRow("relu", 1, 10_000, 1 / 7, None, None),
+        KernelRow("gemm", 2, 60_000, 6 / 7, None, None, 30_000, 30_000),
+        KernelRow("relu", 1, 10_000, 1 / 7, None, None, 10_000, 10_000),
     )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from traceadvisor.recording.options import CaptureOptions
 
 
 def _recorder(folder: Path, options: CaptureOptions) -> TorchRecorder:
-    return TorchRecorder(options, "host", stage=lambda name: folder / name, saved=lambda name, cycle, *, valid: None)
+    return TorchRecorder(
+        options, "host", stage=lambda name: folder / name, saved=lambda name, cycle, *, valid, whole: None
+    )
 
 
 def test_a_profiler_that_could_not_be_prepared_is_never_started(
@@ -39,3 +42,20 @@ def test_the_user_is_not_warned_that_events_are_cleared(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(_KinetoProfile, "prepare_trace", warning)
     _recorder(tmp_path, CaptureOptions()).prepare()
+
+
+def test_the_environment_stays_as_it_is_while_the_profilers_thread_may_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """getenv in one thread and unsetenv in another can end the process with a segmentation fault."""
+    removed: list[bytes] = []
+    monkeypatch.delenv("KINETO_LOG_LEVEL", raising=False)
+    recorder = _recorder(tmp_path, CaptureOptions())
+    monkeypatch.setattr(os, "unsetenv", removed.append)
+    recorder.prepare()
+    before = dict(os.environ)
+    recorder.start()
+    recorder.discard()
+    recorder.prepare()
+    recorder.discard()
+    assert (removed, dict(os.environ)) == ([], before)

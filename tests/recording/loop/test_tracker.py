@@ -38,9 +38,9 @@ def test_validation_is_no_step_and_part_of_none() -> None:
     run = loop().steps(3)
     run.exhaust().fetch(VALID).fetch(VALID).exhaust(VALID).steps(2)
     rows = run.finish()
-    assert states(rows) == ["plain"] * 3 + ["other"] + ["plain"] * 2
-    assert [row.index for row in rows] == list(range(6))
-    assert rows[3].fetches == 2
+    assert states(rows) == ["plain"] * 3 + ["other"] * 3 + ["plain"] * 2
+    assert [row.index for row in rows] == list(range(8))
+    assert [row.fetches for row in rows[3:6]] == [0, 2, 0], "validation, before it, and after it"
 
 
 def test_validation_that_breaks_off_ends_where_training_continues() -> None:
@@ -59,7 +59,7 @@ def test_validation_before_training_is_detected_from_gradients_or_its_own_loop()
 def test_validation_on_the_training_loader_is_no_step() -> None:
     run = loop().steps(2).exhaust()
     run.fetch(grad=False).fetch(grad=False).exhaust(grad=False).steps(2)
-    assert states(run.finish()) == ["plain"] * 2 + ["other"] + ["plain"] * 2
+    assert states(run.finish()) == ["plain"] * 2 + ["other"] * 3 + ["plain"] * 2
 
 
 def test_batches_of_two_loaders_in_turn_are_one_step() -> None:
@@ -78,11 +78,22 @@ def test_a_shorter_second_loader_may_restart_within_a_step() -> None:
     assert states(run.finish()) == ["plain"] * 3
 
 
-def test_the_turn_of_an_epoch_belongs_to_the_step_after_it() -> None:
+def test_the_time_between_epochs_is_no_step() -> None:
     run = loop().steps(2).exhaust().work(100).steps(2)
     rows = run.finish()
-    assert [row.duration_ns for row in rows] == [11, 11, 121, 11]
-    assert states(rows) == ["plain"] * 4
+    assert [(row.state.value, row.duration_ns, row.fetches) for row in rows] == [
+        ("plain", 11, 1),
+        ("plain", 11, 1),
+        ("other", 110, 0),
+        ("plain", 11, 1),
+        ("plain", 11, 1),
+    ]
+
+
+def test_what_follows_validation_is_no_part_of_it() -> None:
+    run = loop().steps(2).exhaust().work(5).fetch(VALID).fetch(VALID).exhaust(VALID).work(7).steps(2)
+    between = [(row.duration_ns, row.fetches) for row in run.finish() if row.state is StepState.OTHER]
+    assert between == [(15, 0), (30, 2), (7, 0)]
 
 
 def test_leftover_batches_of_accumulation_are_no_step() -> None:
@@ -114,12 +125,12 @@ def test_a_loop_without_loader_may_validate_with_one() -> None:
     run = loop()
     for _ in range(3):
         run.work(9).optimize()
-    run.fetch(VALID).fetch(VALID).exhaust(VALID)
+    run.work(4).fetch(VALID).fetch(VALID).exhaust(VALID)
     for _ in range(3):
         run.work(9).optimize()
     rows = run.finish()
-    assert states(rows) == ["plain", "plain", "other", "other", "plain", "plain"]
-    assert [row.duration_ns for row in rows if row.state is PLAIN] == [10] * 4
+    assert states(rows) == ["plain"] * 2 + ["other"] * 2 + ["plain"] * 3
+    assert [row.duration_ns for row in rows if row.state is PLAIN] == [10] * 5
 
 
 def test_a_loader_used_before_a_loop_without_one_is_no_part_of_it() -> None:
@@ -127,7 +138,7 @@ def test_a_loader_used_before_a_loop_without_one_is_no_part_of_it() -> None:
     for _ in range(4):
         run.work(9).optimize()
     rows = run.finish()
-    assert states(rows) == ["other", "plain", "plain"]
+    assert [(row.state.value, row.duration_ns) for row in rows] == [("other", 30), *[("plain", 10)] * 4]
 
 
 def test_steps_that_the_script_marks_end_where_it_says() -> None:

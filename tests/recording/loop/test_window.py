@@ -6,7 +6,10 @@ import pytest
 
 from tests.recording.looping import VALID, Loop, states
 from traceadvisor.model.run import StepState
-from traceadvisor.recording.loop.window import EXTRA_ATTEMPTS
+from traceadvisor.recording.loop.window import EXTRA_ATTEMPTS, UNTRAINED_BATCHES
+
+LONG = 8 * UNTRAINED_BATCHES + 1
+"""Batches of a validation that is too long to record."""
 
 
 def runs(loop: Loop) -> list[tuple[str, int]]:
@@ -72,12 +75,14 @@ def test_a_schedule_repeats() -> None:
 
 def test_a_long_validation_ends_a_recording_and_the_window_is_recorded_again() -> None:
     loop = Loop().steps(6)
-    for _ in range(30):
+    for _ in range(LONG):
         loop.fetch(VALID)
     loop.steps(30).exhaust()
     loop.finish()
-    assert loop.recorder.calls == ["prepare", "start", "save 0", "prepare", "start", "save 1"]
-    assert loop.notes == ["window-cut"]
+    assert loop.recorder.calls == ["prepare", "start", "save 0 cut", "prepare", "start", "save 1"]
+    (note,) = loop.window.notes
+    assert (note.code, note.degrades) == ("window-cut", False)
+    assert note.message == "A recording ended early: after 3 steps because validation began. 1 other is whole."
 
 
 @pytest.mark.parametrize("repeat", [1, 3])
@@ -85,17 +90,18 @@ def test_a_window_that_validation_always_cuts_gets_two_extra_attempts(repeat: in
     loop = Loop(repeat=repeat)
     for _ in range(repeat + EXTRA_ATTEMPTS + 4):
         loop.steps(6)
-        for _ in range(30):
+        for _ in range(LONG):
             loop.fetch(VALID)
     loop.steps(30).exhaust().finish()
     assert EXTRA_ATTEMPTS == 2
     assert loop.recorder.calls.count("prepare") == repeat + EXTRA_ATTEMPTS
-    assert loop.notes == ["window-cut"] * (repeat + EXTRA_ATTEMPTS)
+    (note,) = loop.window.notes
+    assert (note.code, note.degrades) == ("window-cut", True)
 
 
 def test_a_window_that_is_cut_once_costs_no_repetition() -> None:
     loop = Loop(repeat=2).steps(6)
-    for _ in range(30):
+    for _ in range(LONG):
         loop.fetch(VALID)
     loop.steps(60).exhaust().finish()
     assert loop.recorder.calls.count("prepare") == 3
@@ -123,7 +129,7 @@ def test_a_script_that_ends_within_the_window_keeps_its_whole_steps() -> None:
     loop = Loop(skip_first=2).steps(8)
     rows = loop.finish()
     assert states(rows)[-2:] == ["recorded", "stalled"], "the mark of the last one lasts until the profiler stops"
-    assert loop.recorder.calls == ["prepare", "start", "save 0"]
+    assert loop.recorder.calls == ["prepare", "start", "save 0 cut"]
     assert loop.notes == ["window-incomplete"]
 
 
@@ -139,3 +145,87 @@ def test_another_profiler_takes_precedence() -> None:
     rows = loop.steps(30).finish()
     assert loop.recorder.calls == ["prepare", "start", "discard"]
     assert states(rows)[-20:] == ["plain"] * 20
+
+
+def long_validation(loop: Loop) -> None:
+    for _ in range(LONG):
+        loop.fetch(VALID)
+
+
+def test_a_second_attempt_waits_and_settles_as_the_first() -> None:
+    loop = Loop(wait=4, warmup=2, workers=2, prefetch=1).steps(10)
+    long_validation(loop)
+    loop.steps(60).exhaust()
+    found = runs(loop)
+    assert found[:5] == [("plain", 4), ("warmup", 2), ("settling", 1), ("recorded", 3), ("other", 1)]
+    assert found[5:10] == [("settling", 4), ("plain", 4), ("warmup", 2), ("settling", 1), ("recorded", 8)]
+
+
+def test_the_next_window_waits_until_one_fits_between_two_long_validations() -> None:
+    loop = Loop(wait=6)
+    for _ in range(4):
+        loop.steps(14)
+        long_validation(loop)
+    rows = loop.finish()
+    first, second = (
+        row for row in rows if row.state is StepState.WARMUP and rows[row.index + 1].state is not row.state
+    )
+    assert first.index == 6, "nothing is known of validation yet: it cuts the window"
+    assert second.index > 29, "6 steps are left before the second validation: too few for 10"
+    assert loop.recorder.calls == ["prepare", "start", "save 0 cut", "prepare", "start", "save 1"]
+
+
+def test_a_window_does_not_wait_for_a_validation_that_is_late() -> None:
+    loop = Loop(wait=6).steps(14)
+    long_validation(loop)
+    loop.steps(60).exhaust().finish()
+    assert loop.recorder.calls[-1] == "save 1"
+
+
+def test_a_window_spans_epochs_with_a_short_validation_between() -> None:
+    loop = Loop(wait=1)
+    for _ in range(5):
+        loop.steps(4).exhaust().work(40)
+        for _ in range(UNTRAINED_BATCHES):
+            loop.fetch(VALID)
+        loop.exhaust(VALID)
+    rows = loop.finish()
+    recorded = [row.index for row in rows if row.state is StepState.RECORDED]
+    assert len(recorded) == 8
+    assert recorded[-1] - recorded[0] > 8, "with what lies between epochs in it"
+    assert loop.recorder.calls == ["prepare", "start", "save 0"]
+    assert loop.notes == []
+
+
+def test_validation_in_several_short_parts_may_be_too_long_for_a_recording() -> None:
+    loop = Loop()
+    for _ in range(30):
+        loop.steps(1)
+        for _ in range(2 * UNTRAINED_BATCHES):
+            loop.fetch(VALID)
+    loop.finish()
+    assert "save 0 cut" in loop.recorder.calls
+    assert loop.notes == ["window-cut"]
+
+
+def test_steps_that_prove_to_be_parts_of_steps_are_rejected_and_others_recorded() -> None:
+    loop = Loop()
+    for _ in range(30):
+        for _ in range(12):
+            loop.work(1).optimize(1)
+        loop.work(1).optimize(2)
+    rows = loop.finish()
+    trained = [row for row in rows if row.state is not StepState.OTHER]
+    assert {row.duration_ns for row in trained} == {26}
+    assert sum(row.state is StepState.RECORDED for row in trained) == 8
+    assert loop.recorder.calls[-1] in {"save 0", "save 1"}
+    assert [note.code for note in loop.tracker.notes] == ["steps-uncertain"]
+
+
+def test_rejected_steps_wake_no_window_that_gave_way_to_another_profiler() -> None:
+    loop = Loop().steps(3)
+    loop.window.give_way("own-profiler", "")
+    loop.window.restart()
+    rows = loop.steps(30).finish()
+    assert states(rows)[3:] == ["plain"] * 30
+    assert "save 0" not in loop.recorder.calls

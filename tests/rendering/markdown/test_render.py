@@ -1,5 +1,7 @@
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,37 +12,67 @@ from tests.build_report import (
     nothing_readable,
     on_the_cpu,
     one_recording,
+    outcomes,
     ranked,
     three_recordings,
 )
 from tests.rendering.captures import captured, captured_on_host, captured_ranks
 from tests.rendering.reading import markdown_page
+from tests.shared import CHECKOUT, SHARED_TRACES
+from traceadvisor import load
 from traceadvisor.model.findings import Estimate, Fix, Severity
 from traceadvisor.model.health import HealthNote
-from traceadvisor.model.report import RecordingNote, Report
+from traceadvisor.model.report import RecordedFinding, RecordingNote, Report
 from traceadvisor.rendering.markdown import render as markdown
-from traceadvisor.rendering.markdown.render import escaped, fenced
+from traceadvisor.rendering.markdown.render import ROOMS, comment, escaped, fenced, most_bytes, prose
+from traceadvisor.rendering.markdown.view import Room
 
 ALL = (one_recording, three_recordings, on_the_cpu, nothing_readable, captured, captured_on_host, captured_ranks)
+
+SAMPLES = sorted(path for path in (CHECKOUT / "sample_traces").iterdir() if path.is_dir())
+
+
+def _name(path: Path) -> str:
+    return path.name
 
 
 def text_of(report: Report) -> str:
     return markdown.render(report).decode()
 
 
+@pytest.mark.parametrize("room", [ROOMS[0], ROOMS[4], ROOMS[-1]])
 @pytest.mark.parametrize("build", [three_recordings, captured_ranks])
-def test_a_hostile_comment_has_the_same_elements_as_a_harmless_one(build: Callable[[], Report]) -> None:
-    wild, tame = markdown_page(text_of(hostile(build()))), markdown_page(text_of(harmless(build())))
+def test_a_hostile_comment_has_the_same_elements_as_a_harmless_one(build: Callable[[], Report], room: Room) -> None:
+    wild, tame = (markdown_page(comment(make(build()), room)) for make in (hostile, harmless))
 
     assert wild.elements == tame.elements
     assert wild.links == []
 
 
-def test_a_table_keeps_its_columns_with_any_text() -> None:
-    rows = [line for line in text_of(hostile(three_recordings())).splitlines() if line.startswith("| ")]
+ALLOWED = {"blockquote", "br", "code", "details", "h3", "li", "p", "pre", "strong", "sub", "summary", "table", "tbody"}
+ALLOWED |= {"td", "th", "thead", "tr", "ul"}
+"""Elements that a forge keeps when it sanitises a comment."""
 
-    widths = {line.count("|") for line in rows[:4]}
-    assert widths == {11}
+
+@pytest.mark.parametrize("build", ALL)
+def test_a_forge_removes_nothing_from_the_comment(build: Callable[[], Report]) -> None:
+    page = markdown_page(text_of(build()))
+
+    assert set(page.elements) <= ALLOWED
+    assert set(page.attributes) <= {"style"}  # the alignment of columns
+
+
+@pytest.mark.parametrize("build", ALL)
+def test_a_table_keeps_its_columns_with_any_text(build: Callable[[], Report]) -> None:
+    widths: list[set[int]] = []
+    for line in comment(hostile(build()), ROOMS[0]).splitlines():
+        if not line.startswith("| "):
+            widths.append(set())
+        else:
+            widths[-1].add(len(re.findall(r"(?<!\\)\|", line)))
+
+    assert max(map(len, widths)) <= 1
+    assert max((max(each) for each in widths if each), default=0) <= 8
 
 
 @pytest.mark.parametrize("text", ["@team", "#1", "GH-12", "http://e", "www.e.org", "a@b.org"])
@@ -83,7 +115,7 @@ def test_the_top_three_findings_are_unfolded_and_the_table_has_all() -> None:
     in_the_open, folded = text.split("<details>", maxsplit=1)
 
     assert [f"**{rank}. " in in_the_open for rank in (1, 2, 3, 4)] == [True, True, True, False]
-    assert "All findings (4)" in folded
+    assert "All findings: evidence, origin and caveats" in folded
     assert "Batches are copied from pageable memory" in folded
 
 
@@ -91,20 +123,33 @@ def test_an_upper_limit_has_its_reason() -> None:
     report = one_recording()
     finding = replace(report.findings[0].finding, saving=Estimate.bound(9_000_000, "nobody ran it"))
     text = text_of(replace(report, findings=(replace(report.findings[0], finding=finding),)))
-    assert "Upper limit: other work may take its place. Not simulated: nobody ran it. |" in text
+    assert "- Upper limit: other work may take its place. Not simulated: nobody ran it.\n" in text
 
 
-@pytest.mark.parametrize(
-    "build", [one_recording, three_recordings, on_the_cpu, nothing_readable, captured, captured_on_host, captured_ranks]
-)
-def test_a_comment_is_never_too_long_for_a_forge(build: Callable[[], Report]) -> None:
-    assert len(text_of(hostile(build()))) < markdown.MOST_CHARACTERS
+@pytest.mark.parametrize("build", ALL)
+def test_a_comment_stays_within_its_size(build: Callable[[], Report]) -> None:
+    for report in (build(), hostile(build())):
+        assert len(markdown.render(report)) <= most_bytes(len(report.recordings))
 
 
-def giant() -> Report:
+def test_ten_recordings_may_take_twice_the_size_of_one() -> None:
+    assert [most_bytes(count) for count in (0, 1, 4, 10, 2_000)] == [6_000, 6_000, 8_000, 12_000, 12_000]
+
+
+@pytest.mark.usefixtures("shared_traces")
+@pytest.mark.parametrize("path", [SHARED_TRACES / "tensorboard-logs", *SAMPLES, CHECKOUT / "sample_traces"], ids=_name)
+def test_the_comment_on_a_recording_stays_within_its_size_and_names_the_first_finding(path: Path) -> None:
+    report = load(path)
+    content = markdown.render(report)
+
+    assert len(content) <= most_bytes(len(report.recordings))
+    assert all(row.finding.rule.title in content.decode() for row in report.findings[:3])
+
+
+def giant(count: int = 100) -> Report:
     """A report with more of everything than fits into a comment."""
     report = one_recording()
-    recordings = tuple(replace(report.recordings[0], id=f"{rank} {CANARY * 10}") for rank in range(100))
+    recordings = tuple(replace(report.recordings[0], id=f"{rank} {CANARY * 10}") for rank in range(count))
     finding = replace(report.findings[0].finding, fix=Fix(CANARY * 100, "`" * 5_000), caveats=(CANARY * 10,) * 20)
     return replace(
         report,
@@ -116,19 +161,74 @@ def giant() -> Report:
 
 
 def test_a_giant_report_is_cut_and_says_so() -> None:
-    text = text_of(giant())
+    content = markdown.render(giant())
+    text = content.decode()
 
-    assert len(text) < markdown.MOST_CHARACTERS
-    assert " more in the full report." in text
+    assert len(content) <= most_bytes(100)
+    assert "more recordings in the full report." in text
+    assert "more findings in the full report." in text
+    assert "more notes in the full report." in text
     assert text.count("<details>") == text.count("</details>")
 
 
-def test_unmeasured_values_are_named() -> None:
-    assert "| gpt2-ddp/rank0 | 222.4 ms | 17.3% | not measured |" in text_of(three_recordings())
+def ranks(count: int) -> Report:
+    """One run of many ranks that all have the same finding, and a note each."""
+    report = one_recording()
+    one, first = report.recordings[0], report.findings[0]
+    recordings = tuple(replace(one, id=f"run/rank{rank}", run="run", worker=f"rank{rank}") for rank in range(count))
+    cases = tuple(
+        RecordedFinding(first.finding, (recording.id,), first.severity, first.saving_share, step_ns=first.step_ns)
+        for recording in recordings
+    )
+    row = replace(first, recording_ids=tuple(recording.id for recording in recordings), by_recording=cases)
+    return replace(
+        report,
+        recordings=recordings,
+        findings=(row,),
+        health_notes=tuple(RecordingNote(HealthNote("x", "Late."), recording.id) for recording in recordings),
+        outcomes=tuple(outcome for recording in recordings[:50] for outcome in outcomes(recording)),
+    )
+
+
+def test_two_thousand_recordings_fit() -> None:
+    text = text_of(ranks(2_000))
+
+    assert len(text.encode()) <= most_bytes(2_000)
+    assert "And 1,990 more recordings in the full report. The step takes 177.6 ms over all 2,000." in text
+    assert "(rank 0 and 1,999 more recordings)" in text
+    assert "- Late. (rank 0, rank 1, rank 2, rank 3 and 1,996 more)" in text
+
+
+def test_what_fits_in_no_size_has_a_last_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markdown, "most_bytes", lambda recordings: 500)
+    content = markdown.render(giant())
+
+    assert content.decode().startswith("<!-- traceadvisor.report/1 -->\n### ")
+    assert "100 recordings, 100 findings. The full report has the rest." in content.decode()
+    assert len(content) < 6_000
+
+
+def test_unmeasured_figures_take_no_column() -> None:
+    text = text_of(one_recording())
+
+    assert "| Recording | Step | GPU busy | Largest category | " in text
+    assert "| gpt2-ddp | 222.4 ms | 17.3% | Idle: CPU launching kernels 64.9% | " in text_of(three_recordings())
 
 
 def test_the_step_time_of_a_capture_is_the_median_of_undisturbed_steps() -> None:
     text = text_of(captured())
 
     assert "| Recording | Step | Recorded step | Samples/s |" in text
-    assert "| train/rank0/cycle0 | 168.0 ms, median of 270 undisturbed steps | 177.6 ms | 190 |" in text
+    assert "| 168.0 ms | 177.6 ms | 190 |" in text
+
+
+def test_a_command_in_a_text_is_a_code_span() -> None:
+    assert str(prose("Run `pip install x` and `<b>`.")) == "Run `pip install x` and \\`&#60;b&#62;\\`."
+
+
+def test_a_long_line_of_code_fits_the_column_of_a_comment() -> None:
+    report = one_recording()
+    change = "loader = DataLoader(dataset, num_workers=4, persistent_workers=True, sampler=s)  # and keep the rest"
+    finding = replace(report.findings[0].finding, fix=Fix("Fix it", change))
+    text = text_of(replace(report, findings=(replace(report.findings[0], finding=finding),)))
+    assert "\n# and keep the rest\nloader = DataLoader(dataset, " in text

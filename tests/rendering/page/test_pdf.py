@@ -44,7 +44,7 @@ def test_the_pages_are_a4_and_numbered() -> None:
 
 @makes_a_pdf
 def test_a_recording_without_a_device_is_drawn() -> None:
-    assert "No GPU activity was recorded" in text_of(on_the_cpu())
+    assert "no GPU activity was recorded" in text_of(on_the_cpu())
 
 
 @makes_a_pdf

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.analysis.sampled.sampling import Samples, library, user
 from tests.build import Generation, TraceBuilder
-from tests.rules.judging import clear, evidence, finding, is_found, skipped
-from traceadvisor.model.findings import Method
+from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
+from traceadvisor.facts import Facts
+from traceadvisor.judging.run_rule import run_rule
+from traceadvisor.model.findings import Found, Method
+from traceadvisor.model.run import Run, RunSettings
+from traceadvisor.model.samples import SampledFrame
 from traceadvisor.rules.idle.idle001_host_sync import HostSync
 
 STACK = ("torch/_tensor.py(40): item", "train.py(27): train_one_epoch", "train.py(80): main")
@@ -146,3 +152,20 @@ def test_a_wait_before_python_is_found_by_its_simulated_saving(tmp_path: Path) -
 def test_a_wait_is_clear_if_the_step_is_python_anyway(tmp_path: Path) -> None:
     outcome = clear(HostSync(), _reads_before_python(390, kernel_us=6), tmp_path)
     assert (outcome.saving_share or 0.0) < 0.05
+
+
+def _with_samples(builder: TraceBuilder, folder: Path) -> Facts:
+    """The facts of a run whose training thread waited in line 33 for most samples."""
+    samples = Samples().add(40, user("main", 80), user("train_one_epoch", 33), SampledFrame("item"))
+    samples.add(10, user("main", 80), user("train_one_epoch", 30), library("linear"))
+    run = Run(("train.py",), "ran to its end", (), RunSettings(), None, stacks=samples.build())
+    return replace(facts_of(builder, folder), captured=run)
+
+
+@pytest.mark.parametrize("stack", [STACK[1:], ()])
+def test_samples_of_a_capture_tell_the_line_of_the_wait(stack: tuple[str, ...], tmp_path: Path) -> None:
+    outcome = run_rule(HostSync(), _with_samples(_steps(Generation.CURRENT, stack), tmp_path))
+    assert isinstance(outcome, Found)
+    (location,) = outcome.finding.locations
+    assert (location.file, location.line, location.is_call) == ("train.py", 33, True)
+    assert evidence(outcome.finding, "idle time after aten::item at train.py:33") == 10_000

@@ -6,7 +6,7 @@ backward pass runs has the stack of its forward operator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import takewhile
@@ -70,11 +70,21 @@ class Stack:
     """The innermost frame, if it is not the user's."""
 
 
+def _as_recorded(location: Location) -> Location:
+    return location
+
+
 class Stacks:
     """The Python stacks of a recording."""
 
     def __init__(
-        self, trace: Trace, tree: OperatorTree, marks: Iterable[tuple[int, int]] = (), training_thread: int = NONE
+        self,
+        trace: Trace,
+        tree: OperatorTree,
+        marks: Iterable[tuple[int, int]] = (),
+        training_thread: int = NONE,
+        *,
+        exact: Callable[[Location], Location] = _as_recorded,
     ) -> None:
         """Take the recording.
 
@@ -84,7 +94,9 @@ class Stacks:
             marks: start and end of each step on the host, in order of time. They tell the frames around the training
                 loop from those inside a step.
             training_thread: it waits while other threads run the backward pass.
+            exact: returns a place with the line of the call, where another source tells it.
         """
+        self._exact = exact
         self._trace, self._tree, self._training_thread = trace, tree, training_thread
         self._marks = np.array(list(marks), dtype=np.int64).reshape(-1, 2)
         self._texts: dict[int, Stack] = {}
@@ -147,7 +159,8 @@ class Stacks:
         known: dict[tuple[int, int, bool], Location | None] = {}
         for inner, owner, is_backward in dict.fromkeys(numbers):
             stack = self.stack(inner, inner, owner, is_backward=is_backward)
-            known[inner, owner, is_backward] = stack.inner and replace(stack.inner, owner=stack.owner)
+            place = replace(stack.inner, owner=stack.owner) if stack.inner else None
+            known[inner, owner, is_backward] = place and self._exact(place)
         return [known[each] for each in numbers]
 
     # -- Python calls --------------------------------------------------------------------------------------------

@@ -2,40 +2,175 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, replace
+
 import numpy as np
 
+from traceadvisor.analysis.arithmetic.kernel_names import read_kernel_name
+from traceadvisor.analysis.operators.inputs import read_inputs
 from traceadvisor.analysis.operators.launches import Launches
+from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree
-from traceadvisor.model.arrays import Float64, Int64
+from traceadvisor.model.arrays import Float64, Int32, Int64, Mask, numbers_in
 from traceadvisor.model.events import NONE, Kind
-from traceadvisor.model.report import DeviceFigures, KernelRow, OperatorRow
+from traceadvisor.model.location import Location
+from traceadvisor.model.report import DeviceFigures, KernelRow, OperatorRow, PlaceRow, ShapeRow
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepTable
 from traceadvisor.model.trace import Trace
+from traceadvisor.text.cleaning import clipped
+
+MOST_SHAPES = 4
+MOST_PLACES = 3
+"""Rows of input shapes and of places per operator."""
+
+MOST_LOCATED_CALLS = 20_000
+"""Calls whose place is looked up; the first ones stand for the rest."""
+
+LONGEST_SHAPES = 120
+"""Characters of the input shapes of one call."""
 
 
-def operator_table(trace: Trace, launches: Launches, tree: OperatorTree, table: StepTable) -> tuple[OperatorRow, ...]:
+def operator_table(  # noqa: PLR0913  # the last two only limit it
+    trace: Trace,
+    launches: Launches,
+    tree: OperatorTree,
+    table: StepTable,
+    *,
+    most: int | None = None,
+    stacks: Stacks | None = None,
+) -> tuple[OperatorRow, ...]:
     """Return one row per operator name, over operators that start in the typical steps' host marks.
 
     Device time is that of work the operator itself launched; rows are sorted by the larger of host and device time.
+
+    Args:
+        trace: the recording.
+        launches: of one device.
+        tree: the operators.
+        table: the steps.
+        most: rows to return; all by default.
+        stacks: where operators are called from; None to leave that out.
     """
-    chosen, steps = table.typical_marks.contains(tree.start_ns), len(table.typical)
-    if not chosen.any() or not steps:
+    in_steps, steps = table.typical_marks.contains(tree.start_ns), len(table.typical)
+    chosen = np.flatnonzero(in_steps)
+    if not chosen.size or not steps:
         return ()
-    names, group = np.unique(trace.events.name_id[tree.rows[chosen]], return_inverse=True)
+    device_ns = _device_time_ns(trace, launches, tree)
+    host_ns, name = tree.self_time_ns().astype(np.float64), trace.events.name_id[tree.rows]
+    names, group = np.unique(name[chosen], return_inverse=True)
     calls = np.bincount(group)
-    host = np.bincount(group, weights=tree.self_time_ns()[chosen].astype(np.float64))
-    device = np.bincount(group, weights=_device_time_ns(trace, launches, tree)[chosen])
+    host = np.bincount(group, weights=host_ns[chosen])
+    device = np.bincount(group, weights=device_ns[chosen])
     has_device = bool(launches.work_rows.size)
+    order = np.argsort(-np.maximum(host, device), kind="stable")[:most]
+    outermost = ~_is_inside_itself(tree, name)[chosen]
+    host_total = np.bincount(group, weights=(tree.end_ns - tree.start_ns)[chosen] * outermost)
+    device_total = np.bincount(group, weights=_with_inner(tree, device_ns)[chosen] * outermost)
+    calls_of = _Calls(tree.rows[chosen], group, host_ns[chosen], device_ns[chosen], steps, has_device)
+    listed = calls_of.taken(np.isin(group, order))
+    shapes = _by_shapes(trace, listed)
+    places = _by_place(stacks, listed) if stacks is not None else {}
     return tuple(
         OperatorRow(
             trace.names[names[at]],
             int(calls[at]) / steps,
             float(host[at]) / steps,
             float(device[at]) / steps if has_device else None,
+            float(host_total[at]) / steps,
+            float(device_total[at]) / steps if has_device else None,
+            shapes.get(at, ()),
+            places.get(at, ()),
         )
-        for at in np.argsort(-np.maximum(host, device), kind="stable").tolist()
+        for at in order.tolist()
     )
+
+
+def _is_inside_itself(tree: OperatorTree, name: Int64 | Int32) -> Mask:
+    """Return whether each operator is called by one of the same name, whose total includes it already."""
+    inside: Mask = (tree.parent != NONE) & (name == name[tree.parent])
+    return inside
+
+
+def _with_inner(tree: OperatorTree, value: Float64) -> Float64:
+    """Return the value of each operator with those of the operators inside it.
+
+    On its thread, these are the next ones that start before it ends.
+    """
+    before = np.concatenate(([0.0], np.cumsum(value)))
+    last = np.empty(tree.rows.size, dtype=np.int64)
+    for thread in numbers_in(tree.thread):
+        first, end = np.searchsorted(tree.thread, [thread, thread + 1])
+        inside = np.searchsorted(tree.start_ns[first:end], tree.end_ns[first:end], side="left")
+        last[first:end] = first + np.maximum(inside, np.arange(end - first) + 1)
+    total: Float64 = before[last] - before[:-1]
+    return total
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Calls:
+    """Calls of the operators of a table; arrays of shape ``(n,)``."""
+
+    rows: Int64
+    """Rows of the event table."""
+
+    group: Int64
+    """Number of the operator."""
+
+    host_ns: Float64
+    device_ns: Float64
+    steps: int
+    has_device: bool
+
+    def taken(self, chosen: Mask | Int64) -> _Calls:
+        """Return some of the calls."""
+        return replace(
+            self,
+            rows=self.rows[chosen],
+            group=self.group[chosen],
+            host_ns=self.host_ns[chosen],
+            device_ns=self.device_ns[chosen],
+        )
+
+
+def _by_shapes(trace: Trace, calls: _Calls) -> dict[int, tuple[ShapeRow, ...]]:
+    """Return the rows by input shapes of each operator, most time first."""
+    text = trace.details.dims_id.at(calls.rows, np.int32(NONE)).astype(np.int64)
+    calls, text = calls.taken(text != NONE), text[text != NONE]
+    key = calls.group * (len(trace.texts) + 1) + text
+    _, first, number = np.unique(key, return_index=True, return_inverse=True)
+    count = np.bincount(number)
+    host, device = (np.bincount(number, weights=column) for column in (calls.host_ns, calls.device_ns))
+    rows: dict[int, list[ShapeRow]] = {}
+    for at in np.argsort(-np.maximum(host, device), kind="stable").tolist():
+        mine = rows.setdefault(int(calls.group[first[at]]), [])
+        if len(mine) < MOST_SHAPES and (shapes := _shapes_words(trace.texts[text[first[at]]])):
+            on_device = float(device[at]) / calls.steps if calls.has_device else None
+            mine.append(ShapeRow(shapes, int(count[at]) / calls.steps, float(host[at]) / calls.steps, on_device))
+    return {group: tuple(found) for group, found in rows.items()}
+
+
+def _shapes_words(text: str) -> str:
+    """Return the shapes of the inputs that have one, ``[32, 3, 224, 224], [64]``."""
+    shapes = (shape for shape in read_inputs(text, "", "").shapes if shape)
+    return clipped(", ".join(f"[{', '.join(map(str, shape))}]" for shape in shapes), LONGEST_SHAPES)
+
+
+def _by_place(stacks: Stacks, calls: _Calls) -> dict[int, tuple[PlaceRow, ...]]:
+    """Return where each operator is called, most calls first."""
+    if not stacks.is_known or not calls.rows.size:
+        return {}
+    looked_up = calls.taken(np.arange(min(calls.rows.size, MOST_LOCATED_CALLS)))
+    scale = calls.rows.size / looked_up.rows.size / calls.steps
+    found: dict[int, Counter[Location]] = {}
+    for group, location in zip(looked_up.group.tolist(), stacks.locations(looked_up.rows), strict=True):
+        if location is not None:
+            found.setdefault(group, Counter())[location] += 1
+    return {
+        group: tuple(PlaceRow(location, count * scale) for location, count in counts.most_common(MOST_PLACES))
+        for group, counts in found.items()
+    }
 
 
 def _device_time_ns(trace: Trace, launches: Launches, tree: OperatorTree) -> np.typing.NDArray[np.float64]:
@@ -60,6 +195,9 @@ def kernel_table(trace: Trace, launches: Launches, table: StepTable) -> tuple[Ke
     names, group = np.unique(events.name_id[rows], return_inverse=True)
     duration = events.duration_ns[rows].astype(np.float64)
     calls, total = np.bincount(group), np.bincount(group, weights=duration)
+    shortest, longest = np.full(names.size, np.iinfo(np.int64).max), np.zeros(names.size, dtype=np.int64)
+    np.minimum.at(shortest, group, events.duration_ns[rows])
+    np.maximum.at(longest, group, events.duration_ns[rows])
     blocks = _weighted_mean(trace.details.blocks_per_sm.at(rows, np.float64("nan")), duration, group)
     occupancy = _weighted_mean(trace.details.occupancy_percent.at(rows, np.float64("nan")), duration, group)
     return tuple(
@@ -70,9 +208,18 @@ def kernel_table(trace: Trace, launches: Launches, table: StepTable) -> tuple[Ke
             float(total[at] / max(total.sum(), 1.0)),
             blocks[at],
             None if (percent := occupancy[at]) is None else percent / 100,
+            int(shortest[at]),
+            int(longest[at]),
+            _uses_tensor_cores(trace.names[names[at]]),
         )
         for at in np.argsort(-total, kind="stable").tolist()
     )
+
+
+def _uses_tensor_cores(name: str) -> bool | None:
+    """Return whether a kernel uses tensor cores; None for an unknown name. Other work uses none."""
+    told = read_kernel_name(name)
+    return False if told.is_plain else told.tensor_cores
 
 
 def _weighted_mean(values: Float64, weights: Float64, group: Int64) -> list[float | None]:

@@ -51,6 +51,11 @@ def find_marks(trace: Trace) -> tuple[StepSource, tuple[Mark, ...]]:
     return StepSource.WINDOW, () if trace.is_empty else (Mark(0, *recording_extent(trace)),)
 
 
+def is_step_mark(name: str) -> bool:
+    """Whether an event is a step mark of torch's profiler."""
+    return _MARK.match(name) is not None
+
+
 def _profiler_marks(trace: Trace) -> tuple[Mark, ...]:
     """Return ``ProfilerStep#N`` marks of the host, clipped to the profiler's span; GPU copies of marks do not count."""
     events = trace.events

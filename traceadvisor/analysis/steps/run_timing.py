@@ -18,6 +18,15 @@ NOT_COUNTED = {
 }
 """Why a recorded step is left out of averages."""
 
+BETWEEN_EPOCHS = "it is the time between two epochs, or before or after validation"
+
+
+def why_not_counted(step: TimedStep) -> str | None:
+    """Why a recorded step is left out of averages; None if it counts."""
+    if step.state is StepState.OTHER and not step.fetches:
+        return BETWEEN_EPOCHS
+    return NOT_COUNTED.get(step.state)
+
 
 @dataclass(frozen=True, slots=True)
 class RunTiming:

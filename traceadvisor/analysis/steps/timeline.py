@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.steps.breakdown import Partition
+from traceadvisor.analysis.steps.step_trace import step_trace, stream_title, thread_title
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import EventTable, Kind
@@ -38,16 +39,18 @@ def representative_step(table: StepTable) -> Step | None:
 def step_timeline(observation: Observation, partition: Partition, step: Step) -> Timeline:
     """Return what threads and streams did during one step."""
     window = (step.start_ns, step.end_ns)
+    threads = _threads(observation, window)
     return Timeline(
         step.index,
         *window,
-        _host_lanes(observation, window),
+        _host_lanes(observation, threads, window),
         _stream_lanes(observation.trace, observation.launches, window),
         Lane("", {category: spans.clip(*window) for category, spans in partition.items()}),
+        step_trace(observation, threads, window),
     )
 
 
-def _host_lanes(observation: Observation, window: tuple[int, int]) -> tuple[Lane, ...]:
+def _threads(observation: Observation, window: tuple[int, int]) -> tuple[int, ...]:
     """Return the training thread, then the threads with most time in operators and runtime calls."""
     trace, events = observation.trace, observation.trace.events
     inside = (events.start_ns < window[1]) & (events.end_ns > window[0])
@@ -60,14 +63,20 @@ def _host_lanes(observation: Observation, window: tuple[int, int]) -> tuple[Lane
         for other in np.argsort(-busy_ns, kind="stable").tolist()
         if busy_ns[other] and other != observation.thread
     ]
+    return (observation.thread, *busiest)[:MOST_HOST_LANES]
+
+
+def _host_lanes(observation: Observation, threads: Sequence[int], window: tuple[int, int]) -> tuple[Lane, ...]:
+    """Return the lanes of the threads that did anything."""
+    trace = observation.trace
     lanes = []
-    for number in [observation.thread, *busiest][:MOST_HOST_LANES]:
+    for number in threads:
         is_training = number == observation.thread
         spans = _thread_spans(observation, number, window)
         if is_training:
             spans[Activity.LOADING] = observation.loading.clip(*window)
         if any(spans.values()):
-            lanes.append(Lane("training thread" if is_training else _thread_title(trace, number), spans))
+            lanes.append(Lane(thread_title(trace, number, observation.thread), spans))
     return tuple(lanes)
 
 
@@ -86,11 +95,6 @@ def _thread_spans(observation: Observation, thread: int, window: tuple[int, int]
     }
 
 
-def _thread_title(trace: Trace, number: int) -> str:
-    thread = trace.threads[number]
-    return thread.name or f"thread {thread.thread}"
-
-
 def _stream_lanes(trace: Trace, launches: Launches, window: tuple[int, int]) -> tuple[Lane, ...]:
     events = trace.events
     rows = launches.work_rows
@@ -101,7 +105,7 @@ def _stream_lanes(trace: Trace, launches: Launches, window: tuple[int, int]) -> 
     busiest = [number - 1 for number in np.argsort(-busy_ns, kind="stable").tolist() if busy_ns[number]]
     return tuple(
         Lane(
-            f"stream {trace.streams[number]}" if number >= 0 else "stream not recorded",
+            stream_title(trace, number),
             _stream_spans(events, rows[events.stream[rows] == number], window),
         )
         for number in busiest[:MOST_STREAM_LANES]

@@ -110,9 +110,9 @@ def plan_of(environment: Mapping[str, str] = os.environ) -> Plan | None:
 def withdraw(environment: MutableMapping[str, str] = os.environ) -> None:
     """Take the plan out of the environment: processes started from now on are not captured."""
     environment.pop(VARIABLE, None)
-    places = environment.get(PYTHONPATH)
-    if places is not None:
-        rest = os.pathsep.join(place for place in places.split(os.pathsep) if place != HOOK)
+    places = environment.get(PYTHONPATH, "").split(os.pathsep)
+    if HOOK in places:  # otherwise nothing is written: threads of torch may read the environment
+        rest = os.pathsep.join(place for place in places if place != HOOK)
         if rest:
             environment[PYTHONPATH] = rest
         else:

@@ -9,8 +9,9 @@ import functools
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -19,16 +20,22 @@ from torch.amp.grad_scaler import GradScaler
 from torch.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from torch.optim import Optimizer
 from torch.profiler.profiler import _KinetoProfile
-from torch.utils.data.dataloader import DataLoader, _BaseDataLoaderIter
+from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from traceadvisor.recording.after_import import after_import
 from traceadvisor.recording.loop.batch_clocks import BatchClocks
-from traceadvisor.recording.loop.loaders import LoaderRegistry
+from traceadvisor.recording.loop.feeds import FEEDS_OF_LIBRARIES, FeedLoop, hooked_feed
+from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.script.own_code import unseen
 from traceadvisor.recording.settings import SettingsSeen
 
 _TORCH_INTERNALS = ("torch._inductor", "torch._dynamo", "triton.")
 """Compilers that profile their own work; the script did not ask for it."""
+
+_INHERITED = object()
+"""In place of a method that a class does not define itself."""
 
 
 class LoopListener:
@@ -57,7 +64,13 @@ class LoopListener:
         self._thread = thread
         self._depth = 0
         """Fetches and optimizer steps within one another."""
+        self._feed: KnownLoader | None = None
+        """The feed that the script asked for a batch; None otherwise."""
+        self._loop_start_ns = 0
+        """How long the feed took to start a loop over its ``DataLoader``."""
         self.active = True
+        self.is_fetching = False
+        """Whether the training thread is getting a batch; the sampler of stacks reads it."""
 
     def enter(self) -> bool:
         """A call begins. If the result is True, a call of :meth:`leave` must follow."""
@@ -71,26 +84,51 @@ class LoopListener:
         self._depth -= 1
         return self._depth == 0
 
+    def loop_started(self, took_ns: int) -> None:
+        """A loop over a loader was started; in a feed, it is part of the fetch."""
+        if self._feed:
+            self._loop_start_ns += took_ns
+
     def fetch_begins(self, iterator: object) -> None:
-        """The script asks for a batch."""
-        if self._depth == 1:
-            try:
+        """The script, or a feed that it uses, asks for a batch."""
+        try:
+            if self._depth == 1:
+                self.is_fetching = True
                 start_ns = self._loaders.start_ns(iterator)
                 loader = self._loaders.of(iterator)
                 self._tracker.fetch_begins(loader, grad=torch.is_grad_enabled(), loader_start_ns=start_ns)
+                if isinstance(iterator, FeedLoop):
+                    self._feed = loader
+                else:
+                    self._clocks.fetch_begins(iterator)
+            elif self._feed and self._is_in_feed:
+                self._loaders.belongs(iterator, self._feed)
                 self._clocks.fetch_begins(iterator)
-            except Exception as error:  # noqa: BLE001  # the script goes on after any error
-                self._fail(error)
+        except Exception as error:  # noqa: BLE001  # the script goes on after any error
+            self._fail(error)
 
     def fetch_ended(self, iterator: object, *, got_batch: bool) -> None:
         """The loader returned a batch, or has none left."""
-        if self.leave() and self.active:
-            try:
-                loader = self._loaders.of(iterator)
+        in_feed = self._is_in_feed
+        outermost = self.leave()
+        if outermost:
+            self.is_fetching = False
+        if not self.active or not (outermost or in_feed):
+            return
+        try:
+            loader = self._loaders.of(iterator)
+            if outermost:
                 self._tracker.fetch_ended(loader, got_batch=got_batch)
+                self._feed, self._loop_start_ns = None, 0
+            if not isinstance(iterator, FeedLoop):
                 self._clocks.fetch_ended(loader, got_batch=got_batch)
-            except Exception as error:  # noqa: BLE001  # as above
-                self._fail(error)
+        except Exception as error:  # noqa: BLE001  # as above
+            self._fail(error)
+
+    @property
+    def _is_in_feed(self) -> bool:
+        """Whether a feed calls its ``DataLoader``."""
+        return self._feed is not None and self._depth == 2
 
     def optimizer_stepped(self, optimizer: Optimizer) -> None:
         """The step of an optimizer or gradient scaler has returned, and its annotation is closed."""
@@ -125,9 +163,10 @@ class Hooks:
         *,
         profiler_made: Callable[[], None],
     ) -> None:
+        self._listener, self._loaders = listener, loaders
         self._originals: list[tuple[type, str, object]] = []
         self._replace(_BaseDataLoaderIter, "__next__", _hooked_next(_BaseDataLoaderIter.__next__, listener))
-        self._replace(DataLoader, "__iter__", _hooked_iter(DataLoader.__iter__, loaders))
+        self._replace(DataLoader, "__iter__", _hooked_iter(DataLoader.__iter__, listener, loaders))
         self._replace(GradScaler, "step", _hooked_scaler_step(GradScaler.step, listener, seen))
         self._replace(autocast, "__enter__", _hooked_autocast(autocast.__enter__, seen))
         self._replace(detect_anomaly, "__enter__", _hooked_anomaly(detect_anomaly.__enter__, seen))
@@ -142,16 +181,53 @@ class Hooks:
         self._replace(Optimizer, "profile_hook_step", staticmethod(profile_hook_step))
         for kind in _hooked_already(Optimizer):
             self._replace(kind, "step", _hooked_step(kind.__dict__["step"], listener))
+        for base in (DataLoader, IterableDataset):
+            self._hook_feeds(base)
+        self._waiting = [
+            after_import(module, functools.partial(self._hook_library, module, names))
+            for module, names in FEEDS_OF_LIBRARIES.items()
+        ]
 
     def remove(self) -> None:
         """Restore the methods. Optimizer classes used meanwhile keep a hooked step without effect."""
+        for stop_waiting in self._waiting:
+            stop_waiting()
         for owner, name, original in reversed(self._originals):
-            setattr(owner, name, original)
+            if original is _INHERITED:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
         self._originals.clear()
 
     def _replace(self, owner: type, name: str, replacement: object) -> None:
-        self._originals.append((owner, name, owner.__dict__[name]))
+        original = owner.__dict__.get(name, _INHERITED)
         setattr(owner, name, replacement)
+        self._originals.append((owner, name, original))
+
+    def _hook_feeds(self, base: type) -> None:
+        """Hook the subclasses of a class of torch, now and as they are made."""
+        for kind in _subclasses(base):
+            self._hook_feed(kind)
+
+        def init_subclass(kind: Any, /, **arguments: Any) -> None:
+            super(base, kind).__init_subclass__(**arguments)  # type: ignore[arg-type]  # mypy takes no variable
+            self._hook_feed(kind)
+
+        if "__init_subclass__" not in base.__dict__:
+            self._replace(base, "__init_subclass__", classmethod(init_subclass))
+
+    def _hook_library(self, module: str, names: Sequence[str]) -> None:
+        """Hook the classes of a library; those that this version lacks are left out."""
+        for name in names:
+            kind = getattr(sys.modules[module], name, None)
+            if isinstance(kind, type):
+                self._hook_feed(kind)
+
+    def _hook_feed(self, kind: type) -> None:
+        iterate = kind.__dict__.get("__iter__")
+        if isinstance(iterate, FunctionType):  # otherwise it comes from a base class, or is no plain method
+            with suppress(Exception):  # a class that refuses works as it did
+                self._replace(kind, "__iter__", hooked_feed(iterate, self._listener, self._loaders))
 
 
 def _hooked_next(original: Callable[[Any], Any], listener: LoopListener) -> Callable[[Any], Any]:
@@ -172,14 +248,24 @@ def _hooked_next(original: Callable[[Any], Any], listener: LoopListener) -> Call
     return fetch
 
 
-def _hooked_iter(original: Callable[[Any], Any], loaders: LoaderRegistry) -> Callable[[Any], Any]:
+def _hooked_iter(
+    original: Callable[[Any], Any], listener: LoopListener, loaders: LoaderRegistry
+) -> Callable[[Any], Any]:
     @functools.wraps(original)
     @unseen
     def iterate(self: Any) -> Any:
+        entered = listener.enter()  # a data set that is iterated from here is no feed of the loop
         begin_ns = time.perf_counter_ns()
-        iterator = original(self)
+        try:
+            iterator = original(self)
+        finally:
+            if entered:
+                listener.leave()
+        took_ns = time.perf_counter_ns() - begin_ns
+        if entered:
+            listener.loop_started(took_ns)
         with suppress(Exception):  # such as an iterator that cannot be referred to weakly
-            loaders.iterated(self, iterator, time.perf_counter_ns() - begin_ns)
+            loaders.iterated(self, iterator, took_ns)
         return iterator
 
     return iterate
@@ -261,6 +347,11 @@ def _made_by_torch() -> bool:
     while frame.f_back and str(frame.f_globals.get("__name__", "")).startswith(("torch.profiler", "torch.autograd")):
         frame = frame.f_back
     return str(frame.f_globals.get("__name__", "")).startswith(_TORCH_INTERNALS)
+
+
+def _subclasses(base: type) -> set[type]:
+    direct: list[type] = base.__subclasses__()
+    return set(direct).union(*(_subclasses(kind) for kind in direct))
 
 
 def _hooked_already(base: type[Optimizer]) -> list[type[Optimizer]]:

@@ -17,6 +17,8 @@ from traceadvisor.model.location import Location
 from traceadvisor.recording.script.own_code import OWN_FILE, is_of_library
 
 DEFAULT_PREFETCH = 2
+MOST_SAMPLERS = 8
+"""Samplers within one another."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,8 +49,8 @@ class LoaderRegistry:
         self._pending: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = weakref.WeakKeyDictionary()
         self._start_ns: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
-    def iterated(self, loader: DataLoader[Any], iterator: object, took_ns: int) -> None:
-        """A loop over a loader starts; ``took_ns`` is how long its ``__iter__`` took."""
+    def iterated(self, loader: object, iterator: object, took_ns: int) -> None:
+        """A loop over a loader or feed starts; ``took_ns`` is how long its ``__iter__`` took."""
         self._pending[iterator] = weakref.ref(loader)
         self._start_ns[iterator] = took_ns
 
@@ -65,6 +67,12 @@ class LoaderRegistry:
             self._found(iterator, known)
         return known
 
+    def belongs(self, iterator: object, loader: KnownLoader) -> None:
+        """An iterator works for another loader, which feeds the loop."""
+        if iterator not in self._by_iterator:
+            self._by_iterator[iterator] = loader
+            self._found(iterator, loader)
+
     def _find(self, iterator: object) -> KnownLoader:
         reference = self._pending.pop(iterator, None)
         loader = reference() if reference else None
@@ -73,33 +81,60 @@ class LoaderRegistry:
         remembered = self._by_loader.get(id(loader))
         if remembered and remembered[0]() is loader:
             return remembered[1]
-        known = KnownLoader(_settings(loader, "", _user_frame()))
+        known = KnownLoader(_settings(_loader_in(loader), "", _user_frame()))
         self._by_loader[id(loader)] = (weakref.ref(loader), known)
         return known
+
+
+def _loader_in(source: object) -> object:
+    """The ``DataLoader`` in an object that feeds a loop; the object itself if there is none."""
+    if isinstance(source, DataLoader):
+        return source
+    for value in getattr(source, "__dict__", {}).values():
+        for part in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(part, DataLoader):
+                return part
+    return source
 
 
 def _settings(source: object, prefix: str, frame: FrameType | None) -> RecordedLoader:
     """Read the settings from a loader, or with a prefix from its iterator, which has private copies."""
 
-    def get(name: str) -> Any:
-        return getattr(source, f"{prefix}{name}", None)
+    def count(of: object, name: str) -> int | None:
+        value = getattr(of, name, None)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def flag(name: str) -> bool | None:
+        value = getattr(source, f"{prefix}{name}", None)
+        return value if isinstance(value, bool) else None
 
     sampler = getattr(source, "_index_sampler", None)
-    drawn_by = getattr(sampler, "sampler", None)
+    whole = _whole_sampler(sampler)
+    drawn_by = getattr(whole, "sampler", None)
     return RecordedLoader(
-        batch_size=get("batch_size") or getattr(sampler, "batch_size", None),
-        worker_count=get("num_workers"),
-        prefetch_factor=get("prefetch_factor"),
-        pin_memory=get("pin_memory"),
-        persistent_workers=get("persistent_workers"),
-        drop_last=get("drop_last"),
+        batch_size=count(source, f"{prefix}batch_size") or count(sampler, "batch_size") or count(whole, "batch_size"),
+        worker_count=count(source, f"{prefix}num_workers"),
+        prefetch_factor=count(source, f"{prefix}prefetch_factor"),
+        pin_memory=flag("pin_memory"),
+        persistent_workers=flag("persistent_workers"),
+        drop_last=flag("drop_last"),
         shuffled=_is_shuffled(sampler if drawn_by is None else drawn_by),
-        dataset_length=_length(get("dataset")),
-        sample_count=_length(drawn_by),
+        dataset_length=_length(getattr(source, f"{prefix}dataset", None)),
+        sample_count=_length(drawn_by) if whole is sampler else None,
         batch_count=_length(sampler),
         sampler=None if drawn_by is None else type(drawn_by).__name__,
         location=_location(frame) if frame else None,
     )
+
+
+def _whole_sampler(sampler: object) -> object:
+    """The sampler of whole batches below those that skip some or share them out to ranks."""
+    for _ in range(MOST_SAMPLERS):
+        below = None if hasattr(sampler, "sampler") else getattr(sampler, "batch_sampler", None)
+        if below is None:
+            break
+        sampler = below
+    return sampler
 
 
 def _is_shuffled(sampler: object) -> bool | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable
 from pathlib import Path
 
@@ -26,9 +27,9 @@ class _Recorder(TorchRecorder):
 
     lost: Callable[[Exception], None]
 
-    def save(self, cycle: int) -> None:
+    def save(self, cycle: int, *, whole: bool) -> None:
         try:
-            super().save(cycle)
+            super().save(cycle, whole=whole)
         except OSError as error:
             self.lost(error)
 
@@ -44,12 +45,12 @@ class LoopCapture:
         *,
         thread: int,
         stage: Callable[[str], Path],
-        saved: Callable[[str, int], None],
+        saved: Callable[[str, int, bool], None],
         lost: Callable[[Exception], None],
         trains: Callable[[], None],
     ) -> None:
         self._saved = saved
-        """Called with the file name and cycle of each recording."""
+        """Called with the file name and cycle of each recording, and whether its window is whole."""
         self._trains = trains
         """Called at the end of the first training step."""
         self._notes: list[Note] = []
@@ -60,7 +61,9 @@ class LoopCapture:
         self._tracker = LoopTracker(self._window, log, trained=self._first_step_ended)
         self._clocks = BatchClocks(thread)
         self._loader: KnownLoader | None = None
-        loaders = LoaderRegistry(self._clocks.knows)
+        self._iterators: dict[KnownLoader, weakref.ref[object]] = {}
+        """The latest iterator of each loader."""
+        loaders = LoaderRegistry(self._iterator_found)
         self._listener = LoopListener(
             self._tracker, loaders, self._clocks, thread=thread, stepped=self._stepped, failed=self._failed
         )
@@ -71,7 +74,7 @@ class LoopCapture:
     @property
     def notes(self) -> list[Note]:
         """Remarks for the report."""
-        return [*self._window.notes, *self._notes]
+        return [*self._window.notes, *self._tracker.notes, *self._notes]
 
     def settings(self) -> RecordedSettings:
         """The settings known so far."""
@@ -80,6 +83,11 @@ class LoopCapture:
     def batches(self) -> BatchLog | None:
         """The batches of the training loader that were timed; None without any."""
         return self._clocks.log_of(self._loader)
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether the training thread is getting a batch from a loader."""
+        return self._listener.is_fetching
 
     def step(self) -> None:
         """The script marks the end of a step."""
@@ -127,10 +135,15 @@ class LoopCapture:
         else:
             self._window.settle_for(0, 0)
 
-    def _recording_saved(self, name: str, cycle: int, *, valid: bool) -> None:
+    def _iterator_found(self, iterator: object, loader: KnownLoader) -> None:
+        """The first batch of an iterator is fetched. Once nobody holds it, the loop over its loader is over."""
+        self._clocks.knows(iterator, loader)
+        self._iterators[loader] = weakref.ref(iterator, lambda _: self._tracker.loader_left(loader))
+
+    def _recording_saved(self, name: str, cycle: int, *, valid: bool, whole: bool) -> None:
         if not valid:
             self._notes.append(Note("trace-repaired", f"{name} is not valid JSON; reading it includes a repair."))
-        self._saved(name, cycle)
+        self._saved(name, cycle, whole)
 
     def _failed(self, error: Exception) -> None:
         """Recording failed: stop the profiler, which would slow the rest of the run."""

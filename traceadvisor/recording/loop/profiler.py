@@ -35,8 +35,8 @@ _GZIP_LEVEL = 1
 class Saved(Protocol):
     """Called for each recording."""
 
-    def __call__(self, name: str, cycle: int, *, valid: bool) -> None:
-        """Takes the file name, the cycle, and whether the file is valid JSON."""
+    def __call__(self, name: str, cycle: int, *, valid: bool, whole: bool) -> None:
+        """Takes the file name, the cycle, whether the file is valid JSON, and whether the window is whole."""
 
 
 class TorchRecorder:
@@ -100,14 +100,14 @@ class TorchRecorder:
         self._mark = record_function(f"{MARK}{step}")
         self._mark.__enter__()  # type: ignore[no-untyped-call]
 
-    def save(self, cycle: int) -> None:
+    def save(self, cycle: int, *, whole: bool) -> None:
         """Stop and write the recording."""
         profiler = self._stop()
         if profiler is None:
             return
         name = f"{self._host}_{os.getpid()}.{time.time_ns()}.pt.trace.json.gz"
         valid = write_trace(profiler, self._stage(name))
-        self._saved(name, cycle, valid=valid)
+        self._saved(name, cycle, valid=valid, whole=whole)
 
     def discard(self) -> None:
         """Stop without writing."""
@@ -131,20 +131,17 @@ class TorchRecorder:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Set the profiler's log level unless the user has; restore it before the script can see it.
+    """Set the profiler's log level unless the user has.
+
+    The level stays set: the profiler's own thread reads the environment from now on, and a process can crash when a
+    variable is removed at the same time.
 
     torch 2.11 also warns that it clears the events of a cycle at its end, which is intended here.
     """
-    name, value = _LOG_LEVEL
-    chosen = name in os.environ
-    os.environ.setdefault(name, value)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=r".*Profiler clears events at the end of each cycle")
-            yield
-    finally:
-        if not chosen:
-            del os.environ[name]
+    os.environ.setdefault(*_LOG_LEVEL)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r".*Profiler clears events at the end of each cycle")
+        yield
 
 
 def is_profiling() -> bool:

@@ -1,28 +1,57 @@
 """Finds the boundaries of training steps from fetches and optimizer steps alone.
 
-An optimizer's step completes the training step, and the next fetch from a loader starts a new one. Fetches without an
-optimizer's step are not a training step: they are validation, or the rest of an epoch that accumulation left over.
-Without a loader, the boundary is the return of the optimizer's step.
+In a loop that a loader feeds, an optimizer's step completes the training step, and the next fetch starts a new one:
+all optimizer steps between two fetches are one step. Without a fetch, the pattern of the optimizers tells: each
+repetition is a step, which ends where its last optimizer returns. Fetches without an optimizer's step are no training
+step: they are validation, or the rest of an epoch that accumulation left over. Neither is the time from the end of one
+loop over a loader to the start of the next.
+
+The pattern is known after some optimizer steps. Until then no step is logged; then all of them are, as if the pattern
+had been known from the start.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
-from enum import Enum, auto
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+from statistics import fmean, median
 
+from traceadvisor.bundle.layout import Note
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.recording.loop.optimizer_pattern import FEWEST_STEPS, MOST_STEPS, OptimizerPattern
 from traceadvisor.recording.loop.window import Window
 
+_MOST_REPEATS = 16
+"""Repetitions after which a pattern is trusted, however late the first recording is due."""
 
-class _Mode(Enum):
-    UNKNOWN = auto()
-    LOADER = auto()
-    NO_LOADER = auto()
-    MANUAL = auto()
-    """The script marks the end of each step."""
+_MOST_HELD = 4096
+"""Optimizer steps that are held until a pattern is known."""
+
+_CHECKS = 32
+"""After this many optimizer steps, a pattern is looked for each time their number has grown by that part of itself."""
+
+_LOADER_LOST = 4
+"""How many times more optimizer steps than ever between two fetches show that the loader no longer feeds the loop."""
+
+_APART = 10
+"""How many times longer than the median the steps are in which half of the time is spent, if a step may be a part of an
+iteration."""
+
+_FEWEST_LONG = 4
+"""Such long steps. Fewer may be chance."""
+
+_REGULAR_SHARE = 0.75
+"""Share of equal distances between them. A busy machine delays steps at random."""
+
+_MARK_STEPS = (
+    "Mark the end of each iteration: put `with traceadvisor.capture() as capture:` around the loop and call "
+    "`capture.step()` in it."
+)
 
 
 @dataclass(slots=True)
@@ -35,14 +64,23 @@ class _Period:
     suspected: bool
     """Whether it is probably not a training step."""
 
+    is_start_known: bool = True
+    """Whether it begins where a step does. Nothing tells where the first one began in a loop without a loader."""
+
+    is_mixed: bool = False
+    """Whether it holds parts of several steps."""
+
     seen: dict[Hashable, int] = field(default_factory=dict)
     """Number of batches by loader, in the order of their first batch."""
 
     exhausted: set[Hashable] = field(default_factory=set)
     """Loaders without further batches."""
 
-    steppers: set[int] = field(default_factory=set)
-    """Optimizers that stepped."""
+    ran_out_ns: int | None = None
+    """When the last of its loaders had no further batch."""
+
+    stepped: list[tuple[int, int]] = field(default_factory=list)
+    """Optimizers that stepped, each with its time of return; of very many the first."""
 
     batches: int = 0
     loader_ns: int = 0
@@ -63,6 +101,15 @@ class _Period:
         """Whether a loader of the period may have more batches."""
         return not self.seen.keys() <= self.exhausted
 
+    @property
+    def order(self) -> list[int]:
+        """The optimizers in the order of their steps."""
+        return [optimizer for optimizer, _ in self.stepped]
+
+    def wall_at(self, instant_ns: int) -> int:
+        """An instant on the wall clock."""
+        return self.wall_ns + instant_ns - self.start_ns
+
 
 class LoopTracker:
     """Turns the events of the training thread into steps; fills the step log and advances the window."""
@@ -82,16 +129,25 @@ class LoopTracker:
         """Called once with the loader of the first training step, when that step has ended."""
         self._clock = clock
         self._wall_clock = wall_clock
-        self._mode = _Mode.UNKNOWN
+        self._is_manual = False
+        """Whether the script marks the end of each step."""
         self._period: _Period | None = None
         self._number = 0
         self._training: set[Hashable] = set()
         self._training_grad = True
         self._fetch_ns = 0
-        self._turn: list[tuple[int, int, int]] = []
-        """Optimizer steps before the first known boundary: the optimizer, and both clocks at its return."""
-        self._last_in_turn = 0
+        self._pattern: OptimizerPattern | None = None
+        """Of the optimizers in a step; None before it is known."""
+        self._is_unfed = False
+        """Whether the pattern was learned where no loader fed the loop."""
+        self._first_of_pattern = 0
+        """First step that follows the pattern."""
         self._fed_in_a_row = 0
+        self._most_batches = 1
+        self._most_optimizer_steps = 0
+        """In a step that a loader fed."""
+        self._is_uncertain = False
+        self.notes: list[Note] = []
 
     def fetch_begins(self, loader: Hashable, *, grad: bool, loader_start_ns: int = 0) -> None:
         """The training thread asks a loader for a batch.
@@ -100,18 +156,15 @@ class LoopTracker:
         start the loop; otherwise 0.
         """
         now, period = self._clock(), self._period
-        if self._mode is _Mode.UNKNOWN:
-            self._mode = _Mode.LOADER
-        if self._mode is not _Mode.MANUAL and (period is None or self._ends_at(period, loader, grad=grad)):
+        if not self._is_manual and (period is None or self._ends_at(period, loader, grad=grad)):
+            if period and not (self._feeds(period) and period.is_fed):
+                takes_single_batches = self._feeds(period) and period.ran_out_ns is None
+                self._settle(period, fewest=FEWEST_STEPS if takes_single_batches else 2)
             period = self._turn_over(now, suspected=self._is_suspect(loader, grad=grad))
-        elif period and not period.batches:
-            period.suspected = self._is_suspect(loader, grad=grad) and self._mode is not _Mode.MANUAL
         if period:
             period.loader_start_ns += loader_start_ns
             if not period.batches:
                 period.grad = grad
-            if period.suspected and period.batches > self._window.longest_interlude:
-                self._window.cut()
         self._fetch_ns = self._clock()
 
     def fetch_ended(self, loader: Hashable, *, got_batch: bool) -> None:
@@ -119,92 +172,147 @@ class LoopTracker:
         period = self._period
         if period is None:
             return
-        period.loader_ns += self._clock() - self._fetch_ns
+        now = self._clock()
+        period.loader_ns += now - self._fetch_ns
         if got_batch:
             period.batches += 1
             period.seen[loader] = period.seen.get(loader, 0) + 1
             period.exhausted.discard(loader)
-        else:
+            period.ran_out_ns = None
+            if not self._is_manual and (period.suspected or period.batches > self._most_batches):
+                self._window.untrained_batch()
+            return
+        period.exhausted.add(loader)
+        if not period.is_fed and period.done_ns is None and not self._is_manual:
+            period.ran_out_ns = now
+            if period.batches and period.suspected:
+                self._turn_over(now, suspected=True)
+
+    def loader_left(self, loader: Hashable) -> None:
+        """The script dropped its loop over a loader. May be called in any thread."""
+        if period := self._period:
             period.exhausted.add(loader)
 
     def optimizer_stepped(self, optimizer: int) -> None:
         """An optimizer's step returned, or a gradient scaler skipped it."""
         now, period = self._clock(), self._period
-        if self._mode is _Mode.UNKNOWN:
-            self._learn_turn(optimizer, now)
-            return
         if period is None:
-            return
-        repeated = optimizer in period.steppers
-        period.steppers.add(optimizer)
+            period = self._begin(suspected=False)
+            period.is_start_known = False
         period.done_ns = now
-        if self._mode is _Mode.LOADER and not period.suspected:
-            self._training.update(period.seen)
-            self._training_grad = period.grad
-        if self._mode is _Mode.LOADER and repeated and not period.is_fed:
-            self._mode = _Mode.NO_LOADER  # the loader belonged to an earlier loop
-        if self._mode is _Mode.NO_LOADER and (optimizer == self._last_in_turn or repeated):
-            self._last_in_turn = optimizer
+        if self._is_manual:
+            return
+        if len(period.stepped) <= max(_MOST_HELD, self._most_between_fetches):
+            period.stepped.append((optimizer, now))
+        if self._feeds(period) and period.ran_out_ns is None:
+            if not period.suspected:
+                self._training.update(period.seen)
+                self._training_grad = period.grad
+            self._notice_unfed(period)
+        elif self._pattern is None:
+            self._learn(period)
+        elif self._pattern.ends_step(optimizer):
             self._turn_over(now, suspected=False)
+        elif self._is_unfed and (later := self._pattern.successor()):
+            self._succeed(period, later)
 
     def step(self) -> None:
         """The script marks the end of a step."""
         now = self._clock()
-        self._mode = _Mode.MANUAL
+        if not self._is_manual:
+            self._is_manual = True
+            if self._number:
+                self._reject_steps(0)
         if self._period:
             self._period.done_ns = now
         self._turn_over(now, suspected=False)
 
     def finish(self) -> None:
         """The script ended. A step without a following fetch ends with its optimizer's step."""
+        if self._period:
+            self._settle(self._period, fewest=2)
         period = self._period
-        if period is None:
-            return
-        if period.done_ns is None:
+        if period and period.done_ns is None:
             if period.batches or self._window.recording:
                 self._close(period, self._clock())
-        else:
+        elif period and period.done_ns is not None:
             if self._window.recording:
                 period.state = StepState.STALLED
+            period.is_mixed |= bool(self._is_unfed and self._pattern and self._pattern.is_within)
             self._close(period, period.done_ns)
         self._period = None
+        self._note_doubts()
+
+    # -- periods ------------------------------------------------------------------------------------------------
 
     def _turn_over(self, now_ns: int, *, suspected: bool) -> _Period:
         if self._period:
             self._close(self._period, now_ns)
+        return self._begin(suspected=suspected)
+
+    def _begin(self, *, suspected: bool) -> _Period:
         state = self._window.begins(self._number, trains=not suspected)
         self._period = _Period(self._clock(), self._wall_clock(), state, suspected)
         return self._period
 
     def _close(self, period: _Period, end_ns: int) -> None:
-        trained = period.done_ns is not None
-        if self._mode is _Mode.NO_LOADER:
-            trained = self._trained_without_loader(period)
-        duration = end_ns - period.start_ns
-        state = period.state if trained else StepState.OTHER
-        if trained and self._window.plan is None:
-            self._trained(next(iter(period.seen), None))
-        self._training.update(period.seen if trained else ())
+        if not period.is_start_known:
+            return
+        if self._has_trained(period):
+            if self._window.plan is None:
+                self._trained(next(iter(period.seen), None) if self._feeds(period) else None)
+            self._training.update(period.seen)
+            if not self._is_manual and period.stepped and self._feeds(period):
+                self._learn_from_fed(period)
+            self._add(period, end_ns, period.state)
+        elif period.batches and period.ran_out_ns is not None:
+            self._add(period, period.ran_out_ns, StepState.OTHER)
+            if end_ns > period.ran_out_ns:
+                self._add(self._rest(period, period.ran_out_ns), end_ns, StepState.OTHER)
+        else:
+            self._add(period, end_ns, StepState.OTHER)
+
+    def _add(self, period: _Period, end_ns: int, state: StepState) -> None:
         step = TimedStep(
             index=self._number,
             start_ns=period.wall_ns,
-            duration_ns=duration,
+            duration_ns=max(end_ns - period.start_ns, 1),
             loader_ns=period.loader_ns,
             fetches=period.fetches,
             state=state,
             loader_start_ns=period.loader_start_ns,
         )
         self._log.add(step)
-        self._window.ended(duration, period.loader_ns, state)
+        self._window.ended(step)
         self._number += 1
+
+    def _has_trained(self, period: _Period) -> bool:
+        """Whether a period is a training step.
+
+        Fetches in a loop without a loader are validation. If each step has some, the loop has a loader after all.
+        """
+        if period.done_ns is None or period.is_mixed:
+            return False
+        if self._is_manual or not period.seen or self._feeds(period):
+            self._fed_in_a_row = 0
+            return True
+        self._fed_in_a_row += 1
+        self._is_unfed = self._fed_in_a_row == 1
+        return not self._is_unfed
+
+    # -- loops that loaders feed --------------------------------------------------------------------------------
+
+    def _feeds(self, period: _Period) -> bool:
+        """Whether the loaders of a period are those that training takes its batches from."""
+        if not period.seen or not self._training.isdisjoint(period.seen):
+            return bool(period.seen)
+        return period.grad and not self._is_unfed
 
     def _ends_at(self, period: _Period, loader: Hashable, *, grad: bool) -> bool:
         """Whether a fetch from a loader ends the period."""
-        if self._mode is _Mode.NO_LOADER:
-            return not period.is_fed
-        if period.done_ns is not None or not period.batches:
-            return period.done_ns is not None
-        return not period.is_fed or (loader not in period.seen and self._is_another_loop(period, loader, grad=grad))
+        if period.done_ns is not None or not period.batches or not period.is_fed:
+            return True
+        return loader not in period.seen and self._is_another_loop(period, loader, grad=grad)
 
     def _is_another_loop(self, period: _Period, loader: Hashable, *, grad: bool) -> bool:
         """Whether a loader that is new to the period belongs to another loop than the period's loaders.
@@ -212,37 +320,159 @@ class LoopTracker:
         Loaders of one loop return one batch each in turn. Several batches from one loader are a loop of its own.
         """
         if not self._training:
-            return period.grad != grad or period.batches > 1
+            return period.grad != grad or max(period.seen.values()) > 1
         back_to_training = loader in self._training and self._training.isdisjoint(period.seen)
         return back_to_training or period.grad != grad
 
     def _is_suspect(self, loader: Hashable, *, grad: bool) -> bool:
-        if self._mode is _Mode.NO_LOADER:
-            return True
-        return bool(self._training) and (loader not in self._training or grad != self._training_grad)
+        if not self._training:
+            return self._is_unfed
+        return loader not in self._training or grad != self._training_grad
 
-    def _trained_without_loader(self, period: _Period) -> bool:
-        """Whether a period trained, in a loop without a loader.
+    def _learn_from_fed(self, period: _Period) -> None:
+        """The optimizers of a step tell where a step ends once the loader has no further batch."""
+        order = tuple(period.order)
+        if self._pattern is None or self._pattern.pattern != order:
+            self._pattern = OptimizerPattern(order)
+        self._pattern.restart()
+        self._is_unfed = False
+        self._most_batches = max(self._most_batches, period.batches)
+        self._most_optimizer_steps = max(self._most_optimizer_steps, len(order))
 
-        Fetches in such a loop are validation. If they recur with each step, the loop has a loader after all.
-        """
-        if period.done_ns is None:
-            return False
-        if not period.batches:
-            self._fed_in_a_row = 0
-            return True
-        self._fed_in_a_row += 1
-        if self._fed_in_a_row > 1:
-            self._mode = _Mode.LOADER
-        return False
+    @property
+    def _most_between_fetches(self) -> int:
+        """Optimizer steps between two fetches; more of them show that no loader feeds the loop any longer."""
+        return max(MOST_STEPS, _LOADER_LOST * self._most_optimizer_steps)
 
-    def _learn_turn(self, optimizer: int, now_ns: int) -> None:
-        """Without a loader, a step is one turn of the optimizers. The start of the first turn is unknown."""
-        turn = self._turn
-        if not turn or turn[0][0] != optimizer:
-            turn.append((optimizer, now_ns, self._wall_clock()))
+    def _notice_unfed(self, period: _Period) -> None:
+        """A loader fed the loop only once, or no longer, if the optimizers go on without a fetch."""
+        count = len(period.stepped)
+        is_lost = count > self._most_between_fetches
+        if self._pattern is None and (is_lost or not period.is_fed):
+            self._learn(period)
+        elif self._pattern and (is_lost or (not period.is_fed and count >= 2 * len(self._pattern.pattern))):
+            self._adopt(period, OptimizerPattern(self._pattern.pattern), is_now=True)
+
+    # -- loops without a loader ---------------------------------------------------------------------------------
+
+    def _learn(self, period: _Period) -> None:
+        """Learn the pattern from the optimizer steps of a period, once it is certain."""
+        count = len(period.stepped)
+        if count < FEWEST_STEPS or count % (count // _CHECKS or 1):
             return
-        self._mode = _Mode.NO_LOADER
-        self._last_in_turn, start_ns, wall_ns = turn[-1]
-        self._period = _Period(start_ns, wall_ns, self._window.begins(0, trains=True), suspected=False)
-        self.optimizer_stepped(optimizer)
+        order = period.order
+        repeats = max(2, min(self._window.first_wait, _MOST_REPEATS)) if count < MOST_STEPS else 2
+        pattern = OptimizerPattern.of(order, repeats=repeats)
+        if pattern is None and count >= max(MOST_STEPS, min(3 * len(set(order)), _MOST_HELD)):
+            pattern = OptimizerPattern()
+        if pattern:
+            self._adopt(period, pattern, is_now=True)
+
+    def _settle(self, period: _Period, *, fewest: int) -> None:
+        """Split a period whose pattern is not known yet: there may be no more optimizer steps for long."""
+        is_open = self._pattern is None and not self._is_manual and len(period.stepped) >= fewest
+        if is_open and (pattern := OptimizerPattern.of(period.order)):
+            self._adopt(period, pattern, is_now=False)
+
+    def _adopt(self, period: _Period, pattern: OptimizerPattern, *, is_now: bool) -> None:
+        """Follow a pattern, and split the period into the steps that it holds.
+
+        ``is_now``: whether the last optimizer step of the period has just returned.
+        """
+        self._training.difference_update(period.seen)
+        self._pattern, self._is_unfed, self._first_of_pattern = pattern, True, self._number
+        ends_ns = [period.stepped[place][1] for place in pattern.follow(period.order)]
+        if period.state is not StepState.PLAIN:
+            period.is_mixed = True
+            ends_ns = ends_ns[-1:]
+        if period.ran_out_ns is not None and period.batches:
+            if period.is_start_known:
+                self._add(period, period.ran_out_ns, StepState.OTHER)
+            period = self._rest(period, period.ran_out_ns)
+        for end_ns in ends_ns:
+            rest = self._rest(period, end_ns)
+            self._close(replace(period, stepped=[], done_ns=end_ns, seen={}, batches=0), end_ns)
+            period = rest
+        self._period = period
+        if is_now and not period.stepped:
+            self._begin(suspected=False)
+
+    def _rest(self, period: _Period, start_ns: int) -> _Period:
+        """The part of a period from an instant on, without its batches."""
+        later = period.stepped[bisect_right(period.stepped, start_ns, key=lambda each: each[1]) :]
+        return _Period(
+            start_ns,
+            period.wall_at(start_ns),
+            period.state,
+            suspected=False,
+            stepped=later,
+            done_ns=period.done_ns if later else None,
+        )
+
+    def _succeed(self, period: _Period, later: OptimizerPattern) -> None:
+        """Another pattern follows. If its steps hold several of those so far, these were parts of steps."""
+        if self._pattern and later.holds_several(self._pattern):
+            self._reject_steps(self._first_of_pattern)
+        elif self._window.recording:
+            self._window.cut("the optimizers stepped in another order")
+            period.state = StepState.STALLED
+        self._is_uncertain = True
+        if len(period.stepped) > len(later.pattern):
+            self._adopt(period, OptimizerPattern(later.pattern), is_now=True)
+        else:
+            self._pattern, self._first_of_pattern = later, self._number
+            period.is_mixed = True
+            if not later.is_within and period.done_ns:
+                self._turn_over(period.done_ns, suspected=False)
+
+    # -- doubts -------------------------------------------------------------------------------------------------
+
+    def _reject_steps(self, first: int) -> None:
+        """The steps from the first on were not steps: they do not count, and what was recorded of them neither."""
+        self._log.reject(first)
+        self._window.restart()
+        if self._period and self._period.state is not StepState.PLAIN:
+            self._period.state = StepState.STALLED
+
+    def _note_doubts(self) -> None:
+        if self._is_manual:
+            return
+        if self._is_unfed and (self._is_uncertain or (self._pattern and self._pattern.is_uncertain)):
+            self._note_uncertain(
+                "No data loader feeds the training loop, and its optimizers step in no stable pattern, so steps may "
+                "begin and end at the wrong place."
+            )
+            return
+        if found := _long_every(self._log.undisturbed_ns()):
+            every, mean_ns, median_ns = found
+            self._note_uncertain(
+                f"One step in {every} takes most of the time: the mean step takes {mean_ns / 1e6:.1f} ms, the median "
+                f"step {median_ns / 1e6:.1f} ms. An iteration of the training loop may hold {every} of these steps."
+            )
+
+    def _note_uncertain(self, message: str) -> None:
+        self.notes.append(Note("steps-uncertain", f"{message} {_MARK_STEPS}"))
+
+
+def _long_every(times_ns: Mapping[int, int]) -> tuple[int, float, float] | None:
+    """Return how many steps lie from one long step to the next, with the mean and the median time of all steps.
+
+    None if long steps do not take most of the time, or come irregularly.
+
+    Args:
+        times_ns: step times by the number of the training step, in order.
+    """
+    later = {number: time_ns for number, time_ns in times_ns.items() if number}
+    if len(later) < _FEWEST_LONG:
+        return None
+    longest_first = sorted(later.values(), reverse=True)
+    half_ns = sum(longest_first) / 2
+    place = next(place for place, spent_ns in enumerate(accumulate(longest_first)) if spent_ns >= half_ns)
+    long_ns, median_ns = longest_first[place], float(median(longest_first))
+    long = [number for number, time_ns in later.items() if time_ns > long_ns / 2]
+    if long_ns <= _APART * median_ns or len(long) < _FEWEST_LONG:
+        return None
+    distances = [after - before for before, after in pairwise(long)]
+    every, count = Counter(distances).most_common(1)[0]
+    is_regular = every > 1 and count >= _REGULAR_SHARE * len(distances)
+    return (every, fmean(longest_first), median_ns) if is_regular else None

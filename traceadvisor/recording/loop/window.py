@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Protocol
 
 from traceadvisor.bundle.layout import Note, Schedule
-from traceadvisor.model.run import StepState
+from traceadvisor.model.run import StepState, TimedStep
 
 SHORTEST_WINDOW = 8
 """Fewer steps do not show the spread."""
@@ -26,7 +26,11 @@ SLOWEST_DRAIN = 4
 """Longest time to wait for a queue to drain, in multiples of its length; a slower one hardly makes the loop wait."""
 
 EXTRA_ATTEMPTS = 2
-"""How often to record again after validation cut a window short."""
+"""How often to record again after something cut a window short."""
+
+UNTRAINED_BATCHES = 8
+"""Largest number of validation batches in a recording, per step to record. Without a backward pass, a batch takes about
+a third of a step, so a recording with that many is about four times as large."""
 
 
 class Recorder(Protocol):
@@ -41,8 +45,8 @@ class Recorder(Protocol):
     def mark(self, step: int) -> None:
         """The next step starts."""
 
-    def save(self, cycle: int) -> None:
-        """Stop and save the recording."""
+    def save(self, cycle: int, *, whole: bool) -> None:
+        """Stop and save the recording; ``whole``: whether it has all steps of a window."""
 
     def discard(self) -> None:
         """Stop if running, and save nothing."""
@@ -110,16 +114,30 @@ class Window:
         self._recorder = recorder
         self._phase = _Phase.WAITING
         self._left = schedule.skip_first + schedule.wait
+        self._given_way = False
         self._cycle = 0
         self._whole_windows = 0
         self._attempts_left = schedule.repeat + EXTRA_ATTEMPTS
         self._recorded = 0
+        self._untrained = 0
+        """Batches without training in the current recording."""
+        self._cuts: list[str] = []
+        """Why recordings ended early, each with its number of steps."""
+        self._stretch = 0
+        """Training steps since the last long validation."""
+        self._last_stretch: int | None = None
+        """Training steps between the two before; None before the first."""
         self._just_saved = False
         self._times_ns: deque[tuple[int, int]] = deque(maxlen=32)
         """Duration and time in the loader of recent steps."""
         self.plan: Plan | None = None
         self.training_steps = 0
-        self.notes: list[Note] = []
+        self._notes: list[Note] = []
+
+    @property
+    def notes(self) -> list[Note]:
+        """Remarks for the report."""
+        return [*self._notes, *self._cut_notes()]
 
     @property
     def recording(self) -> bool:
@@ -127,9 +145,9 @@ class Window:
         return self._phase in {_Phase.SETTLING, _Phase.RECORDING}
 
     @property
-    def longest_interlude(self) -> int:
-        """Largest number of validation batches in a recording."""
-        return self.plan.active if self.plan else SHORTEST_WINDOW
+    def first_wait(self) -> int:
+        """Steps before the first warm-up."""
+        return self._schedule.skip_first + self._schedule.wait
 
     def settle_for(self, workers: int, prefetch: int) -> None:
         """Make the plan for the training loader, when the first training step has ended."""
@@ -146,22 +164,46 @@ class Window:
             return StepState.STALLED
         return _STATES[self._phase]
 
-    def ended(self, duration_ns: int, loader_ns: int, state: StepState) -> None:
+    def ended(self, step: TimedStep) -> None:
         """A step ended; its state is final."""
-        if state is StepState.OTHER:
+        if step.state is StepState.OTHER:
+            self._just_saved = False  # the pause lay in it
+            if step.fetches > self._most_untrained:
+                self._last_stretch, self._stretch = self._stretch, 0
             return
         self.training_steps += 1
-        self._times_ns.append((duration_ns, loader_ns))
+        self._stretch += 1
+        self._times_ns.append((step.duration_ns, step.loader_ns))
         self._left -= 1
-        self._recorded += state is StepState.RECORDED
+        self._recorded += step.state is StepState.RECORDED
 
-    def cut(self) -> None:
-        """A long part without training began: end the recording, keep its whole steps, and try again later."""
+    def untrained_batch(self) -> None:
+        """A batch was fetched that is probably not for training: validation. Much of it ends a recording."""
+        if self.recording:
+            self._untrained += 1
+            if self._untrained > self._most_untrained:
+                self.cut("validation began")
+
+    def cut(self, why: str) -> None:
+        """The steps to record were interrupted: end the recording, keep its whole steps, and try again later."""
         if not self.recording:
             return
         if self._recorded:
-            self._note("window-cut", f"A recording ended after {self._recorded} steps because validation began.")
-        self._save_or_discard()
+            self._cuts.append(f"after {self._recorded} steps because {why}")
+        self._save_or_discard(whole=False)
+
+    def restart(self) -> None:
+        """The steps so far were not steps: record others."""
+        if self._given_way or self.plan is None:
+            return
+        if self.recording or self._phase is _Phase.WARMUP:
+            self._recorder.discard()
+            self._attempts_left -= 1
+        self._whole_windows = self.training_steps = self._stretch = 0
+        self._last_stretch = None
+        self._times_ns.clear()
+        more = self._attempts_left > 0
+        self._enter(_Phase.WAITING if more else _Phase.DONE, max(self.plan.wait, 1))
 
     def give_way(self, code: str, message: str) -> None:
         """Drop the current recording, and never record again."""
@@ -170,6 +212,7 @@ class Window:
         if self.recording or self._phase is _Phase.WARMUP:
             self._recorder.discard()
         self._phase = _Phase.DONE
+        self._given_way = True
 
     def finish(self) -> None:
         """The script ended: save the recording, and note what is missing."""
@@ -179,7 +222,7 @@ class Window:
                 "window-incomplete",
                 f"The script ended after {self._recorded} of the {wanted} steps to record. {self._remedy()}",
             )
-            self._save_or_discard()
+            self._save_or_discard(whole=False)
         elif self.recording or self._phase is _Phase.WARMUP:
             self._recorder.discard()
         if not self._cycle and self._phase is not _Phase.DONE:
@@ -189,7 +232,19 @@ class Window:
     def _may_advance(self, *, trains: bool) -> bool:
         if self._phase is _Phase.DONE or self.plan is None:
             return False
-        return trains or self._phase is _Phase.RECORDING
+        if self._phase is _Phase.RECORDING:
+            return True
+        return trains and not self._is_better_later(self.plan)
+
+    def _is_better_later(self, plan: Plan) -> bool:
+        """Whether a whole window fits between two long validations, but no longer before the next one."""
+        still = {_Phase.WAITING: plan.warmup + 1 + plan.active, _Phase.WARMUP: 1 + plan.active}.get(self._phase, 0)
+        last = self._last_stretch
+        return last is not None and still <= last and last - still < self._stretch < last
+
+    @property
+    def _most_untrained(self) -> int:
+        return UNTRAINED_BATCHES * (self.plan.active if self.plan else SHORTEST_WINDOW)
 
     def _advance(self) -> None:
         assert self.plan  # noqa: S101  # _may_advance checks it
@@ -199,13 +254,13 @@ class Window:
                 self._enter(_Phase.WARMUP, max(self.plan.warmup, drain))
             case _Phase.WARMUP:
                 drain = self._drain_after(self._recorder.start())
-                self._recorded = 0
+                self._recorded = self._untrained = 0
                 self._enter(_Phase.SETTLING, 1 + drain)
             case _Phase.SETTLING:
                 self._enter(_Phase.RECORDING, self.plan.active)
             case _Phase.RECORDING:
                 self._whole_windows += 1
-                self._save_or_discard()
+                self._save_or_discard(whole=True)
             case _Phase.RECOVERING:
                 more = self._whole_windows < self._schedule.repeat and self._attempts_left > 0
                 self._enter(_Phase.WAITING if more else _Phase.DONE, self.plan.wait)
@@ -215,9 +270,9 @@ class Window:
     def _enter(self, phase: _Phase, steps: int) -> None:
         self._phase, self._left = phase, steps
 
-    def _save_or_discard(self) -> None:
+    def _save_or_discard(self, *, whole: bool) -> None:
         if self._recorded:
-            self._recorder.save(self._cycle)
+            self._recorder.save(self._cycle, whole=whole)
             self._cycle += 1
         else:
             self._recorder.discard()
@@ -242,7 +297,22 @@ class Window:
         return min(slowest, ceil(settle * whole / waited)) if waited else slowest
 
     def _note(self, code: str, message: str) -> None:
-        self.notes.append(Note(code, message))
+        self._notes.append(Note(code, message))
+
+    def _cut_notes(self) -> list[Note]:
+        """What cut recordings short; a later whole one makes up for it."""
+        if not self._cuts:
+            return []
+        cuts = f"{len(self._cuts)} recordings" if len(self._cuts) > 1 else "A recording"
+        why = "; ".join(dict.fromkeys(self._cuts))
+        rest = f" {self._whole_windows} other{' is' if self._whole_windows == 1 else 's are'} whole."
+        return [
+            Note(
+                "window-cut",
+                f"{cuts} ended early: {why}.{rest if self._whole_windows else ''}",
+                degrades=not self._whole_windows,
+            )
+        ]
 
     def _not_reached(self) -> str:
         steps = self.training_steps

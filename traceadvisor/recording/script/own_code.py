@@ -24,11 +24,13 @@ def _library_folders() -> tuple[str, ...]:
 
 
 _LIBRARY_FOLDERS = _library_folders()
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+"""Parts of the paths of installed libraries, also in folders that a ``.pth`` file adds."""
 
 
 def is_of_library(file: str) -> bool:
     """Whether a file was installed or comes with Python, or is no file at all."""
-    return file.startswith(("<", *_LIBRARY_FOLDERS))
+    return file.startswith(("<", *_LIBRARY_FOLDERS)) or any(part in file for part in _INSTALLED)
 
 
 def own_code() -> tuple[str, ...]:

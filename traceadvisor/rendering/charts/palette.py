@@ -1,7 +1,7 @@
 """Colours for light and dark mode; each thing has the same colour in all charts.
 
-GPU work is blue, lost time red to yellow, unavoidable idle time grey, and
-unknown time dark violet. The
+GPU work is blue, CPU work in the step teal, lost time red to yellow,
+unavoidable idle time grey, and unknown time dark violet. The
 colours of one breakdown differ for every kind of colour blindness (a test
 simulates them), and each chart also has its figures as text.
 """
@@ -45,27 +45,27 @@ PAINTS: dict[Category | Activity, Paint] = {
     Category.IDLE_SYNC: Paint("idle-sync", "#5e2c04", "#9a5410", ink_dark="#ffffff"),
     Category.IDLE_LAUNCH: Paint("idle-launch", "#f0ae22", "#f8cb57", _DARK_INK),
     Category.IDLE_HOST: Paint("idle-host", "#b3a24e", "#c2b878", _DARK_INK),
-    Category.OPTIMIZER: Paint("optimizer", "#0f8a68", "#3fc79b"),
-    Category.BACKWARD: Paint("backward", "#1f5fa8", "#4c8fe6"),
-    Category.FORWARD: Paint("forward", "#7fd4f2", "#a5e6fb", _DARK_INK),
+    Category.OPTIMIZER: Paint("optimizer", "#cc7174", "#c72ffb", _DARK_INK),
+    Category.BACKWARD: Paint("backward", "#0b5e75", "#2f93ad"),
+    Category.FORWARD: Paint("forward", "#93d3cf", "#b8e6e2", _DARK_INK),
     Category.OTHER_HOST: Paint("other-host", "#b3a24e", "#c2b878", _DARK_INK),
     Activity.OPERATOR: Paint("operator", "#9db0c9", "#64789a", _DARK_INK, "#ffffff"),
     Activity.RUNTIME_CALL: Paint("runtime-call", "#3d5778", "#a9c1e4"),
     Activity.BLOCKED: Paint("blocked", "#5e2c04", "#9a5410", ink_dark="#ffffff"),
     Activity.LOADING: Paint("loading", "#d2481a", "#ee6a3c"),
-    Activity.OPTIMIZER: Paint("in-optimizer", "#0f8a68", "#3fc79b"),
+    Activity.OPTIMIZER: Paint("in-optimizer", "#cc7174", "#c72ffb", _DARK_INK),
 }
 """In CPU lanes, an activity has the colour of the idle time that it causes."""
 
-SAVING = Paint("saving", "#0d6b58", "#5fd0b4")
-SAVING_RANGE = Paint("saving-range", "#a9d8cc", "#2a6357", _DARK_INK, "#ffffff")
+SAVING = Paint("saving", "#1b1f27", "#e6e9ee")
+SAVING_RANGE = Paint("saving-range", "#9aa3b0", "#5d6675", _DARK_INK, "#ffffff")
 TRACK = Paint("track", "#e9ebef", "#2a2f38", _DARK_INK, "#ffffff")
 
 STEP_PAINTS = {
     StepState.PLAIN: Paint("step-plain", "#1f5fa8", "#4c8fe6"),
     StepState.WARMUP: Paint("step-warmup", "#a678e2", "#c7a6f5", _DARK_INK),
     StepState.SETTLING: Paint("step-settling", "#d99a0b", "#f8cb57", _DARK_INK),
-    StepState.RECORDED: Paint("step-recorded", "#0f8a68", "#3fc79b"),
+    StepState.RECORDED: Paint("step-recorded", "#1b1f3a", "#94f4ee"),
     StepState.STALLED: Paint("step-stalled", "#5e2c04", "#b8691a", ink_dark="#ffffff"),
     StepState.OTHER: Paint("step-other", "#9aa3b0", "#848d9b", _DARK_INK),
 }
@@ -79,8 +79,8 @@ DEVICE_PAINTS = (
 )
 """Lines of GPUs, in order."""
 
-HOST_PAINT = Paint("host-line", "#d2481a", "#ee6a3c")
-PROCESSES_PAINT = Paint("processes-line", "#0f8a68", "#3fc79b")
+HOST_PAINT = Paint("host-line", "#7a6a00", "#cdbb4a")
+PROCESSES_PAINT = Paint("processes-line", "#db5465", "#f37075", _DARK_INK)
 WAITING_PAINT = Paint("waiting-line", "#c9699f", "#d67fb0", _DARK_INK)
 RECORDED_WINDOW = Paint("recorded-window", "#e1eaf6", "#23324a", _DARK_INK, "#ffffff")
 

@@ -36,8 +36,11 @@ ROW_BAR_TOP = 20
 GAP = 1.5
 """Gap between parts, in units; thin parts have none."""
 
-LONGEST_ID = 38
+LONGEST_ID = 44
 """Characters of a recording's name that fit on most phones."""
+
+SCALES = "Each bar is one whole step: the step times differ too much for one scale."
+CHOSEN = "Shown are the diagnosed recording and those with the shortest and the longest step."
 
 MOST_TIMES = 20
 """Highest ratio of the longest to the shortest step on one scale."""
@@ -69,10 +72,15 @@ def step_bar(recording: Recording, chart_id: str) -> Chart | None:
     )
 
 
-def comparison_bars(recordings: Sequence[Recording], chart_id: str) -> Chart | None:
+def comparison_bars(recordings: Sequence[Recording], chart_id: str, *, more: int = 0) -> Chart | None:
     """The typical steps of several recordings; None if fewer than two were measured.
 
     All bars share one time scale. If the steps differ too much in length, each bar fills the width.
+
+    Args:
+        recordings: the recordings to draw.
+        chart_id: id of the chart on the page.
+        more: recordings that are not drawn: then these are the diagnosed one, the shortest and the longest.
     """
     measured = ((recording, mean) for recording in recordings if (mean := recording.breakdown) and mean.duration_ns)
     means = list(islice(measured, MOST_ROWS))
@@ -95,7 +103,7 @@ def comparison_bars(recordings: Sequence[Recording], chart_id: str) -> Chart | N
     return Chart(
         id=chart_id,
         title="Typical steps compared",
-        caption=None if on_one_scale else "Each bar is one whole step: the step times differ too much for one scale.",
+        caption=" ".join(filter(None, (None if on_one_scale else SCALES, CHOSEN if more else None))) or None,
         description=" ".join(f"{recording.id}: {_sentence(recording, mean)}" for recording, mean in means),
         height=height + AXIS_HEIGHT,
         shapes=tuple(shapes),

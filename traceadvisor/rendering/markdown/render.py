@@ -10,24 +10,64 @@ from markupsafe import Markup
 
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import MARKER
-from traceadvisor.rendering.markdown.view import Room, markdown_view
+from traceadvisor.rendering.headline import verdict
+from traceadvisor.rendering.markdown.view import LONGEST_TEXT, Room, markdown_view
+from traceadvisor.rendering.page.titles import titles, with_titles
 from traceadvisor.rendering.templates import compiled_templates, template_folder
-from traceadvisor.results.redaction import redacted
-from traceadvisor.text.cleaning import one_line
+from traceadvisor.rendering.units import number_of
+from traceadvisor.results.redaction import redacted, shortened
+from traceadvisor.text.cleaning import clipped, one_line
 
-MOST_CHARACTERS = 60_000
-"""GitHub refuses comments above 65,536 characters."""
+BYTES_OF_ONE, BYTES_OF_TEN = 6_000, 12_000
+"""Largest comment on one recording, and on ten or more; a longer one is not read. In between it grows evenly."""
 
-_ROOMS = (Room(200, 600), Room(80, 300), Room(30, 200), Room(10, 160), Room(4, 100), Room(1, 60))
-"""Sizes to try in turn. The last one always fits, because it limits every part of the report."""
+ROOMS = (
+    Room(40, 40, 9, 400),
+    Room(20, 20, 9, 300),
+    Room(16, 12, 9, 240),
+    Room(12, 8, 6, 240),
+    Room(10, 4, 6, 200),
+    Room(10, 0, 6, 200),
+    Room(8, 0, 4, 200),
+    Room(8, 0, 3, 160),
+    Room(6, 0, 2, 160),
+    Room(4, 0, 1, 120),
+    Room(3, 0, 1, 90),
+    Room(2, 0, 1, 70),
+    Room(1, 0, 0, 50),
+)
+"""Sizes to try in turn. The checks without a finding are the first to go."""
 
 
 def render(report: Report) -> bytes:
-    """Render the comment as UTF-8, shorter than `MOST_CHARACTERS`."""
-    clean = redacted(report)
-    texts = (_text(clean, room) for room in _ROOMS)
-    fitting = next(text for text in texts if len(text) < MOST_CHARACTERS)
-    return fitting.encode()
+    """Render the comment as UTF-8, no longer than :func:`most_bytes`."""
+    titled = _titled(report)
+    most = most_bytes(len(report.recordings))
+    contents = (_text(titled, room).encode() for room in ROOMS)
+    return next((content for content in contents if len(content) <= most), None) or _last_form(titled)
+
+
+def comment(report: Report, room: Room) -> str:
+    """The comment in one size, however long it gets."""
+    return _text(_titled(report), room)
+
+
+def _titled(report: Report) -> Report:
+    """The report with clean, short texts, and titles in the place of recording ids."""
+    clean = shortened(redacted(report), LONGEST_TEXT)
+    return with_titles(clean, titles(clean.recordings))
+
+
+def most_bytes(recordings: int) -> int:
+    """The size of the largest comment on so many recordings."""
+    return BYTES_OF_ONE + (BYTES_OF_TEN - BYTES_OF_ONE) * (min(max(recordings, 1), 10) - 1) // 9
+
+
+def _last_form(report: Report) -> bytes:
+    """The verdict alone, which always fits."""
+    sentence = escaped(clipped(verdict(report), 200))
+    counts = f"{number_of(len(report.recordings), 'recording')}, {number_of(len(report.findings), 'finding')}"
+    return f"<!-- {MARKER} -->\n### {sentence}\n\n{counts}. The full report has the rest.\n".encode()
 
 
 def _text(report: Report, room: Room) -> str:
@@ -49,11 +89,15 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["fenced"] = fenced
+    environment.filters["prose"] = prose
     return environment
 
 
-_SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!$@#^\"']")
-"""Characters with a meaning in Markdown; as character references they have none."""
+_SPECIAL = re.compile(r"[\\`*\[\]<>&~|$@#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+"""Characters with a meaning in Markdown. Inside a word, an underscore has none."""
+
+_BACKSLASHED = frozenset("\\`*[]~|_")
+"""Those that a backslash takes the meaning of; the others are written as character references."""
 
 _LINKED = re.compile(r"(?<=[@#])|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=\bGH-)(?=\d)", re.IGNORECASE)
 """Positions for a zero-width space, which prevents mentions, issue references and links.
@@ -68,7 +112,11 @@ def escaped(value: object) -> Markup:
     """Escape a value as one line of plain text; `Markup` stays unchanged."""
     if isinstance(value, Markup):
         return value
-    pieces = _LINKED.split(one_line(str(value)))
+    return _plain(one_line(str(value)))
+
+
+def _plain(text: str) -> Markup:
+    pieces = _LINKED.split(text)
     return Markup(_UNSEEN_SPACE).join(Markup(_SPECIAL.sub(_reference, piece)) for piece in pieces)  # noqa: S704  # escaped here
 
 
@@ -79,5 +127,18 @@ def fenced(code: str) -> Markup:
     return Markup(f"{fence}\n{code}\n{fence}")  # noqa: S704  # nothing inside a fence is markup
 
 
+_QUOTED = re.compile(r"`(\w[\w .:=,()'-]*)`")
+"""A name or command that a text has between backticks."""
+
+
+def prose(value: object) -> Markup:
+    """Escape a value; a name or command between backticks is a code span."""
+    if isinstance(value, Markup):
+        return value
+    parts = _QUOTED.split(one_line(str(value)))
+    pieces = (Markup(f"`{part}`") if place % 2 else _plain(part) for place, part in enumerate(parts))  # noqa: S704
+    return Markup("").join(pieces)
+
+
 def _reference(match: re.Match[str]) -> str:
-    return f"&#{ord(match[0])};"
+    return f"\\{match[0]}" if match[0] in _BACKSLASHED else f"&#{ord(match[0])};"

@@ -2,25 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.steps import StepSource
-from traceadvisor.rendering.headline import step_time, verdict, verdict_scope
-from traceadvisor.rendering.page.comparison import total_cells, total_titles
-from traceadvisor.rendering.page.findings import FindingView, finding_views, umbrella_table
-from traceadvisor.rendering.page.health import HealthView, health_view
+from traceadvisor.rendering.code import fitted_code
+from traceadvisor.rendering.headline import recording_of_verdict, step_time, verdict, verdict_scope
+from traceadvisor.rendering.lists import listed
+from traceadvisor.rendering.page.findings import FindingView, finding_views
+from traceadvisor.rendering.page.health import HealthView, NoteView, health_view
 from traceadvisor.rendering.page.outcomes import outcomes_view
-from traceadvisor.rendering.page.recordings import cost_words
+from traceadvisor.rendering.page.recordings import cost_words, largest_category
 from traceadvisor.rendering.page.settings import settings_facts
+from traceadvisor.rendering.run_lines import short_lines_table
 from traceadvisor.rendering.savings import joint_sentences
 from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
-from traceadvisor.rendering.units import NOT_MEASURED, count, duration, milliseconds, percent, percent_range
+from traceadvisor.rendering.units import (
+    NOT_MEASURED,
+    count,
+    duration,
+    milliseconds,
+    number_of,
+    percent,
+    percent_range,
+)
 from traceadvisor.rendering.words import CATEGORY
-from traceadvisor.results.redaction import shortened
+from traceadvisor.text.cleaning import clipped, clipped_inside
 
 TOP_FINDINGS = 3
+MOST_LINES = 8
+"""Lines in the table of the training thread's time."""
+
+MOST_RECORDINGS = 10
+"""Recordings in the table: the first finding must stay in sight."""
+
+LONGEST_TEXT = 1_200
+"""Characters of any text of the report, before it is cut further to the size of the comment.
+
+A code change of this length is left out, because a part of it would not run.
+"""
+
+CODE_COLUMNS = 84
+"""Characters of a line of code that fit into the column of a comment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,208 +54,262 @@ class Room:
     """Limits on the size of the comment."""
 
     rows: int
-    """Rows per table or list."""
+    """Items per table or list."""
+
+    check_rows: int
+    """Passed and skipped checks; with 0, only their number is given."""
+
+    details: int
+    """Folded sentences per finding, the most important first."""
 
     characters: int
     """Characters per text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
-    """A folded table; ``cut`` is a sentence on rows left out, if any."""
+class FindingParts:
+    """One finding in the comment."""
 
     title: str
-    table: Table
-    cut: str | None
+    where: str | None
+    """The recordings; None for the only one."""
+
+    saving: str
+    certainty: str | None
+    worth: str | None
+    fix: str
+    change: str | None
+    details: tuple[str, ...]
+    """Folded sentences: evidence, prediction, caveats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A folded table or list; ``cut`` says how much is left out, if anything."""
+
+    title: str
+    table: Table | None = None
+    items: tuple[str, ...] = ()
+    cut: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MarkdownView:
     """All content of the comment."""
 
+    warning: str | None
+    """A problem that a reader must know first."""
+
     verdict: str
     verdict_scope: str | None
-    health: HealthView
-    totals: Table
-    totals_cut: str | None
-    top: tuple[FindingView, ...]
+    recordings: Table
+    recordings_cut: str | None
+    findings: tuple[FindingParts, ...]
+    """All findings; the first `TOP_FINDINGS` are unfolded."""
+
+    findings_cut: str | None
     joint: tuple[str, ...]
     """The step with all simulated fixes, a sentence for each recording."""
 
-    several: bool
     folds: tuple[Fold, ...]
+    checks: str | None
+    """The number of checks, where they are not listed."""
+
     settings: tuple[str, ...]
     """Settings of the report that are not defaults, a phrase each."""
 
     tool_version: str
+    top_findings: int = TOP_FINDINGS
 
 
 def markdown_view(report: Report, room: Room) -> MarkdownView:
-    """The view of a redacted report, cut to the given size."""
-    report = shortened(report, room.characters)
+    """The view of a redacted report with short texts, cut to the given size."""
     findings = finding_views(report)
-    outcomes = outcomes_view(report)
     health = health_view(report)
-    tables = (
-        _all_findings(findings),
-        _by_recording(findings),
-        _categories(report),
-        umbrella_table(report),
-        outcomes.not_worth_doing,
-        outcomes.clear,
-        outcomes.skipped,
-        outcomes.failed,
-    )
+    several = len(report.recordings) > 1
+    shown = findings[: max(TOP_FINDINGS, room.rows)]
+    settings = [clipped(f"{label}: {value}", room.characters) for label, value in settings_facts(report)]
     return MarkdownView(
-        verdict=verdict(report),
-        verdict_scope=verdict_scope(report),
-        health=HealthView(health.title, health.unusable, health.problems[: room.rows], health.remarks[: room.rows]),
-        totals=_cut(_totals(report), room),
-        totals_cut=_cut_words(_totals(report), room),
-        top=tuple(_short(finding, room) for finding in findings[:TOP_FINDINGS]),
-        joint=joint_sentences(report),
-        several=len(report.recordings) > 1,
-        folds=tuple(
-            Fold(f"{table.caption} ({len(table.rows)})", _cut(table, room), _cut_words(table, room))
-            for table in tables
-            if table is not None and table.rows
-        ),
-        settings=tuple(f"{label}: {value}" for label, value in settings_facts(report)),
+        warning=_warning(health, room),
+        verdict=clipped(verdict(report), max(room.characters, 160)),
+        verdict_scope=_clipped_or_none(verdict_scope(report), 2 * room.characters),
+        recordings=_recordings(report, room),
+        recordings_cut=_recordings_cut(report, room),
+        findings=tuple(_finding(finding, room, several=several) for finding in shown),
+        findings_cut=_more(len(findings) - len(shown), "finding"),
+        joint=tuple(clipped(sentence, room.characters) for sentence in joint_sentences(report)[: max(1, room.rows)]),
+        folds=tuple(_folds(report, health, room)),
+        checks=_check_counts(report) if not room.check_rows else None,
+        settings=tuple(settings[: room.rows]),
         tool_version=report.tool_version,
     )
 
 
-def _cut(table: Table, room: Room) -> Table:
-    return Table(table.caption, table.columns, table.rows[: room.rows])
+def _warning(health: HealthView, room: Room) -> str | None:
+    return _clipped_or_none(health.line, room.characters) if health.damaged else None
 
 
-def _cut_words(table: Table, room: Room) -> str | None:
-    more = len(table.rows) - room.rows
-    return f"{more} more in the full report." if more > 0 else None
-
-
-def _short(finding: FindingView, room: Room) -> FindingView:
-    """The finding without evidence and caveats, which the folded table shows."""
-    return FindingView(
-        **{name: getattr(finding, name) for name in FindingView.__slots__}
-        | {
-            "recordings": finding.recordings[: room.rows],
-            "by_recording": None,
-            "evidence": (),
-            "caveats": (),
-            "places": finding.places[: min(3, room.rows)],
-            "also": finding.also[: room.rows],
-            "origin": None,
-        }
-    )
-
-
-def _totals(report: Report) -> Table:
-    timed = any(recording.undisturbed_median_step_ns is not None for recording in report.recordings)
-    priced = any(recording.cost is not None for recording in report.recordings)
-    counted = any(recording.samples_per_s is not None for recording in report.recordings)
+def _recordings(report: Report, room: Room) -> Table:
+    """One row per recording, narrow enough for a comment; the recording of the verdict is always among them."""
+    shown = list(report.recordings[: min(room.rows, MOST_RECORDINGS)])
+    if report.recordings and (judged := recording_of_verdict(report)) not in shown:
+        shown[-1] = judged
+    timed = any(recording.undisturbed_median_step_ns is not None for recording in shown)
     columns = (
         Column("Recording", numeric=False),
-        *((Column("Step", numeric=False), Column("Recorded step")) if timed else (Column("Step"),)),
-        *((Column("Samples/s"),) if counted else ()),
-        *((Column("Cost"),) if priced else ()),
+        Column("Step"),
+        Column("Recorded step"),
+        Column("Samples/s"),
+        Column("Cost"),
         Column("GPU busy"),
-        *(Column(title.replace("\u00ad", "")) for title in total_titles(report)),
+        Column("Largest category", numeric=False),
     )
-    rows = (
-        _totals_row(report, recording, timed=timed, counted=counted, priced=priced) for recording in report.recordings
-    )
-    return measured_columns(Table("Recordings", columns, tuple(rows)))
+    rows = tuple(_recording_row(recording, room, timed=timed) for recording in shown)
+    return measured_columns(Table("Recordings", columns, rows))
 
 
-def _totals_row(report: Report, recording: Recording, *, timed: bool, counted: bool, priced: bool) -> tuple[Cell, ...]:
+def _recording_row(recording: Recording, room: Room, *, timed: bool) -> tuple[Cell, ...]:
+    figures, largest = recording.shown_figures, largest_category(recording)
+    is_whole = recording.step_source is StepSource.WINDOW and recording.step_ns is not None
+    recorded = f"{duration(recording.step_ns)}{', the whole recording' if is_whole else ''}"
     return (
-        Cell(recording.id),
-        *((Cell(_step(recording)),) if timed else ()),
-        Cell(_recorded(recording)),
-        *((Cell(count(recording.samples_per_s)),) if counted else ()),
-        *((Cell(cost_words(recording) or NOT_MEASURED),) if priced else ()),
-        Cell(percent_range(recording.shown_figures.busy_share, recording.shown_figures.busy_share_high)),
-        *total_cells(report, recording),
+        Cell(clipped_inside(recording.id, room.characters)),
+        Cell(duration(step_time(recording).ns) if timed else recorded),
+        Cell(recorded if timed else NOT_MEASURED),
+        Cell(count(recording.samples_per_s)),
+        Cell(cost_words(recording) or NOT_MEASURED),
+        Cell(percent_range(figures.busy_share, figures.busy_share_high)),
+        Cell(f"{CATEGORY[largest[0]]} {percent(largest[1])}" if largest else NOT_MEASURED),
     )
 
 
-def _recorded(recording: Recording) -> str:
-    whole = recording.step_source is StepSource.WINDOW and recording.step_ns is not None
-    return f"{duration(recording.step_ns)}{', the whole recording' if whole else ''}"
-
-
-def _step(recording: Recording) -> str:
-    time = step_time(recording)
-    return duration(None) if time.ns is None else f"{duration(time.ns)}, {time.kind}"
-
-
-def _all_findings(findings: tuple[FindingView, ...]) -> Table:
-    columns = (
-        Column("Rank"),
-        Column("Finding", numeric=False),
-        Column("Recording", numeric=False),
-        Column("Saving", numeric=False),
-        Column("Share", numeric=False),
-        Column("Method", numeric=False),
-        Column("Cause", numeric=False),
-        Column("Evidence", numeric=False),
-        Column("Also", numeric=False),
-        Column("Caveats", numeric=False),
-    )
-    return Table("All findings", columns, tuple(map(_finding_row, findings)))
-
-
-def _finding_row(finding: FindingView) -> tuple[Cell, ...]:
-    return (
-        Cell(f"{finding.rank}"),
-        Cell(f"{finding.title} ({', '.join(filter(None, (finding.rule_id, finding.provider)))})"),
-        Cell(finding.where),
-        Cell(
-            "; ".join(
-                filter(None, (finding.saving.headline, finding.saving.range, _alone(finding), _predicted(finding)))
-            )
-        ),
-        Cell(finding.saving.share),
-        Cell(finding.saving.method or ""),
-        Cell(f"{finding.confidence} confidence"),
-        Cell("; ".join(f"{row.label}: {row.value}" for row in finding.evidence)),
-        Cell("; ".join(finding.also)),
-        Cell(" ".join(finding.caveats)),
-    )
-
-
-def _alone(finding: FindingView) -> str | None:
-    return finding.saving.alone and f"alone: {finding.saving.alone}"
-
-
-def _predicted(finding: FindingView) -> str | None:
-    alone = " with this fix alone" if finding.saving.adds else ""
-    return finding.saving.predicted and f"predicted step{alone}: {finding.saving.predicted}"
-
-
-def _by_recording(findings: tuple[FindingView, ...]) -> Table | None:
-    """The figures of each recording, for findings in several recordings; None without such findings."""
-    tables = [(finding, finding.by_recording) for finding in findings if finding.by_recording]
-    if not tables:
+def _recordings_cut(report: Report, room: Room) -> str | None:
+    more = len(report.recordings) - min(room.rows, MOST_RECORDINGS)
+    times = [ns for recording in report.recordings if (ns := step_time(recording).ns) is not None]
+    if more <= 0:
         return None
-    rows = tuple((Cell(f"{finding.rank}"), *row) for finding, table in tables for row in table.rows)
-    return Table("Findings by recording", (Column("Rank"), *tables[0][1].columns), rows)
+    ends = " to ".join(dict.fromkeys((duration(min(times)), duration(max(times))))) if times else ""
+    range_ = f" The step takes {ends} over all {len(times):,}." if times else ""
+    return f"And {number_of(more, 'more recording')} in the full report.{range_}"
 
 
-def _categories(report: Report) -> Table:
-    columns = (
-        Column("Recording", numeric=False),
-        Column("Category", numeric=False),
-        Column("ms per step"),
-        Column("Share"),
+def _finding(finding: FindingView, room: Room, *, several: bool) -> FindingParts:
+    change = finding.change if finding.change and len(finding.change) < _longest_change(room) else None
+    place = f" at {clipped_inside(finding.places[0].where, room.characters)}" if finding.places else ""
+    return FindingParts(
+        title=clipped(f"{finding.rank}. {finding.title}", room.characters),
+        where=clipped(finding.where, room.characters) if several else None,
+        saving=finding.saving.sentence,
+        certainty=finding.saving.certainty if finding.saving.is_certainty_shown else None,
+        worth=finding.worth,
+        fix=f"Fix{place}: {clipped(finding.fix, room.characters)}.",
+        change="\n".join(fitted_code(change, CODE_COLUMNS)) if change else None,
+        details=tuple(clipped(text, 2 * room.characters) for text in islice(_details(finding, room), room.details)),
     )
-    rows = (
-        (Cell(recording.id), Cell(CATEGORY[category]), Cell(milliseconds(ns)), Cell(percent(mean.share(category))))
-        for recording in report.recordings
-        if (mean := recording.breakdown) is not None
-        for category in Category
-        if category in mean.parts_ns
-        for ns in (mean.parts_ns[category],)
+
+
+def _longest_change(room: Room) -> int:
+    return min(LONGEST_TEXT, 5 * room.characters)
+
+
+def _details(finding: FindingView, room: Room) -> Iterator[str]:
+    """Sentences on a finding, the most important first."""
+    if finding.change and len(finding.change) >= _longest_change(room):
+        yield "Change: in the full report."
+    evidence = [f"{row.label}: {row.value}" for row in finding.evidence]
+    if evidence:
+        yield f"Evidence: {listed(evidence, room.rows, '; ')}."
+    alone = " with this fix alone" if finding.saving.adds else ""
+    figures = (
+        finding.saving.range and f"Range: {finding.saving.range}.",
+        finding.saving.alone and f"Alone: {finding.saving.alone}.",
+        finding.over_recordings and f"{finding.over_recordings}.",
+        finding.saving.predicted and f"Predicted step{alone}: {finding.saving.predicted}.",
     )
-    return Table("Typical step by category", columns, tuple(rows))
+    if sentences := " ".join(filter(None, figures)):
+        yield sentences
+    if finding.caveats:
+        yield " ".join(finding.caveats[: room.rows])
+    if finding.origin_phrase:
+        yield f"Origin: {finding.origin_phrase}."
+    provided = f"{finding.rule_id}{f' from {finding.provider}' if finding.provider else ''}"
+    yield f"Rule {provided}; {finding.confidence} confidence in the cause; effort: {finding.effort}."
+    if finding.also:
+        yield f"Also: {listed(finding.also, room.rows, '; ')}."
+    if finding.saving.method:
+        yield finding.saving.method
+
+
+def _folds(report: Report, health: HealthView, room: Room) -> Iterator[Fold]:
+    outcomes = outcomes_view(report)
+    notes = (*health.problems, *health.remarks)
+    if notes:
+        items = tuple(_note(note, room) for note in notes[: room.rows])
+        yield Fold(f"Notes ({len(notes)})", items=items, cut=_more(len(notes) - len(items), "note"))
+    if categories := _categories(report):
+        yield Fold("Typical step by category", _cut(categories, room.rows, room))
+    if lines := short_lines_table(report.recordings):
+        yield Fold(lines.caption, _cut(lines, min(room.rows, MOST_LINES), room))
+    for table, rows in (
+        (outcomes.not_worth_doing, room.rows),
+        (outcomes.failed, room.rows),
+        (outcomes.clear, room.check_rows),
+        (outcomes.skipped, room.check_rows),
+    ):
+        if table is not None and rows:
+            title = f"{table.caption} ({len(table.rows)})"
+            yield Fold(title, _cut(_slim(table), rows, room), cut=_more(len(table.rows) - rows, "row"))
+
+
+def _note(note: NoteView, room: Room) -> str:
+    about = f" ({clipped(note.about, room.characters)})" if note.about else ""
+    return f"{clipped(note.message, 2 * room.characters)}{about}"
+
+
+def _slim(table: Table) -> Table:
+    """The table without columns for which a comment is too narrow."""
+    kept = [place for place, column in enumerate(table.columns) if column.title not in {"Recording", JUDGED}]
+    return replace(
+        table,
+        columns=tuple(table.columns[place] for place in kept),
+        rows=tuple(tuple(row[place] for place in kept) for row in table.rows),
+    )
+
+
+JUDGED = "Kernel time judged"
+
+
+def _cut(table: Table, rows: int, room: Room) -> Table:
+    shown = (tuple(Cell(clipped(cell.text, room.characters)) for cell in row) for row in table.rows[:rows])
+    return Table(table.caption, table.columns, tuple(shown))
+
+
+def _check_counts(report: Report) -> str | None:
+    outcomes = outcomes_view(report)
+    counted = ((outcomes.clear, "passed"), (outcomes.skipped, "skipped"))
+    parts = [f"{table.caption}: {len(table.rows)}" for table, _ in counted if table]
+    return f"{', '.join(parts)}. They are listed in the full report." if parts else None
+
+
+def _categories(report: Report) -> Table | None:
+    """The parts of the typical step; over several recordings, the lowest and highest share of each."""
+    means = [mean for recording in report.recordings if (mean := recording.breakdown) and mean.duration_ns]
+    rows = []
+    for category in Category:
+        shares = [share for mean in means if (share := mean.share(category)) is not None]
+        if not shares or not max(shares):
+            continue
+        range_ = " to ".join(dict.fromkeys((percent(min(shares)), percent(max(shares)))))
+        times = (Cell(milliseconds(means[0].parts_ns[category])),) if len(means) == 1 else ()
+        rows.append((Cell(CATEGORY[category]), *times, Cell(range_)))
+    timed = (Column("ms per step"),) if len(means) == 1 else ()
+    columns = (Column("Category", numeric=False), *timed, Column("Share of the step"))
+    return Table("Typical step by category", columns, tuple(rows)) if rows else None
+
+
+def _more(things: int, one: str) -> str | None:
+    return f"And {number_of(things, f'more {one}')} in the full report." if things > 0 else None
+
+
+def _clipped_or_none(text: str | None, longest: int) -> str | None:
+    return None if text is None else clipped(text, longest)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from traceadvisor.model.breakdown import Totals
+from traceadvisor.model.breakdown import Category, Totals
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.headline import step_time
+from traceadvisor.rendering.page.recordings import largest_category
 from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
-from traceadvisor.rendering.units import duration, percent, percent_range
+from traceadvisor.rendering.units import NOT_MEASURED, duration, percent, percent_range
+from traceadvisor.rendering.words import CATEGORY
 
 MOST_DRAWN = 4
 """Recordings with charts of their own; the table and the JSON report show all."""
+
+OPEN_ROWS = 12
+"""Rows shown unfolded."""
+
+MOST_COMPARED = 200
+"""Recordings in the table; the JSON report has all."""
 
 _TOTALS = ("Data wait", "CPU-to-GPU copy", "Kernels", "Commu\u00adnication", "Other copies", "Idle")
 
@@ -24,9 +32,11 @@ def comparison_table(report: Report) -> Table | None:
         Column("Step time"),
         Column("GPU busy"),
         *map(Column, total_titles(report)),
+        Column("Largest category", numeric=False),
         Column("Top finding", numeric=False),
     )
-    return measured_columns(Table("Recordings compared: totals as shares of the typical step", columns, rows))
+    caption = "Recordings compared: totals as shares of the typical step"
+    return measured_columns(Table(caption, columns, rows[:MOST_COMPARED], OPEN_ROWS))
 
 
 def total_titles(report: Report) -> tuple[str, ...]:
@@ -50,7 +60,7 @@ def _total_shares(recording: Recording) -> tuple[float | None, ...]:
         totals.data_wait_ns,
         totals.h2d_copy_ns,
         totals.kernel_ns,
-        totals.communication_ns,
+        mean.parts_ns.get(Category.COMMUNICATION) if totals.communication_ns is None else totals.communication_ns,
         totals.other_copy_ns,
         totals.idle_ns,
         totals.unknown_ns,
@@ -64,6 +74,7 @@ def _row(report: Report, recording: Recording, place: int) -> tuple[Cell, ...]:
         _step(recording),
         Cell(percent_range(recording.shown_figures.busy_share, recording.shown_figures.busy_share_high)),
         *total_cells(report, recording),
+        Cell(NOT_MEASURED if (largest := largest_category(recording)) is None else CATEGORY[largest[0]]),
         _first_finding(report, recording),
     )
 

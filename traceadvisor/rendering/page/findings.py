@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from traceadvisor.model.findings import Confidence, Estimate, Fix, Location, Method, Severity
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report, Umbrella
 from traceadvisor.rendering.charts.drawing import across
 from traceadvisor.rendering.headline import HARDWARE, step_time
 from traceadvisor.rendering.origins import OriginView, finding_view, frame_words, location_words, origin_phrase
+from traceadvisor.rendering.page.trace import TraceLink, trace_link
 from traceadvisor.rendering.savings import (
     further,
     range_over,
     range_words,
+    saves_nothing,
     saving_sentence,
     saving_words,
     share_of_step,
@@ -23,6 +25,7 @@ from traceadvisor.rendering.savings import (
 from traceadvisor.rendering.table import Cell, Column, Table
 from traceadvisor.rendering.units import duration, evidence_value, number_of
 from traceadvisor.rendering.words import CERTAINTY, CONFIDENCE, EFFORT, FOLDED, METHOD, SEVERITY
+from traceadvisor.text.cleaning import clipped_inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,9 @@ class SavingView:
     certainty: str
     """``simulated``, ``upper limit``: how certain the saving is."""
 
+    is_certainty_shown: bool
+    """Whether the certainty adds to the share; it repeats a missing saving."""
+
     range: str | None
     """``45.0 ms to 55.0 ms`` if the headline shows only the expected figure and the estimate is a range."""
 
@@ -102,6 +108,9 @@ class FindingView:
 
     severity: Severity
     severity_words: str
+    in_trace: TraceLink | None
+    """Where it is in the trace of a step on the page; None if that is not shown."""
+
     saving: SavingView
     confidence: str
     unsure: bool
@@ -127,23 +136,33 @@ class FindingView:
     """The main origin in a phrase."""
 
 
-def finding_views(report: Report) -> tuple[FindingView, ...]:
-    """The findings, ranked as in the report."""
+def finding_views(report: Report, traced: Sequence[Recording] = ()) -> tuple[FindingView, ...]:
+    """The findings, ranked as in the report.
+
+    Args:
+        report: the report.
+        traced: the recordings whose traces are on the page, in order.
+    """
     recordings = {recording.id: recording for recording in report.recordings}
     views: list[FindingView] = []
     seen: set[str] = set()
     for rank, ranked in enumerate(report.findings, start=1):
         provider = report.settings.providers.get(ranked.finding.rule.id)
-        views.append(_view(rank, ranked, recordings, provider, adds=ranked.recording_ids[0] in seen))
+        view = _view(rank, ranked, recordings, provider, adds=ranked.recording_ids[0] in seen)
+        views.append(replace(view, in_trace=trace_link(ranked, traced)))
         seen.update(ranked.recording_ids)
     return tuple(views)
 
 
+LONGEST_PLACE = 100
+"""Characters of a place; paths and names can have hundreds."""
+
+
 def _place(location: Location) -> Place:
     return Place(
-        location_words(location),
-        location.function if location.is_call else None,
-        None if location.owner is None else frame_words(location.owner),
+        clipped_inside(location_words(location), LONGEST_PLACE),
+        clipped_inside(location.function, LONGEST_PLACE) if location.function and location.is_call else None,
+        None if location.owner is None else clipped_inside(frame_words(location.owner), LONGEST_PLACE),
     )
 
 
@@ -163,6 +182,7 @@ def _view(
         by_recording=_by_recording(ranked),
         severity=ranked.severity,
         severity_words=SEVERITY[ranked.severity],
+        in_trace=None,
         saving=_saving(ranked, of_rows, adds=adds),
         confidence=CONFIDENCE[finding.confidence],
         unsure=finding.confidence is Confidence.LOW,
@@ -242,17 +262,18 @@ def _saving(ranked: RankedFinding, recordings: Sequence[Recording], *, adds: boo
     alone, step_ns = ranked.finding.saving, ranked.step_ns
     adds = adds and alone.high_ns > 0 and ranked.further_saving is not None
     saving = further(ranked) if adds else alone
-    share = share_of_step(saving, ranked)
+    share, nothing = share_of_step(saving, ranked), saves_nothing(saving)
     bound = saving.method is Method.BOUND
     drawn = step_ns is not None and step_ns > 0 and saving.high_ns > 0
     scale = step_ns if step_ns else 1.0
     return SavingView(
         headline=saving_words(saving, adds=adds),
-        share=share_words(saving, share) if saving.high_ns or not adds else "of no further use",
+        share=share_words(saving, share) if not (adds and nothing) else "those above take its saving",
         sentence=saving_sentence(saving, share, adds=adds),
         adds=adds,
         alone=_alone_words(ranked) if adds and saving != alone else None,
         certainty=CERTAINTY[saving.certainty],
+        is_certainty_shown=not nothing,
         range=None if bound or duration(saving.low_ns) == duration(saving.high_ns) else range_words(saving),
         predicted=_predicted(ranked, recordings),
         method=_method(alone) if alone.high_ns else None,

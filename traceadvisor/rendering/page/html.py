@@ -1,28 +1,30 @@
-"""The report as one self-contained page: no script, no network."""
+"""The report as one self-contained page: no network."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from traceadvisor.model.breakdown import DEVICE_CATEGORIES, HOST_CATEGORIES
 from traceadvisor.model.findings import Skipped
-from traceadvisor.model.report import Report
+from traceadvisor.model.report import RankedFinding, RecordedFinding, Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.palette import ALL_PAINTS, PAINTS, SAVING, SAVING_RANGE, TRACK, Paint
-from traceadvisor.rendering.charts.step_bar import comparison_bars
 from traceadvisor.rendering.formats import MARKER
-from traceadvisor.rendering.headline import first_of, verdict, verdict_scope
+from traceadvisor.rendering.headline import recording_of_verdict, verdict, verdict_scope
 from traceadvisor.rendering.page.comparison import MOST_DRAWN, comparison_table
 from traceadvisor.rendering.page.findings import FindingView, finding_views
 from traceadvisor.rendering.page.health import HealthView, health_view, without_step_notes
 from traceadvisor.rendering.page.machine import MachineView, machine_view
 from traceadvisor.rendering.page.outcomes import OutcomesView, outcomes_view
-from traceadvisor.rendering.page.recordings import Fact, RecordingView, is_without_device, recording_view
+from traceadvisor.rendering.page.recordings import Fact, Figure, RecordingView, is_without_device, recording_view
 from traceadvisor.rendering.page.run import RunView, by_machine, by_run, run_view
 from traceadvisor.rendering.page.settings import settings_facts
+from traceadvisor.rendering.page.titles import titles, with_titles
+from traceadvisor.rendering.page.top import top_chart, top_figures
+from traceadvisor.rendering.page.trust import TrustView, trust_view
 from traceadvisor.rendering.savings import joint_sentences
 from traceadvisor.rendering.table import Table
 from traceadvisor.rendering.templates import html_environment
@@ -57,20 +59,26 @@ class ReportView:
     no_action: str
     """Shown if there is no finding."""
 
+    figures: tuple[Figure, ...]
+    """Those of the first screen."""
+
+    health: HealthView
+    chart: Chart | None
+    """The typical step by category, or a few recordings compared."""
+
+    findings: tuple[FindingView, ...]
     joint: tuple[str, ...]
     """The step with all simulated fixes, a sentence for each recording."""
 
+    trust: TrustView | None
     comparison: Table | None
     """None for a single recording."""
 
-    comparison_chart: Chart | None
-    health: HealthView
     recordings: tuple[RecordingView, ...]
     runs: tuple[RunView, ...]
     """Captured runs; empty for recordings by other tools."""
 
     machines: tuple[MachineView, ...]
-    findings: tuple[FindingView, ...]
     outcomes: OutcomesView
     definitions: tuple[DefinitionView, ...]
     source: tuple[Fact, ...]
@@ -83,34 +91,33 @@ class ReportView:
 
 
 def report_view(report: Report) -> ReportView:
-    """The view of a report, after redaction."""
+    """The view of a report, after redaction. Recordings have titles in the place of their ids."""
     report = shortened(redacted(report), LONGEST_TEXT)
-    findings = finding_views(report)
+    report = with_titles(report, titles(report.recordings))
     drawn = report.recordings[:MOST_DRAWN]
+    findings = finding_views(report, drawn)
+    with_origins = len(report.recordings) <= MOST_WITH_ORIGINS
     return ReportView(
         title=_title(report),
-        verdict=verdict(report),
+        verdict=verdict(report, with_device=False),
         verdict_scope=verdict_scope(report),
         first_action=findings[0] if findings else None,
-        joint=joint_sentences(report),
         no_action=_no_action(report),
-        comparison=comparison_table(report),
-        comparison_chart=comparison_bars(report.recordings, "comparison"),
+        figures=top_figures(report),
         health=health_view(without_step_notes(report, [recording.id for recording in drawn])),
+        chart=top_chart(report),
+        findings=findings,
+        joint=_joint(report),
+        trust=trust_view(report),
+        comparison=comparison_table(report),
         recordings=tuple(
-            recording_view(
-                recording,
-                place,
-                first_of(report, recording.id),
-                with_origins=place == 1 or len(report.recordings) <= MOST_WITH_ORIGINS,
-            )
+            recording_view(report, recording, place, with_origins=place == 1 or with_origins)
             for place, recording in enumerate(drawn, start=1)
         ),
         runs=tuple(run_view(shared, place) for place, shared in enumerate(by_run(drawn), start=1)),
         machines=tuple(machine_view(shared, place) for place, shared in enumerate(by_machine(drawn), start=1)),
         not_drawn=_not_drawn(len(report.recordings) - len(drawn)),
         several=len(report.recordings) > 1,
-        findings=findings,
         outcomes=outcomes_view(report),
         definitions=tuple(_definitions(report)),
         source=tuple(_source(report)),
@@ -131,8 +138,23 @@ def _no_action(report: Report) -> str:
     return f"No check found a problem.{remark}"
 
 
+def _joint(report: Report) -> tuple[str, ...]:
+    """The step with all fixes: of the diagnosed recording, if there are several. The others show theirs below."""
+    if len(report.recordings) < 2:
+        return joint_sentences(report)
+    judged = recording_of_verdict(report)
+    rows = (case for row in report.findings for case in row.by_recording or (row,))
+    own = (case for case in rows if judged.id in case.recording_ids)
+    one = replace(report, recordings=(judged,), findings=tuple(map(_as_row, own)))
+    return tuple(f"{judged.id}: {sentence}" for sentence in joint_sentences(one))
+
+
+def _as_row(case: RecordedFinding) -> RankedFinding:
+    return RankedFinding(**{item.name: getattr(case, item.name) for item in fields(RecordedFinding)})
+
+
 def _not_drawn(count_: int) -> str | None:
-    return f"{number_of(count_, 'more recording')}: see the table above and the JSON report." if count_ else None
+    return f"{number_of(count_, 'more recording')}: see the comparison and the JSON report." if count_ else None
 
 
 def _definitions(report: Report) -> Iterator[DefinitionView]:
@@ -173,6 +195,7 @@ def page(report: Report) -> str:
             view=report_view(report),
             marker=MARKER,
             style_hash=style_hash(),
+            script_hash=script_hash(),
             paints=ALL_PAINTS,
             saving_paint=SAVING,
             saving_range_paint=SAVING_RANGE,
@@ -184,4 +207,13 @@ def page(report: Report) -> str:
 def style_hash() -> str:
     """The hash of the style sheet for the content security policy, which allows no other style."""
     style = html_environment().get_template("report.css.j2").render(paints=ALL_PAINTS)
-    return base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return _hash(style)
+
+
+def script_hash() -> str:
+    """The hash of the page's script for the content security policy, which allows no other script."""
+    return _hash(html_environment().get_template("report.js").render())
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

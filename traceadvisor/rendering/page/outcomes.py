@@ -8,6 +8,7 @@ from typing import assert_never
 
 from traceadvisor.model.findings import Clear, Failed, Found, Skipped
 from traceadvisor.model.report import FoundFigures, OutcomeRow, Report
+from traceadvisor.rendering.lists import listed
 from traceadvisor.rendering.table import Cell, Column, Table
 from traceadvisor.rendering.units import figure, percent
 
@@ -156,4 +157,4 @@ def _which_if(ids: tuple[str, ...], report: Report, *, several: bool) -> tuple[C
 
 def _which(ids: tuple[str, ...], report: Report) -> str:
     everywhere = not ids or set(ids) >= {recording.id for recording in report.recordings}
-    return "all" if everywhere else ", ".join(dict.fromkeys(ids))
+    return "all" if everywhere else listed(list(dict.fromkeys(ids)))

@@ -6,23 +6,34 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.report import RecordedFinding, Recording
+from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.per_step import per_step
 from traceadvisor.rendering.charts.step_bar import step_bar
 from traceadvisor.rendering.charts.timeline import timeline
-from traceadvisor.rendering.headline import MEAN, MEDIAN, StepTime, recording_verdict, step_time, step_word
+from traceadvisor.rendering.headline import (
+    DEVICE_UNKNOWN,
+    MEAN,
+    MEDIAN,
+    StepTime,
+    first_of,
+    missing_device,
+    recording_verdict,
+    step_time,
+    step_word,
+)
 from traceadvisor.rendering.origins import OriginView, category_views
 from traceadvisor.rendering.page.findings import UmbrellaView, umbrella_views
 from traceadvisor.rendering.page.memory import MemoryView, memory_chart, memory_view
 from traceadvisor.rendering.page.tables import (
     communication_table,
     kernel_table,
+    module_table,
     operator_table,
     overlap_table,
-    replay_table,
 )
+from traceadvisor.rendering.page.trace import MOST_EVENTS, MOST_EVENTS_EACH, TraceView, trace_view
 from traceadvisor.rendering.table import Table
 from traceadvisor.rendering.units import (
     NOT_MEASURED,
@@ -68,6 +79,9 @@ class RecordingView:
     anchor: str
     id: str
     verdict: str
+    remark: str
+    """Its step time and largest category, for the line that unfolds."""
+
     has_gpu: bool
     silent: bool
     """The run was captured, but no step was recorded."""
@@ -77,55 +91,70 @@ class RecordingView:
     """Steps left out of means, with the reasons."""
 
     charts: tuple[Chart, ...]
+    timeline: Chart | None
+    trace: TraceView | None
+    """The same step with the names of its events, for the page's script."""
+
     overlaps: Table | None
     communication: Table | None
-    replay: Table | None
     memory_over_time: Chart | None
     memory: MemoryView | None
     umbrellas: tuple[UmbrellaView, ...]
     origins: tuple[OriginView, ...]
     kernels: Table | None
     operators: Table | None
+    modules: Table | None
     environment: tuple[Fact, ...]
 
 
-def recording_view(
-    recording: Recording, number: int, first: RecordedFinding | None = None, *, with_origins: bool = True
-) -> RecordingView:
+def recording_view(report: Report, recording: Recording, number: int, *, with_origins: bool = True) -> RecordingView:
     """The view of a recording.
 
     Args:
-        recording: the recording.
+        report: the report.
+        recording: the recording, one of the report's.
         number: its number in the report, counted from 1.
-        first: its first finding; None without findings.
         with_origins: whether to show where its time comes from.
     """
-    anchor = f"recording-{number}"
+    anchor, several = f"recording-{number}", len(report.recordings) > 1
+    first = first_of(report, recording.id)
     charts = (
-        step_bar(recording, f"{anchor}-step"),
+        step_bar(recording, f"{anchor}-step") if several else None,  # of one, it is on the first screen
         per_step(recording, f"{anchor}-steps"),
-        timeline(recording.timeline, f"{anchor}-timeline", of_several=len(recording.steps) > 1),
     )
     return RecordingView(
         anchor=anchor,
         id=recording.id,
-        verdict=recording_verdict(recording, first),
+        verdict=recording_verdict(recording, first, missing_device(report, recording)),
+        remark=_remark(recording),
         has_gpu=recording.device is not None,
         silent=is_silent(recording),
-        figures=tuple(figures(recording)),
+        figures=tuple(figures(report, recording)),
         step_notes=tuple(_step_notes(recording)),
         charts=tuple(chart for chart in charts if chart is not None),
+        timeline=timeline(recording.timeline, f"{anchor}-timeline", of_several=len(recording.steps) > 1),
+        trace=trace_view(recording.timeline, MOST_EVENTS_EACH if several else MOST_EVENTS),
         overlaps=overlap_table(recording),
         communication=communication_table(recording),
-        replay=replay_table(recording),
         memory_over_time=memory_chart(recording.memory_over_time, f"{anchor}-memory"),
         memory=memory_view(recording),
         umbrellas=umbrella_views(recording, first.finding.rule.title if first else None),
         origins=tuple(category_views(recording)) if with_origins else (),
         kernels=kernel_table(recording),
         operators=operator_table(recording),
+        modules=module_table(recording),
         environment=tuple(_environment(recording)),
     )
+
+
+def _remark(recording: Recording) -> str:
+    parts = [duration(step_time(recording).ns)]
+    if recording.shown_figures.busy_share is not None:
+        busy = percent_range(recording.shown_figures.busy_share, recording.shown_figures.busy_share_high)
+        parts.append(f"GPU busy {busy}")
+    if largest := largest_category(recording):
+        parts.append(f"largest category: {CATEGORY[largest[0]]} {percent(largest[1])}")
+    return ", ".join(parts)
 
 
 def is_without_device(recording: Recording) -> bool:
@@ -140,27 +169,40 @@ def is_silent(recording: Recording) -> bool:
     return recording.captured is not None and not recording.steps
 
 
-def figures(recording: Recording) -> Iterator[Figure]:
-    """The headline figures, starting with the step time."""
+def step_figure(recording: Recording) -> Figure:
+    """The step time, with how it was measured."""
     time = step_time(recording)
-    mean = None if recording.mean_step_ns is None else f"mean {duration(recording.mean_step_ns)}"
-    if recording.undisturbed_median_step_ns is None:
-        remark = "; ".join(filter(None, (time.kind, time.beside)))
-        yield Figure(_step_label(recording, time), duration(time.ns), time.beside if time.kind == MEDIAN else remark)
-    else:
-        yield Figure("Step", duration(time.ns), time.kind)
-        yield Figure("Recorded step", duration(recording.median_step_ns), f"median; {mean}" if mean else None)
+    if recording.undisturbed_median_step_ns is not None:
+        return Figure("Step", duration(time.ns), time.kind)
+    remark = "; ".join(filter(None, (time.kind, time.beside)))
+    return Figure(_step_label(recording, time), duration(time.ns), time.beside if time.kind == MEDIAN else remark)
+
+
+def busy_figure(report: Report, recording: Recording) -> Figure:
+    """The share of the step in which the GPU works, or why it is unknown."""
+    missing = None
+    if is_without_device(recording):
+        is_cut = missing_device(report, recording) == DEVICE_UNKNOWN
+        missing = "the file is cut off before it" if is_cut else "no GPU activity was recorded"
+    shown = recording.shown_figures
+    return Figure("GPU busy", percent_range(shown.busy_share, shown.busy_share_high), missing)
+
+
+def figures(report: Report, recording: Recording) -> Iterator[Figure]:
+    """All figures of a recording, starting with the step time."""
+    yield step_figure(recording)
+    if recording.undisturbed_median_step_ns is not None and recording.median_step_ns is not None:
+        mean = None if recording.mean_step_ns is None else f"median; mean {duration(recording.mean_step_ns)}"
+        yield Figure("Recorded step", duration(recording.median_step_ns), mean)
     if recording.samples_per_s is not None:
-        of_rank = "this rank" if recording.distributed else None
-        yield Figure("Samples/s", count(recording.samples_per_s), of_rank)
+        yield Figure("Samples/s", count(recording.samples_per_s), "this rank" if recording.distributed else None)
     if recording.replay is not None and recording.replay.joint_step_ns is not None:
         yield Figure("Step with all fixes", duration(recording.replay.joint_step_ns), "simulated together")
-    yield from _money_and_energy(recording)
-    without = "no GPU activity recorded" if is_without_device(recording) else None
-    shown = recording.shown_figures
-    yield Figure("GPU busy", percent_range(shown.busy_share, shown.busy_share_high), without)
+    yield from money_and_energy(recording)
+    yield busy_figure(report, recording)
     if largest := largest_category(recording):
         yield Figure("Largest category", percent(largest[1]), CATEGORY[largest[0]])
+    shown = recording.shown_figures
     if shown.sm_efficiency_share is not None:
         yield Figure("SM efficiency", percent(shown.sm_efficiency_share))
     if shown.achieved_occupancy_share is not None:
@@ -200,7 +242,7 @@ def cost_words(recording: Recording) -> str | None:
     return f"{money(cost.per_million_samples, cost.price.currency)} per million samples"
 
 
-def _money_and_energy(recording: Recording) -> Iterator[Figure]:
+def money_and_energy(recording: Recording) -> Iterator[Figure]:
     """The cost, if a price is set, and the energy per sample, if measured."""
     cost = recording.cost
     if cost is not None:

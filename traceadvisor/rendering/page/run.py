@@ -11,6 +11,7 @@ from traceadvisor.rendering.charts.clock import RunClock
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.run_steps import run_steps_chart
 from traceadvisor.rendering.page.settings import settings_table
+from traceadvisor.rendering.run_lines import LinesView, lines_view
 from traceadvisor.rendering.table import Column, Table, cells
 from traceadvisor.rendering.units import count, duration, percent
 from traceadvisor.rendering.words import STEP_STATE
@@ -98,6 +99,9 @@ class RunView:
 
     chart: Chart | None
     states: Table | None
+    lines: LinesView | None
+    """None if the stack was not sampled."""
+
     settings: Table
 
 
@@ -111,6 +115,7 @@ def run_view(shared: CapturedRecordings, number: int) -> RunView:
         remark=_remark(run.settings),
         chart=run_steps_chart(run.steps, undisturbed, clock, f"run-{number}-steps") if clock else None,
         states=_table(states) if states else None,
+        lines=lines_view(next((one.run_lines for one in shared.recordings if one.run_lines), None)),
         settings=settings_table(run),
     )
 

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from traceadvisor.model.communication import CommunicationRow
+from traceadvisor.model.location import Location
 from traceadvisor.model.replay import ReplayFigures
-from traceadvisor.model.report import KernelRow, OperatorRow, Overlap, Recording
+from traceadvisor.model.report import KernelRow, ModuleRow, OperatorRow, Overlap, Recording
 from traceadvisor.rendering.charts.drawing import across
-from traceadvisor.rendering.table import Cell, Column, Table, cells, measured_columns
-from traceadvisor.rendering.units import count, duration, number_of, percent, rate, ratio, size
+from traceadvisor.rendering.origins import frame_words, location_words
+from traceadvisor.rendering.table import Cell, Column, More, Table, cells, measured_columns
+from traceadvisor.rendering.units import NOT_MEASURED, count, duration, number_of, percent, rate, ratio, size
 from traceadvisor.rendering.words import COLLECTIVE, PURPOSE, WORK
-from traceadvisor.text.cleaning import clipped
+from traceadvisor.text.cleaning import clipped, clipped_inside
 
 OPEN_ROWS = 8
 """Rows shown unfolded."""
 
 LONGEST_NAME = 240
 """Characters of a kernel name; the parts that differ between template instances come early."""
+
+LONGEST_PLACE = 120
+"""Characters of a place in the code."""
 
 MOST_ROWS = 40
 """The JSON report has the remaining rows; a page with three recordings must stay a small file."""
@@ -30,6 +35,10 @@ def kernel_table(recording: Recording) -> Table | None:
         Column("Calls per step"),
         Column("Time per step"),
         Column("Share of kernel time"),
+        Column("Shortest"),
+        Column("Mean"),
+        Column("Longest"),
+        Column("Tensor cores", numeric=False),
         Column("Blocks per SM"),
         Column("Occupancy"),
     )
@@ -37,16 +46,30 @@ def kernel_table(recording: Recording) -> Table | None:
     return measured_columns(Table("Kernels by total time", columns, rows, OPEN_ROWS)) if rows else None
 
 
-def operator_table(recording: Recording) -> Table | None:
+def operator_table(recording: Recording, most_rows: int = MOST_ROWS) -> Table | None:
     """The operators, in the recording's order; None without operators."""
     columns = (
         Column("Operator", numeric=False),
         Column("Calls per step"),
-        Column("Self CPU time per step"),
-        Column("GPU time per step"),
+        Column("CPU self"),
+        Column("CPU total"),
+        Column("GPU self"),
+        Column("GPU total"),
     )
-    rows = tuple(_operator(row) for row in recording.operators[:MOST_ROWS])
-    return measured_columns(Table("Operators", columns, rows, OPEN_ROWS)) if rows else None
+    rows = tuple(_operator(row) for row in recording.operators[:most_rows])
+    return measured_columns(Table("Operators, time per step", columns, rows, OPEN_ROWS)) if rows else None
+
+
+def module_table(recording: Recording) -> Table | None:
+    """The tree of modules; None if none were recorded."""
+    columns = (
+        Column("Module", numeric=False),
+        Column("Calls per step"),
+        Column("CPU, forward"),
+        Column("GPU, forward"),
+    )
+    rows = tuple(_module(row) for row in recording.modules)
+    return measured_columns(Table("Modules, time per step", columns, rows, OPEN_ROWS)) if rows else None
 
 
 def overlap_table(recording: Recording) -> Table | None:
@@ -102,21 +125,73 @@ def _is_worth_a_row(recording: Recording, overlap: Overlap | None) -> bool:
 def _kernel(row: KernelRow) -> tuple[Cell, ...]:
     return (
         Cell(clipped(row.name, LONGEST_NAME), code=True),
-        Cell(count(row.calls_per_step)),
-        Cell(duration(row.total_ns_per_step)),
-        Cell(percent(row.share_of_kernel_time), bar=across(min(1.0, row.share_of_kernel_time))),
-        Cell(ratio(row.blocks_per_sm)),
-        Cell(percent(row.occupancy_share)),
+        _sorted_by(count(row.calls_per_step), row.calls_per_step),
+        _sorted_by(duration(row.total_ns_per_step), row.total_ns_per_step),
+        Cell(
+            percent(row.share_of_kernel_time),
+            bar=across(min(1.0, row.share_of_kernel_time)),
+            value=_number(row.share_of_kernel_time),
+        ),
+        _sorted_by(duration(row.shortest_ns), row.shortest_ns),
+        _sorted_by(duration(None if row.shortest_ns is None else row.mean_ns), row.mean_ns),
+        _sorted_by(duration(row.longest_ns), row.longest_ns),
+        Cell(NOT_MEASURED if row.tensor_cores is None else "yes" if row.tensor_cores else "no"),
+        _sorted_by(ratio(row.blocks_per_sm), row.blocks_per_sm),
+        _sorted_by(percent(row.occupancy_share), row.occupancy_share),
     )
 
 
 def _operator(row: OperatorRow) -> tuple[Cell, ...]:
     return (
-        Cell(clipped(row.name, LONGEST_NAME), code=True),
-        Cell(count(row.calls_per_step)),
-        Cell(duration(row.host_self_ns_per_step)),
-        Cell(duration(row.device_ns_per_step)),
+        Cell(clipped(row.name, LONGEST_NAME), code=True, more=_shapes_and_places(row)),
+        _sorted_by(count(row.calls_per_step), row.calls_per_step),
+        _sorted_by(duration(row.host_self_ns_per_step), row.host_self_ns_per_step),
+        _sorted_by(duration(row.host_total_ns_per_step), row.host_total_ns_per_step),
+        _sorted_by(duration(row.device_ns_per_step), row.device_ns_per_step),
+        _sorted_by(duration(row.device_total_ns_per_step), row.device_total_ns_per_step),
     )
+
+
+def _shapes_and_places(row: OperatorRow) -> More | None:
+    """The calls of an operator by input shapes and by place in the code; None if neither was recorded."""
+    shapes = tuple(
+        f"{shape.shapes}: {_calls(shape.calls_per_step)}, CPU {duration(shape.host_self_ns_per_step)}"
+        + ("" if shape.device_ns_per_step is None else f", GPU {duration(shape.device_ns_per_step)}")
+        for shape in row.shapes
+    )
+    places = tuple(
+        f"{clipped_inside(_place(place.location), LONGEST_PLACE)}: {_calls(place.calls_per_step)}"
+        for place in row.places
+    )
+    named = [number_of(len(rows), what) for rows, what in ((shapes, "shape"), (places, "place")) if rows]
+    return More(" and ".join(named), (*shapes, *places)) if named else None
+
+
+def _place(location: Location) -> str:
+    words = location_words(location)
+    return words if location.owner is None else f"{words}, in {frame_words(location.owner)}"
+
+
+def _calls(per_step: float) -> str:
+    return f"{count(per_step)} per step"
+
+
+def _module(row: ModuleRow) -> tuple[Cell, ...]:
+    return (
+        Cell(clipped(row.name, LONGEST_NAME), code=True, depth=row.depth),
+        _sorted_by(count(row.calls_per_step), row.calls_per_step),
+        _sorted_by(duration(row.host_ns_per_step), row.host_ns_per_step),
+        _sorted_by(duration(row.device_ns_per_step), row.device_ns_per_step),
+    )
+
+
+def _sorted_by(text: str, value: float | None) -> Cell:
+    return Cell(text, value=_number(value))
+
+
+def _number(value: float | None) -> str:
+    """The value for sorting, in few digits; empty if it was not measured."""
+    return "" if value is None else f"{value:.4g}"
 
 
 def _overlap(overlap: Overlap | None) -> tuple[Cell, ...]:

@@ -1,15 +1,24 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.waits import DeferredReads
 from traceadvisor.replay.what_if import Scenario
-from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Location, Outcome, Rule, RuleMeta, Unit
 from traceadvisor.rules.idle.host_syncs import SyncSite, sync_sites
 
 MOST_SITES = 5
+CALLS = {
+    "aten::item": ("item", "tolist"),
+    "aten::_local_scalar_dense": ("item", "tolist"),
+    "aten::nonzero": ("nonzero",),
+    "aten::to": ("to", "cpu", "cuda", "numpy"),
+    "aten::_to_copy": ("to", "cpu", "cuda", "numpy"),
+}
+"""Names of the tensor methods behind an operator that waits."""
+
 FIX = "Keep the value on the GPU, or read it every hundred steps instead of every step"
 
 
@@ -79,7 +88,14 @@ class HostSync(Rule):
 
 
 def _sites(facts: Facts, idle: SpanSet) -> list[SyncSite]:
-    return sync_sites(facts.observation, facts.tree, facts.stacks, facts.steps.typical_windows, idle)
+    sites = sync_sites(facts.observation, facts.tree, facts.stacks, facts.steps.typical_windows, idle)
+    return [site if site.location else replace(site, location=_sampled(facts, site)) for site in sites]
+
+
+def _sampled(facts: Facts, site: SyncSite) -> Location | None:
+    """The line of a wait whose stack was not recorded, from samples of the run; None if they do not tell it."""
+    names = CALLS.get(site.operator)
+    return facts.run.exact_lines.calling(names) if names else None
 
 
 def _drained(sites: list[SyncSite]) -> SpanSet:

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.analysis.sampled.sampling import C_SLEEP, MAIN, Samples, library, user
+from traceadvisor.analysis.sampled.exact_lines import ExactLines
+from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.run import StepState
+from traceadvisor.model.samples import SampledFrame
+
+TRAIN = Location("train.py", 10, "train", is_call=False)
+ITEM = replace(TRAIN, owner=Frame("Tensor.item"))
+C_ITEM = SampledFrame("item")
+
+
+def lines(*stacks: tuple[int, tuple[SampledFrame, ...]], state: StepState | None = StepState.PLAIN) -> ExactLines:
+    samples = Samples()
+    for count, frames in stacks:
+        samples.add(count, MAIN, *frames, state=state)
+    return ExactLines(samples.build())
+
+
+def test_the_line_of_a_call_is_that_of_the_samples_in_it() -> None:
+    known = lines((6, (user("train", 25), C_ITEM)), (60, (user("train", 22), library("backward"))))
+    assert known.exact(ITEM) == replace(ITEM, line=25, is_call=True)
+
+
+def test_a_call_of_a_library_is_told_by_its_function_and_file() -> None:
+    owner = Frame("backward", "torch/_tensor.py", 500)
+    here = library("backward", 521, "torch/_tensor.py")
+    known = lines((6, (user("train", 22), here)), (60, (user("train", 25), C_ITEM)))
+    assert known.exact(replace(TRAIN, owner=owner)).line == 22
+    assert not known.exact(replace(TRAIN, owner=replace(owner, file="other/_tensor.py"))).is_call
+
+
+def test_without_an_owner_all_samples_of_the_function_count() -> None:
+    assert lines((9, (user("train", 25), C_SLEEP)), (1, (user("train", 22),))).exact(TRAIN).line == 25
+
+
+def test_two_lines_alike_leave_the_function() -> None:
+    assert lines((50, (user("train", 25), C_ITEM)), (45, (user("train", 27), C_ITEM))).exact(ITEM) == ITEM
+
+
+def test_three_samples_are_too_few_and_four_are_enough() -> None:
+    assert lines((3, (user("train", 25), C_ITEM))).exact(ITEM) == ITEM
+    assert lines((4, (user("train", 25), C_ITEM))).exact(ITEM).line == 25
+
+
+def test_samples_outside_of_training_steps_do_not_count() -> None:
+    stack = (60, (user("train", 25), C_ITEM))
+    assert lines(stack, state=None).exact(ITEM) == ITEM
+    assert lines(stack, state=StepState.OTHER).exact(ITEM) == ITEM
+
+
+def test_a_function_of_that_name_elsewhere_does_not_count() -> None:
+    assert lines((60, (user("train", 25, "other.py"), C_ITEM))).exact(ITEM) == ITEM
+    assert lines((60, (user("train", 5), C_ITEM))).exact(ITEM) == ITEM  # before the function begins
+
+
+def test_paths_that_were_shortened_by_different_folders_are_one_file() -> None:
+    assert lines((6, (user("train", 25, "src/train.py"), C_ITEM))).exact(ITEM).line == 25
+
+
+def test_exact_lines_and_places_of_the_backward_pass_stay() -> None:
+    known = lines((60, (user("train", 25), C_ITEM)))
+    for place in (replace(ITEM, is_call=True), replace(ITEM, is_backward=True), replace(ITEM, function=None)):
+        assert known.exact(place) == place
+
+
+def test_the_line_that_calls_a_method_is_known_without_a_recorded_stack() -> None:
+    known = lines((6, (user("train", 25), C_ITEM)), (60, (user("train", 22), C_SLEEP)))
+    assert known.calling(("item", "tolist")) == Location("train.py", 25, "train")
+    assert known.calling(("nonzero",)) is None
+
+
+def test_without_samples_nothing_is_known() -> None:
+    assert ExactLines(None).exact(ITEM) == ITEM
+    assert ExactLines(None).calling(("item",)) is None

@@ -1,0 +1,322 @@
+"""Real loops of many kinds: the steps are those that the script itself times."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from tests.recording.running import manifest, steps, traces
+from traceadvisor.api import load
+from traceadvisor.bundle.layout import FileKind, Schedule
+from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.recording.capture import Capture
+from traceadvisor.recording.options import CaptureOptions
+
+SHORT = Schedule(skip_first=1, wait=1, warmup=1, active=8, repeat=1)
+STEPS = 24
+
+
+def data(batches: int = STEPS, **arguments: Any) -> DataLoader[Any]:
+    return DataLoader(TensorDataset(torch.randn(4 * batches, 8)), batch_size=4, **arguments)
+
+
+class Model:
+    """A linear model with an optimizer of its own."""
+
+    def __init__(self, optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.SGD) -> None:
+        self.layer = nn.Linear(8, 1)
+        self.optimizer = optimizer(self.layer.parameters(), lr=0.01)
+
+    def loss(self, inputs: torch.Tensor | None = None) -> torch.Tensor:
+        outputs: torch.Tensor = self.layer(torch.randn(4, 8) if inputs is None else inputs)
+        return outputs.pow(2).mean()
+
+    def learn(self, inputs: torch.Tensor | None = None) -> None:
+        self.optimizer.zero_grad()
+        self.loss(inputs).backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+
+    def closure(self) -> Any:
+        self.optimizer.zero_grad()
+        loss = self.loss()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+
+@dataclass
+class OwnClock:
+    """The script's own clock reads around what ends a step."""
+
+    reads: list[tuple[int, int]] = field(default_factory=list)
+
+    def around(self, work: Callable[[], object]) -> None:
+        """Time the last call of an iteration; a boundary lies before it, in it, or after it and before the next."""
+        before = time.perf_counter_ns()
+        work()
+        self.reads.append((before, time.perf_counter_ns()))
+
+    def checks_returns(self, rows: list[TimedStep]) -> None:
+        """Each step goes from the return of one timed call to that of the next. Nothing tells when the first began."""
+        assert len(rows) == len(self.reads) - 1
+        for row, (first, second) in zip(rows, pairwise(self.reads), strict=True):
+            assert second[0] - first[1] <= row.duration_ns <= second[1] - first[0]
+
+    def checks_fetches(self, rows: list[TimedStep]) -> None:
+        """Each step goes from a fetch before a timed call to the next fetch after it."""
+        assert len(rows) == len(self.reads)
+        for row, (before, after) in zip(rows, self.reads, strict=True):
+            assert row.duration_ns >= after - before
+        for row, (first, second) in zip(rows[1:-1], zip(self.reads, self.reads[2:], strict=False), strict=True):
+            assert row.duration_ns <= second[0] - first[1]
+
+
+def captured(folder: Path, script: Callable[[], None]) -> list[TimedStep]:
+    """Capture a script; returns its training steps."""
+    with Capture(CaptureOptions(SHORT, folder=folder / "bundle")):
+        script()
+    assert manifest(folder / "bundle").notes == ()
+    assert [file.whole for file in manifest(folder / "bundle").files if file.kind is FileKind.TRACE] == [True]
+    rows = [row for row in steps(folder / "bundle") if row.state is not StepState.OTHER]
+    assert sum(row.state is StepState.RECORDED for row in rows) == 8
+    return rows
+
+
+def test_discriminator_and_generator_fed_by_a_loader_are_one_step(tmp_path: Path) -> None:
+    own, critic, generator = OwnClock(), Model(), Model()
+
+    def iteration(batch: torch.Tensor) -> None:
+        critic.learn(batch)
+        critic.learn()
+        generator.learn()
+
+    def train() -> None:
+        for (batch,) in data():
+            own.around(lambda batch=batch: iteration(batch))  # type: ignore[misc]
+
+    own.checks_fetches(captured(tmp_path, train))
+
+
+def test_five_critic_steps_and_one_of_the_generator_are_one_step(tmp_path: Path) -> None:
+    own, critic, generator = OwnClock(), Model(), Model()
+
+    def train() -> None:
+        for _ in range(STEPS):
+            for _ in range(5):
+                critic.learn()
+            own.around(generator.learn)
+
+    own.checks_returns(captured(tmp_path, train))
+
+
+def test_one_optimizer_per_layer_is_one_step(tmp_path: Path) -> None:
+    own, layers = OwnClock(), [Model() for _ in range(30)]
+
+    def train() -> None:
+        for _ in range(STEPS):
+            for layer in layers[:-1]:
+                layer.learn()
+            own.around(layers[-1].learn)
+
+    own.checks_returns(captured(tmp_path, train))
+
+
+def test_an_optimizer_with_a_closure_makes_one_step(tmp_path: Path) -> None:
+    own = OwnClock()
+    model = Model(lambda parameters, lr: torch.optim.LBFGS(parameters, lr=lr, max_iter=3))
+
+    def train() -> None:
+        for _ in range(STEPS):
+            own.around(lambda: model.optimizer.step(model.closure))
+
+    own.checks_returns(captured(tmp_path, train))
+
+
+def test_epochs_over_one_fetched_rollout_are_one_step(tmp_path: Path) -> None:
+    own, policy = OwnClock(), Model()
+
+    def iteration(batch: torch.Tensor) -> None:
+        for _ in range(3 * 4):
+            policy.learn(batch)
+
+    def train() -> None:
+        for (batch,) in data():
+            own.around(lambda batch=batch: iteration(batch))  # type: ignore[misc]
+
+    own.checks_fetches(captured(tmp_path, train))
+
+
+def prefetched(loader: Iterable[Any]) -> Iterator[Any]:
+    """Batches that a thread of its own fetches ahead."""
+    ready: queue.Queue[Any] = queue.Queue(2)
+
+    def fetch() -> None:
+        for batch in loader:
+            ready.put(batch)
+        ready.put(None)
+
+    threading.Thread(target=fetch, daemon=True).start()
+    while (batch := ready.get()) is not None:
+        yield batch
+
+
+def restarted(loader: Iterable[Any]) -> Iterator[Any]:
+    """Batches without end: a new loop over the loader once one is over."""
+    iterator = iter(loader)
+    while True:
+        try:
+            yield next(iterator)
+        except StopIteration:
+            iterator = iter(loader)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(lambda: prefetched(data(2 * STEPS)), id="thread"),
+        pytest.param(lambda: ([torch.randn(4, 8)] for _ in itertools.count()), id="generator"),
+        pytest.param(lambda: itertools.repeat(next(iter(data()))), id="one batch"),
+    ],
+)
+@pytest.mark.parametrize("optimizers", [1, 2])
+def test_optimizers_show_the_steps_of_a_loop_whose_batches_come_from_elsewhere(
+    source: Callable[[], Iterator[Any]], optimizers: int, tmp_path: Path
+) -> None:
+    own, models = OwnClock(), [Model() for _ in range(optimizers)]
+    batches = source()
+
+    def train() -> None:
+        for (batch,) in itertools.islice(batches, STEPS):
+            for model in models[:-1]:
+                model.learn(batch)
+            own.around(lambda batch=batch: models[-1].learn(batch))  # type: ignore[misc]
+
+    own.checks_returns(captured(tmp_path, train))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(lambda: restarted(data(5)), id="restarted"),
+        pytest.param(lambda: (next(iter(loader)) for loader in itertools.repeat(data(5))), id="a batch each time"),
+        pytest.param(lambda: (a for a, _ in zip(restarted(data(5)), restarted(data(3)), strict=True)), id="zipped"),
+        pytest.param(
+            lambda: (next(each) for each in itertools.cycle([restarted(data(5)), restarted(data(3))])), id="in turn"
+        ),
+        pytest.param(lambda: itertools.chain.from_iterable(data(6) for _ in itertools.count()), id="new loaders"),
+    ],
+)
+def test_each_batch_of_the_loaders_of_a_loop_is_a_step(source: Callable[[], Iterator[Any]], tmp_path: Path) -> None:
+    own, critic, generator = OwnClock(), Model(), Model()
+
+    def iteration(batch: torch.Tensor) -> None:
+        critic.learn(batch)
+        generator.learn(batch)
+
+    def train() -> None:
+        for (batch,) in itertools.islice(source(), STEPS):
+            own.around(lambda batch=batch: iteration(batch))  # type: ignore[misc]
+
+    own.checks_fetches(captured(tmp_path, train))
+
+
+def test_batches_that_are_kept_and_repeated_go_on_with_the_same_steps(tmp_path: Path) -> None:
+    critic, generator = Model(), Model()
+
+    def train() -> None:
+        for (batch,) in itertools.islice(itertools.cycle(data(5)), STEPS):
+            critic.learn(batch)
+            generator.learn(batch)
+
+    rows = captured(tmp_path, train)
+    assert [row.fetches for row in rows] == [1] * 5 + [0] * (STEPS - 5)
+
+
+def test_a_window_spans_short_epochs_and_leaves_validation_out(tmp_path: Path) -> None:
+    own, model = OwnClock(), Model()
+    training, validation = data(5), data(6)
+
+    def train() -> None:
+        for _ in range(6):
+            for (batch,) in training:
+                own.around(lambda batch=batch: model.learn(batch))  # type: ignore[misc]
+            with torch.no_grad():
+                for (batch,) in validation:
+                    model.loss(batch)
+
+    rows = captured(tmp_path, train)
+    assert len(rows) == len(own.reads) == 30
+    (recording,) = load(tmp_path / "bundle").recordings
+    kept = {row.step.index for row in recording.steps if row.step.kept}
+    assert kept == {row.index for row in rows if row.state is StepState.RECORDED}
+    left_out = [row.step.left_out for row in recording.steps if not row.step.kept]
+    assert (
+        left_out
+        == [
+            "the profiler had just paused the training loop",
+            "it is the time between two epochs, or before or after validation",
+            "it is not a training step",
+            "it is the time between two epochs, or before or after validation",
+        ]
+        or left_out.count("it is not a training step") == 2
+    ), "one gap, or two"
+    document = json.loads(gzip.decompress(traces(tmp_path / "bundle")[0].read_bytes()))
+    forward = [
+        event["ts"]
+        for event in document["traceEvents"]
+        if event.get("cat") == "cpu_op" and event["name"] == "aten::linear"
+    ]
+    for event in document["traceEvents"]:
+        if event["name"] in {f"ProfilerStep#{index}" for index in kept}:
+            inside = sum(event["ts"] <= at < event["ts"] + event["dur"] for at in forward)
+            assert inside == 1, "validation lies in no step"
+
+
+def test_steps_that_the_script_marks_later_replace_those_found_before(tmp_path: Path) -> None:
+    policy = Model()
+    with Capture(CaptureOptions(SHORT, folder=tmp_path / "bundle")) as capture:
+        for _ in range(STEPS):
+            for _ in range(15):
+                policy.learn()
+            capture.step()
+    rows = [row for row in steps(tmp_path / "bundle") if row.state is not StepState.OTHER]
+    assert len(rows) == STEPS
+    whole = [file.whole for file in manifest(tmp_path / "bundle").files if file.whole is not None]
+    assert whole == [True]
+    assert len(traces(tmp_path / "bundle")) == 1
+    assert sum(row.state is StepState.RECORDED for row in rows) == 8
+
+
+def test_long_iterations_that_hold_many_optimizer_steps_are_named(tmp_path: Path) -> None:
+    policy = Model()
+    with Capture(CaptureOptions(SHORT, folder=tmp_path / "bundle")):
+        for _ in range(10):
+            time.sleep(0.5)
+            for _ in range(8):
+                policy.learn()
+    (note,) = manifest(tmp_path / "bundle").notes
+    assert note.code == "steps-uncertain"
+    assert "One step in 8 takes most of the time" in note.message
+    assert "capture.step()" in note.message
+
+
+def test_optimizers_without_a_stable_pattern_are_named(tmp_path: Path) -> None:
+    models = [Model() for _ in range(3)]
+    with Capture(CaptureOptions(SHORT, folder=tmp_path / "bundle")):
+        for number in range(400):
+            models[number**2 % 101 % 3].learn()
+    (note,) = [note for note in manifest(tmp_path / "bundle").notes if note.code == "steps-uncertain"]
+    assert "no stable pattern" in note.message

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+from traceadvisor.bundle.stacks import LONGEST_TEXT
+from traceadvisor.recording.script.own_code import OWN_FILE
+from traceadvisor.recording.stacks.frames import called_at, frame_of, is_own, is_own_work, is_user, line_of
+from traceadvisor.recording.stacks.sampler import StackSampler
+
+
+def code_of(source: str, file: str = "/project/train.py", name: str = "f") -> CodeType:
+    scope: dict[str, Any] = {}
+    exec(compile(source, file, "exec"), scope)  # noqa: S102  # code whose file has any name
+    code: CodeType = scope[name].__code__
+    return code
+
+
+class Caught:
+    """Its method is called like one written in C, and notes the frame of the caller."""
+
+    def __init__(self) -> None:
+        self.frames: list[tuple[CodeType, int]] = []
+
+    def item(self, *_: object) -> float:
+        frame = sys._getframe(1)
+        self.frames.append((frame.f_code, frame.f_lasti))
+        return 1.0
+
+
+def test_the_name_of_the_called_function_is_that_before_the_parenthesis() -> None:
+    def train(loss: Caught) -> None:
+        str(max(loss.item(), 2))
+        losses = [loss]
+        losses[0].item(len("three"), min(1, 2))
+
+    loss = Caught()
+    train(loss)
+    assert [called_at(*each) for each in loss.frames] == ["item", "item"]
+
+
+def test_the_line_is_that_of_the_call() -> None:
+    def train(loss: Caught) -> None:
+        loss.item(
+            1,
+            loss.item(),
+        )
+
+    loss = Caught()
+    train(loss)
+    first = train.__code__.co_firstlineno
+    assert [line_of(*each) - first for each in loss.frames] == [3, 1]
+
+
+def test_an_instruction_that_is_no_call_names_no_function() -> None:
+    code = code_of("def f(a, b):\n    return a + b\n")
+    assert {called_at(code, at) for at in range(0, len(code.co_code), 2)} == {None}
+
+
+def test_without_columns_no_function_is_named() -> None:
+    def train(loss: Caught) -> None:
+        loss.item()
+
+    loss = Caught()
+    train(loss)
+    code, at = loss.frames[0]
+    assert called_at(code.replace(co_linetable=b""), at) is None
+
+
+@pytest.mark.parametrize(
+    "file", ["<stdin>", "<ipython-input-3-0a1b>", "/scratch/ipykernel_12/34.py", "<python-input-0>"]
+)
+def test_code_of_a_notebook_or_a_console_is_the_users(file: str) -> None:
+    assert is_user(code_of("def f(): pass", file))
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "<eval_with_key>.3",
+        "<frozen importlib._bootstrap>",
+        "<string>",
+        "/opt/conda/lib/python3.11/site-packages/lightning/x.py",
+        "/scratch/torchinductor_root/ab/cabc.py",
+    ],
+)
+def test_generated_code_and_libraries_are_not_the_users(file: str) -> None:
+    assert not is_user(code_of("def f(): pass", file))
+
+
+def test_code_after_python_c_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["-c"])
+    assert is_user(code_of("def f(): pass", "<string>"))
+    assert not is_user(code_of("def __init__(): pass", "<string>", "__init__"))  # of a data class
+
+
+def test_a_file_below_a_folder_of_the_path_is_shown_as_recorded_stacks_show_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "src")])
+    assert frame_of(code_of("def f(): pass", str(tmp_path / "src" / "model.py")), 0).file == "model.py"
+
+
+def test_a_file_name_that_is_not_utf_8_can_be_written() -> None:
+    file = b"/data/tr\xe4ning.py".decode(errors="surrogateescape")
+    shown = frame_of(code_of("def f(): pass", file), 0).file
+    assert shown == "/data/tr?ning.py"
+
+
+def test_long_names_are_cut() -> None:
+    frame = frame_of(code_of("def f(): pass", "/" + "x" * 5000), 0)
+    assert len(frame.file or "") == LONGEST_TEXT
+
+
+def test_an_instruction_without_a_line_has_that_of_the_function() -> None:
+    assert line_of(code_of("\n\ndef f(): pass"), 10_000) == 3
+
+
+def test_this_package_is_told_from_what_it_wraps() -> None:
+    work = StackSampler.start.__code__
+    assert is_own(work)
+    assert is_own_work(work)
+    wrapper = code_of("def f(): pass", OWN_FILE)
+    assert is_own(wrapper)
+    assert not is_own_work(wrapper)
+
+
+def test_a_frame_of_this_test_is_the_users() -> None:
+    frame: FrameType = sys._getframe()
+    shown = frame_of(frame.f_code, frame.f_lasti)
+    assert (shown.function, shown.is_user) == ("test_a_frame_of_this_test_is_the_users", True)

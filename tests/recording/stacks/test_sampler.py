@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.children import run
+from tests.recording.stacks.timed_lines import LINES, TIMES_NS, sampled, share_of
+from tests.waiting import wait_until
+from traceadvisor.bundle.stacks import read_stacks
+from traceadvisor.bundle.steps import StepLog
+from traceadvisor.model.samples import StackSamples
+from traceadvisor.recording.stacks import StackSampler, sampler
+from traceadvisor.recording.stacks.sampler import SHORT_SWITCH_S
+
+QUICK_S = 0.005
+
+GIL_ERROR = 0.1
+"""Share by which a sample that waits for running Python may change a line, on a machine with busy cores."""
+
+
+@pytest.fixture(autouse=True)
+def as_many_samples_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "LARGEST_CPU_SHARE", 1.0)
+
+
+def sampling(thread: int | None = None, is_fetching: Callable[[], bool] = lambda: False) -> StackSampler:
+    one = StackSampler(
+        StepLog(),
+        thread=threading.get_ident() if thread is None else thread,
+        interval_s=QUICK_S,
+        is_fetching=is_fetching,
+    )
+    one.start()
+    return one
+
+
+def functions(samples: StackSamples) -> set[str]:
+    return {frame.function for frame in samples.frames}
+
+
+def stopped_after(one: StackSampler, count: int) -> StackSamples:
+    """The samples of a sampler that has taken at least so many."""
+    wait_until(lambda: one.samples().count >= count)
+    one.stop()
+    assert one.error is None
+    return one.samples()
+
+
+def test_each_line_has_its_share_of_the_time_within_the_stated_error() -> None:
+    found = sampled(6.0, threading.get_ident(), QUICK_S)
+    whole_ns = sum(TIMES_NS.values())
+    assert found.time_ns == pytest.approx(whole_ns, rel=0.1)
+    for name, line in LINES.items():
+        share = TIMES_NS[name] / whole_ns
+        error = 4 * (share * (1 - share) / found.effective_count) ** 0.5
+        assert share_of(found, line) == pytest.approx(share, abs=error + GIL_ERROR), name
+
+
+def test_the_time_inside_a_function_written_in_c_is_not_overstated() -> None:
+    found = sampled(4.0, threading.get_ident(), QUICK_S)
+    whole_ns = sum(TIMES_NS.values())
+    asleep = [stack for stack in found.stacks if found.frames[stack.frames[-1]].function == "sleep"]
+    share = sum(one.time_ns for stack in asleep for one in stack.by_state.values()) / found.time_ns
+    timed = TIMES_NS["sleep"] / whole_ns
+    assert 0 < share < timed + 4 * (timed * (1 - timed) / found.effective_count) ** 0.5
+
+
+def test_the_samples_stand_for_the_whole_time() -> None:
+    begin_ns = time.perf_counter_ns()
+    one = sampling()
+    found = stopped_after(one, 20)
+    assert found.time_ns == pytest.approx(time.perf_counter_ns() - begin_ns, rel=0.5)
+    assert found.cpu_ns > 0
+
+
+def test_another_thread_than_the_main_one_is_sampled() -> None:
+    done = threading.Event()
+
+    def train() -> None:
+        done.wait()
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    assert thread.ident
+    found = stopped_after(sampling(thread.ident), 3)
+    done.set()
+    thread.join()
+    assert "train" in functions(found)
+
+
+def test_sampling_ends_with_the_thread() -> None:
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    assert thread.ident
+    one = sampling(thread.ident)
+    assert one._thread
+    one._thread.join()
+    assert one.samples().count == 0
+    one.stop()
+
+
+def test_getting_a_batch_is_told_from_other_time() -> None:
+    fetching = [True]
+    one = sampling(is_fetching=lambda: fetching[0])
+    wait_until(lambda: one.samples().count >= 2)
+    fetching[0] = False
+    before = one.samples().count
+    found = stopped_after(one, before + 3)
+    assert {stack.is_fetching for stack in found.stacks} == {True, False}
+
+
+def test_an_error_ends_the_sampling_and_nothing_else() -> None:
+    def fail() -> bool:
+        raise ValueError("no loader")
+
+    one = sampling(is_fetching=fail)
+    wait_until(lambda: one.error is not None)
+    one.stop()
+    assert one.samples().count == 0
+
+
+def test_the_switch_interval_is_as_before() -> None:
+    usual_s = sys.getswitchinterval()
+    end = time.monotonic() + 1
+    one = sampling()
+    while time.monotonic() < end:
+        sum(range(1000))
+    one.stop()
+    assert sys.getswitchinterval() == usual_s
+
+
+def test_a_switch_interval_that_the_script_sets_stays() -> None:
+    usual_s = sys.getswitchinterval()
+    one = sampling()
+    one.stop()
+    one._usual_switch_s = usual_s
+    try:
+        sys.setswitchinterval(0.02)
+        one.forked()
+        assert sys.getswitchinterval() == pytest.approx(0.02)
+        one._usual_switch_s = usual_s
+        sys.setswitchinterval(SHORT_SWITCH_S)
+        one.forked()
+        assert sys.getswitchinterval() == pytest.approx(usual_s)
+    finally:
+        sys.setswitchinterval(usual_s)
+
+
+def test_what_was_sampled_so_far_can_be_written_at_any_time(tmp_path: Path) -> None:
+    one = sampling()
+    wait_until(lambda: one.samples().count >= 3)
+    one.write(tmp_path / "s")
+    one.stop()
+    found, notes = read_stacks(tmp_path / "s")
+    assert found
+    assert found.count >= 3
+    assert notes == ()
+
+
+def test_the_scripts_random_numbers_are_not_touched() -> None:
+    script = (
+        "import random, threading, time; random.seed(1)\n"
+        "from traceadvisor.recording.stacks import StackSampler\n"
+        "from traceadvisor.bundle.steps import StepLog\n"
+        "one = StackSampler(StepLog(), thread=threading.get_ident(), interval_s=0.002); one.start()\n"
+        "while one.samples().count < 5: time.sleep(0.01)\n"
+        "print(random.random())\n"
+    )
+    assert run(sys.executable, "-c", script).stdout == "0.13436424411240122\n"
+
+
+def test_a_process_that_ends_without_stopping_ends_quietly() -> None:
+    script = (
+        "import threading, time\n"
+        "from traceadvisor.recording.stacks import StackSampler\n"
+        "from traceadvisor.bundle.steps import StepLog\n"
+        "one = StackSampler(StepLog(), thread=threading.get_ident(), interval_s=0.001); one.start()\n"
+        "while one.samples().count < 5: time.sleep(0.01)\n"
+    )
+    done = run(sys.executable, "-c", script)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_forked_child_neither_samples_nor_waits_for_the_sampler() -> None:
+    script = (
+        "import os, sys, threading, time\n"
+        "from traceadvisor.recording.stacks import StackSampler\n"
+        "from traceadvisor.bundle.steps import StepLog\n"
+        "one = StackSampler(StepLog(), thread=threading.get_ident(), interval_s=0.0005); one.start()\n"
+        "while one.samples().count < 5: time.sleep(0.01)\n"
+        "usual = sys.getswitchinterval()\n"
+        "os.register_at_fork(after_in_child=one.forked)\n"
+        "for _ in range(30):\n"
+        "    pid = os.fork()\n"
+        "    if pid == 0:\n"
+        "        one.stop()\n"
+        "        before = one.samples().count\n"
+        "        os._exit(threading.active_count() != 1 or abs(sys.getswitchinterval() - 0.005) > 1e-6)\n"
+        "    assert os.waitpid(pid, 0)[1] == 0\n"
+        "one.stop()\n"
+    )
+    done = run(sys.executable, "-W", "ignore", "-c", script)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_recursion_at_its_limit_is_sampled() -> None:
+    def deeper(left: int) -> None:
+        if left:
+            deeper(left - 1)
+        else:
+            time.sleep(0.3)  # a call written in C needs no more room
+
+    usual = sys.getrecursionlimit()
+    one = sampling()
+    sys.setrecursionlimit(usual + 2000)
+    try:
+        deeper(usual + 1900)
+    finally:
+        sys.setrecursionlimit(usual)
+    one.stop()
+    assert one.error is None
+    assert "deeper" in functions(one.samples())
+
+
+def test_a_long_run_is_sampled_more_sparsely() -> None:
+    one = StackSampler(StepLog(), thread=threading.get_ident(), interval_s=0.05)
+    one._pace(cpu_ns=0, run_ns=10**9)
+    assert one._interval_ns == 50_000_000
+    one._pace(cpu_ns=0, run_ns=36_000 * 10**9)
+    assert one._interval_ns == 10**9
+
+
+def test_expensive_samples_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "LARGEST_CPU_SHARE", 0.003)
+    one = StackSampler(StepLog(), thread=threading.get_ident(), interval_s=0.05)
+    one._pace(cpu_ns=600_000, run_ns=0)
+    assert one._interval_ns == 200_000_000
+
+
+def test_an_interval_that_passed_unseen_belongs_to_the_next_sample() -> None:
+    one = StackSampler(StepLog(), thread=threading.get_ident(), interval_s=1e-7)
+    assert one._interval_ns == 100
+    edge_ns, weight_ns, target_ns = one._passed(1000, now_ns=1350)
+    assert weight_ns in {300, 400}  # three whole intervals; the instant of the fourth may have passed
+    assert edge_ns == 1000 + weight_ns
+    assert max(edge_ns, 1350) <= target_ns < edge_ns + 100
+
+
+def test_the_sampler_never_holds_frames_of_the_script() -> None:
+    class Tensor:
+        pass
+
+    def train() -> weakref.ref[Tensor]:
+        held = Tensor()
+        wait_until(lambda: one.samples().count >= 5)
+        return weakref.ref(held)
+
+    one = sampling()
+    seen = train()
+    one.stop()
+    gc.collect()
+    assert seen() is None

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import sys
+from itertools import islice, product
+from types import CodeType
+from typing import Any
+
+from traceadvisor.bundle.stacks import MOST_DEPTH, MOST_FRAMES, MOST_STACKS
+from traceadvisor.bundle.steps import StepLog
+from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.model.samples import Sampled, SampledStack
+from traceadvisor.recording.stacks.tally import Raw, StackTally
+
+
+def code_of(name: str, line: int = 1, file: str = "/project/train.py") -> CodeType:
+    scope: dict[str, Any] = {}
+    exec(compile("\n" * (line - 1) + f"def {name}(): pass", file, "exec"), scope)  # noqa: S102  # code whose file has any name
+    code: CodeType = scope[name].__code__
+    return code
+
+
+TRAIN = code_of("train")
+LIBRARY = code_of("forward", file="/usr/lib/python3/dist-packages/torch/x.py")
+
+
+def add(tally: StackTally, raw: Raw, at_ns: int = 0, weight_ns: int = 10) -> None:
+    tally.add(raw, at_ns=at_ns, weight_ns=weight_ns, is_fetching=False, is_in_call=False)
+
+
+def step(index: int, start_ns: int, duration_ns: int, state: StepState = StepState.PLAIN) -> TimedStep:
+    return TimedStep(index, start_ns, duration_ns, 0, 0, state, 0)
+
+
+def only(tally: StackTally) -> SampledStack:
+    _, (stack,), other = tally.samples()
+    assert not other
+    return stack
+
+
+def test_samples_fall_into_the_step_around_them() -> None:
+    log = StepLog()
+    tally = StackTally(log)
+    for at_ns in (50, 100, 150, 199, 200, 250, 400):
+        add(tally, [(TRAIN, 0)], at_ns)
+    log.add(step(0, 100, 100))
+    log.add(step(1, 200, 100, StepState.OTHER))
+    add(tally, [(TRAIN, 0)], 410)
+    assert only(tally).by_state == {
+        None: Sampled(30, 3),  # one before the first step, two after the last
+        StepState.PLAIN: Sampled(30, 3),
+        StepState.OTHER: Sampled(20, 2),
+    }
+
+
+def test_a_clock_that_goes_back_does_not_lose_later_steps() -> None:
+    log = StepLog()
+    log.add(step(0, 1000, 100))
+    log.add(step(1, 200, 100))
+    tally = StackTally(log)
+    for at_ns in (1050, 1100, 250):
+        add(tally, [(TRAIN, 0)], at_ns)
+    assert sum(one.time_ns for one in only(tally).by_state.values()) == 30
+
+
+def test_equal_stacks_of_several_instructions_of_a_line_are_one() -> None:
+    tally = StackTally(StepLog())
+    for instruction in (0, 2):
+        add(tally, [(TRAIN, instruction)])
+    assert only(tally).by_state == {None: Sampled(20, 2)}
+
+
+def test_a_hundred_thousand_distinct_stacks_stay_bounded_and_sum() -> None:
+    codes = [code_of(f"f{place}") for place in range(47)]
+    tally = StackTally(StepLog())
+    stacks = islice(product(codes, repeat=3), 100_000)
+    for one in stacks:
+        add(tally, [(code, 0) for code in one])
+    frames, kept, other = tally.samples()
+    assert len(frames) <= MOST_FRAMES
+    assert len(kept) < MOST_STACKS
+    assert sum(one.time_ns for stack in kept for one in stack.by_state.values()) + other[None].time_ns == 1_000_000
+
+
+def test_stacks_beyond_the_bound_keep_the_users_frames_while_there_is_room() -> None:
+    libraries = [code_of(f"f{place}", file="<generated>") for place in range(70)]
+    tally = StackTally(StepLog())
+    for one in product(libraries, repeat=2):
+        add(tally, [(LIBRARY, 0), *((code, 0) for code in one), (TRAIN, 0)])
+    frames, kept, other = tally.samples()
+    assert not other
+    assert [frames[place].function for place in kept[-1].frames] == ["train", "forward"]
+
+
+def test_more_frames_than_kept_are_counted_as_other() -> None:
+    tally = StackTally(StepLog())
+    for line in range(1, MOST_FRAMES + 11):
+        add(tally, [(TRAIN.replace(co_firstlineno=line), 10_000)])
+    frames, kept, other = tally.samples()
+    assert len(frames) == MOST_FRAMES
+    assert other[None].count + sum(one.count for stack in kept for one in stack.by_state.values()) == MOST_FRAMES + 10
+
+
+def test_a_deep_recursion_keeps_its_ends() -> None:
+    tally = StackTally(StepLog())
+    inner, outer = code_of("inner"), code_of("outer")
+    add(tally, [(inner, 0), *[(TRAIN, 0)] * 900, (outer, 0)])
+    frames, (stack,), _ = tally.samples()
+    functions = [frames[place].function for place in stack.frames]
+    assert (functions[0], functions[-1]) == ("outer", "inner")
+    assert len(stack.frames) <= MOST_DEPTH
+
+
+def test_what_this_package_does_itself_is_one_frame() -> None:
+    work = StackTally.add.__code__
+    tally = StackTally(StepLog())
+    tally.add([(LIBRARY, 0), (work, 0), (TRAIN, 0)], at_ns=0, weight_ns=10, is_fetching=True, is_in_call=True)
+    frames, (stack,), _ = tally.samples()
+    assert [frames[place].function for place in stack.frames] == ["train", "TraceAdvisor"]
+    assert not stack.is_fetching
+
+
+def test_the_function_written_in_c_is_named_while_it_runs() -> None:
+    found: list[tuple[CodeType, int]] = []
+
+    def item() -> None:
+        frame = sys._getframe(1)
+        found.append((frame.f_code, frame.f_lasti))
+
+    item()
+    tally = StackTally(StepLog())
+    for is_in_call in (True, False):
+        tally.add(found, at_ns=0, weight_ns=10, is_fetching=False, is_in_call=is_in_call)
+    frames, stacks, _ = tally.samples()
+    name = "test_the_function_written_in_c_is_named_while_it_runs"
+    assert [[frames[place].function for place in stack.frames] for stack in stacks] == [[name, "item"], [name]]
+
+
+def test_no_frame_is_kept_alive() -> None:
+    class Held:
+        pass
+
+    def train(held: Held) -> tuple[CodeType, int]:
+        return sys._getframe().f_code, sys._getframe().f_lasti
+
+    held = Held()
+    before = sys.getrefcount(held)
+    add(StackTally(StepLog()), [train(held)])
+    assert sys.getrefcount(held) == before

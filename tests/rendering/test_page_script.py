@@ -1,0 +1,166 @@
+"""The page's script in a real browser: tables, the trace, links into it; and the page without scripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rendering.browsing import asked, dumped
+from tests.rendering.reading import Page
+from tests.shared import CHECKOUT
+from traceadvisor import load
+from traceadvisor.rendering.page.html import page, script_hash
+
+pytestmark = pytest.mark.slow
+
+KEY = 'const press = (key) => canvas.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true }));\n'
+CANVAS = 'reveal(".trace"); const canvas = document.querySelector(".trace canvas");\n'
+REVEAL = (
+    "const reveal = (what) => { for (let at = document.querySelector(what); at; at = at.parentElement)"
+    ' if (at.tagName === "DETAILS") at.open = true; };\n'
+    "const range = () => [Number(canvas.dataset.from), Number(canvas.dataset.to)];\n"
+    "const later = () => new Promise((done) => setTimeout(done, 50));\n"
+)
+
+
+@pytest.fixture(scope="module")
+def content() -> str:
+    return page(load(CHECKOUT / "sample_traces" / "loader-bound"))
+
+
+def test_the_policy_lets_the_page_s_own_script_run(chromium: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(content, encoding="utf-8")
+    assert '<html lang="en" class="live">' in dumped(chromium, tmp_path / "page.html")
+
+
+def test_without_scripts_all_rows_are_there_and_no_control_is(chromium: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(content.replace(f"'sha256-{script_hash()}'", "'none'"), encoding="utf-8")
+    seen = Page(dumped(chromium, tmp_path / "page.html"))
+    assert "live" not in seen.attributes
+    assert (seen.elements["button"], seen.elements["canvas"], seen.elements["input"]) == (0, 0, 0)
+    assert seen.elements["tr"] == Page(content).elements["tr"]
+
+
+def test_a_table_is_sorted_filtered_and_bounded(chromium: str, content: str, tmp_path: Path) -> None:
+    answer = asked(
+        chromium,
+        content,
+        REVEAL
+        + """
+reveal('[id$="-operators"]');
+const box = document.querySelector('[id$="-operators"] .table'), table = box.querySelector("table");
+const shown = () => [...table.tBodies[0].rows].filter((row) => !row.hidden);
+const values = (column) => shown().map((row) => Number(row.cells[column].dataset.v));
+const names = () => shown().map((row) => row.cells[0].textContent);
+const buttons = table.querySelectorAll("button.sort"), out = { first: shown().length };
+buttons[1].click(); out.calls = values(1); out.sorted = table.tHead.rows[0].cells[1].getAttribute("aria-sort");
+buttons[1].click(); out.fewest = values(1);
+const filter = box.previousElementSibling.querySelector("input");
+filter.value = "CONV"; filter.dispatchEvent(new Event("input")); out.found = names();
+filter.value = ""; filter.dispatchEvent(new Event("input"));
+box.nextElementSibling.click(); out.all = shown().length; out.rows = table.tBodies[0].rows.length;
+return out;
+""",
+        tmp_path,
+    )
+    assert answer["first"] == 12
+    assert answer["calls"] == sorted(answer["calls"], reverse=True)
+    assert answer["sorted"] == "descending"
+    assert answer["fewest"] == sorted(answer["fewest"])
+    assert answer["found"]
+    assert all("conv" in name.lower() for name in answer["found"])
+    assert answer["all"] == answer["rows"] > 12
+
+
+def test_the_trace_zooms_and_pans_by_keys_and_names_events(chromium: str, content: str, tmp_path: Path) -> None:
+    answer = asked(
+        chromium,
+        content,
+        REVEAL
+        + CANVAS
+        + KEY
+        + """
+const out = { whole: range() };
+press("+"); out.zoomed = range();
+press("ArrowRight"); out.later = range();
+press("ArrowLeft"); press("-"); press("0"); out.again = range();
+press("n"); out.named = document.querySelector("output.pointed").textContent;
+return out;
+""",
+        tmp_path,
+    )
+    length = answer["whole"][1]
+    assert answer["whole"] == answer["again"] == [0, length]
+    assert answer["zoomed"][1] - answer["zoomed"][0] == pytest.approx(0.6 * length, abs=2)
+    assert answer["later"][0] > answer["zoomed"][0]
+    assert answer["later"][1] - answer["later"][0] == pytest.approx(0.6 * length, abs=2)
+    assert "training thread" in answer["named"]
+
+
+def test_the_trace_follows_wheel_drag_and_pinch_and_names_what_is_under_the_pointer(
+    chromium: str, content: str, tmp_path: Path
+) -> None:
+    answer = asked(
+        chromium,
+        content,
+        REVEAL
+        + CANVAS
+        + """
+canvas.setPointerCapture = () => {};
+const box = canvas.getBoundingClientRect(), out = { whole: range() };
+const point = (kind, x, y, id = 1) => canvas.dispatchEvent(
+  new PointerEvent(kind, { clientX: box.left + x, clientY: box.top + y, pointerId: id, bubbles: true }));
+point("pointermove", 5, 22); out.named = document.querySelector("output.pointed").textContent;
+canvas.focus();
+const place = { clientX: box.left + 400, clientY: box.top + 22, cancelable: true };
+canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: -300, ...place }));
+out.wheel = range();
+point("pointerdown", 400, 22); point("pointermove", 300, 22); point("pointerup", 300, 22); out.dragged = range();
+point("pointerdown", 300, 22, 1); point("pointerdown", 500, 22, 2); point("pointermove", 700, 22, 2);
+point("pointerup", 700, 22, 2); point("pointerup", 300, 22, 1); out.pinched = range();
+return out;
+""",
+        tmp_path,
+    )
+
+    def length(name: str) -> float:
+        return float(answer[name][1] - answer[name][0])
+
+    assert "DataLoader" in answer["named"]
+    assert length("wheel") < 0.5 * length("whole")
+    assert length("dragged") == pytest.approx(length("wheel"), abs=2)
+    assert answer["dragged"][0] > answer["wheel"][0]
+    assert length("pinched") == pytest.approx(length("wheel") / 2, rel=0.01)
+
+
+def test_a_finding_leads_to_its_place_in_the_trace(chromium: str, content: str, tmp_path: Path) -> None:
+    answer = asked(
+        chromium,
+        content,
+        REVEAL
+        + """
+const link = document.querySelector("#finding-1 a[data-from]"); link.click(); await later();
+const canvas = document.querySelector(".trace canvas");
+return { range: range(), wanted: [Number(link.dataset.from), Number(link.dataset.to)], open: canvas.checkVisibility() };
+""",
+        tmp_path,
+    )
+    start, end = answer["wanted"]
+    assert answer["range"][0] <= start < end <= answer["range"][1]
+    assert answer["open"] is True
+
+
+def test_findings_are_open_on_paper_and_as_before_afterwards(chromium: str, content: str, tmp_path: Path) -> None:
+    answer = asked(
+        chromium,
+        content,
+        """
+const why = document.querySelector("details.why"), out = [why.open];
+dispatchEvent(new Event("beforeprint")); out.push(why.open);
+dispatchEvent(new Event("afterprint")); out.push(why.open);
+return out;
+""",
+        tmp_path,
+    )
+    assert answer == [False, True, False]

@@ -1,0 +1,1 @@
+"""Figures from samples of the training thread's Python stack."""

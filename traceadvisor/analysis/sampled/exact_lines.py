@@ -1,0 +1,81 @@
+"""The exact line of a call, from samples, where a recording tells only the function that made it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+from traceadvisor.analysis.sampled.paths import in_training, path_of, place_of
+from traceadvisor.analysis.sampled.run_lines import is_same_file
+from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.samples import SampledFrame, StackSamples
+from traceadvisor.statistics import share_interval
+
+LEAST_SURE_SHARE = 0.5
+"""A line is exact if the lower end of its interval exceeds this share of the samples that may show the call. Then no
+other line has as many. Four samples are the fewest that can show this."""
+
+_T = TypeVar("_T")
+_Place = tuple[SampledFrame, Frame | None]
+
+
+class ExactLines:
+    """Lines of the user's code by the samples in training steps."""
+
+    def __init__(self, samples: StackSamples | None) -> None:
+        self._by_function: dict[str, dict[_Place, float]] = defaultdict(lambda: defaultdict(float))
+        """Number of samples by the user's innermost frame and the frame that owns the time, by function."""
+        for stack in samples.stacks if samples else ():
+            path, count = path_of(samples, stack) if samples else None, in_training(stack).count
+            if path and path.inner and count:
+                self._by_function[path.inner.function][path.inner, path.owner] += count
+
+    def exact(self, location: Location) -> Location:
+        """The same place with the line of the call; unchanged where the samples do not show it.
+
+        Args:
+            location: a place; if it tells only the function, the call is that of its owner, if it has one.
+        """
+        if location.is_call or location.is_backward or location.function is None:
+            return location
+        places = [
+            (frame, owner, count)
+            for (frame, owner), count in self._by_function.get(location.function, {}).items()
+            if is_same_file(frame.file or "", location.file) and (frame.line or 0) >= location.line
+        ]
+        if location.owner is not None:
+            places = [place for place in places if _is_same_call(location.owner, place[1])]
+        line = _sure((frame.line or 0, count) for frame, _, count in places)
+        return location if line is None else replace(location, line=line, is_call=True)
+
+    def calling(self, names: Iterable[str]) -> Location | None:
+        """The user's line that calls functions written in C of these names; None if there may be several."""
+        wanted, counts = frozenset(names), defaultdict[Location, float](float)
+        for places in self._by_function.values():
+            for (frame, owner), count in places.items():
+                if owner and owner.file is None and owner.function in wanted:
+                    counts[place_of(frame)] += count
+        return _sure(counts.items())
+
+
+def _is_same_call(recorded: Frame, sampled: Frame | None) -> bool:
+    """Whether a sampled frame is that of a recorded call, which names a method in C with its class."""
+    if sampled is None:
+        return False
+    if recorded.file is None or sampled.file is None:
+        return recorded.file == sampled.file and recorded.function.rpartition(".")[2] == sampled.function
+    return recorded.function == sampled.function and is_same_file(recorded.file, sampled.file)
+
+
+def _sure(counts: Iterable[tuple[_T, float]]) -> _T | None:
+    """What nearly all of some samples show; None if they are too few, or show several things."""
+    sums: dict[_T, float] = defaultdict(float)
+    for shown, count in counts:
+        sums[shown] += count
+    first = max(sums, key=lambda one: sums[one], default=None)
+    if first is None:
+        return None
+    whole = sum(sums.values())
+    return first if share_interval(sums[first] / whole, whole)[0] > LEAST_SURE_SHARE else None

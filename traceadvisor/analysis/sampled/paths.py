@@ -1,0 +1,60 @@
+"""The frames of a sampled stack that a reader looks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.run import StepState
+from traceadvisor.model.samples import NOTHING_SAMPLED, Sampled, SampledFrame, SampledStack, StackSamples
+
+IMPORT = Frame("import")
+"""Stands for all frames of Python's import system, and of the libraries that it imports."""
+
+_IMPORT_SYSTEM = "<frozen importlib"
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The frames of a stack."""
+
+    users: tuple[SampledFrame, ...]
+    """The user's frames, outermost first."""
+
+    owner: Frame | None
+    """The innermost frame, if it is not the user's."""
+
+    @property
+    def inner(self) -> SampledFrame | None:
+        """The user's innermost frame."""
+        return self.users[-1] if self.users else None
+
+
+def path_of(samples: StackSamples, stack: SampledStack) -> Path:
+    """The frames of one of some stacks."""
+    frames = [samples.frames[place] for place in stack.frames]
+    users = tuple(frame for frame in frames if frame.is_user)
+    if not frames or frames[-1].is_user:
+        return Path(users, None)
+    after = frames[_last_user(frames) + 1 :]
+    if any(frame.file and frame.file.startswith(_IMPORT_SYSTEM) for frame in after):
+        return Path(users, IMPORT)
+    inner = frames[-1]
+    return Path(users, Frame(inner.function, inner.file, inner.line))
+
+
+def place_of(frame: SampledFrame) -> Location:
+    """The place in the code of a user's frame."""
+    return Location(frame.file or "", frame.line or 0, frame.function)
+
+
+def in_training(stack: SampledStack) -> Sampled:
+    """The samples of a stack in training steps."""
+    states = (state for state in stack.by_state if state not in {None, StepState.OTHER})
+    tallies = [stack.by_state.get(state, NOTHING_SAMPLED) for state in states]
+    return Sampled(sum(one.time_ns for one in tallies), sum(one.count for one in tallies))
+
+
+def _last_user(frames: Sequence[SampledFrame]) -> int:
+    return max((place for place, frame in enumerate(frames) if frame.is_user), default=-1)

@@ -1,0 +1,174 @@
+"""``stacks.<rank>.jsonl``: samples of the training thread's Python stack over the whole run.
+
+The first line is the header. A line of a frame is followed by lines of stacks that refer to it: frames are numbered
+from 0 in their order. The last line counts the samples whose stacks were not kept. Fields are those of
+:mod:`~traceadvisor.model.samples`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from traceadvisor.model.health import HealthNote
+from traceadvisor.model.run import StepState
+from traceadvisor.model.samples import Sampled, SampledFrame, SampledStack, StackSamples, Tallies
+
+STACKS_FORMAT = "traceadvisor.stacks/1"
+
+MOST_FRAMES = 20_000
+MOST_STACKS = 8_000
+MOST_DEPTH = 200
+"""Frames of one stack."""
+
+LONGEST_TEXT = 400
+"""Characters of a file or function."""
+
+LARGEST_STACKS_BYTES = 1 << 25
+"""Larger than the largest file that a capture writes, which is 25 MB."""
+
+LONGEST_LINE = 1 << 14
+MOST_NS = 1 << 62
+
+OUTSIDE = "outside"
+"""Stands for samples outside all steps."""
+
+_KEYS = {state: OUTSIDE if state is None else state.value for state in (None, *StepState)}
+_STATES = {key: state for state, key in _KEYS.items()}
+
+_Written = Mapping[str, tuple[int, int]]
+"""Time in nanoseconds and number of samples by state."""
+
+
+class _Header(msgspec.Struct, frozen=True, tag_field="record", tag="header"):
+    format: str
+    squares_ns2: float
+    late_ns: int
+    late_by_ns: int
+    cpu_ns: int
+
+
+class _Frame(msgspec.Struct, frozen=True, tag_field="record", tag="frame"):
+    function: str
+    file: str | None
+    line: int | None
+    user: bool
+
+
+class _Stack(msgspec.Struct, frozen=True, tag_field="record", tag="stack"):
+    frames: tuple[int, ...]
+    samples: _Written
+    fetching: bool = False
+
+
+class _Other(msgspec.Struct, frozen=True, tag_field="record", tag="other"):
+    samples: _Written
+
+
+_DECODER = msgspec.json.Decoder(_Header | _Frame | _Stack | _Other)
+
+
+def write_stacks(path: Path, samples: StackSamples) -> None:
+    """Write ``stacks.<rank>.jsonl``."""
+    with path.open("wb") as file:
+        file.writelines(msgspec.json.encode(record) + b"\n" for record in _records(samples))
+
+
+def _records(samples: StackSamples) -> Iterator[_Header | _Frame | _Stack | _Other]:
+    yield _Header(STACKS_FORMAT, samples.squares_ns2, samples.late_ns, samples.late_by_ns, samples.cpu_ns)
+    for frame in samples.frames:
+        yield _Frame(frame.function, frame.file, frame.line, frame.is_user)
+    for stack in samples.stacks:
+        yield _Stack(stack.frames, _written(stack.by_state), stack.is_fetching)
+    yield _Other(_written(samples.other))
+
+
+def _written(tallies: Tallies) -> _Written:
+    return {_KEYS[state]: (one.time_ns, one.count) for state, one in tallies.items()}
+
+
+def read_stacks(path: Path) -> tuple[StackSamples | None, tuple[HealthNote, ...]]:
+    """Read the samples, and notes on what could not be read; None if nothing could."""
+    read = _Reading()
+    try:
+        if path.stat().st_size > LARGEST_STACKS_BYTES:
+            message = f"{path.name} was not read: it is larger than a capture writes it."
+            return None, (HealthNote("stacks-too-large", message, degrades=False),)
+        with path.open("rb") as file:
+            for line in iter(lambda: file.readline(LONGEST_LINE), b""):
+                read.line(line)
+    except OSError:
+        read.broken += 1
+    message = f"{read.broken} lines of {path.name} could not be read."
+    notes = (HealthNote("stacks-dropped", message, degrades=False),) if read.broken else ()
+    return read.samples(), notes
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What the lines so far hold."""
+
+    header: _Header | None = None
+    frames: list[SampledFrame | None] = field(default_factory=list)
+    """None for an impossible one, so that those after it keep their numbers."""
+
+    stacks: list[SampledStack] = field(default_factory=list)
+    other: Tallies = field(default_factory=dict)
+    broken: int = 0
+
+    def line(self, line: bytes) -> None:
+        """Take a line; one that a capture does not write is counted."""
+        try:
+            self._take(_DECODER.decode(line))
+        except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+            self.broken += 1
+            if b'"frame"' in line[:40]:
+                self.frames.append(None)
+
+    def _take(self, record: _Header | _Frame | _Stack | _Other) -> None:
+        match record:
+            case _Header():
+                figures = (record.squares_ns2, record.late_ns, record.late_by_ns, record.cpu_ns)
+                if record.format != STACKS_FORMAT or self.header or not all(0 <= one < MOST_NS**2 for one in figures):
+                    raise ValueError("no header of this format")
+                self.header = record
+            case _Frame():
+                possible = record.line is None or 0 <= record.line < MOST_NS
+                if not possible or len(self.frames) >= MOST_FRAMES:
+                    raise ValueError("an impossible frame")
+                file = record.file and record.file[:LONGEST_TEXT]
+                self.frames.append(SampledFrame(record.function[:LONGEST_TEXT], file, record.line, record.user))
+            case _Stack():
+                if len(record.frames) > MOST_DEPTH or len(self.stacks) >= MOST_STACKS:
+                    raise ValueError("an impossible stack")
+                if any(not 0 <= place < len(self.frames) or self.frames[place] is None for place in record.frames):
+                    raise ValueError("a stack with an unknown frame")
+                self.stacks.append(SampledStack(record.frames, _read(record.samples), record.fetching))
+            case _Other():
+                self.other = _read(record.samples)
+
+    def samples(self) -> StackSamples | None:
+        """The samples; None without a header or without samples."""
+        if self.header is None:
+            return None
+        frames = tuple(frame or SampledFrame("") for frame in self.frames)
+        found = StackSamples(
+            frames,
+            tuple(self.stacks),
+            self.other,
+            self.header.squares_ns2,
+            self.header.late_ns,
+            self.header.late_by_ns,
+            self.header.cpu_ns,
+        )
+        return found if found.time_ns else None
+
+
+def _read(written: _Written) -> Tallies:
+    """The tallies; raises ValueError for impossible ones."""
+    if any(not (0 <= time_ns < MOST_NS and 0 <= count < MOST_NS) for time_ns, count in written.values()):
+        raise ValueError("an impossible time")
+    return {_STATES[key]: Sampled(*one) for key, one in written.items() if key in _STATES}

@@ -1,0 +1,95 @@
+"""Samples of the training thread's Python stack over a whole run. Imports no numpy, because recording uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from traceadvisor.model.step_state import StepState
+
+
+@dataclass(frozen=True, slots=True)
+class SampledFrame:
+    """A frame of a sampled stack."""
+
+    function: str
+    file: str | None = None
+    """As in recorded stacks: without the folder of ``sys.path``. None for a function written in C."""
+
+    line: int | None = None
+    """The line that runs; in a frame that waits for a call, the line of the call."""
+
+    is_user: bool = False
+    """Whether it is the user's code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Samples of one stack in steps of one state."""
+
+    time_ns: int
+    """The time that the samples stand for."""
+
+    count: int
+
+
+NOTHING_SAMPLED = Sampled(0, 0)
+
+Tallies = Mapping[StepState | None, Sampled]
+"""Samples by the state of the step that they fall into; None for samples outside all steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledStack:
+    """A distinct stack, and its samples."""
+
+    frames: tuple[int, ...]
+    """Positions in :attr:`StackSamples.frames`, outermost first."""
+
+    by_state: Tallies
+    is_fetching: bool = False
+    """Whether the training thread was getting a batch from its loader."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackSamples:
+    """The sampled stacks of one rank's training thread."""
+
+    frames: tuple[SampledFrame, ...]
+    stacks: tuple[SampledStack, ...]
+    other: Tallies = field(default_factory=dict)
+    """Samples whose stacks were not kept."""
+
+    squares_ns2: float = 0.0
+    """Sum of the squared lengths of the sampled intervals. A delayed sample stands for several intervals."""
+
+    late_ns: int = 0
+    """Time of samples that had to wait while Python code ran: they may name the next line instead."""
+
+    late_by_ns: int = 0
+    """Mean delay of these samples."""
+
+    cpu_ns: int = 0
+    """CPU time of the sampling thread."""
+
+    @property
+    def time_ns(self) -> int:
+        """The time that all samples stand for."""
+        return sum(one.time_ns for tallies in self._tallies for one in tallies.values())
+
+    @property
+    def count(self) -> int:
+        """Number of samples."""
+        return sum(one.count for tallies in self._tallies for one in tallies.values())
+
+    @property
+    def effective_count(self) -> float:
+        """Number of equal intervals with the same statistical error, each sampled once.
+
+        Source: L. Kish, "Survey Sampling", 1965, section 11.7.
+        """
+        return self.time_ns**2 / self.squares_ns2 if self.squares_ns2 else 0.0
+
+    @property
+    def _tallies(self) -> tuple[Tallies, ...]:
+        return (*(stack.by_state for stack in self.stacks), self.other)

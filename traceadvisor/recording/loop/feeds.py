@@ -1,0 +1,91 @@
+"""Follows loops over objects that prepare batches themselves, often from a ``DataLoader`` inside them.
+
+Such a feed may take its batches ahead of the loop, make several of one, or receive them from another rank. So what the
+loop asks the feed for makes the steps, not what the feed asks its ``DataLoader`` for.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from traceadvisor.recording.loop.loaders import LoaderRegistry
+from traceadvisor.recording.script.own_code import unseen
+
+FEEDS_OF_LIBRARIES = MappingProxyType(
+    {"accelerate.data_loader": ("DataLoaderShard", "DataLoaderDispatcher", "SkipDataLoader")}
+)
+"""Classes that feed loops but are no subclass of torch's, by module. Each is hooked once its module is imported."""
+
+_PLAIN_ITERATORS = ("builtins", "itertools")
+"""Modules of iterators such as generators, whose only use is to be iterated."""
+
+
+class Fetches(Protocol):
+    """Hears of the fetches of the training thread."""
+
+    def enter(self) -> bool:
+        """A call begins. If the result is True, a call of :meth:`leave` or :meth:`fetch_ended` must follow."""
+
+    def leave(self) -> bool:
+        """A call has ended; whether it was the outermost."""
+
+    def fetch_begins(self, iterator: object) -> None:
+        """The script asks for a batch."""
+
+    def fetch_ended(self, iterator: object, *, got_batch: bool) -> None:
+        """It has the batch, or there is none left."""
+
+
+class FeedLoop:
+    """One loop over a feed."""
+
+    __slots__ = ("__weakref__",)
+
+
+def hooked_feed(original: Callable[[Any], Any], fetches: Fetches, loaders: LoaderRegistry) -> Callable[[Any], Any]:
+    """The ``__iter__`` of a feed, followed where the training thread calls it and no other feed or loader does."""
+
+    @functools.wraps(original)
+    @unseen
+    def iterate(self: Any) -> Any:
+        if not fetches.enter():
+            return original(self)
+        begin_ns = time.perf_counter_ns()
+        outermost = False
+        try:
+            iterator = original(self)
+        finally:
+            took_ns = time.perf_counter_ns() - begin_ns
+            outermost = fetches.leave()
+        if not outermost or type(iterator).__module__ not in _PLAIN_ITERATORS:
+            return iterator
+        loop = FeedLoop()
+        loaders.iterated(self, loop, took_ns)
+        return _followed(iterator, loop, fetches)
+
+    return iterate
+
+
+@unseen
+def _followed(iterator: Iterator[Any], loop: FeedLoop, fetches: Fetches) -> Iterator[Any]:
+    batch: list[Any] = []  # holds no batch while the script uses it
+    try:
+        while True:
+            entered = fetches.enter()
+            if entered:
+                fetches.fetch_begins(loop)
+            try:
+                batch.append(next(iterator))
+            except StopIteration:
+                return
+            finally:
+                if entered:
+                    fetches.fetch_ended(loop, got_batch=bool(batch))
+            yield batch.pop()
+    finally:
+        if close := getattr(iterator, "close", None):
+            close()

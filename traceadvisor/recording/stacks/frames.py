@@ -1,0 +1,133 @@
+"""What a Python frame shows in a report: its file, line and function, and whose code it is."""
+
+from __future__ import annotations
+
+import dis
+import os
+import sys
+from functools import lru_cache
+from pathlib import Path
+from types import CodeType
+
+from traceadvisor.bundle.stacks import LONGEST_TEXT
+from traceadvisor.model.samples import SampledFrame
+from traceadvisor.recording import after_import
+from traceadvisor.recording.script import program
+from traceadvisor.recording.script.own_code import OWN_FILE, is_of_library
+
+PACKAGE = f"{Path(__file__).parents[2]}{os.sep}"
+RUNS_SCRIPT = program.__file__
+"""The file that runs the script: the frames outside its own belong to this command, not to the script."""
+
+_TYPED_IN = ("<stdin>", "<ipython-input-", "<python-input-", "<console>", "<input>")
+"""Beginnings of the file names of code that the user typed in."""
+
+_COMMAND = "<string>"
+"""File name of the code after ``python -c``, and of code that libraries generate."""
+
+_GENERATED = f"{os.sep}torchinductor_"
+"""Part of the path of files that torch's compiler writes."""
+
+_MOST_FILES = 4096
+_NAMES_CALLEE = ("LOAD_METHOD", "LOAD_ATTR", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FAST", "LOAD_DEREF")
+_CALLS = ("CALL", "PRECALL")
+"""Beginnings of the names of instructions that call; Python 3.11 runs functions written in C in the second one."""
+
+_LONGEST_CODE = 1 << 16
+"""Bytes of a function's code; in longer ones, calls of C functions are not named."""
+
+
+OWN_WORK = SampledFrame("TraceAdvisor")
+"""Stands for all frames inside one of this package that does work of its own."""
+
+_RUNS_IMPORTS = after_import.__file__
+"""This file's frames run what the script imports."""
+
+
+def is_own_work(code: CodeType) -> bool:
+    """Whether code does work of this package, rather than to call on for the script."""
+    return code.co_filename.startswith(PACKAGE) and code.co_filename != _RUNS_IMPORTS
+
+
+def is_own(code: CodeType) -> bool:
+    """Whether code belongs to this package."""
+    return code.co_filename == OWN_FILE or code.co_filename.startswith(PACKAGE)
+
+
+def is_user(code: CodeType) -> bool:
+    """Whether code is the user's: no library's, and not generated."""
+    file = code.co_filename
+    if file == _COMMAND:
+        return sys.argv[:1] == ["-c"] and not code.co_name.startswith("__")  # such as a data class's __init__
+    return file.startswith(_TYPED_IN) or _is_user_file(file)
+
+
+def frame_of(code: CodeType, instruction: int) -> SampledFrame:
+    """The frame that runs an instruction: its offset in the code in bytes, as ``f_lasti``."""
+    return SampledFrame(_text(code.co_name), _text(_shown(code.co_filename)), line_of(code, instruction), is_user(code))
+
+
+def line_of(code: CodeType, instruction: int) -> int:
+    """The line of an instruction; the first line of the function if the instruction has none."""
+    found = next((line for start, end, line in code.co_lines() if start <= instruction < end), None)
+    return found or code.co_firstlineno
+
+
+def called_at(code: CodeType, instruction: int) -> str | None:
+    """The name of the function that an instruction calls, such as ``item``; None if it is no call, or unknown.
+
+    The name is the last part of the expression before the parenthesis. Both begin at the same place of the source.
+    """
+    if len(code.co_code) > _LONGEST_CODE:
+        return None
+    before = [one for one in dis.get_instructions(code) if one.offset <= instruction]
+    if not before or not before[-1].opname.startswith(_CALLS):
+        return None
+    return _callee(before[-1], [one for one in before if one.opname in _NAMES_CALLEE])
+
+
+def _callee(call: dis.Instruction, before: list[dis.Instruction]) -> str | None:
+    where = call.positions
+    if where is None or where.lineno is None or where.col_offset is None:  # python -X no_debug_ranges
+        return None
+    end = (where.end_lineno or 0, where.end_col_offset or 0)
+    found: tuple[tuple[int, int], str] | None = None
+    for one in before:
+        at = one.positions
+        if at is None or (at.lineno, at.col_offset) != (where.lineno, where.col_offset):
+            continue
+        its_end = (at.end_lineno or 0, at.end_col_offset or 0)
+        if its_end < end and (found is None or its_end > found[0]) and isinstance(one.argval, str):
+            found = (its_end, one.argval)
+    return _text(found[1]) if found else None
+
+
+@lru_cache(maxsize=_MOST_FILES)
+def _is_user_file(file: str) -> bool:
+    return not (is_of_library(file) or _GENERATED in file or file.startswith(_torch_folder()))
+
+
+def _torch_folder() -> str:
+    """The folder of torch, wherever it is installed; a name that no file has if it is not imported."""
+    file = getattr(sys.modules.get("torch"), "__file__", None)
+    return os.path.dirname(file) + os.sep if isinstance(file, str) else "\0"  # noqa: PTH120  # keeps the path as it is
+
+
+@lru_cache(maxsize=_MOST_FILES)
+def _shown(file: str) -> str:
+    """The path as recorded stacks have it: without the longest folder of ``sys.path`` around it."""
+    around = [f"{place.rstrip(os.sep)}{os.sep}" for place in (*map(str, sys.path), _working_folder())]
+    folder = max((place for place in around if len(place) > 1 and file.startswith(place)), key=len, default="")
+    return file[len(folder) :]
+
+
+def _working_folder() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109  # a string
+    except OSError:  # it was removed
+        return ""
+
+
+def _text(text: str) -> str:
+    """The text as UTF-8 can hold it, not longer than allowed."""
+    return text[:LONGEST_TEXT].encode(errors="replace").decode()

@@ -1,0 +1,247 @@
+"""A thread that samples the Python stack of the training thread.
+
+Time is cut into intervals of equal length, and each holds one sample at a random instant. So a loop with a steady
+period cannot fall into step with the samples, and the samples of a line are as its share of the time: stratified
+sampling, whose error is at most that of as many independent samples (W. G. Cochran, "Sampling Techniques", 1977,
+section 5.6).
+
+Python runs one thread at a time. While the training thread runs Python code, the sampler has to wait for it, up to the
+switch interval of 5 ms, and may see the thread in the next call instead. Two things keep this error small:
+
+- Just before an instant, while such waits are frequent, the switch interval is shorter (:data:`SHORT_SWITCH_S`).
+- A sample that had to wait is marked as late: it does not count as time inside the function written in C that the
+  thread has reached. The kernel counts the waits of the sampler (``ru_nvcsw``).
+
+A function written in C that keeps the interpreter lock delays the sample to its end, still at the line of its call.
+Then the sample stands for all instants that have passed.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import random
+import resource
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+
+from traceadvisor.bundle.stacks import write_stacks
+from traceadvisor.bundle.steps import StepLog
+from traceadvisor.model.samples import StackSamples
+from traceadvisor.recording.stacks.frames import RUNS_SCRIPT
+from traceadvisor.recording.stacks.tally import Raw, StackTally
+
+INTERVAL_S = 0.05
+
+LARGEST_CPU_SHARE = 0.003
+"""Share of one core. If samples take more CPU time, there are fewer of them."""
+
+SAMPLES_BEFORE_THINNING = 36_000
+"""Half an hour at the default interval. After that the interval grows with the run."""
+
+SHORT_SWITCH_S = 0.0005
+"""Switch interval just before a sample."""
+
+EARLY_SWITCHES = 2
+"""The switch interval is shortened this many switch intervals before a sample."""
+
+FREQUENT_WAITS = 0.05
+"""Share of recent samples that had to wait, above which the switch interval is shortened."""
+
+DEEPEST = 2000
+"""Frames of a stack that are looked at."""
+
+_SMOOTHING = 0.05
+"""Weight of the latest sample in means."""
+
+_SHORTEST_WAIT_S = 0.0001
+"""Lets the training thread run between two samples."""
+
+_STOP_S = 2.0
+
+
+def _no() -> bool:
+    return False
+
+
+class StackSampler:
+    """Samples the stack of one thread until it is stopped. After an error it samples no more, and nothing fails."""
+
+    def __init__(
+        self,
+        log: StepLog,
+        *,
+        thread: int,
+        is_fetching: Callable[[], bool] = _no,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
+        """Prepare to sample.
+
+        Args:
+            log: the steps of the run, as far as they have ended.
+            thread: identifier of the thread to sample.
+            is_fetching: returns whether that thread is getting a batch from its loader.
+            interval_s: the shortest time between samples, on average.
+        """
+        self.is_fetching = is_fetching
+        self._tally = StackTally(log)
+        self._process = os.getpid()
+        self._sampled = next((one for one in threading.enumerate() if one.ident == thread), None)
+        self._interval_ns = self._shortest_ns = int(interval_s * 1e9)
+        self._random = random.Random()  # noqa: S311  # not the script's own generator
+        self._alarm = _thread.allocate_lock()
+        self._alarm.acquire()
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+        self._squares_ns2 = 0.0
+        self._late_ns = self._late_by_ns = self._late_count = self._cpu_ns = 0
+        self._waits = 0.0
+        """Share of recent samples that had to wait."""
+        self._mean_cpu_ns = 0.0
+        self._usual_switch_s: float | None = None
+        """The switch interval to restore."""
+        self.error: Exception | None = None
+        """The error that ended the sampling, if any."""
+
+    def start(self) -> None:
+        """Start to sample; raises RuntimeError if the system allows no more threads."""
+        self._thread = threading.Thread(target=self._run, name="traceadvisor-stacks", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop; returns when the last sample is counted."""
+        if self._stopped or os.getpid() != self._process:
+            return
+        self._stopped = True
+        if self._thread is not None:
+            self._alarm.release()
+            self._thread.join(_STOP_S)
+
+    def forked(self) -> None:
+        """In a forked child, where the thread does not run: restore the switch interval."""
+        self._stopped = True
+        self._restore_switch()
+
+    def samples(self) -> StackSamples:
+        """All samples so far."""
+        frames, stacks, other = self._tally.samples()
+        late_by_ns = self._late_by_ns // self._late_count if self._late_count else 0
+        return StackSamples(frames, stacks, other, self._squares_ns2, self._late_ns, late_by_ns, self._cpu_ns)
+
+    def write(self, path: Path) -> None:
+        """Write ``stacks.<rank>.jsonl``; raises OSError if that fails."""
+        write_stacks(path, self.samples())
+
+    # -- the thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._sample_until_stopped()
+        except Exception as error:  # noqa: BLE001  # after any error the training continues without samples
+            self.error = error
+        finally:
+            self._restore_switch()
+
+    def _sample_until_stopped(self) -> None:
+        start_ns = edge_ns = time.perf_counter_ns()
+        target_ns = self._instant_in(edge_ns)
+        cpu_before_ns = time.thread_time_ns()
+        sampled = self._sampled
+        while sampled is not None and sampled.ident is not None and not self._stopped:
+            waited = self._sleep_until(target_ns)
+            frame = sys._current_frames().get(sampled.ident)
+            if frame is None or not sampled.is_alive():  # its identifier may belong to another thread by now
+                return
+            raw, is_fetching = _raw(frame), self.is_fetching()
+            del frame
+            now_ns, wall_ns = time.perf_counter_ns(), time.time_ns()
+            edge_ns, weight_ns, next_ns = self._passed(edge_ns, now_ns)
+            self._tally.add(raw, at_ns=wall_ns, weight_ns=weight_ns, is_fetching=is_fetching, is_in_call=not waited)
+            self._count(weight_ns, now_ns - target_ns, waited=waited)
+            target_ns = next_ns
+            cpu_ns = time.thread_time_ns()
+            self._pace(cpu_ns - cpu_before_ns, now_ns - start_ns)
+            self._cpu_ns += cpu_ns - cpu_before_ns
+            cpu_before_ns = cpu_ns
+
+    def _instant_in(self, edge_ns: int) -> int:
+        """A random instant in the interval that begins at an edge."""
+        return edge_ns + int(self._random.random() * self._interval_ns)
+
+    def _passed(self, edge_ns: int, now_ns: int) -> tuple[int, int, int]:
+        """The beginning of the next interval, the time of the intervals whose instants have passed, and its instant."""
+        first_ns = edge_ns
+        edge_ns += self._interval_ns
+        whole = max(now_ns - edge_ns, 0) // self._interval_ns
+        edge_ns += whole * self._interval_ns
+        target_ns = self._instant_in(edge_ns)
+        if target_ns <= now_ns:
+            edge_ns += self._interval_ns
+            target_ns = self._instant_in(edge_ns)
+        return edge_ns, edge_ns - first_ns, target_ns
+
+    def _count(self, weight_ns: int, late_by_ns: int, *, waited: bool) -> None:
+        self._squares_ns2 += float(weight_ns) * self._interval_ns  # of every instant that has passed
+        if waited:
+            self._late_ns += weight_ns
+            self._late_by_ns += late_by_ns
+            self._late_count += 1
+        self._waits += _SMOOTHING * (waited - self._waits)
+
+    def _pace(self, cpu_ns: int, run_ns: int) -> None:
+        """Set the length of the following intervals."""
+        mean_ns = self._mean_cpu_ns or cpu_ns
+        self._mean_cpu_ns = mean_ns + _SMOOTHING * (cpu_ns - mean_ns)
+        self._interval_ns = max(
+            self._shortest_ns, int(self._mean_cpu_ns / LARGEST_CPU_SHARE), run_ns // SAMPLES_BEFORE_THINNING
+        )
+
+    # -- waiting -------------------------------------------------------------------------------------------------
+
+    def _sleep_until(self, target_ns: int) -> bool:
+        """Sleep until an instant; whether the thread then had to wait for the interpreter."""
+        if self._waits > FREQUENT_WAITS:
+            usual_s = sys.getswitchinterval()
+            early_ns = target_ns - int(EARLY_SWITCHES * usual_s * 1e9)
+            if usual_s > SHORT_SWITCH_S and early_ns > time.perf_counter_ns():
+                waited = self._sleep_for(early_ns)
+                if time.perf_counter_ns() >= target_ns:  # sleeping again would let the thread run on
+                    return waited
+                self._usual_switch_s = usual_s
+                sys.setswitchinterval(SHORT_SWITCH_S)
+        waited = self._sleep_for(target_ns)
+        self._restore_switch()
+        return waited
+
+    def _sleep_for(self, until_ns: int) -> bool:
+        """Sleep until an instant, if only for a moment; whether the thread then had to wait for the interpreter."""
+        before = _own_waits()
+        if not self._stopped:
+            self._alarm.acquire(timeout=max((until_ns - time.perf_counter_ns()) / 1e9, _SHORTEST_WAIT_S))
+        return _own_waits() - before > 1  # the first wait is the sleep
+
+    def _restore_switch(self) -> None:
+        usual_s, self._usual_switch_s = self._usual_switch_s, None
+        if usual_s is not None and abs(sys.getswitchinterval() - SHORT_SWITCH_S) < 1e-6:  # else the script has set it
+            sys.setswitchinterval(usual_s)
+
+
+def _own_waits() -> int:
+    """How often this thread has waited for anything."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+
+
+def _raw(frame: FrameType | None) -> Raw:
+    """The frames of a stack outside this command, innermost first."""
+    found: list[tuple[CodeType, int]] = []
+    while frame is not None and len(found) < DEEPEST:
+        code = frame.f_code
+        if code.co_filename == RUNS_SCRIPT:
+            break
+        found.append((code, frame.f_lasti))
+        frame = frame.f_back
+    return found

@@ -1,0 +1,219 @@
+"""Counts sampled stacks in bounded memory, split by the steps that they fall into."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+
+from traceadvisor.bundle.stacks import MOST_DEPTH, MOST_FRAMES, MOST_STACKS
+from traceadvisor.bundle.steps import StepLog
+from traceadvisor.model.run import StepState
+from traceadvisor.model.samples import NOTHING_SAMPLED, Sampled, SampledFrame, SampledStack, Tallies
+from traceadvisor.recording.stacks.frames import OWN_WORK, called_at, frame_of, is_own, is_own_work, is_user
+
+MOST_WHOLE_STACKS = MOST_STACKS // 2
+"""Stacks that are kept whole. Of later ones only the user's frames and the innermost are kept."""
+
+_MOST_KNOWN = 4 * MOST_FRAMES
+"""Instructions and stacks that are remembered. Then they are looked up again."""
+
+_SHORT = 3
+"""Outermost and innermost user frames of a stack that is not kept whole."""
+
+_MOST_ATTEMPTS, _ATTEMPT_S = 100, 0.001
+
+OTHER = 0
+"""Number of all stacks that are not kept."""
+
+Raw = Sequence[tuple[CodeType, int]]
+"""Code and instruction of each frame, innermost first."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A stack as it is kept."""
+
+    frames: tuple[int, ...]
+    is_fetching: bool
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Samples whose step has not ended: time, number of the stack, and weight."""
+
+    at_ns: array[int] = field(default_factory=lambda: array("q"))
+    stack: array[int] = field(default_factory=lambda: array("q"))
+    weight_ns: array[int] = field(default_factory=lambda: array("q"))
+
+
+class StackTally:
+    """The distinct stacks of a run with their samples. One thread adds, any thread may read."""
+
+    def __init__(self, log: StepLog) -> None:
+        self._log = log
+        self._step = 0
+        """The first step that ends after the last sample."""
+        self._frames: list[SampledFrame] = []
+        self._frame_of: dict[SampledFrame, int] = {}
+        self._frame_at: dict[tuple[int, int], int | None] = {}
+        """Number of the frame by code and instruction; None for a frame of this package."""
+        self._codes: dict[int, CodeType] = {}
+        """Keeps the numbers of code objects from being used again."""
+        self._stacks: list[_Kept] = [_Kept((), is_fetching=False)]
+        self._stack_of: dict[tuple[object, ...], int] = {}
+        self._stack_at: dict[tuple[object, ...], int] = {}
+        self._sums: _Sums = {}
+        self._waiting = _Waiting()
+        self._changes = 0
+        """Odd while sums and waiting samples are changed."""
+
+    def add(self, raw: Raw, *, at_ns: int, weight_ns: int, is_fetching: bool, is_in_call: bool) -> None:
+        """Add a sample.
+
+        Args:
+            raw: the stack.
+            at_ns: wall clock, since the epoch.
+            weight_ns: the time that the sample stands for.
+            is_fetching: whether the thread was getting a batch.
+            is_in_call: whether it was inside a function written in C.
+        """
+        stack = self._number(raw, is_fetching=is_fetching, is_in_call=is_in_call)
+        self._changes += 1
+        waiting = self._waiting
+        waiting.at_ns.append(at_ns)
+        waiting.stack.append(stack)
+        waiting.weight_ns.append(weight_ns)
+        self._settle()
+        self._changes += 1
+
+    def samples(self) -> tuple[tuple[SampledFrame, ...], tuple[SampledStack, ...], Tallies]:
+        """The frames, the stacks, and the samples of those that were not kept.
+
+        Samples in a step that has not ended count as outside of steps.
+        """
+        sums, rest = self._snapshot()
+        for stack, weight_ns in rest:
+            _count(sums, (stack, None), weight_ns)
+        by_stack: dict[int, dict[StepState | None, Sampled]] = {}
+        for (stack, state), sampled in sums.items():
+            by_stack.setdefault(stack, {})[state] = sampled
+        other = by_stack.pop(OTHER, {})
+        kept = tuple(self._stacks)
+        stacks = tuple(
+            SampledStack(kept[stack].frames, tallies, kept[stack].is_fetching) for stack, tallies in by_stack.items()
+        )
+        return tuple(self._frames), stacks, other
+
+    def _snapshot(self) -> tuple[_Sums, list[tuple[int, int]]]:
+        """The sums, and stack and weight of each waiting sample; a lock could block a forked child for ever."""
+        attempt = 0
+        while True:
+            before, waiting = self._changes, self._waiting
+            sums, rest = dict(self._sums), list(zip(waiting.stack, waiting.weight_ns, strict=False))
+            if (before == self._changes and not before % 2) or attempt == _MOST_ATTEMPTS:
+                return sums, rest
+            attempt += 1
+            time.sleep(_ATTEMPT_S)
+
+    def _settle(self) -> None:
+        """Assign waiting samples to steps that have ended; both are in order of time."""
+        log, waiting, settled = self._log, self._waiting, 0
+        for at_ns, stack, weight_ns in zip(waiting.at_ns, waiting.stack, waiting.weight_ns, strict=True):
+            while self._step < len(log) and log.end_ns(self._step) <= at_ns:
+                self._step += 1
+            if self._step == len(log):
+                break
+            state = log.state(self._step) if log.start_ns(self._step) <= at_ns else None
+            _count(self._sums, (stack, state), weight_ns)
+            settled += 1
+        if settled:
+            for column in (waiting.at_ns, waiting.stack, waiting.weight_ns):
+                del column[:settled]
+
+    def _number(self, raw: Raw, *, is_fetching: bool, is_in_call: bool) -> int:
+        """The number of a stack; a new one where there is room."""
+        key = (is_fetching, is_in_call, *(part for code, at in raw for part in (id(code), at)))
+        number = self._stack_at.get(key)
+        if number is None:
+            number = self._find(raw, is_fetching=is_fetching, is_in_call=is_in_call)
+            if len(self._stack_at) >= _MOST_KNOWN // 16:
+                self._stack_at.clear()
+            self._stack_at[key] = number
+        return number
+
+    def _find(self, raw: Raw, *, is_fetching: bool, is_in_call: bool) -> int:
+        if len(self._codes) >= _MOST_KNOWN or len(self._frame_at) >= _MOST_KNOWN:
+            self._stack_at.clear()
+            self._frame_at.clear()
+            self._codes.clear()
+        work = _own_work(raw)
+        found = [self._frame(code, at) for code, at in raw[work:]]
+        frames = [frame for frame in found if frame is not None]
+        if work:
+            frames.insert(0, self._intern(OWN_WORK))
+            is_fetching = is_in_call = False
+        if OTHER_FRAME in frames:
+            return OTHER
+        if is_in_call and frames and found[0] == frames[0] and self._frames[frames[0]].is_user:
+            callee = called_at(*raw[0])
+            inner = self._intern(SampledFrame(callee)) if callee else OTHER_FRAME
+            frames = frames if inner == OTHER_FRAME else [inner, *frames]
+        frames.reverse()
+        if len(self._stacks) >= MOST_WHOLE_STACKS or len(frames) > MOST_DEPTH:
+            frames = self._short(frames)
+        key = (is_fetching, *frames)
+        number = self._stack_of.get(key)
+        if number is None:
+            if len(self._stacks) >= MOST_STACKS:
+                return OTHER
+            number = self._stack_of[key] = len(self._stacks)
+            self._stacks.append(_Kept(tuple(frames), is_fetching))
+        return number
+
+    def _short(self, frames: list[int]) -> list[int]:
+        """The outermost and innermost user frames, and the innermost frame."""
+        users = [place for place, frame in enumerate(frames) if self._frames[frame].is_user]
+        places = sorted({*users[:_SHORT], *users[-_SHORT:], len(frames) - 1})
+        return [frames[place] for place in places if place >= 0]
+
+    def _frame(self, code: CodeType, instruction: int) -> int | None:
+        key = (id(code), instruction)
+        if key not in self._frame_at:
+            self._codes[id(code)] = code
+            self._frame_at[key] = None if is_own(code) else self._intern(frame_of(code, instruction))
+        return self._frame_at[key]
+
+    def _intern(self, frame: SampledFrame) -> int:
+        number = self._frame_of.get(frame)
+        if number is None:
+            if len(self._frames) >= MOST_FRAMES:
+                return OTHER_FRAME
+            number = self._frame_of[frame] = len(self._frames)
+            self._frames.append(frame)
+        return number
+
+
+def _own_work(raw: Raw) -> int:
+    """Number of the innermost frames that do work of this package, among them what it calls."""
+    count = 0
+    for place, (code, _) in enumerate(raw, start=1):
+        if is_own_work(code):
+            count = place
+        elif is_user(code):
+            break
+    return count
+
+
+OTHER_FRAME = -1
+"""Number of all frames that are not kept."""
+
+
+_Sums = dict[tuple[int, StepState | None], Sampled]
+
+
+def _count(sums: _Sums, key: tuple[int, StepState | None], weight_ns: int) -> None:
+    before = sums.get(key, NOTHING_SAMPLED)
+    sums[key] = Sampled(before.time_ns + weight_ns, before.count + 1)

@@ -1,0 +1,144 @@
+"""The trace of a step on the page: its events in a short text that the page's script draws."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.report import RankedFinding, Recording
+from traceadvisor.model.timeline import Activity, StepTrace, Timeline, TraceLane
+from traceadvisor.rendering.charts.palette import PAINTS, Paint
+from traceadvisor.rendering.charts.timeline import words_for
+from traceadvisor.rendering.units import count, duration
+from traceadvisor.text.cleaning import clipped, clipped_inside
+
+LONGEST_NAME = 90
+"""Characters of an event's name. A page may hold a thousand different ones of each trace."""
+
+LONGEST_TITLE = 48
+
+MOST_EVENTS = 3_500
+"""Events of the trace of a single recording."""
+
+MOST_EVENTS_EACH = 1_000
+"""Events of each trace on a page with several."""
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass(frozen=True, slots=True)
+class TraceKind:
+    """A colour of the trace."""
+
+    paint: Paint
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class TraceView:
+    """The trace of one step."""
+
+    title: str
+    caption: str
+    kinds: tuple[TraceKind, ...]
+    data: str
+    """JSON for the page's script: length of the step in nanoseconds, names, and lanes. Each event of a lane is
+    ``gap,duration,name,kind,depth`` in base 36, where the gap is the time since the start of the event before."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceLink:
+    """Where a finding is in the trace of a step."""
+
+    anchor: str
+    from_ns: int
+    to_ns: int
+    words: str
+    """``12.3 ms to 45.6 ms of step 21``."""
+
+
+def trace_view(timeline: Timeline | None, most_events: int) -> TraceView | None:
+    """The trace of a recording's representative step; None without events."""
+    if timeline is None or timeline.trace is None or timeline.end_ns <= timeline.start_ns:
+        return None
+    trace = timeline.trace
+    shortest_ns, kept = _threshold(trace, most_events)
+    lanes = [lane for lane in (_encoded(lane, shortest_ns) for lane in trace.lanes) if lane["e"]]
+    used = sorted({int(kind) for lane in trace.lanes for kind in lane.kind})
+    left_out = trace.left_out + sum(lane.name.size for lane in trace.lanes) - kept
+    more = f" {count(left_out)} shorter events are left out." if left_out else ""
+    return TraceView(
+        title=f"Trace of step {timeline.step_index}",
+        caption=f"The {count(kept)} longest events of a step of {duration(timeline.end_ns - timeline.start_ns)}.{more}",
+        kinds=tuple(_kind(trace.kinds[each]) for each in used),
+        data=json.dumps(
+            {
+                "ns": timeline.end_ns - timeline.start_ns,
+                "names": [clipped_inside(name, LONGEST_NAME) for name in trace.names],
+                "kinds": {str(number): place for place, number in enumerate(used)},
+                "lanes": lanes,
+            },
+            ensure_ascii=False,
+            separators=(",", ":"),
+        ),
+    )
+
+
+def _kind(kind: Category | Activity) -> TraceKind:
+    return TraceKind(PAINTS[kind], words_for(kind))
+
+
+def _threshold(trace: StepTrace, most: int) -> tuple[int, int]:
+    """The shortest event that is shown, and how many are shown: at most ``most``, unless many are equally long."""
+    lengths = sorted((int(ns) for lane in trace.lanes for ns in lane.duration_ns), reverse=True)
+    shortest = lengths[most - 1] + 1 if len(lengths) > most else 0
+    return shortest, sum(length >= shortest for length in lengths)
+
+
+def _encoded(lane: TraceLane, shortest_ns: int) -> dict[str, object]:
+    shown = lane.duration_ns >= shortest_ns
+    columns = (lane.start_ns, lane.duration_ns, lane.name, lane.kind, lane.depth)
+    rows = zip(*(column[shown].tolist() for column in columns), strict=True)
+    return {
+        "t": clipped(lane.title, LONGEST_TITLE),
+        "d": int(lane.depth[shown].max()) + 1 if shown.any() else 0,
+        "e": ";".join(_rows(rows)),
+    }
+
+
+def _rows(rows: Iterator[tuple[int, ...]]) -> Iterator[str]:
+    at = 0
+    for start, *others in rows:
+        yield ",".join(map(base36, (start - at, *others)))
+        at = start
+
+
+def base36(number: int) -> str:
+    """A number, not negative, as JavaScript's ``parseInt(text, 36)`` reads it."""
+    digits = ""
+    while number >= 36:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+    return _DIGITS[number] + digits
+
+
+def trace_link(row: RankedFinding, recordings: Sequence[Recording]) -> TraceLink | None:
+    """The longest range that a finding explains in the trace of its recording; None if its trace is not shown.
+
+    Args:
+        row: the finding.
+        recordings: those with a trace on the page, in order.
+    """
+    for place, recording in enumerate(recordings, start=1):
+        timeline = recording.timeline
+        if recording.id == row.recording_ids[0] and timeline is not None and timeline.trace is not None:
+            claims = row.finding.claims.clip(timeline.start_ns, timeline.end_ns)
+            longest = max(claims, key=lambda span: span[1] - span[0], default=None)
+            if longest is None:
+                return None
+            start_ns, end_ns = (instant - timeline.start_ns for instant in longest)
+            words = f"{duration(start_ns)} to {duration(end_ns)} of step {timeline.step_index}"
+            return TraceLink(f"recording-{place}-trace", start_ns, end_ns, words)
+    return None

@@ -1,0 +1,139 @@
+"""Where the training thread's time goes over the whole run, in words and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from traceadvisor.model.report import Recording
+from traceadvisor.model.run_lines import LineRow, LineTime, RunLines
+from traceadvisor.rendering.origins import LONGEST_NAME, LONGEST_PHRASE, OTHER, frame_words, location_words
+from traceadvisor.rendering.table import Cell, Column, Table
+from traceadvisor.rendering.units import count, duration, percent
+from traceadvisor.text.cleaning import clipped, clipped_inside
+
+CAPTION = "Time of the training thread by line"
+OPEN_ROWS = 12
+"""Rows that are not folded."""
+
+NO_USER_CODE = "no user code"
+
+
+@dataclass(frozen=True, slots=True)
+class LinesView:
+    """The lines of a run."""
+
+    title: str
+    """``Time of the training thread by line, in training steps mostly train.py:41 (48.2% of the run)``."""
+
+    explanation: str
+    table: Table
+
+
+def lines_view(lines: RunLines | None) -> LinesView | None:
+    """The view of a run's lines; None if the stack was not sampled."""
+    if lines is None:
+        return None
+    return LinesView(_title(lines), _explanation(lines), _table(lines))
+
+
+def short_lines_table(recordings: Iterable[Recording]) -> Table | None:
+    """The lines of the first recording with samples, in few columns and with each place in a single text."""
+    lines = next((one.run_lines for one in recordings if one.run_lines), None)
+    if lines is None:
+        return None
+    columns = (Column("Line", numeric=False), Column("Time"), Column("Share of the run"), Column("In training steps"))
+    rows = (
+        (
+            Cell(_words(row) or NO_USER_CODE),
+            Cell(duration(row.time.total_ns)),
+            Cell(percent(row.share)),
+            Cell(duration(row.time.step_ns)),
+        )
+        for row in lines.rows
+    )
+    return Table(CAPTION, columns, tuple(rows))
+
+
+def first_line(lines: RunLines | None) -> str | None:
+    """The place of the user's code with the most time in training steps, and that time's share of the run.
+
+    None if none was sampled there.
+    """
+    rows = [row for row in lines.rows if row.line and row.time.step_ns] if lines else []
+    row = max(rows, key=lambda row: row.time.step_ns, default=None)
+    if lines is None or row is None:
+        return None
+    return (
+        f"{clipped_inside(_words(row), LONGEST_PHRASE)} ({percent(_share(row.time.step_ns, lines.whole))} of the run)"
+    )
+
+
+def _title(lines: RunLines) -> str:
+    first = first_line(lines)
+    return CAPTION + (f", in training steps mostly {first}" if first else "")
+
+
+def _explanation(lines: RunLines) -> str:
+    whole = lines.whole
+    return (
+        f"The Python stack of the training thread was sampled over the whole run, start-up included: "
+        f"{count(whole.sample_count)} samples in {duration(whole.total_ns)}, one per {duration(lines.interval_ns)}. "
+        f"Training steps are {percent(_share(whole.step_ns, whole))} of this time, "
+        f"getting batches is {percent(_share(whole.fetch_ns, whole))}. "
+        "Each line is that of the call. The range covers the chance of sampling, at 95%. "
+        "Lines of Python code may be off by one statement: a sample waits until Python lets it run. "
+        f"Sampling took {percent(lines.sampler_share)} of one CPU core."
+    )
+
+
+def _table(lines: RunLines) -> Table:
+    columns = (
+        Column("Line", numeric=False),
+        Column("Time"),
+        Column("Share of the run"),
+        Column("In training steps"),
+        Column("Outside of steps"),
+        Column("Getting a batch"),
+    )
+    rows = [(_place(row), *_figures(row.time, lines.whole, _range(row))) for row in lines.rows]
+    if lines.other.total_ns:
+        rows.append((Cell(OTHER), *_figures(lines.other, lines.whole, None)))
+    return Table(CAPTION, columns, tuple(rows), open_rows=OPEN_ROWS)
+
+
+def _figures(time: LineTime, whole: LineTime, remark: str | None) -> tuple[Cell, ...]:
+    return (
+        Cell(duration(time.total_ns)),
+        Cell(percent(_share(time.total_ns, whole)), remark=remark),
+        Cell(duration(time.step_ns)),
+        Cell(duration(time.total_ns - time.step_ns)),
+        Cell(duration(time.fetch_ns)),
+    )
+
+
+def _range(row: LineRow) -> str:
+    return f"{percent(row.share_low)} to {percent(row.share_high)}"
+
+
+def _place(row: LineRow) -> Cell:
+    users, owner = _user_words(row), frame_words(row.owner) if row.owner else None
+    if users and owner:
+        return Cell(clipped(users, LONGEST_NAME), code=True, remark=f"in {clipped_inside(owner, LONGEST_NAME)}")
+    if owner:
+        return Cell(clipped(owner, LONGEST_NAME), code=True, remark=NO_USER_CODE)
+    return Cell(clipped(users, LONGEST_NAME), code=True) if users else Cell(NO_USER_CODE)
+
+
+def _words(row: LineRow) -> str:
+    """``train.py:41 > model.py:12, in torch/nn/functional.py:2300 (linear)``."""
+    parts = (_user_words(row), frame_words(row.owner) if row.owner else "")
+    return ", in ".join(part for part in parts if part)
+
+
+def _user_words(row: LineRow) -> str:
+    return " > ".join(location_words(line) for line in (row.line, row.inner) if line)
+
+
+def _share(part_ns: int, whole: LineTime) -> float | None:
+    return part_ns / whole.total_ns if whole.total_ns else None

@@ -1,0 +1,203 @@
+"""The figures of a report as pandas tables. Times are nanoseconds, shares 0..1; what was not measured is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never, get_args
+
+from traceadvisor.errors import UsageError
+from traceadvisor.model.findings import Clear, Failed, Found, Skipped
+from traceadvisor.model.report import FoundFigures, RankedFinding, RecordedFinding, Report
+from traceadvisor.results.redaction import redacted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FrameName: TypeAlias = Literal["steps", "recordings", "findings", "categories", "kernels", "operators", "checks"]
+"""The tables that a report can be read as."""
+
+_Rows: TypeAlias = Callable[[Report], Iterator[tuple[object, ...]]]
+
+
+def frame_of(report: Report, table: FrameName = "steps") -> pd.DataFrame:
+    """One of the report's tables; its texts are clean and without secrets.
+
+    Raises:
+        UsageError: there is no such table.
+    """
+    import pandas as pd  # noqa: PLC0415  # takes a third of a second to import
+
+    report = redacted(report)
+    if table == "steps":
+        return pd.DataFrame(list(_steps(report)) or None, columns=None if _has_steps(report) else list(STEP_COLUMNS))
+    if table not in _TABLES:
+        raise UsageError(f"Unknown table {table!r}. Known tables: {', '.join(get_args(FrameName))}.")
+    columns, rows = _TABLES[table]
+    return pd.DataFrame.from_records(list(rows(report)), columns=list(columns))
+
+
+STEP_COLUMNS = ("recording", "step", "kept", "start_ns", "duration_ns")
+"""Beside these, a table of steps has a column per category."""
+
+
+def _has_steps(report: Report) -> bool:
+    return any(recording.steps for recording in report.recordings)
+
+
+def _steps(report: Report) -> Iterator[dict[str, object]]:
+    for recording in report.recordings:
+        for row in recording.steps:
+            step = row.step
+            figures = (recording.id, step.index, step.kept, step.start_ns, step.duration_ns)
+            categories = {category.value: part for category, part in row.breakdown.parts_ns.items()}
+            yield dict(zip(STEP_COLUMNS, figures, strict=True)) | categories
+
+
+def _recordings(report: Report) -> Iterator[tuple[object, ...]]:
+    for recording in report.recordings:
+        yield (
+            recording.id,
+            recording.run,
+            recording.worker,
+            recording.span,
+            recording.device.name if recording.device else None,
+            recording.step_ns,
+            recording.median_step_ns,
+            recording.undisturbed_median_step_ns,
+            recording.samples_per_s,
+            recording.shown_figures.busy_share,
+            recording.shown_figures.busy_share_high,
+            recording.replay.joint_step_ns if recording.replay else None,
+        )
+
+
+def _findings(report: Report) -> Iterator[tuple[object, ...]]:
+    """A row for each finding and recording, in the order of the ranking."""
+    for rank, ranked in enumerate(report.findings, start=1):
+        for case in ranked.by_recording or (ranked,):
+            for recording_id in case.recording_ids:
+                yield _finding(rank, ranked, case, recording_id)
+
+
+def _finding(rank: int, ranked: RankedFinding, case: RecordedFinding, recording_id: str) -> tuple[object, ...]:
+    saving = case.finding.saving
+    places = case.finding.locations
+    return (
+        rank,
+        ranked.finding.rule.id,
+        ranked.finding.rule.title,
+        recording_id,
+        case.severity.value,
+        case.finding.confidence.value,
+        saving.certainty.value,
+        saving.low_ns,
+        saving.expected_ns,
+        saving.high_ns,
+        case.saving_share,
+        case.further_saving.expected_ns if case.further_saving else None,
+        case.step_ns,
+        f"{places[0].file}:{places[0].line}" if places else None,
+        case.finding.fix.summary,
+        case.finding.fix.change,
+    )
+
+
+def _categories(report: Report) -> Iterator[tuple[object, ...]]:
+    """The parts of the typical step."""
+    for recording in report.recordings:
+        if mean := recording.breakdown:
+            for category, part in mean.parts_ns.items():
+                yield recording.id, category.value, part, mean.share(category)
+
+
+def _kernels(report: Report) -> Iterator[tuple[object, ...]]:
+    for recording in report.recordings:
+        for row in recording.kernels:
+            counts = (row.calls_per_step, row.total_ns_per_step, row.share_of_kernel_time)
+            yield recording.id, row.name, *counts, row.blocks_per_sm, row.occupancy_share
+
+
+def _operators(report: Report) -> Iterator[tuple[object, ...]]:
+    for recording in report.recordings:
+        for row in recording.operators:
+            yield recording.id, row.name, row.calls_per_step, row.host_self_ns_per_step, row.device_ns_per_step
+
+
+def _checks(report: Report) -> Iterator[tuple[object, ...]]:
+    """A row for each check and recording."""
+    everywhere = tuple(recording.id for recording in report.recordings)
+    for row in report.outcomes:
+        match row.outcome:
+            case Found() | FoundFigures():
+                outcome, why = "found", None
+            case Clear():
+                outcome, why = "clear", row.outcome.remark
+            case Skipped():
+                outcome, why = "skipped", row.outcome.reason
+            case Failed():
+                outcome, why = "failed", row.outcome.error
+            case _:
+                assert_never(row.outcome)
+        for recording_id in row.recording_ids or everywhere:
+            yield row.rule.id, row.rule.name, recording_id, outcome, why
+
+
+_TABLES: dict[str, tuple[tuple[str, ...], _Rows]] = {
+    "recordings": (
+        (
+            "recording",
+            "run",
+            "worker",
+            "span",
+            "device",
+            "typical_step_ns",
+            "median_step_ns",
+            "undisturbed_median_step_ns",
+            "samples_per_s",
+            "busy_share",
+            "busy_share_high",
+            "step_with_all_fixes_ns",
+        ),
+        _recordings,
+    ),
+    "findings": (
+        (
+            "rank",
+            "rule",
+            "title",
+            "recording",
+            "severity",
+            "confidence",
+            "certainty",
+            "saving_low_ns",
+            "saving_ns",
+            "saving_high_ns",
+            "saving_share",
+            "further_saving_ns",
+            "step_ns",
+            "location",
+            "fix",
+            "change",
+        ),
+        _findings,
+    ),
+    "categories": (("recording", "category", "ns_per_step", "share"), _categories),
+    "kernels": (
+        (
+            "recording",
+            "kernel",
+            "calls_per_step",
+            "ns_per_step",
+            "share_of_kernel_time",
+            "blocks_per_sm",
+            "occupancy_share",
+        ),
+        _kernels,
+    ),
+    "operators": (
+        ("recording", "operator", "calls_per_step", "cpu_self_ns_per_step", "gpu_ns_per_step"),
+        _operators,
+    ),
+    "checks": (("rule", "name", "recording", "outcome", "reason"), _checks),
+}
+"""Columns and rows of each table but the steps."""
