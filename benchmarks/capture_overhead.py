@@ -321,6 +321,7 @@ def _hooked_us(steps: int) -> float:
             thread=threading.get_ident(),
             stage=lambda name: Path(folder, name),
             saved=_never_saved,
+            lost=lambda error: None,
             trains=lambda: None,
         )
         try:

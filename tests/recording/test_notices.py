@@ -210,7 +210,18 @@ def test_the_command_that_reads_the_recording_of_the_scripts_own_profiler_is_nam
 
 def test_each_bundle_of_a_command_has_a_line_and_a_problem_comes_first() -> None:
     def result(folder: str, rank: int, problem: str | None = None) -> Result:
-        return Result(folder, rank, 30, 8, "", problem)
+        return Result(
+            folder,
+            place=folder,
+            host="host",
+            pid=1,
+            rank=rank,
+            steps=30,
+            recorded_steps=8,
+            note="",
+            problem=problem,
+            loss=None,
+        )
 
     children = TrainedChildren(
         (result("a", 0), result("a", 1), result("b", 0, "b: disk full")),

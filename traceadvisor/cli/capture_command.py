@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from traceadvisor.cli.exit_codes import ExitCode, errors_as_exit_codes
 from traceadvisor.errors import UsageError
-from traceadvisor.recording.notices import PREFIX, ending_lines, remark
+from traceadvisor.recording.notices import PREFIX, ending_lines, loss_line, remark
 from traceadvisor.recording.options import DEFAULT_SCHEDULE, CaptureOptions, Schedule
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], C
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Output folder.  [default: runs/<time>-<script>]",
+    help="Output folder.  [default: runs/<time>-<script>-<pid>]",
 )
 @click.argument(
     "command_line",
@@ -138,6 +138,8 @@ def _capture(
     if captured.problem:
         click.echo(f"traceadvisor: no recording could be written: {captured.problem}.", err=True)
         return ended.status or ExitCode.UNREADABLE
+    if captured.loss:
+        click.echo(f"{PREFIX}{loss_line(captured.loss)}", err=True)
     if launch.local_rank == 0:
         said = remark(captured.notes, captured.recorded_steps, stopped=captured.stopped)
         text = f"recorded {captured.recorded_steps} of {captured.steps} steps in {captured.folder}. {said}".strip()

@@ -59,7 +59,14 @@ def ending_lines(children: TrainedChildren) -> list[str]:
             if problem
             else f"recorded {first.recorded_steps} of {first.steps} steps{others} in {folder}. {first.note}".strip()
         )
+        if not problem and (loss := next((one.loss for one in ranks if one.loss), None)):
+            lines.append(loss_line(loss))
     return lines
+
+
+def loss_line(loss: str) -> str:
+    """What says that a part of a capture is missing, and why."""
+    return f"a part of the capture could not be written: {loss}."
 
 
 def _new_line(descriptor: int) -> str:

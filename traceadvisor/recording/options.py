@@ -37,4 +37,4 @@ class CaptureOptions:
     """Whether to end the script once all recordings are saved."""
 
     folder: Path | None = None
-    """The bundle; None for ``runs/<time>-<script>``."""
+    """The bundle; None for ``runs/<time>-<script>-<pid>``."""

@@ -30,6 +30,18 @@ OWN_PROFILER = "own-profiler"
 """Code of the note on the script's own profiler."""
 
 
+class _Recorder(TorchRecorder):
+    """Loses a recording that cannot be written, such as on a full disk; steps are still timed."""
+
+    lost: Callable[[Exception], None]
+
+    def save(self, cycle: int, *, whole: bool) -> None:
+        try:
+            super().save(cycle, whole=whole)
+        except OSError as error:
+            self.lost(error)
+
+
 class LoopCapture:
     """Follows and records the training loop of one thread until it is closed."""
 
@@ -42,6 +54,7 @@ class LoopCapture:
         thread: int,
         stage: Callable[[str], Path],
         saved: Callable[[str, int, bool], None],
+        lost: Callable[[Exception], None],
         trains: Callable[[], None],
     ) -> None:
         self._saved = saved
@@ -52,7 +65,8 @@ class LoopCapture:
         self._own_trace: str | None = None
         """What the script's own profiler exported last, once the capture gave way to it."""
         self._seen = SettingsSeen()
-        self._recorder = TorchRecorder(options, host, stage=stage, saved=self._recording_saved)
+        self._recorder = _Recorder(options, host, stage=stage, saved=self._recording_saved)
+        self._recorder.lost = lost
         self._window = Window(options.schedule, self._recorder)
         self._tracker = LoopTracker(self._window, log, trained=self._first_step_ended)
         self._clocks = BatchClocks(thread)
