@@ -311,6 +311,10 @@ def trivial_us(steps: int) -> float:
     return (time.perf_counter() - begin_s) / steps * 1e6
 
 
+def _never_lost(error: Exception) -> None:
+    raise AssertionError(error)
+
+
 def _hooked_us(steps: int) -> float:
     log = StepLog()
     with tempfile.TemporaryDirectory() as folder:
@@ -321,7 +325,7 @@ def _hooked_us(steps: int) -> float:
             thread=threading.get_ident(),
             stage=lambda name: Path(folder, name),
             saved=_never_saved,
-            lost=lambda error: None,
+            lost=_never_lost,
             trains=lambda: None,
         )
         try:

@@ -50,7 +50,7 @@ def test_a_last_step_that_was_not_written_whole_is_left_out(tmp_path: Path, left
 
 def test_steps_are_encoded_while_more_are_added(tmp_path: Path) -> None:
     log = StepLog()
-    adding = threading.Thread(target=lambda: deque(map(log.add, [STEPS[0]] * 50_000)))
+    adding = threading.Thread(target=lambda: deque(map(log.add, [STEPS[0]] * 50_000), maxlen=0))
     adding.start()
     lines, count = 0, 0
     while adding.is_alive() or count < len(log):

@@ -50,9 +50,9 @@ while True:
         time.sleep(0.004)
         done += 1
         if done == 2:
-            print(f"first {os.getpid()}\n", end="", flush=True)  # in one piece; one step is complete
+            print(f"first {os.getpid()}\\n", end="", flush=True)  # in one piece; one step is complete
         if done % 10 == 0:
-            print(f"steps {done} {time.time_ns()}\n", end="", flush=True)
+            print(f"steps {done} {time.time_ns()}\\n", end="", flush=True)
         if sys.argv[1:] == [str(done)]:
             os._exit(7)
 """

@@ -68,7 +68,7 @@ def test_a_full_disk_is_refused(command: tuple[str, ...], tmp_path: Path) -> Non
     limited = ("bash", "-c", 'ulimit -f 8; exec "$@"', "limited")
     done = run(*limited, *CAPTURE, "-o", "bundle", *command, cwd=tmp_path)
     refused(done, "File too large. Free some space")
-    assert not list((tmp_path / "bundle").iterdir())
+    assert not (tmp_path / "bundle").exists()
 
 
 def test_missing_parents_are_created_and_removed_if_nothing_was_written(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_no_program_that_a_repository_names_is_run(folder: Path) -> None:
 
 
 def test_without_git_the_commit_is_still_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
     found = repository_of(folder)
     assert found is not None
     assert (found.commit, found.dirty) == (git(folder, "rev-parse", "HEAD"), None)
@@ -99,7 +99,7 @@ def test_git_that_takes_too_long_leaves_changes_unknown(folder: Path, monkeypatc
     slow = folder.parent / "git"
     slow.write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o755)
-    monkeypatch.setattr("shutil.which", lambda _: str(slow))
+    monkeypatch.setattr(shutil, "which", lambda _: str(slow))
     monkeypatch.setattr(module, "LIMIT_S", 0.1)
     found = repository_of(folder)
     assert found is not None

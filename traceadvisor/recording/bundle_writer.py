@@ -59,7 +59,12 @@ class BundleWriter:
 
     def stage(self, name: str) -> Path:
         """The path at which to write a file before it is published."""
-        return self.place(f"{staged_prefix(self.host)}{name}")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self.staged(name)
+
+    def staged(self, name: str) -> Path:
+        """The same, without creating the folder."""
+        return self.folder / f"{staged_prefix(self.host)}{name}"
 
     def place(self, name: str) -> Path:
         """The path of a file in the bundle."""

@@ -40,31 +40,20 @@ class OutputFolder:
             UsageError: it holds another capture, or cannot be written to.
         """
         path = launch.bundle(given, name)
+        made: tuple[Path, ...] = ()
         try:
-            if given is None and launch.world_size == 1:
-                return cls._reserved(path)
             made = _missing(path)
-            _refuse_foreign(path, launch)
-            path.mkdir(parents=True, exist_ok=True)
+            if given is None and launch.world_size == 1:
+                path = _reserved(path)
+                made = (path, *made[1:])
+            else:
+                _refuse_foreign(path, launch)
+                path.mkdir(parents=True, exist_ok=True)
             _try_to_write(path, launch.host)
         except OSError as error:
+            cls(path, made).remove_if_empty()
             raise UsageError(_refusal(path, error)) from error
         return cls(path, made)
-
-    @classmethod
-    def _reserved(cls, path: Path) -> OutputFolder:
-        """The folder, or the first free one with a number: elsewhere a process may have the same id and time."""
-        made = _missing(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for number in range(1, _MOST_ATTEMPTS):
-            own = path if number == 1 else path.with_name(f"{path.name}.{number}")
-            try:
-                own.mkdir()
-            except FileExistsError:
-                continue
-            _try_to_write(own, "probe")
-            return cls(own, (own, *made[1:]))
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
 
     def remove_if_empty(self) -> None:
         """Remove what was created, if nothing was written."""
@@ -73,6 +62,19 @@ class OutputFolder:
                 folder.rmdir()
             except OSError:
                 return
+
+
+def _reserved(path: Path) -> Path:
+    """The folder, or the first free one with a number: elsewhere a process may have the same id and time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for number in range(1, _MOST_ATTEMPTS):
+        own = path if number == 1 else path.with_name(f"{path.name}.{number}")
+        try:
+            own.mkdir()
+        except FileExistsError:
+            continue
+        return own
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
 
 
 def _missing(path: Path) -> tuple[Path, ...]:

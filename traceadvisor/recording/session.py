@@ -282,11 +282,11 @@ class CaptureSession:
         meeting = Rendezvous(place) if rendezvous else None
         if meeting:
             number = meeting.number_of(chosen.job, launch.rank, is_taken)
-            samples = self._is_child or self._sampler is not None
-            samples = samples and meeting.is_first(f"telemetry{number}.{launch.host}")  # one of a job and node
         else:
             number = next(number for number in itertools.count(1) if not is_taken(number))
-            samples = launch.local_rank == 0
+        samples = launch.local_rank == 0  # one process of a job and node; ranks without a launcher all have 0
+        if samples and meeting:
+            samples = meeting.is_first(f"telemetry{number}.{launch.host}")
         self._shown = numbered(self._shown, number)
         self._place_telemetry(numbered(first, number), samples=samples)
         self._writer.header = msgspec.structs.replace(
@@ -299,22 +299,24 @@ class CaptureSession:
 
     def _place_telemetry(self, folder: Path, *, samples: bool) -> None:
         """Move to the bundle of the job, with the telemetry so far; sample on if this process does so for its node."""
-        staged = self._writer.stage(self._telemetry_name) if self._sampler else None
+        staged = self._writer.staged(self._telemetry_name)
         self.folder = self._writer.folder = folder
-        if self._sampler and staged and samples:
-            try:
-                staged.replace(self._writer.place(self._telemetry_name))
-            except OSError:  # such as a bundle on another file system
-                self._sampler.stop()
-                self._sampler = None
         if self._sampler and not samples:
             self._sampler.stop()
             self._sampler = None
-        if staged:
-            with suppress(OSError):
+        try:
+            if self._sampler:
+                staged.replace(self._writer.place(self._telemetry_name))
+            else:
                 staged.unlink(missing_ok=True)
+        except OSError:  # such as a bundle on another file system
+            if self._sampler:
+                self._sampler.stop()
+                self._sampler = None
         if samples and self._sampler is None and self._joined:
-            self._start_sampler(self._writer.place)
+            self._start_sampler(self._writer.stage)
+            with suppress(OSError):
+                self._writer.publish_staged(self._telemetry_name)
 
     def _leave(self, rendezvous: Rendezvous, captured: Captured) -> None:
         """Leave the result for the end of the command."""

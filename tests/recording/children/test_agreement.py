@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from torch._C._distributed_c10d import HashStore
 
-from traceadvisor.bundle.layout import Manifest, Schedule
+from traceadvisor.bundle.layout import FORMAT, Manifest, Schedule
 from traceadvisor.recording.bundle_writer import BundleWriter, amend, read_manifest
 from traceadvisor.recording.children import agreement
 from traceadvisor.recording.children.agreement import agreed
@@ -78,7 +78,7 @@ def test_without_a_store_the_launchers_id_is_the_job(tmp_path: Path, monkeypatch
 
 
 def manifest_of(job: str) -> Manifest:
-    return Manifest("traceadvisor.bundle/2", "1", 1, ("train.py",), Schedule(1, 1, 1, 8, 1), 4, job=job)
+    return Manifest(FORMAT, "1", 1, ("train.py",), Schedule(1, 1, 1, 8, 1), 4, job=job)
 
 
 def test_ranks_of_a_job_get_the_same_number_and_other_jobs_another(tmp_path: Path) -> None:

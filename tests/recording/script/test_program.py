@@ -198,3 +198,11 @@ def test_two_captured_blocks_of_a_program_are_two_runs(tmp_path: Path) -> None:
     done = run(*PYTHON, "program.py", cwd=tmp_path, check=True)
     assert len(set(done.stdout.split())) == 2
     assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+@pytest.mark.parametrize(("leaves", "ending"), [("sys.exit(3)", Ending.EXIT), ("sys.exit(0)", Ending.COMPLETED)])
+def test_a_block_that_leaves_the_program_says_so(tmp_path: Path, leaves: str, ending: Ending) -> None:
+    source = f"import sys, traceadvisor\nwith traceadvisor.capture('bundle'): {leaves}\n"
+    code = run(*PYTHON, "-c", source, cwd=tmp_path).returncode
+    (found,) = manifest(tmp_path / "bundle").endings
+    assert (found.ending, found.exit_code) == (ending, code)
