@@ -4,7 +4,7 @@ VENV ?= $(or $(VIRTUAL_ENV),.venv)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-bare test-python slow fuzz mutants advice planted-captures lint format types layers check golden schema sample-traces report-pictures benchmark loaders gpu-wheels gpu-kit gpu-results wheel ci
+.PHONY: help install frameworks test test-bare test-python slow fuzz mutants advice planted-captures lint format types layers check golden schema sample-traces report-pictures benchmark loaders gpu-wheels gpu-kit gpu-results wheel ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,6 +12,9 @@ help: ## list what can be made
 install: ## make a virtual environment (.venv) with the tool and all that its tests need
 	python3 -m venv $(VENV)
 	pip install -c constraints.txt -e '.[dev]'
+
+frameworks: ## install real frameworks and launchers too (half a gigabyte), which the slow tests capture
+	pip install -c constraints.txt -e '.[dev,frameworks]'
 
 test: ## run the tests
 	pytest

@@ -5,7 +5,9 @@ from pathlib import Path
 from traceadvisor.bundle.steps import StepLog, read_steps
 from traceadvisor.model.run import StepState, TimedStep
 
-STEPS = tuple(TimedStep(number, 100 + number, 10, 4, 2, state, 7) for number, state in enumerate(StepState))
+STEPS = tuple(
+    TimedStep(number, 100 + number, 10, 4, 2, state, 7, 900 + number, 3) for number, state in enumerate(StepState)
+)
 
 
 def test_steps_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -18,9 +20,9 @@ def test_steps_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert (len(log), log.count(StepState.PLAIN)) == (len(StepState), 1)
 
 
-def test_the_columns_are_those_that_captures_have_always_written(tmp_path: Path) -> None:
+def test_later_columns_follow_those_that_captures_have_always_written(tmp_path: Path) -> None:
     StepLog().write(tmp_path / "steps.0.csv")
-    header = "step,start_ns,duration_ns,loader_ns,fetches,state,loader_start_ns\n"
+    header = "step,start_ns,duration_ns,loader_ns,fetches,state,loader_start_ns,clock_ns,checkpoint_ns\n"
     assert (tmp_path / "steps.0.csv").read_text() == header
 
 
@@ -45,3 +47,18 @@ def test_undisturbed_steps_are_numbered_among_the_training_steps() -> None:
     for number, state in enumerate([StepState.PLAIN, StepState.OTHER, StepState.RECORDED, StepState.PLAIN]):
         log.add(TimedStep(number, 100, 10 + number, 4, 2, state, 7))
     assert log.undisturbed_ns() == {0: 10, 2: 13}
+
+
+def test_steps_of_older_captures_have_no_monotonic_clock(tmp_path: Path) -> None:
+    path = tmp_path / "steps.0.csv"
+    path.write_text("step,start_ns,duration_ns,loader_ns,fetches,state\n0,5,10,4,1,plain\n")
+    (step,), notes = read_steps(path)
+    assert (step.clock_ns, step.checkpoint_ns, step.loader_start_ns, notes) == (None, None, None, ())
+
+
+def test_impossible_clocks_drop_the_row(tmp_path: Path) -> None:
+    path = tmp_path / "steps.0.csv"
+    header = "step,start_ns,duration_ns,loader_ns,fetches,state,loader_start_ns,clock_ns,checkpoint_ns\n"
+    path.write_text(f"{header}0,5,10,4,1,plain,0,-1,0\n1,5,10,4,1,plain,0,7,{1 << 62}\n2,5,10,4,1,plain,0,7,0\n")
+    steps, (note,) = read_steps(path)
+    assert ([step.index for step in steps], note.code) == ([2], "steps-dropped")

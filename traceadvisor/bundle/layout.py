@@ -10,7 +10,11 @@ A capture writes one folder::
     stacks.<rank>.jsonl                    samples of the training thread's Python stack (:mod:`.stacks`), from 3 on
     settings.<rank>.json                   what a trace does not hold (:mod:`.settings`)
 
-All times are wall-clock nanoseconds since the epoch. Unsupported and unknown values are null, never 0.
+From format 3 on, steps have a monotonic clock and their time in checkpoints, and the manifest has each rank's start and
+end.
+
+All times are wall-clock nanoseconds since the epoch, except those called ``clock``: monotonic, from an arbitrary zero.
+Unsupported and unknown values are null, never 0.
 
 What recording imports from this package must not import numpy: it runs inside the user's process.
 """
@@ -91,6 +95,14 @@ class Schedule(msgspec.Struct, frozen=True):
     repeat: int
 
 
+class RankStart(msgspec.Struct, frozen=True):
+    """When one rank's script, or its captured block, started."""
+
+    rank: int
+    wall_ns: int
+    clock_ns: int
+
+
 class RankEnding(msgspec.Struct, frozen=True):
     """How one rank's script ended."""
 
@@ -102,6 +114,12 @@ class RankEnding(msgspec.Struct, frozen=True):
 
     recorded_steps: int
     message: str | None = None
+    wall_ns: int | None = None
+    """When it ended; None before format 3, like the others."""
+
+    clock_ns: int | None = None
+    checkpoint_ns: int | None = None
+    """Time to save checkpoints after the last step."""
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -128,6 +146,8 @@ class Manifest(msgspec.Struct, frozen=True):
     endings: tuple[RankEnding, ...] = ()
     files: tuple[BundleFile, ...] = ()
     notes: tuple[Note, ...] = ()
+    starts: tuple[RankStart, ...] = ()
+    """Empty before format 3."""
 
 
 class Sample(msgspec.Struct, frozen=True, tag_field="record", tag="sample"):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from traceadvisor.bundle.layout import FORMAT, MANIFEST, BundleFile, Manifest, Note, RankEnding
+from traceadvisor.bundle.layout import FORMAT, MANIFEST, BundleFile, Manifest, Note, RankEnding, RankStart
 from traceadvisor.errors import UsageError
 
 LOCK = ".lock"
@@ -32,6 +32,9 @@ class BundleWriter:
     rank: int
     staging: Path
     """Outside the bundle, on the same file system."""
+
+    start: RankStart | None = None
+    """When this rank started; None before it is known."""
 
     _files: dict[str, BundleFile] = field(default_factory=dict)
 
@@ -65,12 +68,14 @@ class BundleWriter:
         found = _read(self.folder / MANIFEST) or self.header
         files = {file.path: file for file in found.files} | self._files
         endings = {one.rank: one for one in found.endings} | ({self.rank: ending} if ending else {})
+        starts = {one.rank: one for one in found.starts} | ({self.rank: self.start} if self.start else {})
         others = tuple(note for note in found.notes if note.rank != self.rank)
         mine = tuple(msgspec.structs.replace(note, rank=self.rank) for note in notes)
         manifest = msgspec.structs.replace(
             found,
             files=tuple(files[path] for path in sorted(files)),
             endings=tuple(endings[rank] for rank in sorted(endings)),
+            starts=tuple(starts[rank] for rank in sorted(starts)),
             notes=tuple(sorted(others + mine, key=lambda note: note.rank or 0)),
         )
         staged = self.stage(MANIFEST)

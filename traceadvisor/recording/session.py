@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from traceadvisor import __version__
-from traceadvisor.bundle.layout import FORMAT, BundleFile, Ending, FileKind, Manifest, Note, RankEnding
+from traceadvisor.bundle.layout import FORMAT, BundleFile, Ending, FileKind, Manifest, Note, RankEnding, RankStart
 from traceadvisor.bundle.settings import encode_settings
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState
@@ -23,7 +24,7 @@ from traceadvisor.recording.children.plan import Plan, withdraw
 from traceadvisor.recording.children.rendezvous import Rendezvous, Result, numbered
 from traceadvisor.recording.notices import remark, report_command, say
 from traceadvisor.recording.options import CaptureOptions
-from traceadvisor.recording.script.launch import Launch
+from traceadvisor.recording.script.launch import Launch, start_of_this_process
 from traceadvisor.recording.stacks import StackSampler
 from traceadvisor.recording.telemetry import TelemetrySampler
 from traceadvisor.text.cleaning import clean, clipped
@@ -94,6 +95,9 @@ class CaptureSession:
         self._stacks: StackSampler | None = None
         self._no_loop = Note("no-torch", "The script did not import torch, so there was no training to record.")
         self._problem: str | None = None
+        self._started = (time.time_ns(), time.perf_counter_ns())
+        """Both clocks when the script or the block starts."""
+
         self._finished: Captured | None = None
 
     def _new_writer(self) -> BundleWriter:
@@ -107,6 +111,7 @@ class CaptureSession:
             UsageError: the folder holds another capture.
         """
         self._writer.refuse_foreign()
+        self._started = (time.time_ns(), time.perf_counter_ns())
         os.register_at_fork(after_in_child=self._forked)
         if self._launch.local_rank == 0:
             self._start_sampler()
@@ -116,6 +121,7 @@ class CaptureSession:
     def start_in_child(self) -> None:
         """Follow the training loop of a child process; it writes nothing before it trains."""
         self._is_child = True
+        self._started = start_of_this_process()
         if self._plan:
             self._shown = self._launch.given(Path(self._plan.shown))
         os.register_at_fork(after_in_child=self._forked)
@@ -178,6 +184,7 @@ class CaptureSession:
         """
         if self._finished:
             return self._finished
+        wall_ns, clock_ns = time.time_ns(), time.perf_counter_ns()
         if self._plan:
             withdraw()
         if self._loop:
@@ -203,6 +210,9 @@ class CaptureSession:
                 steps=self._training_steps,
                 recorded_steps=recorded,
                 message=clipped(clean(message[: 8 * LONGEST_MESSAGE]), LONGEST_MESSAGE) if message else None,
+                wall_ns=wall_ns,
+                clock_ns=clock_ns,
+                checkpoint_ns=self._loop.checkpoint_after_ns if self._loop else None,
             ),
         )
         self._writer.close()
@@ -269,6 +279,7 @@ class CaptureSession:
                     timed = BundleFile(f"batches.{rank}.csv", FileKind.BATCHES, rank, host=host)
                     batches.write(self._writer.stage(timed.path))
                     files.append(timed)
+            self._writer.start = RankStart(rank, *self._started)
             self._writer.publish(files, self._notes(), ending)
             self._problem = None
         except OSError as error:

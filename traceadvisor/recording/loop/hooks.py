@@ -105,7 +105,8 @@ class LoopListener:
                 else:
                     self._clocks.fetch_begins(iterator)
             elif self._feed and self._is_in_feed:
-                self._loaders.belongs(iterator, self._feed)
+                if self._loaders.belongs(iterator, self._feed):
+                    self._clocks.knows(iterator, self._feed)
                 self._clocks.fetch_begins(iterator)
         except Exception as error:  # noqa: BLE001  # the script goes on after any error
             self._fail(error)
@@ -123,7 +124,7 @@ class LoopListener:
         try:
             loader = self._loaders.of(iterator)
             if outermost:
-                self._tracker.fetch_ended(loader, got_batch=got_batch)
+                self._tracker.fetch_ended(loader, got_batch=got_batch, loader_start_ns=self._loop_start_ns)
                 self._feed, self._loop_start_ns = None, 0
             if not isinstance(iterator, FeedLoop):
                 self._clocks.fetch_ended(loader, got_batch=got_batch)
@@ -145,6 +146,14 @@ class LoopListener:
                 self._fail(error)
             if self.after_event and self.active:
                 self.after_event()
+
+    def saved(self, took_ns: int) -> None:
+        """A checkpoint was saved."""
+        if self.active and threading.get_ident() == self._thread:
+            try:
+                self._tracker.saved(took_ns)
+            except Exception as error:  # noqa: BLE001  # as above
+                self._fail(error)
 
     def step(self) -> None:
         """The script marks the end of a step."""

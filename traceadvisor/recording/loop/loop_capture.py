@@ -16,6 +16,7 @@ from traceadvisor.bundle.layout import Note
 from traceadvisor.bundle.settings import RecordedSettings
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.recording.loop.batch_clocks import BatchClocks
+from traceadvisor.recording.loop.checkpoints import CheckpointHooks
 from traceadvisor.recording.loop.hooks import Hooks, LoopListener
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.profiler import TorchRecorder, is_profiling
@@ -69,6 +70,7 @@ class LoopCapture:
         self._hooks = Hooks(
             self._listener, loaders, self._seen, profiler_made=self._profiler_made, exported=self._exported
         )
+        self._checkpoints = CheckpointHooks(self._listener.saved)
 
     @property
     def notes(self) -> list[Note]:
@@ -90,6 +92,11 @@ class LoopCapture:
         return self._clocks.log_of(self._loader)
 
     @property
+    def checkpoint_after_ns(self) -> int:
+        """Time to save checkpoints after the last step; complete once it is closed."""
+        return self._tracker.checkpoint_after_ns
+
+    @property
     def is_fetching(self) -> bool:
         """Whether the training thread is getting a batch from a loader."""
         return self._listener.is_fetching
@@ -101,6 +108,7 @@ class LoopCapture:
     def close(self) -> None:
         """The script ended: save what was recorded."""
         self._hooks.remove()
+        self._checkpoints.remove()
         self._clocks.remove()
         self._seen.gc.stop()
         if self._listener.active:
