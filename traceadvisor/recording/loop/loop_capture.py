@@ -17,6 +17,7 @@ from traceadvisor.bundle.settings import RecordedSettings
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.recording.loop.batch_clocks import BatchClocks
 from traceadvisor.recording.loop.checkpoints import CheckpointHooks
+from traceadvisor.recording.loop.feeds import FeedLoop
 from traceadvisor.recording.loop.hooks import Hooks, LoopListener
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.profiler import TorchRecorder, is_profiling
@@ -72,7 +73,7 @@ class LoopCapture:
         self._clocks = BatchClocks(thread)
         self._loader: KnownLoader | None = None
         self._iterators: dict[KnownLoader, weakref.ref[object]] = {}
-        """The latest iterator of each loader."""
+        """The latest iterator of each loader; of a feed, the outer one."""
         loaders = LoaderRegistry(self._iterator_found)
         self._listener = LoopListener(
             self._tracker, loaders, self._clocks, thread=thread, stepped=self._stepped, failed=self._failed
@@ -177,7 +178,13 @@ class LoopCapture:
     def _iterator_found(self, iterator: object, loader: KnownLoader) -> None:
         """The first batch of an iterator is fetched. Once nobody holds it, the loop over its loader is over."""
         self._clocks.knows(iterator, loader)
-        self._iterators[loader] = weakref.ref(iterator, lambda _: self._tracker.loader_left(loader))
+        latest = self._iterators.get(loader)
+        if isinstance(iterator, FeedLoop) or not (latest and isinstance(latest(), FeedLoop)):
+            self._iterators[loader] = weakref.ref(iterator, lambda _: self._iterator_dropped(loader))
+
+    def _iterator_dropped(self, loader: KnownLoader) -> None:
+        self._iterators.pop(loader, None)
+        self._tracker.loader_left(loader)
 
     def _recording_saved(self, name: str, cycle: int, *, valid: bool, whole: bool) -> None:
         if not valid:
