@@ -152,6 +152,8 @@ class LoopTracker:
         self._most_optimizer_steps = 0
         """In a step that a loader fed."""
         self._is_uncertain = False
+        self._saves: list[tuple[int, int]] = []
+        """Checkpoints since the last step: when each was saved, and how long it took."""
         self.notes: list[Note] = []
 
     def fetch_begins(self, loader: Hashable, *, grad: bool, loader_start_ns: int = 0) -> None:
@@ -172,13 +174,14 @@ class LoopTracker:
                 period.grad = grad
         self._fetch_ns = self._clock()
 
-    def fetch_ended(self, loader: Hashable, *, got_batch: bool) -> None:
-        """The loader returned a batch, or has none left."""
+    def fetch_ended(self, loader: Hashable, *, got_batch: bool, loader_start_ns: int = 0) -> None:
+        """The loader returned a batch, or has none left; ``loader_start_ns`` of this fetch started a loop inside it."""
         period = self._period
         if period is None:
             return
         now = self._clock()
-        period.loader_ns += now - self._fetch_ns
+        period.loader_ns += now - self._fetch_ns - loader_start_ns
+        period.loader_start_ns += loader_start_ns
         if got_batch:
             period.batches += 1
             period.seen[loader] = period.seen.get(loader, 0) + 1
@@ -216,10 +219,25 @@ class LoopTracker:
             self._notice_unfed(period)
         elif self._pattern is None:
             self._learn(period)
-        elif self._pattern.ends_step(optimizer):
-            self._turn_over(now, suspected=False)
-        elif self._is_unfed and (later := self._pattern.successor()):
-            self._succeed(period, later)
+        else:
+            is_end = self._pattern.ends_step(optimizer)
+            later = self._pattern.successor() if self._is_unfed else None
+            if later and not later.ends_as(self._pattern):
+                self._succeed(period, later)
+                return
+            self._pattern = later or self._pattern
+            if is_end:
+                self._turn_over(now, suspected=False)
+
+    def saved(self, took_ns: int) -> None:
+        """The training thread saved a checkpoint."""
+        if self._period:
+            self._saves.append((self._clock(), took_ns))
+
+    @property
+    def checkpoint_after_ns(self) -> int:
+        """Time to save checkpoints after the last step; complete once the script ended."""
+        return sum(took_ns for _, took_ns in self._saves)
 
     def step(self) -> None:
         """The script marks the end of a step."""
@@ -278,14 +296,19 @@ class LoopTracker:
             self._add(period, end_ns, StepState.OTHER)
 
     def _add(self, period: _Period, end_ns: int, state: StepState) -> None:
+        duration_ns = max(end_ns - period.start_ns, 1)
+        saved_ns = sum(took_ns for at_ns, took_ns in self._saves if period.start_ns < at_ns <= end_ns)
+        self._saves = [save for save in self._saves if save[0] > end_ns]
         step = TimedStep(
             index=self._number,
             start_ns=period.wall_ns,
-            duration_ns=max(end_ns - period.start_ns, 1),
+            duration_ns=duration_ns,
             loader_ns=period.loader_ns,
             fetches=period.fetches,
             state=state,
             loader_start_ns=period.loader_start_ns,
+            clock_ns=period.start_ns,
+            checkpoint_ns=min(saved_ns, duration_ns),
         )
         self._log.add(step)
         self._window.ended(step)
@@ -451,9 +474,10 @@ class LoopTracker:
         if self._is_manual:
             return
         if self._is_unfed and (self._is_uncertain or (self._pattern and self._pattern.is_uncertain)):
+            what = "changed their pattern during the run" if self._is_uncertain else "step in no stable pattern"
             self._note_uncertain(
-                "No data loader feeds the training loop, and its optimizers step in no stable pattern, so steps may "
-                "begin and end at the wrong place."
+                f"No data loader feeds the training loop, and its optimizers {what}, so steps may begin and end at "
+                "the wrong place."
             )
             return
         if found := _long_every(self._log.undisturbed_ns()):
