@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,7 @@ def test_rejected_steps_are_no_training_steps_and_their_file_must_be_written_ane
 def test_undisturbed_steps_are_numbered_among_the_training_steps() -> None:
     log = StepLog()
     for number, state in enumerate([StepState.PLAIN, StepState.OTHER, StepState.RECORDED, StepState.PLAIN]):
-        log.add(TimedStep(number, 100, 10 + number, 4, 2, state, 7))
+        log.add(replace(STEPS[0], index=number, duration_ns=10 + number, state=state))
     assert log.undisturbed_ns() == {0: 10, 2: 13}
 
 

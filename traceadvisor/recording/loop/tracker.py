@@ -219,10 +219,15 @@ class LoopTracker:
             self._notice_unfed(period)
         elif self._pattern is None:
             self._learn(period)
-        elif self._pattern.ends_step(optimizer):
-            self._turn_over(now, suspected=False)
-        elif self._is_unfed and (later := self._pattern.successor()):
-            self._succeed(period, later)
+        else:
+            is_end = self._pattern.ends_step(optimizer)
+            later = self._pattern.successor() if self._is_unfed else None
+            if later and not later.ends_as(self._pattern):
+                self._succeed(period, later)
+                return
+            self._pattern = later or self._pattern
+            if is_end:
+                self._turn_over(now, suspected=False)
 
     def saved(self, took_ns: int) -> None:
         """The training thread saved a checkpoint."""
@@ -469,9 +474,10 @@ class LoopTracker:
         if self._is_manual:
             return
         if self._is_unfed and (self._is_uncertain or (self._pattern and self._pattern.is_uncertain)):
+            what = "changed their pattern during the run" if self._is_uncertain else "step in no stable pattern"
             self._note_uncertain(
-                "No data loader feeds the training loop, and its optimizers step in no stable pattern, so steps may "
-                "begin and end at the wrong place."
+                f"No data loader feeds the training loop, and its optimizers {what}, so steps may begin and end at "
+                "the wrong place."
             )
             return
         if found := _long_every(self._log.undisturbed_ns()):
