@@ -9,6 +9,10 @@ A capture writes one folder::
     batches.<rank>.csv                     clock reads around the loading of batches (:mod:`.batches`), from format 2 on
     stacks.<rank>.jsonl                    samples of the training thread's Python stack (:mod:`.stacks`), from 3 on
     settings.<rank>.json                   what a trace does not hold (:mod:`.settings`)
+    unfinished.<host>.<pid>.*              what a process has not finished; left behind only if the process was killed
+
+The manifest is complete at any moment. Step times, batches and telemetry grow while the run goes on: a killed run
+leaves all but the last second of them.
 
 From format 3 on, steps have a monotonic clock and their time in checkpoints, and the manifest has each rank's start and
 end.
@@ -33,6 +37,8 @@ FORMAT = "traceadvisor.bundle/3"
 READABLE_FORMATS = ("traceadvisor.bundle/1", "traceadvisor.bundle/2", FORMAT)
 TELEMETRY_FORMAT = "traceadvisor.telemetry/1"
 MANIFEST = "manifest.json"
+UNFINISHED = "unfinished."
+"""Beginning of the names of what processes use while they run. Readers ignore it."""
 
 Figure: TypeAlias = float | None
 """A sampled figure; None if not supported or not readable."""
@@ -59,6 +65,9 @@ class Ending(Enum):
     EXCEPTION = "exception"
     INTERRUPTED = "interrupted"
     """Ctrl-C."""
+
+    STOPPED = "stopped"
+    """Its recording was saved, and the command asked to end there."""
 
     TERMINATED = "terminated"
     """SIGTERM. Launchers send it when another rank died."""
@@ -119,6 +128,30 @@ class RankEnding(msgspec.Struct, frozen=True):
     """Time to save checkpoints after the last step."""
 
 
+class RankProcess(msgspec.Struct, frozen=True):
+    """The process of a rank. Without an ending of its rank, it still runs or was killed."""
+
+    rank: int
+    host: str
+    pid: int
+    start_ticks: int | None = None
+    """Start of the process, as ``/proc/<pid>/stat`` has it; tells it from a later process with the same id."""
+
+
+class Repository(msgspec.Struct, frozen=True):
+    """The Git repository of the script, when the run started. Unknown values are null."""
+
+    root: str
+    """Cleaned as other paths are."""
+
+    commit: str | None = None
+    branch: str | None = None
+    """Null for a detached head."""
+
+    dirty: bool | None = None
+    """Whether tracked files differed from the commit."""
+
+
 class Note(msgspec.Struct, frozen=True):
     """A remark on the capture that belongs in its report."""
 
@@ -145,6 +178,12 @@ class Manifest(msgspec.Struct, frozen=True):
     notes: tuple[Note, ...] = ()
     starts: tuple[RankStart, ...] = ()
     """Empty before format 3."""
+
+    job: str | None = None
+    """The same in all processes of one attempt of a job, on all its nodes, and different in any other."""
+
+    processes: tuple[RankProcess, ...] = ()
+    repository: Repository | None = None
 
 
 class Sample(msgspec.Struct, frozen=True, tag_field="record", tag="sample"):

@@ -169,6 +169,19 @@ class RunSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Repository:
+    """The Git repository of the script when the run started; None where unknown."""
+
+    root: str
+    commit: str | None
+    branch: str | None
+    """None for a detached head."""
+
+    dirty: bool | None
+    """Whether tracked files differed from the commit."""
+
+
+@dataclass(frozen=True, slots=True)
 class StateSteps:
     """Times of the steps with the same profiler activity, without the first step of the run."""
 
@@ -217,6 +230,9 @@ class Run:
 
     checkpoint_after_ns: int | None = None
     """Time to save checkpoints after the last step; None if not recorded."""
+
+    repository: Repository | None = None
+    """That of the script."""
 
     stacks: StackSamples | None = None
     """Samples of the training thread's Python stack over the whole run; None if not sampled."""

@@ -67,11 +67,12 @@ class LoaderRegistry:
             self._found(iterator, known)
         return known
 
-    def belongs(self, iterator: object, loader: KnownLoader) -> None:
-        """An iterator works for another loader, which feeds the loop."""
-        if iterator not in self._by_iterator:
+    def belongs(self, iterator: object, loader: KnownLoader) -> bool:
+        """An iterator works for another loader, which feeds the loop; whether that is new."""
+        is_new = iterator not in self._by_iterator
+        if is_new:
             self._by_iterator[iterator] = loader
-            self._found(iterator, loader)
+        return is_new
 
     def _find(self, iterator: object) -> KnownLoader:
         reference = self._pending.pop(iterator, None)

@@ -35,6 +35,12 @@ _MOST_HELD = 4096
 _CHECKS = 32
 """After this many optimizer steps, a pattern is looked for each time their number has grown by that part of itself."""
 
+_MOST_LOADERS = 64
+"""Training loaders to remember."""
+
+_MANY_NEW_LOADERS = 3
+"""New loaders that proved to be for training, after which another one is no sign of validation."""
+
 _LOADER_LOST = 4
 """How many times more optimizer steps than ever between two fetches show that the loader no longer feeds the loop."""
 
@@ -48,10 +54,7 @@ _FEWEST_LONG = 4
 _REGULAR_SHARE = 0.75
 """Share of equal distances between them. A busy machine delays steps at random."""
 
-_MARK_STEPS = (
-    "Mark the end of each iteration: put `with traceadvisor.capture() as capture:` around the loop and call "
-    "`capture.step()` in it."
-)
+_MARK_STEPS = "Mark the end of each iteration: wrap the loop in traceadvisor.capture() and call its step()."
 
 
 @dataclass(slots=True)
@@ -135,6 +138,8 @@ class LoopTracker:
         self._number = 0
         self._training: set[Hashable] = set()
         self._training_grad = True
+        self._new_loaders = 0
+        """Loaders that seemed to be for validation, and were for training."""
         self._fetch_ns = 0
         self._pattern: OptimizerPattern | None = None
         """Of the optimizers in a step; None before it is known."""
@@ -169,13 +174,14 @@ class LoopTracker:
                 period.grad = grad
         self._fetch_ns = self._clock()
 
-    def fetch_ended(self, loader: Hashable, *, got_batch: bool) -> None:
-        """The loader returned a batch, or has none left."""
+    def fetch_ended(self, loader: Hashable, *, got_batch: bool, loader_start_ns: int = 0) -> None:
+        """The loader returned a batch, or has none left; ``loader_start_ns`` of this fetch started a loop inside it."""
         period = self._period
         if period is None:
             return
         now = self._clock()
-        period.loader_ns += now - self._fetch_ns
+        period.loader_ns += now - self._fetch_ns - loader_start_ns
+        period.loader_start_ns += loader_start_ns
         if got_batch:
             period.batches += 1
             period.seen[loader] = period.seen.get(loader, 0) + 1
@@ -208,7 +214,7 @@ class LoopTracker:
             period.stepped.append((optimizer, now))
         if self._feeds(period) and period.ran_out_ns is None:
             if not period.suspected:
-                self._training.update(period.seen)
+                self._trains_on(period)
                 self._training_grad = period.grad
             self._notice_unfed(period)
         elif self._pattern is None:
@@ -273,7 +279,7 @@ class LoopTracker:
         if self._has_trained(period):
             if self._window.plan is None:
                 self._trained(next(iter(period.seen), None) if self._feeds(period) else None)
-            self._training.update(period.seen)
+            self._trains_on(period)
             if not self._is_manual and period.stepped and self._feeds(period):
                 self._learn_from_fed(period)
             self._add(period, end_ns, period.state)
@@ -325,6 +331,13 @@ class LoopTracker:
             return bool(period.seen)
         return period.grad and not self._is_unfed
 
+    def _trains_on(self, period: _Period) -> None:
+        """The loaders of a period feed training. A script that makes many is known by the latest."""
+        self._new_loaders += period.suspected and not self._training.issuperset(period.seen)
+        if len(self._training) > _MOST_LOADERS:
+            self._training.clear()
+        self._training.update(period.seen)
+
     def _ends_at(self, period: _Period, loader: Hashable, *, grad: bool) -> bool:
         """Whether a fetch from a loader ends the period."""
         if period.done_ns is not None or not period.batches or not period.is_fed:
@@ -344,7 +357,8 @@ class LoopTracker:
     def _is_suspect(self, loader: Hashable, *, grad: bool) -> bool:
         if not self._training:
             return self._is_unfed
-        return loader not in self._training or grad != self._training_grad
+        is_new = loader not in self._training and self._new_loaders < _MANY_NEW_LOADERS
+        return is_new or grad != self._training_grad
 
     def _learn_from_fed(self, period: _Period) -> None:
         """The optimizers of a step tell where a step ends once the loader has no further batch."""
