@@ -79,7 +79,7 @@ def test_rejected_steps_are_no_training_steps_and_their_file_must_be_written_ane
 def test_undisturbed_steps_are_numbered_among_the_training_steps() -> None:
     log = StepLog()
     for number, state in enumerate([StepState.PLAIN, StepState.OTHER, StepState.RECORDED, StepState.PLAIN]):
-        log.add(TimedStep(number, 100, 10 + number, 4, 2, state, 7))
+        log.add(TimedStep(number, 100, 10 + number, 4, 2, state, 7, 100, 0))
     assert log.undisturbed_ns() == {0: 10, 2: 13}
 
 
