@@ -104,7 +104,10 @@ class MarkdownView:
     """All content of the comment."""
 
     warning: str | None
-    """A problem that a reader must know first."""
+    """A problem that a reader must know first: damaged input."""
+
+    caution: str | None
+    """Any other problem that makes figures less certain."""
 
     verdict: str
     verdict_scope: str | None
@@ -142,7 +145,8 @@ def markdown_view(report: Report, room: Room) -> MarkdownView:
     shown = findings[: max(TOP_FINDINGS, room.rows)]
     settings = [clipped(f"{label}: {value}", room.characters) for label, value in settings_facts(report)]
     return MarkdownView(
-        warning=_warning(health, room),
+        warning=_clipped_or_none(health.line if health.damaged else None, room.characters),
+        caution=_clipped_or_none(None if health.damaged else health.line, room.characters),
         verdict=clipped(verdict(report), max(room.characters, 160)),
         verdict_scope=_clipped_or_none(verdict_scope(report), 2 * room.characters),
         quiet=tuple(
@@ -159,10 +163,6 @@ def markdown_view(report: Report, room: Room) -> MarkdownView:
         settings=tuple(settings[: room.rows]),
         tool_version=report.tool_version,
     )
-
-
-def _warning(health: HealthView, room: Room) -> str | None:
-    return _clipped_or_none(health.line, room.characters) if health.damaged else None
 
 
 def _recordings(report: Report, room: Room) -> Table:
