@@ -1,27 +1,64 @@
 from __future__ import annotations
 
+import threading
+from collections import deque
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from traceadvisor.bundle.steps import StepLog, read_steps
 from traceadvisor.model.run import StepState, TimedStep
 
-STEPS = tuple(TimedStep(number, 100 + number, 10, 4, 2, state, 7) for number, state in enumerate(StepState))
+STEPS = tuple(
+    TimedStep(number, 100 + number, 10, 4, 2, state, 7, 900 + number, 3) for number, state in enumerate(StepState)
+)
+
+
+def written(log: StepLog, path: Path) -> None:
+    half = len(log) // 2
+    path.write_bytes(log.header + log.encoded(0, half) + log.encoded(half, len(log)))
 
 
 def test_steps_are_read_as_they_were_written(tmp_path: Path) -> None:
     log = StepLog()
     for step in STEPS:
         log.add(step)
-    log.write(tmp_path / "steps.0.csv")
+    written(log, tmp_path / "steps.0.csv")
     assert read_steps(tmp_path / "steps.0.csv") == (STEPS, ())
     assert tuple(log) == STEPS
     assert (len(log), log.count(StepState.PLAIN)) == (len(StepState), 1)
 
 
-def test_the_columns_are_those_that_captures_have_always_written(tmp_path: Path) -> None:
-    StepLog().write(tmp_path / "steps.0.csv")
-    header = "step,start_ns,duration_ns,loader_ns,fetches,state,loader_start_ns\n"
-    assert (tmp_path / "steps.0.csv").read_text() == header
+def test_later_columns_follow_those_that_captures_have_always_written() -> None:
+    header = b"step,start_ns,duration_ns,loader_ns,fetches,state,loader_start_ns,clock_ns,checkpoint_ns\n"
+    assert StepLog.header == header
+
+
+@pytest.mark.parametrize("left_out", [1, 2, 30])
+def test_a_last_step_that_was_not_written_whole_is_left_out(tmp_path: Path, left_out: int) -> None:
+    log = StepLog()
+    for step in STEPS:
+        log.add(step)
+    written(log, tmp_path / "steps.0.csv")
+    content = (tmp_path / "steps.0.csv").read_bytes()
+    (tmp_path / "steps.0.csv").write_bytes(content[:-left_out])
+    steps, notes = read_steps(tmp_path / "steps.0.csv")
+    assert notes == ()
+    assert steps == STEPS[: len(steps)]
+    assert len(steps) == len(STEPS) - (1 if left_out < 20 else 2)
+
+
+def test_steps_are_encoded_while_more_are_added(tmp_path: Path) -> None:
+    log = StepLog()
+    adding = threading.Thread(target=lambda: deque(map(log.add, [STEPS[0]] * 50_000), maxlen=0))
+    adding.start()
+    lines, count = 0, 0
+    while adding.is_alive() or count < len(log):
+        end = len(log)
+        lines += log.encoded(count, end).count(b"\n")
+        count = end
+    assert lines == 50_000
 
 
 def test_an_empty_file_has_no_steps(tmp_path: Path) -> None:
@@ -43,5 +80,20 @@ def test_rejected_steps_are_no_training_steps_and_their_file_must_be_written_ane
 def test_undisturbed_steps_are_numbered_among_the_training_steps() -> None:
     log = StepLog()
     for number, state in enumerate([StepState.PLAIN, StepState.OTHER, StepState.RECORDED, StepState.PLAIN]):
-        log.add(TimedStep(number, 100, 10 + number, 4, 2, state, 7))
+        log.add(replace(STEPS[0], index=number, duration_ns=10 + number, state=state))
     assert log.undisturbed_ns() == {0: 10, 2: 13}
+
+
+def test_steps_of_older_captures_have_no_monotonic_clock(tmp_path: Path) -> None:
+    path = tmp_path / "steps.0.csv"
+    path.write_text("step,start_ns,duration_ns,loader_ns,fetches,state\n0,5,10,4,1,plain\n")
+    (step,), notes = read_steps(path)
+    assert (step.clock_ns, step.checkpoint_ns, step.loader_start_ns, notes) == (None, None, None, ())
+
+
+def test_impossible_clocks_drop_the_row(tmp_path: Path) -> None:
+    path = tmp_path / "steps.0.csv"
+    header = "step,start_ns,duration_ns,loader_ns,fetches,state,loader_start_ns,clock_ns,checkpoint_ns\n"
+    path.write_text(f"{header}0,5,10,4,1,plain,0,-1,0\n1,5,10,4,1,plain,0,7,{1 << 62}\n2,5,10,4,1,plain,0,7,0\n")
+    steps, (note,) = read_steps(path)
+    assert ([step.index for step in steps], note.code) == ([2], "steps-dropped")

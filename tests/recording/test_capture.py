@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -116,7 +117,7 @@ def test_a_script_that_ends_early_still_yields_times_and_settings(tmp_path: Path
     (tmp_path / "early.py").write_text(EARLY)
     captured = capture("early.py", cwd=tmp_path)
     (bundle,) = (tmp_path / "runs").iterdir()
-    assert bundle.name.endswith("-early")
+    assert re.fullmatch(r".*-early-\d+", bundle.name)
     assert len(steps(bundle)) == 9
     assert settings(bundle).optimizer
     (note,) = manifest(bundle).notes

@@ -21,7 +21,7 @@ CLEANED = "login [redacted] in ~/src"
 
 def session(folder: Path) -> CaptureSession:
     launch = Launch(rank=0, world_size=1, local_rank=0, started_ns=1, host="host", restart=0)
-    return CaptureSession(CaptureOptions(folder=folder), launch, ("train.py",), "train")
+    return CaptureSession(CaptureOptions(folder=folder), launch, ("train.py",), folder)
 
 
 def test_the_last_error_of_a_script_is_cleaned(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 from array import array
 from collections.abc import Iterator
-from dataclasses import astuple, fields
+from dataclasses import fields
 from io import StringIO
 from itertools import islice
 from operator import attrgetter
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from traceadvisor.bundle.steps import LONGEST_LINE, LONGEST_STEP_NS, MOST
+from traceadvisor.bundle.steps import LONGEST_STEP_NS, MOST, whole_lines
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.run import TimedBatch
 
@@ -31,7 +31,13 @@ _UNKNOWN = -1
 
 
 class BatchLog:
-    """Collects the batches of one loader, in little time: the training thread waits for it."""
+    """Collects the batches of one loader, in little time: the training thread waits for it.
+
+    One thread may add batches while another encodes earlier ones.
+    """
+
+    header = f"{','.join(_FIELDS)}\n".encode()
+    """First line of the file."""
 
     def __init__(self, most: int = MOST_BATCHES) -> None:
         self._most, self._count = most, 0
@@ -58,13 +64,19 @@ class BatchLog:
         rows = zip(*(values[first :: len(_FIELDS)] for first in range(len(_FIELDS))), strict=True)
         return iter(sorted((TimedBatch(*row) for row in rows), key=attrgetter("start_ns")))
 
-    def write(self, path: Path) -> None:
-        """Write ``batches.<rank>.csv``."""
+    @property
+    def is_replacing(self) -> bool:
+        """Whether newer batches have replaced some."""
+        return self._count > self._most
+
+    def encoded(self, first: int, end: int) -> bytes:
+        """The lines of the batches from ``first`` up to, not including, ``end``, in the order of :meth:`add`."""
+        width = len(_FIELDS)
+        values = ["" if value == _UNKNOWN else value for value in self._values[first * width : end * width]]
         text = StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_FIELDS)
-        writer.writerows(astuple(batch) for batch in self)
-        path.write_text(text.getvalue(), encoding="ascii")
+        writer.writerows(values[place : place + width] for place in range(0, len(values), width))
+        return text.getvalue().encode("ascii")
 
 
 def read_batches(path: Path) -> tuple[tuple[TimedBatch, ...], tuple[HealthNote, ...]]:
@@ -76,7 +88,7 @@ def read_batches(path: Path) -> tuple[tuple[TimedBatch, ...], tuple[HealthNote, 
             message = f"{path.name} was not read: it is larger than a capture writes it."
             return (), (HealthNote("batches-too-large", message),)
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            for row in islice(csv.DictReader(iter(lambda: file.readline(LONGEST_LINE), "")), 2 * MOST_BATCHES):
+            for row in islice(csv.DictReader(whole_lines(file)), 2 * MOST_BATCHES):
                 batch = _batch(row)
                 if batch is None:
                     broken += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,21 +14,24 @@ from traceadvisor.bundle.layout import (
     FORMAT,
     MANIFEST,
     READABLE_FORMATS,
+    UNFINISHED,
     BundleFile,
     Ending,
     FileKind,
     Manifest,
     RankEnding,
+    RankProcess,
 )
 from traceadvisor.bundle.settings import decode_settings
 from traceadvisor.bundle.stacks import read_stacks
-from traceadvisor.bundle.steps import read_steps
+from traceadvisor.bundle.steps import MOST, read_steps
 from traceadvisor.bundle.telemetry import read_telemetry
 from traceadvisor.errors import InputError
 from traceadvisor.model.health import HealthNote
-from traceadvisor.model.run import Run, RunSettings
+from traceadvisor.model.run import ClockReading, Repository, Run, RunSettings
 from traceadvisor.model.telemetry import Telemetry
 from traceadvisor.model.trace import Origin
+from traceadvisor.system.processes import host_name, start_ticks
 from traceadvisor.text.secret_members import secrets_in
 
 LARGEST_MANIFEST_BYTES = 1 << 24
@@ -35,11 +39,15 @@ LARGEST_MANIFEST_BYTES = 1 << 24
 UNREADABLE = (OSError, ValueError, RuntimeError)
 """Errors of reading a file from an untrusted bundle; msgspec's are ValueErrors, too deep nesting is a RuntimeError."""
 
+_SOUND = frozenset({"own-profiler", "telemetry-ended", "window-cut", "window-incomplete"})
+"""Codes of notes on recordings that are short or cover a part of the run: what was recorded is sound."""
+
 _ENDINGS = {
     Ending.COMPLETED: "ran to its end",
     Ending.EXIT: "called sys.exit",
     Ending.EXCEPTION: "ended with an exception",
     Ending.INTERRUPTED: "was interrupted",
+    Ending.STOPPED: "was stopped after its recording, as requested",
     Ending.TERMINATED: "was terminated",
 }
 
@@ -92,10 +100,22 @@ def find_in_bundle(folder: Path) -> list[Origin]:
         )
         for file in traces
     ]
-    silent = {ending.rank for ending in manifest.endings} - {file.rank for file in traces}
+    timed = {file.rank for file in manifest.files if file.kind is FileKind.STEPS and file.rank is not None}
+    silent = {ending.rank for ending in manifest.endings} | timed
     return origins + [
-        Origin(folder / MANIFEST, folder.name, _worker(rank), "", 0, folder, rank) for rank in sorted(silent)
+        Origin(folder / MANIFEST, folder.name, _worker(rank), "", 0, folder, rank)
+        for rank in sorted(silent - {file.rank for file in traces})
     ]
+
+
+def job_of(folder: Path) -> tuple[str | None, int]:
+    """The job that a capture belongs to, None if it does not tell, and the number of the job's ranks.
+
+    Raises:
+        InputError: the manifest cannot be read.
+    """
+    manifest = _read_manifest(folder)
+    return manifest.job, max(manifest.world_size, 1)
 
 
 def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...]]:
@@ -105,7 +125,11 @@ def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...
         InputError: the manifest cannot be read.
     """
     manifest = _read_manifest(folder)
-    notes = [HealthNote(note.code, note.message, note.degrades) for note in manifest.notes if note.rank in {None, rank}]
+    notes = [
+        HealthNote(note.code, note.message, note.degrades and note.code not in _SOUND)
+        for note in manifest.notes
+        if note.rank in {None, rank}
+    ]
     ending = next((one for one in manifest.endings if one.rank == rank), None)
     for file in manifest.files:
         if file.kind is FileKind.TRACE and file.rank == rank:
@@ -115,6 +139,7 @@ def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...
         _path_of(folder, _find(manifest, kind, rank, host), notes)
         for kind in (FileKind.TELEMETRY, FileKind.STEPS, FileKind.BATCHES, FileKind.STACKS, FileKind.SETTINGS)
     )
+    notes += _unfinished(folder, manifest, ending)
     steps, step_notes = read_steps(steps_path) if steps_path else ((), ())
     batches, batch_notes = read_batches(batches_path) if batches_path else ((), ())
     stacks, stack_notes = read_stacks(stacks_path) if stacks_path else (None, ())
@@ -123,14 +148,19 @@ def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...
     texts = {"command": list(manifest.command), "message": ending and ending.message}
     if warning := secrets_in(MANIFEST, texts):
         notes.append(HealthNote("secrets", warning, degrades=False))
+    start = next((one for one in manifest.starts if one.rank == rank), None)
     run = Run(
         command=manifest.command,
-        ending=_ending(ending),
+        ending=_ended(ending) if ending else _unended(manifest, rank),
         steps=steps,
         settings=replace(settings, ranks_on_host=ranks),
         telemetry=_telemetry(telemetry_path, notes) if telemetry_path else None,
         world_size=max(manifest.world_size, 1),
         batches=batches,
+        started=_reading(start.wall_ns, start.clock_ns) if start else None,
+        ended=_reading(ending.wall_ns, ending.clock_ns) if ending else None,
+        checkpoint_after_ns=_possible(ending.checkpoint_ns) if ending else None,
+        repository=_repository(manifest),
         stacks=stacks,
     )
     return run, tuple(notes)
@@ -190,6 +220,16 @@ def _path_of(folder: Path, file: BundleFile | None, notes: list[HealthNote]) -> 
     return folder / file.path if file else None
 
 
+def _reading(wall_ns: int | None, clock_ns: int | None) -> ClockReading | None:
+    """The reading of both clocks; None if either is missing or impossible."""
+    wall_ns, clock_ns = _possible(wall_ns), _possible(clock_ns)
+    return None if wall_ns is None or clock_ns is None else ClockReading(wall_ns, clock_ns)
+
+
+def _possible(ns: int | None) -> int | None:
+    return ns if ns is not None and 0 <= ns < MOST else None
+
+
 def _worker(rank: int | None) -> str:
     return "worker" if rank is None else f"rank{rank}"
 
@@ -198,11 +238,42 @@ def _span(file: BundleFile) -> str:
     return "" if file.cycle is None else f"cycle{file.cycle}"
 
 
-def _ending(ending: RankEnding | None) -> str:
-    if ending is None:
-        return "has no recorded end"
+def _ended(ending: RankEnding) -> str:
     words = _ENDINGS[ending.ending]
     return f"{words} ({ending.exit_code})" if ending.exit_code else words
+
+
+def _unended(manifest: Manifest, rank: int | None) -> str:
+    """How a rank ended that left no ending."""
+    process = next((one for one in manifest.processes if one.rank == rank), None)
+    if process is None:
+        return "has no recorded end"
+    if host_name() != process.host:
+        return f"was killed, or is still running on {process.host}"
+    return "is still running" if _is_running(process) else "was killed"
+
+
+def _is_running(process: RankProcess) -> bool:
+    """Whether a process of this machine is running."""
+    return process.start_ticks is not None and start_ticks(process.pid) == process.start_ticks
+
+
+def _unfinished(folder: Path, manifest: Manifest, ending: RankEnding | None) -> Iterator[HealthNote]:
+    """A note on what killed processes left."""
+    if ending is not None or any(_is_running(process) for process in manifest.processes):
+        return
+    try:
+        left = sorted(path.name for path in folder.glob(f"{UNFINISHED}*"))
+    except OSError:
+        return
+    if left:
+        message = f"The run was killed. Its capture left unfinished files, which can be removed: {', '.join(left[:8])}."
+        yield HealthNote("unfinished-files", message, degrades=False)
+
+
+def _repository(manifest: Manifest) -> Repository | None:
+    found = manifest.repository
+    return None if found is None else Repository(found.root, found.commit, found.branch, found.dirty)
 
 
 def _settings(path: Path, notes: list[HealthNote]) -> RunSettings:

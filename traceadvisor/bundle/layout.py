@@ -9,8 +9,16 @@ A capture writes one folder::
     batches.<rank>.csv                     clock reads around the loading of batches (:mod:`.batches`), from format 2 on
     stacks.<rank>.jsonl                    samples of the training thread's Python stack (:mod:`.stacks`), from 3 on
     settings.<rank>.json                   what a trace does not hold (:mod:`.settings`)
+    unfinished.<host>.<pid>.*              what a process has not finished; left behind only if the process was killed
 
-All times are wall-clock nanoseconds since the epoch. Unsupported and unknown values are null, never 0.
+The manifest is complete at any moment. Step times, batches and telemetry grow while the run goes on: a killed run
+leaves all but the last second of them.
+
+From format 3 on, steps have a monotonic clock and their time in checkpoints, and the manifest has each rank's start and
+end.
+
+All times are wall-clock nanoseconds since the epoch, except those called ``clock``: monotonic, from an arbitrary zero.
+Unsupported and unknown values are null, never 0.
 
 What recording imports from this package must not import numpy: it runs inside the user's process.
 """
@@ -29,6 +37,8 @@ FORMAT = "traceadvisor.bundle/3"
 READABLE_FORMATS = ("traceadvisor.bundle/1", "traceadvisor.bundle/2", FORMAT)
 TELEMETRY_FORMAT = "traceadvisor.telemetry/1"
 MANIFEST = "manifest.json"
+UNFINISHED = "unfinished."
+"""Beginning of the names of what processes use while they run. Readers ignore it."""
 
 Figure: TypeAlias = float | None
 """A sampled figure; None if not supported or not readable."""
@@ -55,6 +65,9 @@ class Ending(Enum):
     EXCEPTION = "exception"
     INTERRUPTED = "interrupted"
     """Ctrl-C."""
+
+    STOPPED = "stopped"
+    """Its recording was saved, and the command asked to end there."""
 
     TERMINATED = "terminated"
     """SIGTERM. Launchers send it when another rank died."""
@@ -88,6 +101,14 @@ class Schedule(msgspec.Struct, frozen=True):
     repeat: int
 
 
+class RankStart(msgspec.Struct, frozen=True):
+    """When one rank's script, or its captured block, started."""
+
+    rank: int
+    wall_ns: int
+    clock_ns: int
+
+
 class RankEnding(msgspec.Struct, frozen=True):
     """How one rank's script ended."""
 
@@ -99,6 +120,36 @@ class RankEnding(msgspec.Struct, frozen=True):
 
     recorded_steps: int
     message: str | None = None
+    wall_ns: int | None = None
+    """When it ended; None before format 3, like the others."""
+
+    clock_ns: int | None = None
+    checkpoint_ns: int | None = None
+    """Time to save checkpoints after the last step."""
+
+
+class RankProcess(msgspec.Struct, frozen=True):
+    """The process of a rank. Without an ending of its rank, it still runs or was killed."""
+
+    rank: int
+    host: str
+    pid: int
+    start_ticks: int | None = None
+    """Start of the process, as ``/proc/<pid>/stat`` has it; tells it from a later process with the same id."""
+
+
+class Repository(msgspec.Struct, frozen=True):
+    """The Git repository of the script, when the run started. Unknown values are null."""
+
+    root: str
+    """Cleaned as other paths are."""
+
+    commit: str | None = None
+    branch: str | None = None
+    """Null for a detached head."""
+
+    dirty: bool | None = None
+    """Whether tracked files differed from the commit."""
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -125,6 +176,14 @@ class Manifest(msgspec.Struct, frozen=True):
     endings: tuple[RankEnding, ...] = ()
     files: tuple[BundleFile, ...] = ()
     notes: tuple[Note, ...] = ()
+    starts: tuple[RankStart, ...] = ()
+    """Empty before format 3."""
+
+    job: str | None = None
+    """The same in all processes of one attempt of a job, on all its nodes, and different in any other."""
+
+    processes: tuple[RankProcess, ...] = ()
+    repository: Repository | None = None
 
 
 class Sample(msgspec.Struct, frozen=True, tag_field="record", tag="sample"):

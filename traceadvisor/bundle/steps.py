@@ -12,7 +12,7 @@ from dataclasses import fields
 from io import StringIO
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
@@ -35,7 +35,13 @@ _COLUMNS = tuple("step" if name == "index" else name for name in _FIELDS)
 
 
 class StepLog:
-    """Collects the steps of a run in 56 bytes each: a run may take millions."""
+    """Collects the steps of a run in 72 bytes each: a run may take millions.
+
+    One thread may add steps while another encodes earlier ones.
+    """
+
+    header = f"{','.join(_COLUMNS)}\n".encode()
+    """First line of the file."""
 
     def __init__(self) -> None:
         self._columns: dict[str, MutableSequence[Any]] = {
@@ -50,7 +56,7 @@ class StepLog:
             column.append(getattr(step, name))
 
     def __len__(self) -> int:
-        return len(self._columns["state"])
+        return len(self._columns[_FIELDS[-1]])  # the last to get a new step
 
     def __iter__(self) -> Iterator[TimedStep]:
         for row in zip(*self._columns.values(), strict=True):
@@ -87,18 +93,17 @@ class StepLog:
         states[first:] = [StepState.OTHER] * (len(states) - first)
         self.is_replacing = True
 
-    def write(self, path: Path) -> None:
-        """Write ``steps.<rank>.csv``."""
-        states = [state.value for state in self._columns["state"]]
+    def encoded(self, first: int, end: int) -> bytes:
+        """The lines of the steps from ``first`` up to, not including, ``end``."""
+        columns = {name: column[first:end] for name, column in self._columns.items()}
+        states = [state.value for state in columns["state"]]
         text = StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_COLUMNS)
-        writer.writerows(zip(*(self._columns | {"state": states}).values(), strict=True))
-        path.write_text(text.getvalue(), encoding="ascii")
+        csv.writer(text, lineterminator="\n").writerows(zip(*(columns | {"state": states}).values(), strict=True))
+        return text.getvalue().encode("ascii")
 
 
 def read_steps(path: Path) -> tuple[tuple[TimedStep, ...], tuple[HealthNote, ...]]:
-    """Read the rows that hold a step; a note counts the others."""
+    """Read the rows that hold a step; a note counts the others. A last line without its end is left out."""
     steps: list[TimedStep] = []
     broken = 0
     try:
@@ -106,7 +111,7 @@ def read_steps(path: Path) -> tuple[tuple[TimedStep, ...], tuple[HealthNote, ...
             message = f"{path.name} was not read: it is larger than the step times of any run."
             return (), (HealthNote("steps-too-large", message),)
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            rows = csv.DictReader(iter(lambda: file.readline(LONGEST_LINE), ""))
+            rows = csv.DictReader(whole_lines(file))
             rows.fieldnames = ["index" if name == "step" else name for name in rows.fieldnames or ()]
             for row in islice(rows, MOST_STEPS):
                 step = _step(row)
@@ -120,12 +125,30 @@ def read_steps(path: Path) -> tuple[tuple[TimedStep, ...], tuple[HealthNote, ...
     return tuple(steps), notes
 
 
+def whole_lines(file: TextIO) -> Iterator[str]:
+    """The lines of a file in pieces of limited length, without a last one that has no end: a killed run left it."""
+    piece = file.readline(LONGEST_LINE)
+    while piece:
+        following = file.readline(LONGEST_LINE)
+        if following or piece.endswith("\n"):
+            yield piece
+        piece = following
+
+
 def _step(row: dict[str, str]) -> TimedStep | None:
     """The step that a row holds; None if the row holds no possible step."""
     try:
         step = msgspec.convert(row, TimedStep, strict=False)
     except msgspec.ValidationError:
         return None
-    counts = (step.index, step.start_ns, step.loader_ns, step.fetches, step.loader_start_ns or 0)
+    counts = (
+        step.index,
+        step.start_ns,
+        step.loader_ns,
+        step.fetches,
+        step.loader_start_ns or 0,
+        step.clock_ns or 0,
+        step.checkpoint_ns or 0,
+    )
     possible = 0 < step.duration_ns < LONGEST_STEP_NS and all(0 <= count < MOST for count in counts)
     return step if possible else None

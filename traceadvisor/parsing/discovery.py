@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from traceadvisor.bundle.folder import find_in_bundle, is_bundle, started_ns
-from traceadvisor.bundle.layout import MANIFEST
+from traceadvisor.bundle.jobs import joined
+from traceadvisor.bundle.layout import MANIFEST, UNFINISHED
 from traceadvisor.errors import InputError
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import Source, SourceKind
@@ -79,6 +80,8 @@ def find_recordings(paths: Sequence[Path]) -> FoundRecordings:
             notes += beside
     if not origins:
         raise refused[0]
+    origins, of_jobs = joined(origins)
+    notes += of_jobs
     unique = {(origin.path.resolve(), origin.rank): origin for origin in origins}
     if any(origin.bundle for origin in origins):
         kind = SourceKind.CAPTURE
@@ -223,6 +226,9 @@ def _no_recording(root: Path, files: Sequence[Path], *, passed_over: int) -> Inp
             "Record one with torch.profiler.profile(..., "
             "on_trace_ready=torch.profiler.tensorboard_trace_handler(folder))."
         )
+    elif any(part.startswith(UNFINISHED) for path in files for part in path.relative_to(root).parts):
+        found = "holds the beginning of a capture that was killed before its first training step"
+        remedy = "Capture the run again, until it has trained for some steps."
     elif not files and passed_over:
         found = f"holds no readable file, only pipes, unreadable files or links that lead out of it ({passed_over})"
         remedy = "Pass the folder that holds the files themselves, or the files."

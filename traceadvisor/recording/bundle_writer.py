@@ -1,24 +1,38 @@
-"""Moves finished files into the bundle and adds them to its manifest; other ranks may do so at the same time.
+"""Writes one rank's part of a bundle; other ranks may do so at the same time, on other nodes, too.
 
-Files are written in a folder beside the bundle and moved into it when complete. So a killed process leaves a readable
-bundle or none, and never damages the part of another rank.
+The manifest is replaced as a whole, so it is complete at any moment. Other files are in it from the moment they exist.
 """
 
 from __future__ import annotations
 
 import fcntl
-import shutil
+import glob
+import os
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
-from traceadvisor.bundle.layout import FORMAT, MANIFEST, BundleFile, Manifest, Note, RankEnding
-from traceadvisor.errors import UsageError
+from traceadvisor.bundle.layout import (
+    FORMAT,
+    MANIFEST,
+    UNFINISHED,
+    BundleFile,
+    Ending,
+    Manifest,
+    Note,
+    RankEnding,
+    RankProcess,
+    RankStart,
+)
+from traceadvisor.system.processes import start_ticks
 
-LOCK = ".lock"
+LONGEST_WAIT_S = 5.0
+"""For the lock of the manifest. Then this process writes without it, and its next write restores what another lost."""
 
 
 @dataclass(slots=True)
@@ -30,66 +44,172 @@ class BundleWriter:
     """The part that is equal in all ranks, without endings, files and notes."""
 
     rank: int
-    staging: Path
-    """Outside the bundle, on the same file system."""
+    host: str
+    pid: int | None = field(default_factory=os.getpid)
+    """The process of the rank; None if this process is another."""
+
+    published: bool = False
+    """Whether the manifest names this rank."""
+
+    start: RankStart | None = None
+    """When this rank started; None before it is known."""
 
     _files: dict[str, BundleFile] = field(default_factory=dict)
-
-    def refuse_foreign(self) -> None:
-        """Raise UsageError if the folder holds the bundle of another run, or another program's ``manifest.json``."""
-        found = _read(self.folder / MANIFEST)
-        if found is None and (self.folder / MANIFEST).exists():
-            raise UsageError(f"{self.folder / MANIFEST} is no manifest of a capture. Choose another folder with -o.")
-        if found and found.started_ns != self.header.started_ns:
-            raise UsageError(f"{self.folder} already holds a capture. Choose another with -o, or remove it.")
+    _ending: RankEnding | None = None
 
     def stage(self, name: str) -> Path:
         """The path at which to write a file before it is published."""
-        self.staging.mkdir(parents=True, exist_ok=True)
-        return self.staging / name
-
-    def publish(self, files: Sequence[BundleFile], notes: Sequence[Note], ending: RankEnding | None) -> None:
-        """Move finished files into the bundle and add them to the manifest; raises OSError if that fails."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with _locked(self.folder / LOCK):
-            for file in files:
-                self.stage(file.path).replace(self.folder / file.path)
-                self._files[file.path] = file
-            self._enter(tuple(notes), ending)
+        return self.staged(name)
+
+    def staged(self, name: str) -> Path:
+        """The same, without creating the folder."""
+        return self.folder / f"{staged_prefix(self.host)}{name}"
+
+    def place(self, name: str) -> Path:
+        """The path of a file in the bundle."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self.folder / name
+
+    def publish_staged(self, name: str) -> None:
+        """Move a finished file from its stage into the bundle; raises OSError if that fails."""
+        self.stage(name).replace(self.folder / name)
+
+    def enter(self, files: Sequence[BundleFile], notes: Sequence[Note], ending: RankEnding | None) -> None:
+        """Add files to the manifest, and replace this rank's notes; raises OSError if that fails."""
+        self.place(MANIFEST)
+        self._files |= {file.path: file for file in files}
+        self._ending = ending or self._ending
+        while not self._replaced(tuple(notes)):
+            pass
+        self.published = True
 
     def close(self) -> None:
         """Remove files that were not published."""
-        shutil.rmtree(self.staging, ignore_errors=True)
+        for path in self.folder.glob(f"{glob.escape(staged_prefix(self.host))}*"):
+            with suppress(OSError):  # such as a folder in which processes meet
+                path.unlink()
 
-    def _enter(self, notes: tuple[Note, ...], ending: RankEnding | None) -> None:
-        found = _read(self.folder / MANIFEST) or self.header
+    def _replaced(self, notes: tuple[Note, ...]) -> bool:
+        """Whether the manifest was replaced; False if another process has created it meanwhile."""
+        path = self.folder / MANIFEST
+        with _locked(path) as file:
+            found = (_decoded(file.read()) if file else None) or self.header
+            staged = self.stage(MANIFEST)
+            staged.write_bytes(msgspec.json.format(msgspec.json.encode(self._merged(found, notes)), indent=2))
+            if file is None and not _created(staged, path):
+                return False
+            if file:
+                staged.replace(path)
+        return True
+
+    def _merged(self, found: Manifest, notes: tuple[Note, ...]) -> Manifest:
+        """The manifest with this rank's part."""
         files = {file.path: file for file in found.files} | self._files
-        endings = {one.rank: one for one in found.endings} | ({self.rank: ending} if ending else {})
+        endings = {one.rank: one for one in found.endings} | ({self.rank: self._ending} if self._ending else {})
+        starts = {one.rank: one for one in found.starts} | ({self.rank: self.start} if self.start else {})
         others = tuple(note for note in found.notes if note.rank != self.rank)
         mine = tuple(msgspec.structs.replace(note, rank=self.rank) for note in notes)
-        manifest = msgspec.structs.replace(
+        processes = {one.rank: one for one in found.processes}
+        if self.pid is not None:
+            processes[self.rank] = RankProcess(self.rank, self.host, self.pid, start_ticks(self.pid))
+        return msgspec.structs.replace(
             found,
+            world_size=max(found.world_size, self.header.world_size),
             files=tuple(files[path] for path in sorted(files)),
             endings=tuple(endings[rank] for rank in sorted(endings)),
+            starts=tuple(starts[rank] for rank in sorted(starts)),
             notes=tuple(sorted(others + mine, key=lambda note: note.rank or 0)),
+            processes=tuple(processes[rank] for rank in sorted(processes)),
+            repository=found.repository or self.header.repository,
         )
-        staged = self.stage(MANIFEST)
-        staged.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
-        staged.replace(self.folder / MANIFEST)
 
 
-def _read(path: Path) -> Manifest | None:
-    """The manifest; None if there is none in this format."""
+def staged_prefix(host: str) -> str:
+    """Beginning of the names of files that this process has not finished."""
+    return f"{UNFINISHED}{host}.{os.getpid()}."
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a bundle; None if there is none in this format."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Manifest)
-    except (OSError, msgspec.DecodeError):
+        return _decoded((folder / MANIFEST).read_bytes())
+    except OSError:
+        return None
+
+
+def amend(folder: Path, host: str, rank: int, exit_code: int) -> None:
+    """Correct the end of a rank that seemed to run to its end; raises OSError if the manifest cannot be written.
+
+    A process cannot see the argument of its own ``sys.exit``. The process that waits for it can.
+    """
+    found = read_manifest(folder)
+    seen = next((one for one in found.endings if one.rank == rank), None) if found else None
+    if found and seen and seen.ending is Ending.COMPLETED:
+        ending = msgspec.structs.replace(seen, ending=Ending.EXIT, exit_code=exit_code)
+        writer = BundleWriter(folder, found, rank, host, pid=None)
+        writer.enter((), [note for note in found.notes if note.rank == rank], ending)
+
+
+def _decoded(content: bytes) -> Manifest | None:
+    try:
+        found = msgspec.json.decode(content, type=Manifest)
+    except msgspec.DecodeError:
         return None
     return found if found.format == FORMAT else None
 
 
+def _created(staged: Path, path: Path) -> bool:
+    """Give a file its name unless the name is taken."""
+    try:
+        path.hardlink_to(staged)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links
+        staged.replace(path)
+    else:
+        staged.unlink()
+    return True
+
+
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a POSIX lock, which also works between nodes on a network file system."""
-    with path.open("w") as file:
-        fcntl.lockf(file, fcntl.LOCK_EX)
-        yield
+def _locked(path: Path) -> Iterator[BinaryIO | None]:
+    """Open the manifest and hold its lock; None if there is no manifest yet.
+
+    It is a POSIX lock, which also works between nodes on a network file system. It belongs to the file, which the owner
+    replaces: whoever waited opens the new one. Closing any other descriptor of the file would release it.
+    """
+    deadline_s = time.monotonic() + LONGEST_WAIT_S
+    while True:
+        try:
+            file = path.open("r+b")
+        except FileNotFoundError:
+            yield None
+            return
+        with file:
+            if not _lock(file, deadline_s) or _is_current(file, path):
+                yield file
+                return
+
+
+def _lock(file: BinaryIO, deadline_s: float) -> bool:
+    """Whether this process got the lock in time; False also where the file system has none."""
+    while True:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):  # another process has it
+            if time.monotonic() > deadline_s:
+                return False
+            time.sleep(0.005)
+        except OSError:
+            return False
+        else:
+            return True
+
+
+def _is_current(file: BinaryIO, path: Path) -> bool:
+    """Whether the path still names the open file."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except OSError:
+        return False

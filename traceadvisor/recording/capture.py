@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +15,16 @@ from typing import Self
 from traceadvisor.bundle.layout import Ending
 from traceadvisor.recording.children.plan import exported, new_plan, withdraw
 from traceadvisor.recording.children.rendezvous import Rendezvous, TrainedChildren
+from traceadvisor.recording.notices import ending_lines, kept_line, say
 from traceadvisor.recording.options import CaptureOptions
+from traceadvisor.recording.output_folder import OutputFolder
+from traceadvisor.recording.repository import repository_of
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.recording.script.own_code import strip_own_frames
 from traceadvisor.recording.script.program import Script
 from traceadvisor.recording.script.termination import TerminationGuard
 from traceadvisor.recording.session import Captured, CaptureSession
+from traceadvisor.recording.stopping import StoppedAfterWindow
 
 SIGINT_CODE = 130
 
@@ -69,17 +74,20 @@ def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Capt
     If not the script itself but child processes of it train, they are captured.
 
     Raises:
-        UsageError: there is no such script, or the folder holds another capture. Nothing was run.
+        UsageError: there is no such script, the folder holds another capture, or cannot be written to. Nothing was run.
     """
     launch = Launch.of_this_process()
-    plan = new_plan(options, script.command, launch.started_ns, launch.bundle(options.folder, script.name))
-    session = CaptureSession(options, launch, script.command, script.name, plan)
     run = script.prepare()
+    output = OutputFolder.prepared(launch, options.folder, script.name)
+    repository = repository_of(script.folder)
+    plan = new_plan(options, script.command, launch, output.path, repository)
+    session = CaptureSession(options, launch, script.command, output.path, plan=plan, repository=repository)
     session.start()
     withdraw()  # the plan of a capture around this one
     os.environ.update(exported(plan, os.environ))
     rendezvous = Rendezvous(Path(plan.rendezvous))
-    guard = TerminationGuard(lambda number: _terminated(session, rendezvous, number))
+    rendezvous.make()
+    guard = TerminationGuard(lambda number: _terminated(session, rendezvous, launch, number))
     guard.install()
     process = os.getpid()
     ended = Ended.of(_raised_by(run))
@@ -87,12 +95,24 @@ def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Capt
         raise SystemExit(ended.status)
     captured = session.finish(ended.ending, ended.exit_code, ended.message)
     guard.remove()
-    return ended, captured, launch, rendezvous.end(Path(plan.shown))
+    children = rendezvous.end()
+    output.remove_if_empty()
+    return ended, captured, launch, children
 
 
-def _terminated(session: CaptureSession, rendezvous: Rendezvous, number: int) -> None:
-    session.finish(Ending.TERMINATED, 128 + number)
-    rendezvous.remove()
+def _terminated(session: CaptureSession, rendezvous: Rendezvous, launch: Launch, number: int) -> None:
+    """A signal ends the script: save what was recorded, and say what that is."""
+    captured = session.finish(Ending.TERMINATED, 128 + number)
+    children = rendezvous.end()
+    if launch.local_rank:
+        return
+    name = signal.Signals(number).name
+    for line in ending_lines(children):
+        say(f"ended by {name}; {line}")
+    if captured.problem:
+        say(f"ended by {name}; no recording could be written: {captured.problem}.")
+    elif captured.steps or not (children.results or children.killed):
+        say(f"ended by {name}; {kept_line(captured.steps, captured.recorded_steps, captured.folder)}")
 
 
 def _raised_by(run: Callable[[], None]) -> BaseException | None:
@@ -122,10 +142,12 @@ class Capture:
         """The result; None until the block has ended."""
 
     def __enter__(self) -> Self:
-        """Start to capture; raises UsageError if the folder holds another capture."""
+        """Start to capture; raises UsageError if the folder holds another capture or cannot be written to."""
         script = Script(sys.argv[0] or "python", tuple(sys.argv[1:]))
         launch = Launch.of_this_process().of_block(next(_BLOCKS))
-        session = CaptureSession(self._options, launch, script.command, script.name)
+        output = OutputFolder.prepared(launch, self._options.folder, script.name)
+        repository = repository_of(script.folder)
+        session = CaptureSession(self._options, launch, script.command, output.path, repository=repository)
         session.start()
         self._session = session
         return self
@@ -137,9 +159,10 @@ class Capture:
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Write the bundle; an exception of the block propagates."""
+    ) -> bool:
+        """Write the bundle; an exception of the block propagates, except the end after the window."""
         session, self._session = self._session, None
         if session:
             ended = Ended.of(error)
             self.captured = session.finish(ended.ending, ended.exit_code, ended.message)
+        return session is not None and isinstance(error, StoppedAfterWindow)

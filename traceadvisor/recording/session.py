@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import signal
+import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,16 +17,30 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from traceadvisor import __version__
-from traceadvisor.bundle.layout import FORMAT, BundleFile, Ending, FileKind, Manifest, Note, RankEnding
+from traceadvisor.bundle.layout import (
+    FORMAT,
+    MANIFEST,
+    BundleFile,
+    Ending,
+    FileKind,
+    Manifest,
+    Note,
+    RankEnding,
+    RankStart,
+    Repository,
+)
 from traceadvisor.bundle.settings import encode_settings
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState
 from traceadvisor.recording.after_import import after_torch_import
-from traceadvisor.recording.bundle_writer import BundleWriter
+from traceadvisor.recording.bundle_writer import BundleWriter, read_manifest
+from traceadvisor.recording.children.agreement import agreed
 from traceadvisor.recording.children.plan import Plan, withdraw
-from traceadvisor.recording.children.rendezvous import Rendezvous, Result, numbered
+from traceadvisor.recording.children.rendezvous import Rendezvous, Result, Trains, numbered
+from traceadvisor.recording.notices import remark, report_command, say
 from traceadvisor.recording.options import CaptureOptions
-from traceadvisor.recording.script.launch import Launch
+from traceadvisor.recording.rank_files import Growing, Part, RankFiles, Whole, Written
+from traceadvisor.recording.script.launch import Launch, start_of_this_process
 from traceadvisor.recording.stacks import StackSampler
 from traceadvisor.recording.telemetry import TelemetrySampler
 from traceadvisor.text.cleaning import clean, clipped
@@ -54,12 +72,25 @@ class Captured:
     problem: str | None
     """Why nothing was written; None if something was."""
 
+    stopped: bool = False
+    """Whether the script was ended because its recordings are saved."""
+
+    loss: str | None = None
+    """Why a part could not be written."""
+
 
 class CaptureSession:
     """One process's part of a capture. Its errors are reported at the end, and never reach the script."""
 
-    def __init__(
-        self, options: CaptureOptions, launch: Launch, command: tuple[str, ...], name: str, plan: Plan | None = None
+    def __init__(  # noqa: PLR0913  # it connects the parts
+        self,
+        options: CaptureOptions,
+        launch: Launch,
+        command: tuple[str, ...],
+        folder: Path,
+        *,
+        plan: Plan | None = None,
+        repository: Repository | None = None,
     ) -> None:
         """Prepare a capture.
 
@@ -67,20 +98,36 @@ class CaptureSession:
             options: what to record.
             launch: this process within its job.
             command: the script and its arguments.
-            name: name of the run, for the default folder.
+            folder: the bundle, ready to be written.
             plan: what the processes of the command share; None if child processes are not captured.
+            repository: that of the script.
         """
         self._options = options
         self._launch = launch
         self._plan = plan
+        self._process = os.getpid()
         self._joined = self._is_child = False
         """Whether this process trains and has its place in a bundle; whether it is a child of the command's process."""
-        self._shown = launch.bundle(options.folder, name)
-        self.folder = self._shown.absolute()  # the script may change the working directory
+        self._shown = folder
+        self.folder = folder.absolute()  # the script may change the working directory
         kept = command if options.keep_arguments else without_secret_arguments(command)
         self._redacted = sum(before != after for before, after in zip(command, kept, strict=True))
-        self._header = Manifest(FORMAT, __version__, launch.started_ns, kept, options.schedule, launch.world_size)
-        self._writer = self._new_writer()
+        self._writer = BundleWriter(
+            self.folder,
+            Manifest(
+                FORMAT,
+                __version__,
+                launch.started_ns,
+                kept,
+                options.schedule,
+                launch.world_size,
+                job=launch.job,
+                repository=repository,
+            ),
+            launch.rank,
+            launch.host,
+        )
+        self._files = RankFiles(self._writer, parts=self._parts, notes=self._notes, lost=self._lost)
         self._thread = threading.get_ident()  # torch may be imported in another
         self._log = StepLog()
         self._loop: LoopCapture | None = None
@@ -89,50 +136,30 @@ class CaptureSession:
         self._sampler: TelemetrySampler | None = None
         self._stacks: StackSampler | None = None
         self._no_loop = Note("no-torch", "The script did not import torch, so there was no training to record.")
-        self._problem: str | None = None
+        self._loss: str | None = None
+        self._started = (time.time_ns(), time.perf_counter_ns())
+        """Both clocks when the script or the block starts."""
+
         self._finished: Captured | None = None
 
-    def _new_writer(self) -> BundleWriter:
-        staging = self.folder.with_name(f".{self.folder.name}.{self._launch.host}.{os.getpid()}")
-        return BundleWriter(self.folder, self._header, self._launch.rank, staging)
-
     def start(self) -> None:
-        """Start to sample the machine, and to follow the training loop once torch is imported.
-
-        Raises:
-            UsageError: the folder holds another capture.
-        """
-        self._writer.refuse_foreign()
+        """Start to sample the machine, and to follow the training loop once torch is imported."""
+        self._started = (time.time_ns(), time.perf_counter_ns())
         os.register_at_fork(after_in_child=self._forked)
         if self._launch.local_rank == 0:
-            self._start_sampler()
+            self._start_sampler(self._writer.stage)
         self._sample_stacks()
         after_torch_import(self._attach)
 
     def start_in_child(self) -> None:
         """Follow the training loop of a child process; it writes nothing before it trains."""
         self._is_child = True
+        self._started = start_of_this_process()
         if self._plan:
-            self._shown = self._launch.given(Path(self._plan.shown))
+            self._shown = Path(self._plan.shown).with_name(self.folder.name)
         os.register_at_fork(after_in_child=self._forked)
         self._sample_stacks()
         self._attach()
-
-    @property
-    def _rendezvous(self) -> Rendezvous | None:
-        return Rendezvous(Path(self._plan.rendezvous)) if self._plan else None
-
-    def _start_sampler(self) -> None:
-        launched = self._launch.world_size > 1
-        roots = (os.getppid() if launched else os.getpid(),)
-        try:
-            sampler = TelemetrySampler(
-                self._writer.stage(self._telemetry_name), pids=lambda: roots, interval_s=TELEMETRY_INTERVAL_S
-            )
-            sampler.start()
-            self._sampler = sampler
-        except OSError as error:
-            self._problem = self._failure(error)
 
     def _sample_stacks(self) -> None:
         stacks = StackSampler(self._log, thread=self._thread, is_fetching=self._is_fetching)
@@ -142,25 +169,6 @@ class CaptureSession:
 
     def _is_fetching(self) -> bool:
         return self._loop is not None and self._loop.is_fetching
-
-    def _joins(self) -> None:
-        """The first training step ended: this process takes its place in a bundle, and its children take none."""
-        rendezvous = self._rendezvous
-        if rendezvous is None or self._joined:
-            return
-        withdraw()
-        self._launch = self._launch.of_training()
-        number = rendezvous.number_of(self._launch.job, self._launch.rank)
-        self._shown, self.folder = numbered(self._shown, number), numbered(self.folder, number)
-        self._header = msgspec.structs.replace(self._header, world_size=self._launch.world_size)
-        self._writer.folder, self._writer.header, self._writer.rank = self.folder, self._header, self._launch.rank
-        self._joined = True
-        samples = rendezvous.is_first(f"telemetry{number}.{self._launch.host}")  # one process of a job and node
-        if self._is_child and samples:
-            self._start_sampler()
-        elif self._sampler and not samples:
-            self._sampler.stop()
-            self._sampler = None
 
     def step(self) -> None:
         """The script marks the end of a training step."""
@@ -174,6 +182,15 @@ class CaptureSession:
         """
         if self._finished:
             return self._finished
+        if os.getpid() != self._process:  # a fork that inherited the functions called at the end
+            self._finished = Captured(self._shown, 0, 0, (), None)
+            return self._finished
+        with _uninterrupted():
+            self._finished = self._saved(ending, exit_code, message)
+        return self._finished
+
+    def _saved(self, ending: Ending, exit_code: int, message: str | None) -> Captured:
+        wall_ns, clock_ns = time.time_ns(), time.perf_counter_ns()
         if self._plan:
             withdraw()
         if self._loop:
@@ -183,30 +200,141 @@ class CaptureSession:
         if self._stacks:
             self._stacks.stop()
         recorded = self._log.count(StepState.RECORDED)
+        stopped = self._loop is not None and self._loop.stopped
+        if stopped and ending is Ending.COMPLETED:
+            ending = Ending.STOPPED
         if self._rendezvous and not self._joined and (self._is_child or self._rendezvous.joined()):
             self._writer.close()  # its children trained, or nobody did
-            self._finished = Captured(self._shown, 0, 0, (), None)
-            return self._finished
-        self._publish(
-            [self._telemetry()] if self._sampler else [],
+            return Captured(self._shown, 0, 0, (), None)
+        if not self._joined:
+            self._place_telemetry(self.folder, samples=True)
+            self._writer.start = RankStart(self._writer.rank, *self._started)
+        self._files.finish(
             RankEnding(
-                rank=self._launch.rank,
+                rank=self._writer.rank,
                 ending=ending,
                 exit_code=exit_code,
                 steps=self._training_steps,
                 recorded_steps=recorded,
                 message=clipped(clean(message[: 8 * LONGEST_MESSAGE]), LONGEST_MESSAGE) if message else None,
+                wall_ns=wall_ns,
+                clock_ns=clock_ns,
+                checkpoint_ns=self._loop.checkpoint_after_ns if self._loop else None,
             ),
         )
         self._writer.close()
-        captured = Captured(self._shown, self._training_steps, recorded, self._notes(), self._problem)
+        captured = Captured(
+            self._shown,
+            self._training_steps,
+            recorded,
+            self._notes(),
+            problem=None if self._writer.published else self._loss,
+            stopped=stopped,
+            loss=self._loss,
+        )
         if self._rendezvous and self._is_child:
-            note = "" if recorded else next((each.message for each in captured.notes), "")
-            self._rendezvous.leave(
-                Result(str(self._shown), self._launch.rank, captured.steps, recorded, note, captured.problem)
-            )
-        self._finished = captured
+            self._leave(self._rendezvous, captured)
         return captured
+
+    @property
+    def _rendezvous(self) -> Rendezvous | None:
+        return Rendezvous(Path(self._plan.rendezvous)) if self._plan else None
+
+    def _start_sampler(self, place: Callable[[str], Path]) -> None:
+        launched = self._launch.world_size > 1
+        roots = (os.getppid() if launched else os.getpid(),)
+        try:
+            sampler = TelemetrySampler(
+                place(self._telemetry_name), pids=lambda: roots, interval_s=TELEMETRY_INTERVAL_S, lost=self._lost
+            )
+            sampler.start()
+            self._sampler = sampler
+        except OSError as error:
+            self._lost(error)
+
+    def _first_step_ended(self) -> None:
+        """This process trains: it takes its place in a bundle, and its children take none."""
+        if self._joined:
+            return
+        self._joined = True
+        if self._plan:
+            withdraw()
+        self._launch = self._launch.of_training()
+        self._files.start(self._join)
+
+    def _join(self) -> None:
+        """Find the bundle of the job; the ranks of a job agree on it."""
+        launch, first = self._launch, self.folder
+        rendezvous = self._rendezvous
+        place = rendezvous.place if rendezvous else first
+        chosen = agreed(launch, first, place)
+        if chosen.is_visible:
+            place = Path(chosen.place)
+            if chosen.folder != str(first):
+                self._shown = first = Path(chosen.folder)
+
+        def job(number: int) -> str:  # torchrun may start a job again without counting it
+            return chosen.job if number == 1 else f"{chosen.job} {number}"
+
+        def is_taken(number: int) -> bool:
+            return _is_taken(numbered(first, number), job(number), launch.rank)
+
+        meeting = Rendezvous(place) if rendezvous else None
+        if meeting:
+            number = meeting.number_of(chosen.job, launch.rank, is_taken)
+        else:
+            number = next(number for number in itertools.count(1) if not is_taken(number))
+        samples = launch.local_rank == 0  # one process of a job and node; ranks without a launcher all have 0
+        if samples and meeting:
+            samples = meeting.is_first(f"telemetry{number}.{launch.host}")
+        self._shown = numbered(self._shown, number)
+        self._place_telemetry(numbered(first, number), samples=samples)
+        self._writer.header = msgspec.structs.replace(
+            self._writer.header, world_size=launch.world_size, job=job(number)
+        )
+        self._writer.rank = launch.rank
+        self._writer.start = RankStart(launch.rank, *self._started)
+        if rendezvous:
+            rendezvous.join(Trains(str(self._shown), launch.host, launch.rank))
+
+    def _place_telemetry(self, folder: Path, *, samples: bool) -> None:
+        """Move to the bundle of the job, with the telemetry so far; sample on if this process does so for its node."""
+        staged = self._writer.staged(self._telemetry_name)
+        self.folder = self._writer.folder = folder
+        if self._sampler and not samples:
+            self._sampler.stop()
+            self._sampler = None
+        try:
+            if self._sampler:
+                staged.replace(self._writer.place(self._telemetry_name))
+            else:
+                staged.unlink(missing_ok=True)
+        except OSError:  # such as a bundle on another file system
+            if self._sampler:
+                self._sampler.stop()
+                self._sampler = None
+        if samples and self._sampler is None and self._joined:
+            self._start_sampler(self._writer.stage)
+            with suppress(OSError):
+                self._writer.publish_staged(self._telemetry_name)
+
+    def _leave(self, rendezvous: Rendezvous, captured: Captured) -> None:
+        """Leave the result for the end of the command."""
+        note = remark(captured.notes, captured.recorded_steps, stopped=captured.stopped)
+        rendezvous.leave(
+            Result(
+                folder=str(self._shown),
+                place=str(self.folder),
+                host=self._launch.host,
+                pid=os.getpid(),
+                rank=self._launch.rank,
+                steps=captured.steps,
+                recorded_steps=captured.recorded_steps,
+                note=note,
+                problem=captured.problem,
+                loss=captured.loss,
+            )
+        )
 
     def _attach(self) -> None:
         """Follow the training loop; torch is imported by now."""
@@ -222,42 +350,43 @@ class CaptureSession:
                 self._log,
                 self._launch.host,
                 thread=self._thread,
-                stage=self._writer.stage,
+                stage=self._stage,
                 saved=self._recording_saved,
-                trains=self._joins,
+                lost=self._lost,
+                trains=self._first_step_ended,
             )
         except Exception as error:  # noqa: BLE001  # an unknown version of torch must not stop the script
             self._no_loop = Note(
                 "torch-unknown", f"TraceAdvisor cannot follow the training loop with this torch: {error!r}"
             )
 
-    def _recording_saved(self, name: str, cycle: int, whole: bool) -> None:  # noqa: FBT001  # a callback
-        """A recording is ready: from now on, a killed run leaves a bundle."""
-        file = BundleFile(name, FileKind.TRACE, self._launch.rank, cycle, self._launch.host, whole)
-        self._publish([file], None)
+    def _stage(self, name: str) -> Path:
+        return self._writer.stage(name)
 
-    def _publish(self, files: list[BundleFile], ending: RankEnding | None) -> None:
-        rank, host = self._launch.rank, self._launch.host
-        steps = BundleFile(f"steps.{rank}.csv", FileKind.STEPS, rank, host=host)
-        files.append(steps)
-        try:
-            self._log.write(self._writer.stage(steps.path))
-            if self._stacks:
-                stacks = BundleFile(f"stacks.{rank}.jsonl", FileKind.STACKS, rank, host=host)
-                self._stacks.write(self._writer.stage(stacks.path))
-                files.append(stacks)
-            if self._loop:
-                settings = BundleFile(f"settings.{rank}.json", FileKind.SETTINGS, rank, host=host)
-                self._writer.stage(settings.path).write_bytes(encode_settings(self._loop.settings()))
-                files.append(settings)
-                if batches := self._loop.batches():
-                    timed = BundleFile(f"batches.{rank}.csv", FileKind.BATCHES, rank, host=host)
-                    batches.write(self._writer.stage(timed.path))
-                    files.append(timed)
-            self._writer.publish(files, self._notes(), ending)
-            self._problem = None
-        except OSError as error:
-            self._problem = self._failure(error)
+    def _recording_saved(self, name: str, cycle: int, whole: bool) -> None:  # noqa: FBT001  # a callback
+        self._files.add(BundleFile(name, FileKind.TRACE, self._writer.rank, cycle, self._launch.host, whole))
+        if whole and self._writer.published:
+            self._say_ready()
+
+    def _say_ready(self) -> None:
+        """Say once per command that a report can be made."""
+        rendezvous = self._rendezvous
+        if rendezvous and self._launch.local_rank == 0 and rendezvous.is_first("ready"):
+            say(f"report ready: {report_command(self._shown)}")
+
+    def _parts(self) -> Iterator[Part]:
+        """Every file of this rank except its recordings."""
+        rank, host = self._writer.rank, self._launch.host
+        yield Growing(BundleFile(f"steps.{rank}.csv", FileKind.STEPS, rank, host=host), self._log)
+        if self._sampler:
+            yield Written(BundleFile(self._telemetry_name, FileKind.TELEMETRY, host=host))
+        if stacks := self._stacks:
+            yield Whole(BundleFile(f"stacks.{rank}.jsonl", FileKind.STACKS, rank, host=host), stacks.write)
+        if loop := self._loop:
+            settings = BundleFile(f"settings.{rank}.json", FileKind.SETTINGS, rank, host=host)
+            yield Whole(settings, lambda path: path.write_bytes(encode_settings(loop.settings())))
+            if batches := loop.batches():
+                yield Growing(BundleFile(f"batches.{rank}.csv", FileKind.BATCHES, rank, host=host), batches)
 
     def _notes(self) -> tuple[Note, ...]:
         """The notes, cleaned: some quote error messages of other libraries."""
@@ -269,13 +398,22 @@ class CaptureSession:
             notes.append(Note("stacks-ended", message, degrades=False))
         if self._redacted:
             notes.append(Note("arguments-redacted", _ARGUMENTS_REDACTED.format(count=self._redacted), degrades=False))
+        if self._loss:
+            notes.append(Note("not-written", f"A part of the capture could not be written: {self._loss}."))
         return tuple(msgspec.structs.replace(note, message=clean(note.message)) for note in notes)
 
-    def _failure(self, error: OSError) -> str:
-        return clean(f"{error.filename or self.folder}: {error.strerror or error}")
-
-    def _telemetry(self) -> BundleFile:
-        return BundleFile(self._telemetry_name, FileKind.TELEMETRY, host=self._launch.host)
+    def _lost(self, error: Exception) -> None:
+        """Something could not be written; in any thread. The first loss is reported at once."""
+        first = self._loss is None
+        if isinstance(error, FileNotFoundError):  # torch removes what it cannot write whole, and does not say why
+            reason = "a recording could not be written; the disk may be full"
+        else:
+            reason = (error.strerror or str(error)) if isinstance(error, OSError) else repr(error)
+        self._loss = self._loss or clean(f"{self._shown}: {reason}")
+        if first and self._joined and sys.__stderr__:
+            with suppress(Exception):  # a closed terminal
+                told = f"traceadvisor: a part of the capture cannot be written: {self._loss}. The training goes on."
+                print(told, file=sys.__stderr__, flush=True)  # at once, not at the end
 
     @property
     def _telemetry_name(self) -> str:
@@ -291,5 +429,29 @@ class CaptureSession:
             self._stacks.forked()
         if self._loop:
             self._loop.stop_listening()
+        if self._sampler:
+            self._sampler.leave_to_parent()
+        self._files.leave_to_parent()
         if self._follow and not self._joined and not self._finished:
             self._follow(self._plan)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """A second Ctrl-C does not keep this process from saving what the first one ended."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
+        yield
+        return
+    handler = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def _is_taken(folder: Path, job: str, rank: int) -> bool:
+    """Whether a bundle belongs to another job or run, or already has the rank."""
+    found = read_manifest(folder)
+    if found is None:
+        return (folder / MANIFEST).exists()
+    return found.job != job or any(one.rank == rank for one in found.processes)

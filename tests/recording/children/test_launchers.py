@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.children import PIPE, Done, added, run, started
+from tests.children import DEVNULL, PIPE, Done, added, run, started
 from tests.recording.running import CAPTURE, PYTHON, capture, manifest, noticed, steps, traces
 from traceadvisor.bundle.layout import Ending
 from traceadvisor.recording.children.plan import HOOK
@@ -91,7 +91,8 @@ def two_ranks(folder: Path, done: Done) -> None:
         path.name for path in bundle.glob("telemetry.*.jsonl")
     ]
     assert len(list(bundle.glob("telemetry.*"))) == 1
-    assert done.stderr.count("traceadvisor: ") == 1
+    assert done.stderr.count("traceadvisor: report ready: ") == 1
+    assert done.stderr.count("traceadvisor: ") == 2
     assert "recorded 8 of 30 steps of rank 0 in runs" in done.stderr
 
 
@@ -227,6 +228,101 @@ def test_a_signal_to_the_command_reaches_the_training_and_the_recording_stays(fo
     assert "in bundle." in said
     assert len(steps(folder / "bundle")) in (29, 30)
     assert len(traces(folder / "bundle")) == 1
+
+
+def test_sigint_to_the_capture_alone_ends_the_command(folder: Path) -> None:
+    """A terminal sends it to the whole group; a program that runs the capture does not."""
+    command = (*CAPTURE, "-o", "bundle", "--", *PYTHON, "-u", "train.py", "--endless")
+    with started(*command, cwd=folder, stdout=PIPE, stderr=PIPE, new_session=True) as process:
+        assert process.stdout
+        while b"ready" not in process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == -signal.SIGINT
+    assert manifest(folder / "bundle").endings[0].ending is Ending.INTERRUPTED
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_a_signal_before_the_command_runs_reaches_it(threads: int) -> None:
+    source = (
+        "import os, signal, subprocess, sys, threading, time\n"
+        "from traceadvisor.recording.command import SignalsForwarded\n"
+        f"for _ in range({threads}): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        "with SignalsForwarded() as signals:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    child = subprocess.Popen(['sleep', '60'], preexec_fn=signals.restore)\n"
+        "    print(signals.wait(child))\n"
+        "print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)\n"
+    )
+    done = run(*PYTHON, "-c", source, check=True)
+    assert done.stdout == f"{-signal.SIGTERM}\nTrue\n"
+
+
+def test_an_interrupt_that_the_command_has_already_is_not_sent_again(folder: Path) -> None:
+    """The command counts interrupts, and ends by itself after the first."""
+    source = (
+        "import signal, sys, time\n"
+        "seen = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: seen.append(1))\n"
+        "print('ready', flush=True)\n"
+        "while not seen: time.sleep(0.01)\n"
+        "print('seen', len(seen), flush=True)\n"
+    )
+    command = (*CAPTURE, "--", *PYTHON, "-c", source)
+    with started(*command, cwd=folder, stdout=PIPE, stderr=DEVNULL, new_session=True) as process:
+        assert process.stdout
+        process.stdout.readline()
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.stdout.readline() == b"seen 1\n"
+        assert process.wait(timeout=60) == 3, "no training"
+
+
+@pytest.mark.parametrize("code", [0, 5])
+def test_the_exit_code_of_the_command_is_that_of_its_training(folder: Path, code: int) -> None:
+    (folder / "exits.py").write_text(f"{TRAIN}\nsys.exit({code})")
+    assert capture("-o", "bundle", "--", *PYTHON, "exits.py", cwd=folder).returncode == code
+    (ending,) = manifest(folder / "bundle").endings
+    assert (ending.ending, ending.exit_code) == ((Ending.EXIT, 5) if code else (Ending.COMPLETED, 0))
+
+
+def test_a_foreign_bundle_under_a_later_name_is_left_alone(folder: Path) -> None:
+    (folder / "twice.sh").write_text(f"set -e\n{sys.executable} train.py a\n{sys.executable} train.py b\n")
+    (folder / "bundle-2").mkdir()
+    (folder / "bundle-2" / "manifest.json").write_text('{"name": "my web app"}')
+    done = capture("-o", "bundle", "bash", "twice.sh", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (folder / "bundle-2").iterdir()] == ["manifest.json"]
+    assert len(steps(folder / "bundle-3")) == 30
+
+
+def test_a_forked_child_that_ends_changes_nothing_in_the_bundle(folder: Path) -> None:
+    """It inherits what the training process does at its end."""
+    fork = "import os\nif not os.fork(): sys.exit(9)\nos.wait()\n"
+    (folder / "forks.py").write_text(TRAIN + fork)
+    assert capture("-o", "bundle", "--", *PYTHON, "forks.py", cwd=folder).returncode == 0
+    (ending,) = manifest(folder / "bundle").endings
+    assert (ending.ending, ending.steps) == (Ending.COMPLETED, 30)
+
+
+def test_a_restarted_job_makes_a_bundle_of_its_own(folder: Path) -> None:
+    """The same folder and the same job: the launcher counts its attempts."""
+    for attempt in range(2):
+        ranks = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "TORCHELASTIC_RESTART_COUNT": str(attempt)}
+        done = run(*CAPTURE, "-o", "bundle", "train.py", cwd=folder, env=added(**ranks))
+        assert done.returncode == 0, done.stderr
+    assert len(steps(folder / "bundle")) == len(steps(folder / "bundle-restart1")) == 30
+    assert manifest(folder / "bundle").job != manifest(folder / "bundle-restart1").job
+
+
+def test_a_rank_that_trains_again_in_one_job_does_not_overwrite_its_first_training(folder: Path) -> None:
+    """Such as two scripts one after the other, each under the same launcher."""
+    again = "import subprocess\nfor part in 'ab': subprocess.run([*sys.argv[1:], part], check=True)\n"
+    (folder / "launcher.py").write_text(f"import sys\n{again}")
+    ranks = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
+    command = (*PYTHON, "launcher.py", *CAPTURE, "-o", "bundle", "train.py")
+    done = run(*command, cwd=folder, env=added(**ranks))
+    assert done.returncode == 0, done.stderr
+    assert [manifest(folder / name).command[1] for name in ("bundle", "bundle-2")] == ["a", "b"]
 
 
 @pytest.mark.slow

@@ -169,12 +169,14 @@ def test_a_folder_of_another_capture_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_successful_script_without_a_bundle_ends_with_3(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text("import sys; print('ran'); sys.exit(int(sys.argv[1]))")
-    (tmp_path / "file").write_text("")
-    succeeded = capture("-o", "file/bundle", "script.py", "0", cwd=tmp_path)
+    (tmp_path / "script.py").write_text(
+        "import shutil, sys; shutil.rmtree('bundle'); open('bundle', 'w'); print('ran'); sys.exit(int(sys.argv[1]))"
+    )
+    succeeded = capture("-o", "bundle", "script.py", "0", cwd=tmp_path)
     assert (succeeded.returncode, succeeded.stdout) == (3, "ran\n")
     assert "no recording could be written" in succeeded.stderr
-    assert capture("-o", "file/bundle", "script.py", "5", cwd=tmp_path).returncode == 5
+    (tmp_path / "bundle").unlink()
+    assert capture("-o", "bundle", "script.py", "5", cwd=tmp_path).returncode == 5
 
 
 def test_the_manifest_of_another_program_is_never_overwritten(tmp_path: Path) -> None:
@@ -196,3 +198,11 @@ def test_two_captured_blocks_of_a_program_are_two_runs(tmp_path: Path) -> None:
     done = run(*PYTHON, "program.py", cwd=tmp_path, check=True)
     assert len(set(done.stdout.split())) == 2
     assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+@pytest.mark.parametrize(("leaves", "ending"), [("sys.exit(3)", Ending.EXIT), ("sys.exit(0)", Ending.COMPLETED)])
+def test_a_block_that_leaves_the_program_says_so(tmp_path: Path, leaves: str, ending: Ending) -> None:
+    source = f"import sys, traceadvisor\nwith traceadvisor.capture('bundle'): {leaves}\n"
+    code = run(*PYTHON, "-c", source, cwd=tmp_path).returncode
+    (found,) = manifest(tmp_path / "bundle").endings
+    assert (found.ending, found.exit_code) == (ending, code)

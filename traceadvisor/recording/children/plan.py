@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import secrets
-import tempfile
 from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 
 import msgspec
 
-from traceadvisor.bundle.layout import Schedule
+from traceadvisor.bundle.layout import UNFINISHED, Repository, Schedule
 from traceadvisor.recording.options import CaptureOptions
+from traceadvisor.recording.script.launch import Launch
 
 _LONGEST_COMMAND = 16_384
 """Characters. Linux limits a variable to 128 KiB."""
@@ -34,7 +33,12 @@ class Plan(msgspec.Struct, frozen=True):
     """The same as the user knows it."""
 
     rendezvous: str
-    """A folder of this node in which the processes of the command leave marks for one another."""
+    """A folder in the first bundle in which the processes of the command leave marks for one another."""
+
+    restart: int
+    """How often torchrun had restarted the command's own process."""
+
+    repository: Repository | None
 
     command: tuple[str, ...]
     schedule: Schedule
@@ -42,6 +46,7 @@ class Plan(msgspec.Struct, frozen=True):
     memory: bool
     shapes: bool
     keep_arguments: bool
+    stop_after_window: bool = False
 
     @property
     def options(self) -> CaptureOptions:
@@ -52,23 +57,29 @@ class Plan(msgspec.Struct, frozen=True):
             memory=self.memory,
             shapes=self.shapes,
             keep_arguments=self.keep_arguments,
+            stop_after_window=self.stop_after_window,
             folder=Path(self.folder),
         )
 
 
-def new_plan(options: CaptureOptions, command: tuple[str, ...], started_ns: int, folder: Path) -> Plan:
-    """The plan of a command."""
+def new_plan(
+    options: CaptureOptions, command: tuple[str, ...], launch: Launch, folder: Path, repository: Repository | None
+) -> Plan:
+    """The plan of a command whose first bundle is ``folder``."""
     return Plan(
-        started_ns=started_ns,
+        started_ns=launch.started_ns,
         folder=str(folder.absolute()),
         shown=str(folder),
-        rendezvous=str(Path(tempfile.gettempdir()) / f"traceadvisor-{secrets.token_hex(8)}"),
+        rendezvous=str(folder.absolute() / f"{UNFINISHED}{launch.host}.{os.getpid()}.command"),
+        restart=launch.restart,
+        repository=repository,
         command=tuple(_bounded(command)),
         schedule=options.schedule,
         stacks=options.stacks,
         memory=options.memory,
         shapes=options.shapes,
         keep_arguments=options.keep_arguments,
+        stop_after_window=options.stop_after_window,
     )
 
 

@@ -1,25 +1,40 @@
-"""Where the processes of a command meet without communication: a folder of their node."""
+"""Where the processes of a command meet without communication: a folder in their first bundle."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from traceadvisor.bundle.layout import MANIFEST
+from traceadvisor.recording.bundle_writer import amend
 
-_RANK = re.compile(r"job(\d+)\.rank(\d+)")
+
+class Trains(msgspec.Struct, frozen=True):
+    """What a process leaves when it has trained one step."""
+
+    folder: str
+    """The bundle, as the user knows it."""
+
+    host: str
+    rank: int
 
 
 class Result(msgspec.Struct, frozen=True):
     """What a training process leaves for the end of the command."""
 
     folder: str
+    place: str
+    """The same as an absolute path."""
+
+    host: str
+    pid: int
     rank: int
     steps: int
     recorded_steps: int
@@ -27,6 +42,13 @@ class Result(msgspec.Struct, frozen=True):
     """The most important remark; empty without one."""
 
     problem: str | None
+    """Why nothing was written."""
+
+    loss: str | None
+    """Why a part is missing."""
+
+
+_Left = TypeVar("_Left", Trains, Result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,35 +87,52 @@ class Rendezvous:
         except OSError:  # such as a temporary folder that cannot be written to: then all are first
             return True
 
-    def number_of(self, job: str, rank: int) -> int:
+    def number_of(self, job: str, rank: int, is_taken: Callable[[int], bool]) -> int:
         """The number of a job in the command, from 1: the ranks of one job get the same number, other jobs others.
 
         A command may train several times, one after the other or side by side.
+
+        Args:
+            job: the id of the job.
+            rank: the rank of this process in it.
+            is_taken: whether the bundle of a number belongs to another job, or has this rank already.
         """
         number = 1
-        with suppress(OSError):  # such as a temporary folder without links: then all are the first job
-            while not (self._is_job(number, job) and self.is_first(f"job{number}.rank{rank}")):
-                number += 1
+        while is_taken(number) or not (self._is_job(number, job) and self.is_first(f"job{number}.rank{rank}")):
+            number += 1
         return number
+
+    def make(self) -> None:
+        """Create the folder, if that is possible."""
+        with suppress(OSError):
+            self._make()
+
+    def joined(self) -> bool:
+        """Whether a process has trained."""
+        return any(self.place.glob("trains.*"))
+
+    def join(self, trains: Trains) -> None:
+        """This process trains."""
+        with suppress(OSError):
+            self._make()
+            (self.place / f"trains.{trains.host}.{os.getpid()}").write_bytes(msgspec.json.encode(trains))
 
     def leave(self, result: Result) -> None:
         """Leave the result of this process."""
-        (self.place / f"result.{os.getpid()}").write_bytes(msgspec.json.encode(result))
+        (self.place / f"result.{result.host}.{result.pid}").write_bytes(msgspec.json.encode(result))
 
-    def joined(self) -> list[tuple[int, int]]:
-        """Number of the job and rank of every process that trained."""
-        found = (_RANK.fullmatch(path.name) for path in self.place.glob("job*.rank*"))
-        return sorted((int(match[1]), int(match[2])) for match in found if match)
-
-    def end(self, folder: Path) -> TrainedChildren:
-        """Return what the training processes left, and remove the folder.
-
-        Args:
-            folder: the first bundle of the command, as the user knows it.
-        """
-        found = TrainedChildren(tuple(self._results()), self._killed(folder), self._failures())
+    def end(self) -> TrainedChildren:
+        """Return what the training processes left, and remove the folder."""
+        found = TrainedChildren(tuple(self._results()), self._killed(), self._failures())
         self.remove()
         return found
+
+    def exited(self, pid: int, code: int) -> None:
+        """A process of the command ended with an exit code, which it could not see itself."""
+        with suppress(OSError):
+            for one in self._results():
+                if one.pid == pid and code > 0:
+                    amend(Path(one.place), one.host, one.rank, code)
 
     def remove(self) -> None:
         """Remove the folder."""
@@ -104,26 +143,33 @@ class Rendezvous:
 
     def _is_job(self, number: int, job: str) -> bool:
         """Whether a number belongs to a job; the first that asks gets it."""
-        mine, mark = self.place / f"claim{number}.{os.getpid()}", self.place / f"job{number}"
-        self._make()
-        mine.write_text(job)
+        mark, name = self.place / f"job{number}", sha256(job.encode()).hexdigest()
         try:
-            mark.hardlink_to(mine)  # the name appears with its content
+            self._make()
+            mark.symlink_to(name)  # a link appears with its content, also between nodes; it points nowhere
         except FileExistsError:
-            return mark.read_text() == job
-        finally:
-            mine.unlink()
+            return mark.readlink() == Path(name)
+        except OSError:  # such as a file system without links: then all are the first job
+            return True
         return True
 
     def _results(self) -> list[Result]:
-        found = [msgspec.json.decode(path.read_bytes(), type=Result) for path in self.place.glob("result.*")]
-        return sorted(found, key=lambda one: (one.folder, one.rank))
+        found = (_decoded(path, Result) for path in self.place.glob("result.*"))
+        return sorted((one for one in found if one), key=lambda one: (one.folder, one.rank))
 
-    def _killed(self, folder: Path) -> tuple[str, ...]:
-        told = {(one.folder, one.rank) for one in self._results()}
-        bundles = ((str(numbered(folder, number)), rank) for number, rank in self.joined())
-        silent = (bundle for bundle, rank in bundles if (bundle, rank) not in told)
-        return tuple(dict.fromkeys(bundle for bundle in silent if Path(bundle, MANIFEST).exists()))
+    def _killed(self) -> tuple[str, ...]:
+        """The bundles of processes that left no result."""
+        done = {f"trains.{one.host}.{one.pid}" for one in self._results()}
+        silent = (_decoded(path, Trains) for path in self.place.glob("trains.*") if path.name not in done)
+        return tuple(sorted({one.folder for one in silent if one}))
 
     def _failures(self) -> tuple[str, ...]:
         return tuple(sorted({path.read_text() for path in self.place.glob("failed.*")}))
+
+
+def _decoded(path: Path, kind: type[_Left]) -> _Left | None:
+    """What a process left; None if it was killed while it wrote it."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError):
+        return None

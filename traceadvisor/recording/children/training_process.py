@@ -13,6 +13,7 @@ import sys
 import threading
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -55,7 +56,10 @@ class _Process:
 
     def __init__(self, plan: Plan) -> None:
         launch = replace(Launch.of_this_process(), started_ns=plan.started_ns)
-        self._session = CaptureSession(plan.options, launch, plan.command, "", plan)
+        folder = Path(plan.folder) if launch.restart == plan.restart else launch.restarted(Path(plan.folder))
+        self._session = CaptureSession(
+            plan.options, launch, plan.command, folder, plan=plan, repository=plan.repository
+        )
         self._session.start_in_child()
         self._raised: BaseException | None = None
         self._print = sys.excepthook

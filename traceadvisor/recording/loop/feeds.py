@@ -144,9 +144,9 @@ def _followed(iterator: Iterator[Any], loop: FeedLoop, fetches: Fetches) -> Iter
     try:
         while True:
             entered = fetches.enter()
-            if entered:
-                fetches.fetch_begins(loop)
             try:
+                if entered:
+                    fetches.fetch_begins(loop)
                 batch.append(next(iterator))
             except StopIteration:
                 return

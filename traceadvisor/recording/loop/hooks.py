@@ -6,6 +6,7 @@ Hooks run outside torch's own annotations, so that the marks of steps nest corre
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import threading
 import time
@@ -71,6 +72,8 @@ class LoopListener:
         self.active = True
         self.is_fetching = False
         """Whether the training thread is getting a batch; the sampler of stacks reads it."""
+        self.after_event: Callable[[], None] | None = None
+        """Called after each event; may raise :class:`SystemExit` to end the script."""
 
     def enter(self) -> bool:
         """A call begins. If the result is True, a call of :meth:`leave` must follow."""
@@ -107,6 +110,8 @@ class LoopListener:
                 self._clocks.fetch_begins(iterator)
         except Exception as error:  # noqa: BLE001  # the script goes on after any error
             self._fail(error)
+        if self.after_event and self.active and self._depth == 1:
+            self.after_event()
 
     def fetch_ended(self, iterator: object, *, got_batch: bool) -> None:
         """The loader returned a batch, or has none left."""
@@ -138,6 +143,16 @@ class LoopListener:
                 self._tracker.optimizer_stepped(id(optimizer))
             except Exception as error:  # noqa: BLE001  # as above
                 self._fail(error)
+            if self.after_event and self.active:
+                self.after_event()
+
+    def saved(self, took_ns: int) -> None:
+        """A checkpoint was saved."""
+        if self.active and threading.get_ident() == self._thread:
+            try:
+                self._tracker.saved(took_ns)
+            except Exception as error:  # noqa: BLE001  # as above
+                self._fail(error)
 
     def step(self) -> None:
         """The script marks the end of a step."""
@@ -146,6 +161,8 @@ class LoopListener:
                 self._tracker.step()
             except Exception as error:  # noqa: BLE001  # as above
                 self._fail(error)
+            if self.after_event and self.active:
+                self.after_event()
 
     def _fail(self, error: Exception) -> None:
         self.active = False
@@ -162,6 +179,7 @@ class Hooks:
         seen: SettingsSeen,
         *,
         profiler_made: Callable[[], None],
+        exported: Callable[[str], None],
     ) -> None:
         self._listener, self._loaders = listener, loaders
         self._originals: list[tuple[type, str, object]] = []
@@ -173,6 +191,7 @@ class Hooks:
         self._replace(set_detect_anomaly, "__init__", _hooked_anomaly(set_detect_anomaly.__init__, seen))
         for made in (_KinetoProfile, torch.autograd.profiler.profile):
             self._replace(made, "__init__", _hooked_profiler(made.__init__, profiler_made))
+            self._replace(made, "export_chrome_trace", _hooked_export(made.export_chrome_trace, exported))
         hook_step = Optimizer.profile_hook_step
 
         def profile_hook_step(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -241,9 +260,9 @@ def _hooked_next(original: Callable[[Any], Any], listener: LoopListener) -> Call
     def fetch(self: Any) -> Any:
         if not listener.enter():
             return original(self)
-        listener.fetch_begins(self)
         got_batch = False
         try:
+            listener.fetch_begins(self)
             batch = original(self)
             got_batch = True
             return batch
@@ -344,6 +363,18 @@ def _hooked_profiler(original: Callable[..., None], profiler_made: Callable[[], 
         original(self, *args, **kwargs)
 
     return make
+
+
+def _hooked_export(original: Callable[..., Any], exported: Callable[[str], None]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    @unseen
+    def export(self: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, path, *args, **kwargs)
+        with suppress(Exception):  # the script goes on after any error
+            exported(os.fspath(path))
+        return result
+
+    return export
 
 
 def _made_by_torch() -> bool:

@@ -22,6 +22,8 @@ import torch
 from torch.autograd.profiler import record_function
 from torch.profiler.profiler import _KinetoProfile
 
+from traceadvisor.recording.loop.forks import ForksWithoutProfiler
+from traceadvisor.recording.loop.known_memory import KnownMemory
 from traceadvisor.recording.options import CaptureOptions
 
 MARK = "ProfilerStep#"
@@ -60,6 +62,8 @@ class TorchRecorder:
         self._profiler: _KinetoProfile | None = None
         self._started = False
         self._mark: record_function | None = None
+        self._memory = KnownMemory()
+        self._forks = ForksWithoutProfiler()
         self.making = False
         """Whether this object is creating a profiler."""
 
@@ -81,6 +85,8 @@ class TorchRecorder:
             with _quiet():
                 profiler.prepare_trace()
             self._profiler = profiler  # only now: one that is not ready ends the process when it is started
+            if self._options.memory:
+                self._memory.start()
         finally:
             self.making = False
         return time.perf_counter_ns() - begin_ns
@@ -90,6 +96,7 @@ class TorchRecorder:
         if self._profiler is None:
             return 0
         begin_ns = time.perf_counter_ns()
+        self._forks.install()
         self._profiler.start_trace()
         self._started = True
         return time.perf_counter_ns() - begin_ns
@@ -120,6 +127,8 @@ class TorchRecorder:
         profiler, self._profiler = self._profiler, None
         if profiler and self._started:
             profiler.stop_trace()
+        self._memory.stop()
+        self._forks.remove()
         self._started = False
         return profiler
 

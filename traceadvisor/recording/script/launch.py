@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
-import socket
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,23 +13,47 @@ from typing import NamedTuple
 
 import psutil
 
+from traceadvisor.system.processes import host_name, safe_name
+
 RUNS = Path("runs")
 
 
-class _Variables(NamedTuple):
+class _Launcher(NamedTuple):
     """Environment variables of a launcher."""
 
+    name: str
     rank: str
     world_size: str
     local_rank: str
+    local_size: str
+    """Ranks on this node."""
+
+    job: tuple[str, ...]
+    """Which together identify the job on all its nodes."""
 
 
 _LAUNCHERS = (
-    _Variables("RANK", "WORLD_SIZE", "LOCAL_RANK"),  # torchrun, and others that follow it
-    _Variables("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),  # Open MPI
-    _Variables("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),  # MPICH, Intel MPI
-    _Variables("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),  # srun; in sbatch's own shell there is no step
+    # torchrun, and others that follow it
+    _Launcher("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", ("TORCHELASTIC_RUN_ID",)),
+    _Launcher(
+        "openmpi",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        ("PMIX_NAMESPACE",),
+    ),
+    # MPICH, Intel MPI
+    _Launcher("mpi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", ("PMI_JOBID",)),
+    # srun; in sbatch's own shell there is no step
+    _Launcher("slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
 )
+
+_BATCH_JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+"""Ids of batch systems, in which launchers run."""
+
+_NO_ID = {"", "none"}
+"""``none`` is torchrun's id if the user gives none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +68,37 @@ class Launch:
 
     host: str
     restart: int
-    """How often the launcher has restarted the job."""
+    """How often torchrun has restarted the job."""
+
+    requeue: int = 0
+    """How often the batch system has restarted it."""
 
     block: int = 0
     """Number of the captured block in this process, from 0."""
 
+    pid: int = 0
+    """The process whose start is that of the job: this one, or the launcher's on this node."""
+
+    job_id: str | None = None
+    """The launcher's id of a job on several nodes, safe in file names; None without one, and on a single node."""
+
     @classmethod
     def of_this_process(cls, environment: Mapping[str, str] = os.environ) -> Launch:
         """Read the launcher's variables; a process without them is a job of its own."""
-        names = next((each for each in _LAUNCHERS if set(each) <= environment.keys()), _LAUNCHERS[0])
-        launched = names.rank in environment and names.local_rank in environment
-        world_size = _number(environment, names.world_size, 1)
+        launcher = next((each for each in _LAUNCHERS if set(each[1:4]) <= environment.keys()), _LAUNCHERS[0])
+        launched = launcher.rank in environment and launcher.local_rank in environment
+        world_size = _number(environment, launcher.world_size, 1)
+        pid = os.getppid() if launched and world_size > 1 else os.getpid()
         return cls(
-            rank=_number(environment, names.rank, 0),
+            rank=_number(environment, launcher.rank, 0),
             world_size=world_size,
-            local_rank=_number(environment, names.local_rank, 0),
-            started_ns=_start_ns(os.getppid() if launched and world_size > 1 else os.getpid()),
-            host=_safe(socket.gethostname()),
+            local_rank=_number(environment, launcher.local_rank, 0),
+            started_ns=_start_ns(pid),
+            host=host_name(),
             restart=_number(environment, "TORCHELASTIC_RESTART_COUNT", 0),
+            requeue=_number(environment, "SLURM_RESTART_COUNT", 0),
+            pid=pid,
+            job_id=_job_id(launcher, environment) if launched and world_size > 1 else None,
         )
 
     def of_training(self) -> Launch:
@@ -74,12 +110,17 @@ class Launch:
 
     @property
     def job(self) -> str:
-        """The same text in all ranks of a job on this node, and another in each other job of the node."""
-        if self.world_size == 1:
-            return f"process {os.getpid()}"
-        port = os.environ.get("MASTER_PORT")
-        address = f"{os.environ.get('MASTER_ADDR')}:{port}" if port else f"child of {os.getppid()}"
-        return f"{address}, {self.world_size} ranks, restart {self.restart}"
+        """The same text in all ranks of one attempt of a job, and another in each other job.
+
+        It comes from the launcher's id if there are several nodes, and from the launcher's process if there is one.
+        """
+        of_node = f"{self.host} {self.pid} {self.started_ns}"
+        parts = (self.job_id or of_node, self.requeue, self.restart, self.block)
+        return " ".join(str(part) for part in parts)
+
+    def is_of_job(self, job: str | None) -> bool:
+        """Whether a job that :func:`agreed` gave is this one, as far as the launcher's id tells."""
+        return job is not None and job.partition(AGREED)[0] == self.job
 
     def bundle(self, folder: Path | None, script: str) -> Path:
         """The folder of the bundle: the given one, or else the default of a script."""
@@ -87,13 +128,19 @@ class Launch:
 
     def folder(self, script: str) -> Path:
         """The default folder of the bundle."""
-        time = datetime.fromtimestamp(self.started_ns / 1e9).astimezone().strftime("%Y-%m-%dT%H-%M-%S")
         block = f"-{self.block + 1}" if self.block else ""
-        return RUNS / f"{time}-{_safe(script)}{self._suffix}{block}"
+        if self.job_id:
+            return RUNS / f"{_safe(script)}-{self.job_id}{self._suffix}{block}"
+        time = datetime.fromtimestamp(self.started_ns / 1e9).astimezone().strftime("%Y-%m-%dT%H-%M-%S")
+        return RUNS / f"{time}-{_safe(script)}-{self.pid}{self._suffix}{block}"
 
     def given(self, folder: Path) -> Path:
         """The bundle's folder for a given folder: a restarted job does not overwrite the bundle of its first start."""
         return folder.with_name(f"{folder.name}{self._suffix}") if self._suffix else folder
+
+    def restarted(self, folder: Path) -> Path:
+        """The bundle of the job after restarts by torchrun, for that of its first start."""
+        return folder.with_name(f"{folder.name}-restart{self.restart}") if self.restart else folder
 
     def of_block(self, number: int) -> Launch:
         """The same for another captured block of the process, which is a run of its own."""
@@ -101,7 +148,32 @@ class Launch:
 
     @property
     def _suffix(self) -> str:
-        return f"-restart{self.restart}" if self.restart else ""
+        requeue = f"-requeue{self.requeue}" if self.requeue else ""
+        return f"{requeue}-restart{self.restart}" if self.restart else requeue
+
+
+AGREED = "#"
+"""Separates the launcher's id from what the ranks of a job agreed on."""
+
+
+def _job_id(launcher: _Launcher, environment: Mapping[str, str]) -> str | None:
+    """The id of a job on several nodes."""
+    if not _spans_nodes(launcher, environment):
+        return None
+    found = [environment.get(name, "") for name in launcher.job]
+    batch = next((environment[name] for name in _BATCH_JOBS if environment.get(name) and name not in launcher.job), "")
+    given = [launcher.name, *(part for part in (batch, *found) if part not in _NO_ID)]
+    if _NO_ID.isdisjoint(found):
+        return _safe("-".join(given))
+    meeting = [environment[name] for name in ("MASTER_ADDR", "MASTER_PORT") if environment.get(name)]
+    return _safe("-".join([*given, *meeting])) if meeting or batch else None
+
+
+def _spans_nodes(launcher: _Launcher, environment: Mapping[str, str]) -> bool:
+    if not launcher.local_size:
+        return _number(environment, "SLURM_STEP_NUM_NODES", 1) > 1
+    world_size = _number(environment, launcher.world_size, 1)
+    return _number(environment, launcher.local_size, world_size) < world_size
 
 
 def _number(environment: Mapping[str, str], name: str, default: int) -> int:
@@ -114,6 +186,24 @@ def _start_ns(pid: int) -> int:
     return round(psutil.Process(pid).create_time() * 100) * 10_000_000
 
 
+def start_of_this_process() -> tuple[int, int]:
+    """The start of this process on the wall clock and on the monotonic clock, to the kernel's ticks; now if unknown.
+
+    The age comes from the kernel's boot clock: the process's creation time on the wall clock is off by up to a second.
+    """
+    wall_ns, clock_ns = time.time_ns(), time.perf_counter_ns()
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[_START_TICKS])
+        age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        age_ns = 0
+    age_ns = max(age_ns, 0)
+    return wall_ns - age_ns, clock_ns - age_ns
+
+
+_START_TICKS = 19
+"""Place of the start time among the fields of ``/proc/self/stat`` after the process's name; proc(5), field 22."""
+
+
 def _safe(name: str) -> str:
-    """The name with only those characters that are safe in file names."""
-    return re.sub(r"[^\w.-]+", "_", name).strip("._") or "script"
+    return safe_name(name, default="script")

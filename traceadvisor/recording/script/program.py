@@ -35,6 +35,14 @@ class Script:
         """The name of its runs."""
         return self.target.rpartition(".")[2] if self.is_module else Path(self.target).stem
 
+    @property
+    def folder(self) -> Path:
+        """The folder of its file; of a module, the working directory."""
+        path = Path(self.target)
+        if self.is_module or not path.exists():
+            return Path.cwd()
+        return path.resolve() if path.is_dir() else path.resolve().parent
+
     def prepare(self) -> Callable[[], None]:
         """Make this process look like one of ``python``; returns a function that runs the script and raises its errors.
 

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from io import FileIO
 from pathlib import Path
 from threading import Event, Thread
 from typing import Generic, TypeVar
@@ -14,6 +13,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from traceadvisor.bundle.layout import Sample, encode_telemetry_header
+from traceadvisor.recording.growing_file import GrowingFile
 from traceadvisor.recording.telemetry.host import GroupUse, Host, host_name, memory_bytes
 from traceadvisor.recording.telemetry.nvml import Device, Nvml, open_nvml
 from traceadvisor.recording.telemetry.processes import ProcessTree
@@ -39,7 +39,7 @@ class TelemetrySampler:
     """Writes a line of telemetry for every sample, from a daemon thread.
 
     The file is readable up to its last complete line at any time. A failure to sample ends the sampling, never the
-    training: see :attr:`error`.
+    training: see :attr:`error`. A sample that cannot be written is lost, and the next may be written again.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class TelemetrySampler:
         pids: Callable[[], Sequence[int]] | None = None,
         interval_s: float = 0.1,
         clock_ns: Callable[[], int] = time.time_ns,
+        lost: Callable[[OSError], None] = lambda _: None,
     ) -> None:
         """Sample into ``path``.
 
@@ -58,13 +59,18 @@ class TelemetrySampler:
                 are sampled, too.
             interval_s: the shortest time between samples; see :class:`Pace`.
             clock_ns: wall clock, nanoseconds since the epoch.
+            lost: called in the thread when a sample could not be written.
         """
         self._path = path
         self._interval_s = interval_s
         self._clock_ns = clock_ns
+        self._lost = lost
+        self._unwritten = b""
+        """The header, until it is written."""
         self._tree = ProcessTree(pids or (lambda: (os.getpid(),)))
         self._stop = Event()
         self._thread: Thread | None = None
+        self._file: GrowingFile | None = None
         self.error: Exception | None = None
         """The error that ended the sampling before :meth:`stop`, if any."""
 
@@ -77,7 +83,7 @@ class TelemetrySampler:
         """
         if self._thread is not None:
             raise RuntimeError("a TelemetrySampler is started once")
-        file = FileIO(self._path, "w")  # unbuffered: each write is a line
+        file = self._file = GrowingFile(self._path)
         self._thread = Thread(target=self._run, args=(file,), name="traceadvisor-telemetry", daemon=True)
         self._thread.start()
 
@@ -87,17 +93,22 @@ class TelemetrySampler:
         if self._thread is not None:
             self._thread.join(timeout=max(5.0, self._interval_s))
 
-    def _run(self, file: FileIO) -> None:
-        with file:
+    def leave_to_parent(self) -> None:
+        """Let go of the file in a forked child, which has no sampling thread."""
+        if self._file:
+            self._file.leave_to_parent()
+
+    def _run(self, file: GrowingFile) -> None:
+        with closing(file):
             try:
                 with closing(open_nvml()) as nvml:
                     group = GroupUse()
-                    _write(file, encode_telemetry_header(self._header(nvml, group)))
+                    self._write(file, encode_telemetry_header(self._header(nvml, group)), is_header=True)
                     self._sample_until_stopped(file, nvml.devices, group)
             except Exception as error:  # noqa: BLE001  # after any error the training continues without telemetry
                 self.error = error
 
-    def _sample_until_stopped(self, file: FileIO, devices: Sequence[Device], group: GroupUse) -> None:
+    def _sample_until_stopped(self, file: GrowingFile, devices: Sequence[Device], group: GroupUse) -> None:
         host, pace = Host(), Pace(self._interval_s)
         turns = Turns([(device, sent) for device in devices for sent in (True, False)])
         wait_s = 0.0
@@ -113,7 +124,7 @@ class TelemetrySampler:
             if (turn := turns.take(now_s)) is not None:  # last, because it takes 20 ms
                 device, sent = turn
                 samples[device.uuid] |= device.pcie_sample(sent=sent)
-            _write(file, msgspec.json.encode(Sample(time_ns, round(pace.interval_s, 4), samples, node, processes)))
+            self._write(file, msgspec.json.encode(Sample(time_ns, round(pace.interval_s, 4), samples, node, processes)))
             pace.plan(now_s, time.thread_time() - cpu_before_s)
             wait_s = max(0.0, now_s + pace.interval_s - time.monotonic())
 
@@ -133,12 +144,15 @@ class TelemetrySampler:
             "nvml_unavailable": nvml.unavailable,
         }
 
-
-def _write(file: FileIO, record: bytes) -> None:
-    """Write a whole line at once, so that a killed run leaves whole lines."""
-    line = memoryview(record + b"\n")
-    while line:
-        line = line[file.write(line) :]
+    def _write(self, file: GrowingFile, record: bytes, *, is_header: bool = False) -> None:
+        """Write a whole line at once, so that a killed run leaves whole lines."""
+        line = self._unwritten + record + b"\n"
+        try:
+            file.append(line)
+            self._unwritten = b""
+        except OSError as error:
+            self._unwritten = line if is_header else self._unwritten
+            self._lost(error)
 
 
 class Pace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from traceadvisor.model.report import Report
-from traceadvisor.model.run import LoaderSettings, Run, RunSettings
+from traceadvisor.model.run import LoaderSettings, Repository, Run, RunSettings
 from traceadvisor.rendering.origins import location_words
 from traceadvisor.rendering.table import Cell, Column, Table
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, money, percent
@@ -19,11 +19,22 @@ def settings_table(run: Run) -> Table:
     rows = (
         ("Command", " ".join(run.command) or NOT_MEASURED),
         ("End of the script", f"It {run.ending}"),
+        *_repository(run.repository),
         *_loader(settings.loader),
         *_torch(settings),
         *_host(settings),
     )
     return Table("Settings of the run", _COLUMNS, tuple((Cell(name), Cell(value)) for name, value in rows))
+
+
+def _repository(repository: Repository | None) -> Iterator[tuple[str, str]]:
+    """The commit that ran, if known."""
+    if repository is None:
+        return
+    yield "Repository", repository.root
+    branch = f" on {repository.branch}" if repository.branch else ""
+    changes = {True: ", with changes", False: "", None: ", changes unknown"}[repository.dirty]
+    yield "Commit", f"{repository.commit or NOT_MEASURED}{branch}{changes}"
 
 
 def _loader(loader: LoaderSettings | None) -> Iterator[tuple[str, str]]:

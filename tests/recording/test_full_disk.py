@@ -1,0 +1,95 @@
+"""A disk that is full while the script trains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.children import run
+from tests.recording.running import CAPTURE, PYTHON, manifest, steps
+from traceadvisor.api import load
+from traceadvisor.recording.growing_file import GrowingFile
+
+TRAIN = """
+import resource, sys, torch
+from torch.utils.data import DataLoader, TensorDataset
+torch.set_num_threads(1)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+def train(batches):
+    for (batch,) in DataLoader(TensorDataset(torch.ones(batches, 4))):
+        model(batch).sum().backward()
+        optimizer.step()
+
+train(30)
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+train(300)
+print("full", flush=True)
+print("full", file=sys.stderr, flush=True)
+import time; time.sleep(1.2)  # two attempts to write
+print("slept", file=sys.stderr, flush=True)
+if "--freed" in sys.argv:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+print("trained")
+"""
+
+
+@pytest.mark.parametrize("form", [(), ("--", *PYTHON)], ids=["script", "command"])
+@pytest.mark.parametrize("is_freed", [True, False], ids=["freed", "full"])
+def test_a_full_disk_costs_data_and_not_the_training(tmp_path: Path, form: tuple[str, ...], is_freed: bool) -> None:  # noqa: FBT001
+    (tmp_path / "train.py").write_text(TRAIN)
+    arguments = ("--freed",) if is_freed else ()
+    done = run(*CAPTURE, "-o", "bundle", *form, "train.py", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "full\ntrained\n")
+    assert "Traceback" not in done.stderr
+    during, _, after = done.stderr.partition("slept\n")
+    assert during.count("traceadvisor: a part of the capture cannot be written: bundle: File too large.") == 1
+    assert after.count("traceadvisor: a part of the capture could not be written: bundle: File too large.") == 1
+
+    found = steps(tmp_path / "bundle")
+    assert [step.index for step in found] == list(range(len(found))), "whole rows, none twice"
+    report = load(tmp_path / "bundle")
+    if is_freed:
+        assert len(found) in (329, 330)
+        assert "not-written" in {row.note.code for row in report.health_notes}
+    else:
+        assert len(found) < 329
+        assert manifest(tmp_path / "bundle").endings == ()
+
+
+def test_a_recording_that_cannot_be_written_leaves_the_step_times(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN.replace("train(30)", "train(5)").replace("(1000, hard)", "(50_000, hard)"))
+    done = run(*CAPTURE, "-o", "bundle", "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "a recording could not be written; the disk may be full. The training goes on." in done.stderr
+    assert len(steps(tmp_path / "bundle")) in (304, 305)
+    assert len(load(tmp_path / "bundle").recordings) == 1
+
+
+def test_what_cannot_be_written_whole_is_removed(tmp_path: Path) -> None:
+    source = (
+        "import resource, sys\nfrom pathlib import Path\n"
+        "from traceadvisor.recording.growing_file import GrowingFile\n"
+        "file = GrowingFile(Path(sys.argv[1]))\nfile.append(b'first\\n')\n"
+        "soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)\nresource.setrlimit(resource.RLIMIT_FSIZE, (9, hard))\n"
+        "try: file.append(b'second\\n')\nexcept OSError: print(Path(sys.argv[1]).read_text(), end='')\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))\nfile.append(b'third\\n')\nfile.close()\n"
+    )
+    done = run(*PYTHON, "-c", source, tmp_path / "file", check=True)
+    assert done.stdout == "first\n"
+    assert (tmp_path / "file").read_text() == "first\nthird\n"
+
+
+def test_a_growing_file_may_be_renamed(tmp_path: Path) -> None:
+    file = GrowingFile(tmp_path / "a")
+    file.append(b"1\n")
+    (tmp_path / "a").rename(tmp_path / "b")
+    file.append(b"2\n")
+    file.close()
+    file.close()
+    assert (tmp_path / "b").read_text() == "1\n2\n"
+    with pytest.raises(ValueError, match="closed"):
+        file.append(b"3\n")

@@ -1,0 +1,130 @@
+"""The output is checked before the script starts."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.children import Done, run
+from tests.recording.running import CAPTURE, PYTHON, capture, manifest, steps
+from traceadvisor.errors import UsageError
+from traceadvisor.recording.output_folder import OutputFolder
+from traceadvisor.recording.script.launch import Launch
+
+ALONE = Launch(rank=0, world_size=1, local_rank=0, started_ns=10**18, host="host", restart=0, pid=7)
+
+TRAIN = """
+import sys, torch
+from torch.utils.data import DataLoader, TensorDataset
+torch.set_num_threads(1)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (batch,) in DataLoader(TensorDataset(torch.ones(int(sys.argv[1]), 4))):
+    model(batch).sum().backward()
+    optimizer.step()
+print("trained", sys.argv[1])
+"""
+
+
+@pytest.fixture(params=[("script.py",), ("--", *PYTHON, "script.py")], ids=["script", "command"])
+def command(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, ...]:
+    (tmp_path / "script.py").write_text("print('ran')")
+    words: tuple[str, ...] = request.param
+    return words
+
+
+def refused(done: Done, *words: str) -> None:
+    """The script did not run, and one line names the reason and the remedy."""
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+    for word in (*words, "with -o"):
+        assert word in done.stderr
+
+
+def test_a_file_in_the_way_is_named(command: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    refused(capture("-o", "file/a/b", *command, cwd=tmp_path), "Cannot write to file/a/b: file is a file")
+    assert not list(tmp_path.rglob("a"))
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(command: tuple[str, ...], tmp_path: Path) -> None:
+    """Not even root can create a file under ``/sys``."""
+    refused(capture("-o", "/sys/kernel/bundle", *command, cwd=tmp_path), "Cannot write to /sys/kernel/bundle")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to any folder")
+def test_a_read_only_folder_is_refused(command: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir(mode=0o500)
+    refused(capture("-o", "mine/bundle", *command, cwd=tmp_path), "Permission denied")
+
+
+def test_a_full_disk_is_refused(command: tuple[str, ...], tmp_path: Path) -> None:
+    """A limit on the size of files stands for a disk without space."""
+    limited = ("bash", "-c", 'ulimit -f 8; exec "$@"', "limited")
+    done = run(*limited, *CAPTURE, "-o", "bundle", *command, cwd=tmp_path)
+    refused(done, "File too large. Free some space")
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_missing_parents_are_created_and_removed_if_nothing_was_written(tmp_path: Path) -> None:
+    done = capture("-o", "a/b/c", "--", *PYTHON, "-c", "print('ran')", cwd=tmp_path)
+    assert done.stdout == "ran\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_folder_of_the_user_stays(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    capture("-o", "mine", "--", *PYTHON, "-c", "pass", cwd=tmp_path)
+    assert (tmp_path / "mine").is_dir()
+
+
+def test_a_program_with_a_captured_block_gets_an_error_before_the_block(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    source = "import traceadvisor\nwith traceadvisor.capture('file/bundle'): print('ran')"
+    done = run(*PYTHON, "-c", source, cwd=tmp_path)
+    assert done.stdout == ""
+    assert "UsageError: Cannot write to file/bundle: file is a file" in done.stderr
+
+
+def test_processes_with_the_same_time_and_id_get_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In containers on several machines, the ids of processes are often the same."""
+    monkeypatch.chdir(tmp_path)
+    barrier = threading.Barrier(8)
+
+    def prepare(_: int) -> Path:
+        barrier.wait(timeout=60)
+        return OutputFolder.prepared(ALONE, None, "train").path
+
+    with ThreadPoolExecutor(8) as pool:
+        folders = list(pool.map(prepare, range(8)))
+    assert len(set(folders)) == 8
+    assert all(folder.is_dir() for folder in folders)
+
+
+def test_two_captures_at_once_make_two_bundles(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda count: capture("train.py", count, cwd=tmp_path), ("30", "31")))
+    assert [one.returncode for one in done] == [0, 0], done[0].stderr + done[1].stderr
+    bundles = list((tmp_path / "runs").iterdir())
+    assert sorted((manifest(bundle).command[1], len(steps(bundle))) for bundle in bundles) == [("30", 30), ("31", 31)]
+    assert len({manifest(bundle).job for bundle in bundles}) == 2
+
+
+def test_ranks_of_one_job_share_a_folder_and_others_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = replace(ALONE, world_size=2)
+    other = replace(first, rank=1, local_rank=1)
+    assert (
+        OutputFolder.prepared(first, Path("bundle"), "").path == OutputFolder.prepared(other, Path("bundle"), "").path
+    )
+    (tmp_path / "bundle" / "manifest.json").write_text("{}")
+    with pytest.raises(UsageError, match="is no manifest of a capture"):
+        OutputFolder.prepared(first, Path("bundle"), "")
