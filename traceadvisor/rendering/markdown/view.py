@@ -12,7 +12,7 @@ from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.code import fitted_code
 from traceadvisor.rendering.headline import recording_of_verdict, step_time, verdict, verdict_scope
 from traceadvisor.rendering.lists import listed
-from traceadvisor.rendering.page.findings import FindingView, finding_views
+from traceadvisor.rendering.page.findings import FindingView, finding_views, umbrella_table
 from traceadvisor.rendering.page.health import HealthView, NoteView, health_view
 from traceadvisor.rendering.page.outcomes import outcomes_view
 from traceadvisor.rendering.page.recordings import busy_words, cost_words, largest_category
@@ -281,6 +281,7 @@ def _folds(report: Report, health: HealthView, room: Room) -> Iterator[Fold]:
     if lines := short_lines_table(report.recordings):
         yield Fold(lines.caption, _cut(lines, min(room.rows, MOST_LINES), room))
     for table, rows in (
+        (umbrella_table(report), room.rows),
         (outcomes.not_worth_doing, room.rows),
         (outcomes.failed, room.rows),
         (outcomes.clear, room.check_rows),
