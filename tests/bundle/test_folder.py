@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from traceadvisor.bundle.layout import FORMAT
 from traceadvisor.bundle.steps import LARGEST_STEPS_BYTES
 from traceadvisor.errors import InputError
 from traceadvisor.model.report import Report, SourceKind
-from traceadvisor.model.run import LoaderSettings
+from traceadvisor.model.run import LoaderSettings, Repository
 from traceadvisor.rendering.formats import FORMATS
+from traceadvisor.system.processes import host_name, start_ticks
 
 SETTINGS = {"loader": {"batch_size": 8, "num_workers": 2, "file": "train.py", "line": 41}, "cpu_count": 4}
 STEPS = "step,start_ns,duration_ns,loader_ns,fetches,state\n" + "".join(
@@ -332,3 +334,35 @@ def test_secrets_in_the_files_beside_a_trace_are_named(bundle: Path) -> None:
         "settings.0.json seems to contain secrets, in environment.HF_TOKEN",
         "manifest.json seems to contain secrets, in command",
     ]
+
+
+@pytest.mark.parametrize(
+    ("host", "pid", "ticks", "ending"),
+    [
+        (host_name(), os.getpid(), start_ticks(os.getpid()), "is still running"),
+        (host_name(), os.getpid(), 1, "was killed"),
+        (host_name(), 2**22 + 1, 5, "was killed"),
+        ("elsewhere", os.getpid(), 5, "was killed, or is still running on elsewhere"),
+    ],
+)
+def test_a_rank_without_an_end_was_killed_unless_its_process_runs(
+    host: str, pid: int, ticks: int | None, ending: str, bundle: Path
+) -> None:
+    (bundle / "unfinished.host.1.manifest.json").touch()
+    _manifest(bundle, endings=[], processes=[{"rank": 0, "host": host, "pid": pid, "start_ticks": ticks}])
+    run, notes = read_run(bundle, 0)
+    assert run.ending == ending
+    left = [note.message for note in notes if note.code == "unfinished-files"]
+    assert [name.endswith("unfinished.host.1.manifest.json.") for name in left] == [True] * (ticks in {1, 5})
+
+
+def test_a_killed_run_without_a_recording_shows_its_step_times(bundle: Path) -> None:
+    steps = {"path": "steps.0.csv", "kind": "steps", "rank": 0}
+    _manifest(bundle, endings=[], files=[steps])
+    (recording,) = load(bundle).recordings
+    assert (recording.worker, recording.undisturbed_median_step_ns) == ("rank0", 100_000)
+
+
+def test_the_repository_is_read(bundle: Path) -> None:
+    _manifest(bundle, repository={"root": "~/src", "commit": "a" * 40, "branch": None, "dirty": True})
+    assert read_run(bundle, 0)[0].repository == Repository("~/src", "a" * 40, None, dirty=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 DISTORTED_RATIO = 1.5
 """From this ratio on, a third of a recorded step or more is the profiler's, and shares of recorded steps are not shares
-of the training. ``docs/decisions/0019-undistorted-times.md`` has the measurements."""
+of the training. ``docs/decisions/0020-undistorted-times.md`` has the measurements."""
 
 CHANGED_SHARE = 0.10
 """Difference between recorded and undisturbed steps that a report mentions."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn, Self
 
 from traceadvisor.errors import UsageError
@@ -89,18 +90,25 @@ class SignalsForwarded:
     group, so the command has it already; another SIGINT is passed on, unless the command ends by itself soon.
     """
 
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+        """Signals before the command ran, which another thread of this process got: only this one holds them back."""
+
     def __enter__(self) -> Self:
         """Hold the signals back."""
         self._heard = {number for number in _FORWARDED if signal.getsignal(number) is not signal.SIG_IGN}  # as in nohup
         self._before = signal.pthread_sigmask(signal.SIG_BLOCK, {*self._heard, signal.SIGCHLD})
-        self._handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an ignored one would lose the exit code
+        self._handlers = {number: signal.signal(number, self._heard_elsewhere) for number in self._heard}
+        self._handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it loses exit codes
         return self
 
     def __exit__(self, *_: object) -> None:
         """Handle signals as before."""
         while signal.sigtimedwait({*self._heard, signal.SIGCHLD} - self._before, 0):
             pass  # the command has ended: they were for it
-        signal.signal(signal.SIGCHLD, self._handler)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
 
     def restore(self) -> None:
@@ -109,6 +117,9 @@ class SignalsForwarded:
 
     def wait(self, child: subprocess.Popen[bytes]) -> int:
         """Wait for the command and pass signals on; returns its exit code."""
+        self._child = child
+        for number in self._early:
+            child.send_signal(number)
         interrupt_s: float | None = None
         while (code := child.poll()) is None:
             patience_s = _LOOK_S if interrupt_s is None else max(interrupt_s - time.monotonic(), 0.0)
@@ -122,3 +133,11 @@ class SignalsForwarded:
             elif found is not None and found.si_signo != signal.SIGCHLD:
                 child.send_signal(found.si_signo)
         return code
+
+    def _heard_elsewhere(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  # signal's signature
+        if number == signal.SIGINT:
+            return  # it cannot be told from that of a terminal
+        if self._child:
+            self._child.send_signal(number)
+        else:
+            self._early.append(number)

@@ -136,8 +136,8 @@ def test_added_time_is_split_into_the_loader_and_the_rest() -> None:
 
 @pytest.mark.parametrize(("recorded", "words"), [(120, "Findings about the CPU"), (160, "Their shares do not show")])
 def test_distortion_is_a_quiet_note_with_its_interval(recorded: int, words: str) -> None:
-    steps = [*_steps(*[100, 101] * 20), *_steps(*[recorded] * 8, state=RECORDED, first=41)]
+    steps = [*_steps(*[100, 102] * 20), *_steps(*[recorded] * 8, state=RECORDED, first=41)]
     (note,) = timing_notes(run_timing(steps, 1))
-    assert f"{recorded / 100.5:.2f} times as long as undisturbed ones (95% interval " in note.message
+    assert f"{recorded / 101:.2f} times as long as undisturbed ones (95% interval " in note.message
     assert words in note.message
     assert not note.degrades

@@ -14,7 +14,6 @@ from tests.children import DEVNULL, PIPE, Done, added, run, started
 from tests.recording.running import CAPTURE, PYTHON, capture, manifest, noticed, steps, traces
 from traceadvisor.bundle.layout import Ending
 from traceadvisor.recording.children.plan import HOOK
-from traceadvisor.recording.command import SignalsForwarded
 
 TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
@@ -37,8 +36,6 @@ if "--endless" in sys.argv:
 if "--fail" in sys.argv:
     raise ValueError("as it was")
 """
-
-WAITS_UNBLOCKED = "import signal, time; signal.pthread_sigmask(signal.SIG_SETMASK, ()); time.sleep(60)"
 
 RANKS = """
 import sys, torch
@@ -245,12 +242,20 @@ def test_sigint_to_the_capture_alone_ends_the_command(folder: Path) -> None:
     assert manifest(folder / "bundle").endings[0].ending is Ending.INTERRUPTED
 
 
-def test_a_signal_before_the_command_runs_reaches_it() -> None:
-    with SignalsForwarded() as signals:
-        os.kill(os.getpid(), signal.SIGTERM)
-        with started("env", *PYTHON, "-c", WAITS_UNBLOCKED) as process:
-            assert signals.wait(process) == -signal.SIGTERM
-    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+@pytest.mark.parametrize("threads", [0, 1])
+def test_a_signal_before_the_command_runs_reaches_it(threads: int) -> None:
+    source = (
+        "import os, signal, subprocess, sys, threading, time\n"
+        "from traceadvisor.recording.command import SignalsForwarded\n"
+        f"for _ in range({threads}): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        "with SignalsForwarded() as signals:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    child = subprocess.Popen(['sleep', '60'], preexec_fn=signals.restore)\n"
+        "    print(signals.wait(child))\n"
+        "print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)\n"
+    )
+    done = run(*PYTHON, "-c", source, check=True)
+    assert done.stdout == f"{-signal.SIGTERM}\nTrue\n"
 
 
 def test_an_interrupt_that_the_command_has_already_is_not_sent_again(folder: Path) -> None:

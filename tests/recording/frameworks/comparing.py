@@ -134,7 +134,7 @@ def compare(folder: Path, plain: Sequence[str], captured: Sequence[str], env: Ma
         code = process.wait()
         left = frozenset(path.name for path in Path(temporary[1]).iterdir())
     other = Done(captured, code, output.read_text(errors="replace"), errors.read_text(errors="replace"))
-    return Both(done, other, places[0], places[1], left)
+    return Both(done, other, plain_folder=places[0], folder=places[1], left=left)
 
 
 def free_port() -> int:

@@ -94,7 +94,7 @@ def two_ranks(folder: Path, launcher: tuple[str, ...], env: dict[str, str]) -> N
 @pytest.mark.usefixtures("deepspeed")
 def test_deepspeed(tmp_path: Path) -> None:
     """Two processes on CPUs; each step accumulates two batches."""
-    launcher = ("deepspeed", "--num_gpus", "2", "--master_port", "{port}")
+    launcher = ("deepspeed", "--num_gpus", "2", "--master_port", "{port}", "--log_level", "error")
     both = run_both(tmp_path, "with_deepspeed.py", launcher=launcher)
     same_outcome(both, ordered=False)
     whole_window(both, ranks=2)

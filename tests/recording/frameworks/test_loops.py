@@ -80,6 +80,35 @@ class Rows(IterableDataset[torch.Tensor]):
             yield torch.randn(4, 8)
 
 
+class Rewinding(IterableDataset[torch.Tensor]):
+    """Its own iterator, which a weak dictionary refuses."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __iter__(self) -> Rewinding:
+        self.left = BATCHES
+        return self
+
+    def __next__(self) -> torch.Tensor:
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        return torch.randn(4, 8)
+
+
+class OwnIterator(Rewinding):
+    """Its own iterator."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __iter__(self) -> OwnIterator:
+        super().__iter__()
+        return self
+
+    def __next__(self) -> torch.Tensor:
+        return super().__next__()
+
+
 class Own:
     """An iterator that knows nothing of torch's loaders."""
 
@@ -168,6 +197,15 @@ def data_set(training: Training) -> None:
         training.evaluate(loader(3))
 
 
+def own_data_set_iterator(training: Training) -> None:
+    rows = OwnIterator()
+    for _ in range(2):
+        for inputs in rows:
+            training.learn(inputs)
+        training.evaluate(loader(3))
+    assert len(list(DataLoader(rows, batch_size=1))) == BATCHES
+
+
 def data_set_in_loader(training: Training) -> None:
     for (inputs,) in DataLoader(Rows(2 * BATCHES), batch_size=1):
         training.learn(inputs)
@@ -237,7 +275,19 @@ def cycled(training: Training) -> None:
         training.learn(inputs)
 
 
-FED = (two_epochs, subclass, data_set, data_set_in_loader, ahead, lbfgs, adversarial, accumulating, buffered, cycled)
+FED = (
+    two_epochs,
+    subclass,
+    data_set,
+    own_data_set_iterator,
+    data_set_in_loader,
+    ahead,
+    lbfgs,
+    adversarial,
+    accumulating,
+    buffered,
+    cycled,
+)
 
 
 def background(training: Training) -> None:
@@ -253,6 +303,12 @@ def generator(training: Training) -> None:
 def own_iterator(training: Training) -> None:
     for _ in range(2):
         for inputs in Own():
+            training.learn(inputs)
+
+
+def refusing_data_set(training: Training) -> None:
+    for _ in range(2):
+        for inputs in Rewinding():
             training.learn(inputs)
 
 
@@ -294,7 +350,15 @@ def policy(training: Training) -> None:
                 training.update(experience[part])
 
 
-UNFED = (background, generator, own_iterator, lbfgs_without_loader, adversarial_without_loader, policy)
+UNFED = (
+    background,
+    generator,
+    own_iterator,
+    refusing_data_set,
+    lbfgs_without_loader,
+    adversarial_without_loader,
+    policy,
+)
 
 
 def captured(run: Callable[[Training], None], folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[OwnStep]:
@@ -336,14 +400,15 @@ def test_the_steps_of_an_unfed_loop_are_the_turns_of_its_optimizers(
     assert settings(tmp_path / "bundle").loader is None
 
 
-@pytest.mark.parametrize("run", [subclass, data_set], ids=lambda run: run.__name__)
+@pytest.mark.parametrize("run", [subclass, data_set, own_data_set_iterator], ids=lambda run: run.__name__)
 def test_each_step_of_a_feed_takes_one_batch_and_validation_is_no_step(
     run: Callable[[Training], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     captured(run, tmp_path, monkeypatch)
     rows = steps(tmp_path / "bundle")
     assert [row.fetches for row in rows if row.state is not StepState.OTHER] == [1] * 2 * BATCHES
-    assert [row.fetches for row in rows if row.state is StepState.OTHER and row.fetches] == [3, 3]
+    passed_over = [row.fetches for row in rows if row.state is StepState.OTHER and row.fetches]
+    assert passed_over == ([3, 3, BATCHES] if run is own_data_set_iterator else [3, 3])
     trained = [row for row in rows if row.state is not StepState.OTHER]
     assert [number for number, row in enumerate(trained) if row.loader_start_ns] == [0, BATCHES]
     found = settings(tmp_path / "bundle").loader

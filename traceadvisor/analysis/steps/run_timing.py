@@ -58,7 +58,7 @@ class RunTiming:
     """Mean undisturbed step, epoch starts and other long steps included: the training time per step."""
 
     def distortion(self, gpu_work_ns: float | None = None) -> Distortion | None:
-        """How far recorded steps lie from undisturbed ones; None where either is unknown.
+        """How far recorded steps lie from undisturbed ones, in whole nanoseconds; None where either is unknown.
 
         Args:
             gpu_work_ns: time of a typical recorded step with GPU work; None without a GPU.
@@ -67,13 +67,13 @@ class RunTiming:
             return None
         ratio = self.recorded_ns / self.undisturbed_ns
         return Distortion(
-            self.undisturbed_ns,
-            self.recorded_ns,
-            self.undisturbed_loader_ns or 0.0,
-            self.recorded_loader_ns or 0.0,
+            float(max(round(self.undisturbed_ns), 1)),
+            float(round(self.recorded_ns)),
+            float(round(self.undisturbed_loader_ns or 0.0)),
+            float(round(self.recorded_loader_ns or 0.0)),
             None if self.spread is None else ratio / self.spread,
             None if self.spread is None else ratio * self.spread,
-            gpu_work_ns,
+            None if gpu_work_ns is None else float(round(gpu_work_ns)),
         )
 
     @property

@@ -26,7 +26,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from traceadvisor.recording.after_import import after_import
 from traceadvisor.recording.loop.batch_clocks import BatchClocks
-from traceadvisor.recording.loop.feeds import FEEDS_OF_LIBRARIES, FeedLoop, hooked_feed
+from traceadvisor.recording.loop.feeds import FEEDS_OF_LIBRARIES, FeedLoop, IteratorHooks, hooked_feed
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.script.own_code import unseen
@@ -104,7 +104,7 @@ class LoopListener:
                     self._feed = loader
                 else:
                     self._clocks.fetch_begins(iterator)
-            elif self._feed and self._is_in_feed:
+            elif self._feed and self._is_within_feed(iterator):
                 if self._loaders.belongs(iterator, self._feed):
                     self._clocks.knows(iterator, self._feed)
                 self._clocks.fetch_begins(iterator)
@@ -115,7 +115,7 @@ class LoopListener:
 
     def fetch_ended(self, iterator: object, *, got_batch: bool) -> None:
         """The loader returned a batch, or has none left."""
-        in_feed = self._is_in_feed
+        in_feed = self._is_within_feed(iterator)
         outermost = self.leave()
         if outermost:
             self.is_fetching = False
@@ -131,10 +131,9 @@ class LoopListener:
         except Exception as error:  # noqa: BLE001  # as above
             self._fail(error)
 
-    @property
-    def _is_in_feed(self) -> bool:
-        """Whether a feed calls its ``DataLoader``."""
-        return self._feed is not None and self._depth == 2
+    def _is_within_feed(self, iterator: object) -> bool:
+        """Whether a feed takes a batch from its ``DataLoader``."""
+        return self._feed is not None and self._depth == 2 and not isinstance(iterator, FeedLoop)
 
     def optimizer_stepped(self, optimizer: Optimizer) -> None:
         """The step of an optimizer or gradient scaler has returned, and its annotation is closed."""
@@ -244,9 +243,14 @@ class Hooks:
                 self._hook_feed(kind)
 
     def _hook_feed(self, kind: type) -> None:
-        iterate = kind.__dict__.get("__iter__")
-        if isinstance(iterate, FunctionType):  # otherwise it comes from a base class, or is no plain method
-            with suppress(Exception):  # a class that refuses works as it did
+        """Hook the methods that a class defines itself; a class that refuses works as it did."""
+        iterate, fetch = (kind.__dict__.get(name) for name in ("__iter__", "__next__"))
+        with suppress(Exception):
+            if isinstance(iterate, FunctionType) and isinstance(fetch, FunctionType):
+                hooks = IteratorHooks(self._listener, self._loaders)
+                self._replace(kind, "__iter__", hooks.iterate(iterate))
+                self._replace(kind, "__next__", hooks.fetch(fetch))
+            elif isinstance(iterate, FunctionType):
                 self._replace(kind, "__iter__", hooked_feed(iterate, self._listener, self._loaders))
 
 

@@ -7,6 +7,7 @@ the Python export replaces it. See docs/decisions/0006-trace-export.md.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import os
 import time
@@ -140,17 +141,24 @@ class TorchRecorder:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Set the profiler's log level unless the user has.
+    """Set the profiler's log level unless the user has, where C code finds it and ``os.environ`` does not show it.
 
     The level stays set: the profiler's own thread reads the environment from now on, and a process can crash when a
     variable is removed at the same time.
 
     torch 2.11 also warns that it clears the events of a cycle at its end, which is intended here.
     """
-    os.environ.setdefault(*_LOG_LEVEL)
+    _set_log_level()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*Profiler clears events at the end of each cycle")
         yield
+
+
+@functools.cache
+def _set_log_level() -> None:
+    name, value = _LOG_LEVEL
+    if name not in os.environ:
+        os.putenv(name, value)
 
 
 def is_profiling() -> bool:

@@ -12,7 +12,7 @@ from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.code import fitted_code
 from traceadvisor.rendering.headline import recording_of_verdict, step_time, verdict, verdict_scope
 from traceadvisor.rendering.lists import listed
-from traceadvisor.rendering.page.findings import FindingView, finding_views
+from traceadvisor.rendering.page.findings import FindingView, finding_views, umbrella_table
 from traceadvisor.rendering.page.health import HealthView, NoteView, health_view
 from traceadvisor.rendering.page.outcomes import outcomes_view
 from traceadvisor.rendering.page.recordings import busy_words, cost_words, largest_category
@@ -104,7 +104,10 @@ class MarkdownView:
     """All content of the comment."""
 
     warning: str | None
-    """A problem that a reader must know first."""
+    """A problem that a reader must know first: damaged input."""
+
+    caution: str | None
+    """Any other problem that makes figures less certain."""
 
     verdict: str
     verdict_scope: str | None
@@ -142,7 +145,8 @@ def markdown_view(report: Report, room: Room) -> MarkdownView:
     shown = findings[: max(TOP_FINDINGS, room.rows)]
     settings = [clipped(f"{label}: {value}", room.characters) for label, value in settings_facts(report)]
     return MarkdownView(
-        warning=_warning(health, room),
+        warning=_clipped_or_none(health.line if health.damaged else None, room.characters),
+        caution=_clipped_or_none(None if health.damaged else health.line, room.characters),
         verdict=clipped(verdict(report), max(room.characters, 160)),
         verdict_scope=_clipped_or_none(verdict_scope(report), 2 * room.characters),
         quiet=tuple(
@@ -159,10 +163,6 @@ def markdown_view(report: Report, room: Room) -> MarkdownView:
         settings=tuple(settings[: room.rows]),
         tool_version=report.tool_version,
     )
-
-
-def _warning(health: HealthView, room: Room) -> str | None:
-    return _clipped_or_none(health.line, room.characters) if health.damaged else None
 
 
 def _recordings(report: Report, room: Room) -> Table:
@@ -281,6 +281,7 @@ def _folds(report: Report, health: HealthView, room: Room) -> Iterator[Fold]:
     if lines := short_lines_table(report.recordings):
         yield Fold(lines.caption, _cut(lines, min(room.rows, MOST_LINES), room))
     for table, rows in (
+        (umbrella_table(report), room.rows),
         (outcomes.not_worth_doing, room.rows),
         (outcomes.failed, room.rows),
         (outcomes.clear, room.check_rows),

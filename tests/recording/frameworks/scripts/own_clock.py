@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -17,6 +18,12 @@ def clock_of_script() -> OwnClock:
     clock, owner = OwnClock(), os.getpid()
     atexit.register(lambda: clock.write() if os.getpid() == owner else None)
     return clock
+
+
+def say(*words: object) -> None:
+    """Print a line in one piece: those of several processes never mix."""
+    sys.stdout.write(" ".join(str(word) for word in words) + "\n")
+    sys.stdout.flush()
 
 
 class OwnClock:

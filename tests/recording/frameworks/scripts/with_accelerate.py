@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator, DataLoaderConfiguration, skip_first_batches
-from own_clock import clock_of_script
+from own_clock import clock_of_script, say
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
@@ -54,15 +54,15 @@ def main() -> None:
                 accelerator.backward(loss)
                 optimizer.step()
                 optimizer.zero_grad()
-            print(epoch, loss.item())
+            say(epoch, loss.item())
             clock.end()
             step_begins = accelerator.sync_gradients
         model.eval()
         with torch.no_grad():
-            print("validation", sum(model(inputs).sum().item() for (inputs,) in validation))
+            say("validation", sum(model(inputs).sum().item() for (inputs,) in validation))
         model.train()
         accelerator.save_state(f"checkpoints/{epoch}")
-    print(sum(parameter.sum().item() for parameter in model.parameters()))
+    say(sum(parameter.sum().item() for parameter in model.parameters()))
     accelerator.end_training()
 
 

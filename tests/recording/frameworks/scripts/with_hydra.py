@@ -8,7 +8,7 @@ from pathlib import Path
 import hydra
 import torch
 from hydra.core.config_store import ConfigStore
-from own_clock import clock_of_script
+from own_clock import clock_of_script, say
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -45,7 +45,7 @@ def main(config: Config) -> None:
             optimizer.step()
             CLOCK.end()
             losses.append(loss.item())
-    print(Path.cwd().name, losses)
+    say(Path.cwd().name, losses)
     torch.save(model.state_dict(), "model.pt")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import lightning
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
-from own_clock import OwnClock, clock_of_script
+from own_clock import OwnClock, clock_of_script, say
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
@@ -90,10 +90,10 @@ class Marks(lightning.Callback):
         self.clock.end()
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, number: int) -> None:
-        print(number, outputs)
+        say(number, outputs)
 
     def on_validation_epoch_end(self, trainer: Any, module: Any) -> None:
-        print("validation", trainer.callback_metrics.get("validation"))
+        say("validation", trainer.callback_metrics.get("validation"))
 
 
 def main() -> None:
@@ -121,7 +121,7 @@ def main() -> None:
         **ranks,
     )
     trainer.fit(module, train, validation)
-    print(trainer.global_step, sum(parameter.sum().item() for parameter in module.parameters()))
+    say(trainer.global_step, sum(parameter.sum().item() for parameter in module.parameters()))
 
 
 if __name__ == "__main__":

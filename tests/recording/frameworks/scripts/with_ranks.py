@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from own_clock import clock_of_script
+from own_clock import clock_of_script, say
 from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
@@ -40,7 +40,7 @@ def main() -> None:
             optimizer.step()
             clock.end()
             losses.append(loss.item())
-    print(rank, losses, flush=True)
+    say(rank, losses)
     del model, optimizer  # DistributedDataParallel may hang when it outlives its process group
     dist.barrier()
     dist.destroy_process_group()

@@ -9,7 +9,7 @@ from typing import Any
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
-from own_clock import OwnClock, clock_of_script
+from own_clock import OwnClock, clock_of_script, say
 from torch.utils.data import Dataset
 from transformers import GPT2Config, GPT2LMHeadModel, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
@@ -39,7 +39,7 @@ class Marks(TrainerCallback):
         self.clock.end()
 
     def on_log(self, _: Any, state: Any, *__: Any, logs: dict[str, float], **___: Any) -> None:
-        print(state.global_step, {name: value for name, value in logs.items() if "loss" in name})
+        say(state.global_step, {name: value for name, value in logs.items() if "loss" in name})
 
 
 def trained(model: GPT2LMHeadModel, clock: OwnClock, *, until: int, resume: bool = False) -> int:
@@ -76,9 +76,9 @@ def main() -> None:
     config = GPT2Config(vocab_size=32, n_positions=16, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
     model, clock = GPT2LMHeadModel(config), clock_of_script()
     if VARIANT == "resuming":
-        print(trained(model, clock, until=14))
-    print(trained(model, clock, until=40, resume=VARIANT == "resuming"))
-    print(sum(parameter.sum().item() for parameter in model.parameters()))
+        say(trained(model, clock, until=14))
+    say(trained(model, clock, until=40, resume=VARIANT == "resuming"))
+    say(sum(parameter.sum().item() for parameter in model.parameters()))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ warnings.filterwarnings("ignore")
 
 import torch
 import webdataset
-from own_clock import clock_of_script
+from own_clock import clock_of_script, say
 from torch import nn
 
 SHARDS, SAMPLES, EPOCHS = 4, 40, 2
@@ -61,7 +61,7 @@ def main() -> None:
             optimizer.step()
             clock.end()
             losses.append(loss.item())
-    print(losses)
+    say(losses)
 
 
 if __name__ == "__main__":
