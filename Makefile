@@ -4,7 +4,7 @@ VENV ?= $(or $(VIRTUAL_ENV),.venv)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-bare test-python slow fuzz mutants advice planted-captures lint format types layers check golden schema sample-traces report-pictures benchmark loaders gpu-wheels gpu-kit gpu-results wheel ci
+.PHONY: help install frameworks test test-bare test-python slow fuzz mutants advice planted-captures lint format types layers check golden schema sample-traces report-pictures benchmark loaders gpu-wheels gpu-kit gpu-results wheel ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,6 +12,9 @@ help: ## list what can be made
 install: ## make a virtual environment (.venv) with the tool and all that its tests need
 	python3 -m venv $(VENV)
 	pip install -c constraints.txt -e '.[dev]'
+
+frameworks: ## install real frameworks and launchers too (half a gigabyte), which the slow tests capture
+	pip install -c constraints.txt -e '.[dev,frameworks]'
 
 test: ## run the tests
 	pytest
@@ -102,7 +105,7 @@ gpu-wheels: ## download what gpu-kit carries to a machine without a network (Pyt
 	  --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
 	  --dest benchmarks/gpu/wheels -r benchmarks/gpu/carried.txt
 
-gpu-kit: ## measure on a machine with a GPU, half an hour in all (REDUCED=1: a small form on the CPU), into GPU_OUT=out/gpu
+gpu-kit: ## measure on a machine with a GPU, 20 minutes in all (REDUCED=1: a small form on the CPU), into GPU_OUT=out/gpu
 	python -m benchmarks.gpu all --out $(GPU_OUT) $(if $(REDUCED),--reduced)
 
 FOLDER ?= $(if $(filter gpu-results,$(firstword $(MAKECMDGOALS))),$(word 2,$(MAKECMDGOALS)))

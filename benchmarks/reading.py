@@ -21,7 +21,7 @@ from benchmarks.bench import Bench
 from benchmarks.contenders import BREAKDOWN, CONTENDERS, GZIP, HELP, Contender
 from benchmarks.goals import goals
 from benchmarks.results import Results, Workload
-from benchmarks.tables import framing_table, goal_table, growth_table, workload_table
+from benchmarks.tables import framing_table, goal_table, growth_table, put_between, workload_table
 from benchmarks.workloads import (
     DEFAULT_CACHE,
     DEFAULT_TRACE,
@@ -116,12 +116,7 @@ def document(results: Results, todo: Workloads, description: Sequence[str]) -> s
 
 def put_into(path: Path, text: str) -> None:
     """Replace what stands between the markers of a document."""
-    content = path.read_text(encoding="utf-8")
-    head, begin, rest = content.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise click.ClickException(f"{path} has no lines {BEGIN.strip()} and {END.strip()} to write between.")
-    path.write_text(f"{head}{begin}\n{text}\n{end}{tail}", encoding="utf-8")
+    put_between(path, BEGIN, END, text)
 
 
 PARTS = click.Choice([part.value for part in Part])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import click
 
 from benchmarks.contenders import BREAKDOWN, CONTENDERS, GZIP, Contender
 from benchmarks.goals import MB, Goal
@@ -11,6 +14,16 @@ from benchmarks.results import Ratio, Results, Workload
 from benchmarks.workloads import Framing
 
 NOTHING = "-"
+
+
+def put_between(path: Path, begin: str, end: str, text: str) -> None:
+    """Replace what stands between two lines of a document; raises ClickException if they are not there."""
+    content = path.read_text(encoding="utf-8")
+    head, found_begin, rest = content.partition(begin)
+    _, found_end, tail = rest.partition(end)
+    if not found_begin or not found_end:
+        raise click.ClickException(f"{path} has no lines {begin.strip()} and {end.strip()} to write between.")
+    path.write_text(f"{head}{begin}\n{text}\n{end}{tail}", encoding="utf-8")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

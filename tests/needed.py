@@ -6,6 +6,7 @@ with ``CI=true`` it fails.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import sys
@@ -71,6 +72,22 @@ def _has_pseudo_terminals() -> bool:
     return True
 
 
+def _has_module(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def _has_programs(*names: str) -> bool:
+    return all(shutil.which(name, path=program_path()) for name in names)
+
+
+@cache
+def program_path() -> str:
+    """Where programs are looked for: first beside this Python, then on ``PATH``."""
+    return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+
+
+_FRAMEWORKS = "pip install -c constraints.txt -e '.[frameworks]'"
+
 NEEDS = {
     "pango": Need(
         "needs Pango, harfbuzz-subset and a font for PDF: apt-get install libpango-1.0-0 libpangoft2-1.0-0 "
@@ -87,6 +104,21 @@ NEEDS = {
         lambda: compiler() is not None,
     ),
     "pseudo_terminals": Need("needs pseudo-terminals: mount -t devpts devpts /dev/pts", _has_pseudo_terminals),
+    "lightning": Need(f"needs Lightning: {_FRAMEWORKS}", lambda: _has_module("lightning")),
+    "transformers": Need(f"needs Transformers: {_FRAMEWORKS}", lambda: _has_module("transformers")),
+    "accelerate": Need(f"needs Accelerate: {_FRAMEWORKS}", lambda: _has_module("accelerate")),
+    "webdataset": Need(f"needs webdataset: {_FRAMEWORKS}", lambda: _has_module("webdataset")),
+    "deepspeed": Need(f"needs DeepSpeed: {_FRAMEWORKS}", lambda: _has_module("deepspeed")),
+    "hydra": Need(f"needs Hydra: {_FRAMEWORKS}", lambda: _has_module("hydra")),
+    "jupyter": Need(
+        f"needs nbclient and ipykernel: {_FRAMEWORKS}", lambda: _has_module("nbclient") and _has_module("ipykernel")
+    ),
+    "uv": Need(f"needs uv: {_FRAMEWORKS}", lambda: _has_programs("uv")),
+    "open_mpi": Need("needs Open MPI: apt-get install openmpi-bin", lambda: _has_programs("mpirun", "ompi_info")),
+    "slurm": Need(
+        "needs Slurm: apt-get install slurmctld slurmd slurm-client slurm-wlm-basic-plugins",
+        lambda: _has_programs("slurmctld", "slurmd", "srun", "sinfo"),
+    ),
     "shared_traces": Need(
         "needs public recordings, too large for this repository, in ../shared/traces", SHARED_TRACES.is_dir
     ),

@@ -11,6 +11,7 @@ import click
 import numpy as np
 import pytest
 
+from benchmarks import capture_overhead
 from benchmarks.bench import Bench
 from benchmarks.contenders import BREAKDOWN, GZIP, HELP, INFLATE, LOAD, PLUGIN, REPORT, Contender
 from benchmarks.goals import Goal
@@ -20,6 +21,7 @@ from benchmarks.results import Ratio, Results, Workload
 from benchmarks.stages import time_stages
 from benchmarks.workloads import Framing, build, json_bytes, template
 from tests.build import Generation, TraceBuilder
+from tests.children import run
 from traceadvisor.facts import Facts
 from traceadvisor.model.events import Kind
 from traceadvisor.model.health import Health
@@ -203,3 +205,23 @@ def test_a_goal_says_which_line_is_held(measured_figure: float | None, verdict: 
 def test_of_a_gain_more_is_better() -> None:
     assert Goal("gain", must=3, aim=6, unit="times", measured=2.9, more_is_better=True).verdict == "**missed**"
     assert Goal("gain", must=3, aim=6, unit="times", measured=6.1, more_is_better=True).verdict == "aim reached"
+
+
+def test_the_cost_of_a_capture_is_measured_and_written_into_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"Before.\n{capture_overhead.BEGIN}old\n{capture_overhead.END}After.\n")
+    command = (sys.executable, "-m", "benchmarks.capture_overhead", "--short", "--minutes", "0", "--into", page)
+    run(*command, cwd=Path(__file__).parents[1], limit_s=900, check=True)
+    lines = page.read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("Before.", "After.")
+    rows = [line.split("|")[1:-1] for line in lines if line.startswith("| 1")]
+    assert [row[0].strip() for row in rows] == ["1 ms, 4 layers", "10 ms, 24 layers"]
+    assert [row[1].strip() for row in rows] == ["0", "2"]
+    assert all(len(row) == 5 + len(capture_overhead.ARMS[2:]) for row in rows)
+    assert any("5 rounds" in line for line in lines)
+
+
+def test_the_measured_part_of_a_block_is_in_whole_bursts_of_the_workers() -> None:
+    case = capture_overhead.Case(10, 3, has_device=False)
+    assert capture_overhead.steps_of(case, block_s=0.4) == 42
+    assert capture_overhead.steps_of(case, block_s=0.001) == 9

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from traceadvisor.statistics import Comparison, Verdict, compare
+from traceadvisor.statistics import Comparison, Verdict, compare, spread_of_one_more, student_t
 
 NOISE = 0.02
 
@@ -90,3 +90,24 @@ def test_a_fault_that_was_planted_is_turned_around() -> None:
 def test_times_that_cannot_be_compared_are_refused(times: tuple[list[float], ...]) -> None:
     with pytest.raises(ValueError, match=r"times are|each arm"):
         compare(*times)
+
+
+@pytest.mark.parametrize(("freedom", "quantile"), [(3, 3.182), (4, 2.776), (9, 2.262), (29, 2.045), (1000, 1.962)])
+def test_quantiles_of_students_t_are_those_of_tables(freedom: int, quantile: float) -> None:
+    # https://www.itl.nist.gov/div898/handbook/eda/section3/eda3672.htm
+    assert student_t(0.975, freedom) == pytest.approx(quantile, rel=0.01)
+
+
+def test_one_more_window_lies_in_its_interval_as_often_as_promised() -> None:
+    generator = np.random.default_rng(3)
+    inside = 0
+    for _ in range(2000):
+        *windows, other = generator.normal(5, 0.2, 7)
+        half = spread_of_one_more(windows)
+        assert half is not None
+        inside += abs(other - np.mean(windows)) <= half
+    assert 0.93 < inside / 2000 < 0.97
+
+
+def test_three_windows_have_no_known_spread() -> None:
+    assert spread_of_one_more([1.0, 1.1, 0.9]) is None

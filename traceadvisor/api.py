@@ -19,12 +19,13 @@ from traceadvisor.errors import InputError, TraceAdvisorError, UnwrittenError, U
 from traceadvisor.judging.catalogue import read_catalogue
 from traceadvisor.judging.engine import assess
 from traceadvisor.judging.files import JudgedFile, NamedFile, Progress, judge_files, paying_processes
+from traceadvisor.judging.saved_steps import SavedStep, UnsavedStep, saved_steps
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.discovery import captures_in, find_recordings
-from traceadvisor.rendering.formats import FORMATS, Written, write_formats
+from traceadvisor.rendering.formats import FORMATS, Written, write_file, write_formats
 from traceadvisor.results.frames import FrameName, frame_of
 from traceadvisor.system.executor import Outcome
 
@@ -70,6 +71,7 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
     memory: bool = True,
     shapes: bool = True,
     keep_arguments: bool = False,
+    stop_after_window: bool = False,
 ) -> Capture:
     """A context manager that records the training inside it, like ``traceadvisor capture``; requires torch.
 
@@ -87,6 +89,8 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
         memory: whether to record memory allocations.
         shapes: whether to record input shapes of operators.
         keep_arguments: whether to record arguments of the command that look like secrets.
+        stop_after_window: whether to leave the block once all recordings are saved: by an exception between two steps,
+            which ends at the end of the block. The program goes on behind it.
 
     Raises:
         UsageError: on entry, if the folder contains another capture.
@@ -97,7 +101,13 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
     asked = schedule(skip_first=skip_first, wait=wait, warmup=warmup, active=active, repeat=repeat)
     where = Path(folder) if folder is not None else None
     options = CaptureOptions(
-        asked, stacks=stacks, memory=memory, shapes=shapes, keep_arguments=keep_arguments, folder=where
+        asked,
+        stacks=stacks,
+        memory=memory,
+        shapes=shapes,
+        keep_arguments=keep_arguments,
+        stop_after_window=stop_after_window,
+        folder=where,
     )
     return Capture(options)
 
@@ -207,6 +217,34 @@ def write(result: Report, folder: Path | str, formats: Iterable[str]) -> dict[st
     written = write_formats(result, Path(folder), names)
     raise_failure(written)
     return written.paths
+
+
+def save_steps(
+    result: Report, folder: Path | str, *, limits: Limits = LIMITS
+) -> tuple[tuple[SavedStep | UnsavedStep, Path | None], ...]:
+    """Write the typical step of each recording as a trace file of its own, for a viewer such as Perfetto.
+
+    A file holds the step's events and what they launched, redacted as in reports, and is read back: its figures of the
+    step are those of the report, or the result says otherwise. At most eight recordings are saved.
+
+    Args:
+        result: a report from :func:`load`; the recordings must still be where they were read.
+        folder: output folder.
+        limits: limits on the input.
+
+    Returns:
+        For each recording what was saved and where, or why it was not.
+
+    Raises:
+        OutputError: a file could not be written.
+    """
+    done: list[tuple[SavedStep | UnsavedStep, Path | None]] = []
+    for step in saved_steps(result.recordings, limits):
+        path = Path(folder) / step.file_name if isinstance(step, SavedStep) else None
+        if path is not None and isinstance(step, SavedStep):
+            write_file(path, step.content)
+        done.append((step, path))
+    return tuple(done)
 
 
 def raise_failure(written: Written) -> None:

@@ -21,6 +21,7 @@ from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree, operator_tree
 from traceadvisor.analysis.recording_health import missing_parts, recording_notes, start_up_notes, timing_notes
 from traceadvisor.analysis.steps.breakdown import Partition, break_down, overlaps, partition_recording
+from traceadvisor.analysis.steps.clocks import clock_notes
 from traceadvisor.analysis.steps.inference import has_training, inference_sign
 from traceadvisor.analysis.steps.marks import recording_extent
 from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE
@@ -31,6 +32,7 @@ from traceadvisor.hardware.tensor_cores import has_tensor_cores
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.communication import CommunicationRow, Purpose
+from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import (
     FEWEST_STEPS,
@@ -73,6 +75,12 @@ SAME_TIME_SHARE = 0.02
 """Two times are the same if they differ by at most this share, the error of a trusted simulation."""
 
 NO_STEP = "no complete step was recorded"
+
+_GPU_WORK = (Category.KERNEL, Category.COMMUNICATION, Category.H2D_COPY, Category.OTHER_COPY)
+"""Categories whose time recording hardly changes: the device does not know of the profiler."""
+
+_ONE_CLOCK_NOTE = frozenset({"telemetry-clock-back"})
+"""Notes that say less than the note on the clocks."""
 
 _OF_THE_RECORDING = (
     "run",
@@ -222,6 +230,17 @@ class Facts:
         """The mean breakdown of the typical steps; None without any."""
         typical = [row.breakdown for row in self.step_rows if row.step.typical]
         return MeanBreakdown.over(typical) if typical else None
+
+    @cached_property
+    def distortion(self) -> Distortion | None:
+        """How far recorded steps lie from undisturbed ones; None without either."""
+        parts = self.typical.parts_ns if self.typical and self.observation.has_device else None
+        return self.run.timing.distortion(None if parts is None else sum(parts.get(one) or 0.0 for one in _GPU_WORK))
+
+    @property
+    def is_distorted(self) -> bool:
+        """Whether shares of recorded steps do not show where training time goes."""
+        return self.distortion is not None and self.distortion.is_strong
 
     @cached_property
     def overlaps(self) -> Mapping[Work, Overlap | None]:
@@ -429,7 +448,7 @@ class Facts:
             saving = Estimate.bound(most_share * (self.step_ns or 0.0), fix.not_replayed or "")
         if saving is None:
             most_ns = self.per_step_ns(claims) if most_ns is None else most_ns
-            saving = self.saving(fix, most_ns)
+            saving = self.saving(fix, most_ns, claims)
             rows = (*rows, *self._reached(fix, saving, most_ns, rows))
         return Finding(
             claims=claims,
@@ -440,6 +459,7 @@ class Facts:
             fix=fix,
             locations=tuple(dict.fromkeys(map(self.run.exact_lines.exact, locations))),
             caveats=(*caveats, *self._few_steps),
+            of_run=most_share is not None,
         )
 
     def _reached(self, fix: Fix, saving: Estimate, most_ns: float, evidence: Iterable[Evidence]) -> Iterator[Evidence]:
@@ -503,22 +523,45 @@ class Facts:
         """The step time that savings refer to: the median undisturbed step, else the mean typical one."""
         return self.run.timing.undisturbed_ns or (self.typical.duration_ns if self.typical else None)
 
-    def bound(self, most_ns: float, reason: str) -> Estimate:
+    def bound(self, most_ns: float, reason: str, claims: SpanSet | None = None) -> Estimate:
         """A saving of up to ``most_ns`` of the typical step, scaled to :attr:`step_ns`.
+
+        If recorded steps are much longer than undisturbed ones, nothing is scaled: the limit is what fits in an
+        undisturbed step.
 
         Args:
             most_ns: the upper limit; the expected value is half of it.
             reason: why it is not simulated, as a clause without its stop.
+            claims: the time that ``most_ns`` is about; by default none of it is in the data loader.
         """
         recorded_ns = self.typical.duration_ns if self.typical else 0.0
+        if self.distortion and self.distortion.doubt:
+            most_ns = self._undisturbed_most_ns(most_ns, claims, self.distortion)
+            return Estimate.bound(most_ns, self.distortion.doubt)
         scale = self.step_ns / recorded_ns if self.step_ns and recorded_ns else 1.0
         return Estimate.bound(most_ns * scale, reason)
 
-    def saving(self, fix: Fix, most_ns: float) -> Estimate:
-        """The saving of a fix: simulated, else up to ``most_ns`` of the typical step, else nothing."""
+    def _undisturbed_most_ns(self, most_ns: float, claims: SpanSet | None, found: Distortion) -> float:
+        """The largest part of an undisturbed step that some time of a much longer recorded step can be.
+
+        Time in the data loader was measured in both. All other time may fill the rest of the undisturbed step.
+        """
+        waits_ns = self.per_step_ns(claims & self.claim(Category.DATA_WAIT)) if claims else 0.0
+        waits_ns = min(waits_ns, most_ns)
+        waits_share = min(waits_ns / found.recorded_loader_ns, 1.0) if found.recorded_loader_ns else 0.0
+        return waits_share * found.undisturbed_loader_ns + min(most_ns - waits_ns, found.undisturbed_rest_ns)
+
+    def saving(self, fix: Fix, most_ns: float, claims: SpanSet | None = None) -> Estimate:
+        """The saving of a fix: simulated, else up to ``most_ns`` of the typical step, else nothing.
+
+        Args:
+            fix: the fix.
+            most_ns: the upper limit.
+            claims: the time that the limit is about, as in :meth:`bound`.
+        """
         if isinstance(fix.what_if, Edit):
-            return self.what_if(fix.what_if, most_ns)
-        return self.bound(most_ns, fix.not_replayed) if fix.not_replayed else Estimate.nothing()
+            return self.what_if(fix.what_if, most_ns, claims)
+        return self.bound(most_ns, fix.not_replayed, claims) if fix.not_replayed else Estimate.nothing()
 
     @cached_property
     def replay(self) -> Replay | None:
@@ -527,16 +570,17 @@ class Facts:
 
         return replay(self.observation, self.steps, self.run.timing, self.run.worker_count, self.unknown.spans)
 
-    def what_if(self, edit: Edit, most_ns: float) -> Estimate:
+    def what_if(self, edit: Edit, most_ns: float, claims: SpanSet | None = None) -> Estimate:
         """The simulated saving of an edit; an upper limit if the simulation is not trusted.
 
         Args:
             edit: how the fix changes the steps.
             most_ns: that limit, for the typical step.
+            claims: the time that the limit is about, as in :meth:`bound`.
         """
         doubt = self.doubt(edit)
         if doubt or self.replay is None or self.step_ns is None:
-            return self.bound(most_ns, doubt or NO_STEP)
+            return self.bound(most_ns, doubt or NO_STEP, claims)
         return self.replay.saving(edit, self.step_ns)
 
     def doubt(self, edit: Edit) -> str | None:
@@ -620,9 +664,12 @@ class Facts:
     @cached_property
     def notes(self) -> tuple[HealthNote, ...]:
         """Notes on problems of the file, the capture, the recording and its steps."""
+        clocks = tuple(clock_notes(self.captured)) if self.captured else ()
+        of_capture = (note for note in self.run_notes if not (clocks and note.code in _ONE_CLOCK_NOTE))
         return (
             *self.trace.health.notes,
-            *self.run_notes,
+            *of_capture,
+            *clocks,
             *recording_notes(self.observation, self.steps, self.unknown),
             *timing_notes(self.run.timing),
             *start_up_notes(self.start_up_share, self.steps),

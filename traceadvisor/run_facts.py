@@ -8,10 +8,12 @@ from functools import cached_property
 
 from traceadvisor.analysis.sampled.exact_lines import ExactLines
 from traceadvisor.analysis.sampled.run_lines import run_lines
+from traceadvisor.analysis.steps.run_time import run_time
 from traceadvisor.analysis.steps.run_timing import RunTiming, run_timing, why_not_counted
 from traceadvisor.analysis.telemetry_figures import telemetry_window
 from traceadvisor.model.run import Run, RunSettings, StepState, TimedStep
 from traceadvisor.model.run_lines import RunLines
+from traceadvisor.model.run_time import RunTime
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.telemetry import DeviceTelemetry, Series, Telemetry
 from traceadvisor.model.telemetry_window import DeviceWindow, TelemetryWindow
@@ -61,6 +63,11 @@ class RunFacts:
     def timing(self) -> RunTiming:
         """The steps of the whole run, recorded or not."""
         return run_timing(self.steps, burst=max(self.worker_count or 1, 1))
+
+    @cached_property
+    def time(self) -> RunTime | None:
+        """Where the time of the whole run goes; None without a capture or a timed step."""
+        return run_time(self.captured) if self.captured else None
 
     @cached_property
     def lines(self) -> RunLines | None:

@@ -1,4 +1,7 @@
-"""Compare two settings measured in blocks of random order: size, interval and verdict. Intervals of sampled shares.
+"""Statistics of step times: two settings in blocks of random order, one step unlike the others, and sampled shares.
+
+A comparison of two settings has a size, an interval and a verdict.
+
 
 Each round holds one block of every arm, in random order: the setting as it is (A), the same setting again (A'), and a
 changed one (B). Under the null hypothesis the three labels of a round are exchangeable, so permuting them within each
@@ -16,6 +19,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
+from statistics import NormalDist, fmean, stdev
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +37,12 @@ FEWEST_ROUNDS = 5
 
 MOST_PERMUTATIONS = 20_000
 """Above this count, permutations are drawn at random."""
+
+CONFIDENCE = 0.95
+"""Of intervals around a single figure of a run."""
+
+FEWEST_WINDOWS = 4
+"""With fewer windows their spread is unknown: Student's t has three degrees of freedom or more."""
 
 _LABELS = 3
 _TOLERANCE = 1e-12
@@ -192,3 +202,37 @@ def _critical_shifts(logs: Values) -> Values:
     apart = moved > 0  # drawn labellings may repeat the used one
     shifts: Values = np.sort((used - values[apart]) / moved[apart])
     return shifts
+
+
+def student_t(probability: float, freedom: int) -> float:
+    """The quantile of Student's t distribution, within 1% from three degrees of freedom on.
+
+    Abramowitz and Stegun, "Handbook of Mathematical Functions", 1964, formula 26.7.5.
+    """
+    z = NormalDist().inv_cdf(probability)
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92_160,
+    )
+    return float(sum(term / freedom**power for power, term in enumerate(terms)))
+
+
+def spread_of_one_more(windows: Sequence[float]) -> float | None:
+    """Half the width of the interval, around their mean, in which one more window of the same run lies.
+
+    The windows are successive, so the dependence of neighbouring steps is within them and not between them. The
+    prediction interval of a normal sample: Hahn and Meeker, "Statistical Intervals", 1991, section 4.7.
+
+    Args:
+        windows: a figure of each window, such as the logarithm of its median step.
+
+    Returns:
+        None with fewer than :data:`FEWEST_WINDOWS` windows.
+    """
+    count = len(windows)
+    if count < FEWEST_WINDOWS:
+        return None
+    return float(student_t((1 + CONFIDENCE) / 2, count - 1) * stdev(windows, fmean(windows)) * (1 + 1 / count) ** 0.5)

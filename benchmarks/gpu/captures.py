@@ -41,7 +41,12 @@ class StepRow:
 
 
 def run(command: Sequence[str], *, timeout_s: float, environment: dict[str, str] | None = None) -> str:
-    """Run a command in the checkout and return its standard output.
+    """Run a command in the checkout and return its standard output; raises RunFailedError as :func:`run_both` does."""
+    return run_both(command, timeout_s=timeout_s, environment=environment)[0]
+
+
+def run_both(command: Sequence[str], *, timeout_s: float, environment: dict[str, str] | None = None) -> tuple[str, str]:
+    """Run a command in the checkout and return its standard output and standard error.
 
     Raises:
         RunFailedError: it failed, or did not end in time and was killed with all its children.
@@ -67,7 +72,7 @@ def run(command: Sequence[str], *, timeout_s: float, environment: dict[str, str]
         failure = RunFailedError(f"{shown(command)} ended with {process.returncode}: {tail}")
         failure.output = errors
         raise failure
-    return output
+    return output, errors
 
 
 def kill_tree(pid: int) -> None:

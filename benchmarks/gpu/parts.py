@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,17 +30,32 @@ class Entry:
     module: str
     function: str
     minutes: float
-    """What it may take unless it is told otherwise; together they fit half an hour."""
+    """What it may take unless it is told otherwise."""
+
+    is_shortened: bool = True
+    """Whether it takes less time where several parts share a total."""
 
 
 PARTS = {
     "smoke": Entry("1. A capture against clocks, counters and nvidia-smi; overhead", "smoke", "run", 4.5),
+    "capture": Entry(
+        "6. What captures promise of any run; light and full recordings", "capturing", "run", 7.0, is_shortened=False
+    ),
     "faults": Entry("2. The demo's faults: predicted and measured", "faults", "run", 6.0),
     "pictures": Entry("4a. ResNet on JPEGs under several settings", "levers", "pictures", 6.0),
     "text": Entry("4b. Small GPT under several settings", "levers", "text", 3.5),
     "memory": Entry("3. Memory of larger batches: predicted and measured", "memory", "run", 3.5),
     "special": Entry("5. Graphs, streams, shared devices, ranks, waits", "special", "run", 4.5),
 }
+
+
+def shared_minutes(names: Iterable[str], total: float) -> dict[str, float]:
+    """The minutes of each part if they share a total: in proportion to its own, and never more than that."""
+    own = {name: PARTS[name].minutes for name in names}
+    fixed = sum(minutes for name, minutes in own.items() if not PARTS[name].is_shortened)
+    shortened = sum(own.values()) - fixed
+    factor = min(1.0, max(0.1, (total - fixed) / shortened)) if shortened else 1.0
+    return {name: round(minutes * (factor if PARTS[name].is_shortened else 1.0), 2) for name, minutes in own.items()}
 
 
 class OutOfTimeError(BaseException):

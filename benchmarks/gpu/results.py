@@ -49,7 +49,18 @@ KEPT = (
         "torch",
     ),
     *("cuda", "driver", "started", "took_s", "lines", "skipped", "experiments", "memory", "known_work", "real_model"),
-    *("real_model_device", "telemetry", "overhead_s", "special", "fired"),
+    *(
+        "real_model_device",
+        "telemetry",
+        "overhead_s",
+        "special",
+        "fired",
+        "stop_after_window",
+        "launched",
+        "kills",
+        "capture_overhead",
+        "undisturbed",
+    ),
 )
 """Keys of a result that are committed; captures become samples."""
 

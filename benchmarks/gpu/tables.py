@@ -25,6 +25,8 @@ _COLUMNS = (
     "within the range",
     "error",
 )
+_OVERHEAD_COLUMNS = ("training", "capture", "plain step", "longer step", "A/A band", "verdict")
+_UNDISTURBED_COLUMNS = ("training", "recording", "plain step", "recorded step", "difference")
 _MEMORY_COLUMNS = ("training", "batch", "measured", "predicted, all grows", "predicted, activations grow")
 
 
@@ -55,6 +57,7 @@ def _section(documents: Sequence[Document], *, reduced: bool) -> Iterator[str]:
         memory = [_memory_row(row) for document in same for row in document.get("memory", ()) if row["measured_bytes"]]
         if memory:
             yield from (*_table(_MEMORY_COLUMNS, memory), "")
+        yield from _capture_tables(same)
         for document in same:
             if document["status"] != "complete":
                 yield from (f"Part {document['part']} did not come to its end: {document['error']}.", "")
@@ -140,3 +143,51 @@ def _memory_row(row: Document) -> tuple[str, ...]:
         forecast("all_grows_bytes"),
         forecast("activations_grow_bytes"),
     )
+
+
+def _capture_tables(documents: Sequence[Document]) -> Iterator[str]:
+    """What captures cost, and what they kept of their promises."""
+    costs = [row for document in documents for row in _overhead_rows(document.get("capture_overhead", {}))]
+    if costs:
+        yield from (*_table(_OVERHEAD_COLUMNS, costs), "")
+    recorded = [_undisturbed_row(row) for document in documents for row in document.get("undisturbed", ())]
+    if recorded:
+        yield from (*_table(_UNDISTURBED_COLUMNS, recorded), "")
+    for document in documents:
+        yield from _promises(document)
+
+
+def _overhead_rows(trainings: Document) -> Iterator[tuple[str, ...]]:
+    """What each form of a capture adds to a step."""
+    for training in trainings.values():
+        for arm, measured in training["arms"].items():
+            yield (
+                training["workload"],
+                arm,
+                f"{training['step_s'] * 1000:.1f} ms",
+                f"{measured['ratio'] - 1:+.1%} ({measured['low'] - 1:+.1%} to {measured['high'] - 1:+.1%})",
+                f"{measured['null_low'] - 1:+.1%} to {measured['null_high'] - 1:+.1%}",
+                measured["verdict"],
+            )
+
+
+def _undisturbed_row(row: Document) -> tuple[str, ...]:
+    plain, recorded = row["plain_ns"], row["recorded_ns"]
+    times = (f"{plain / 1e6:.2f} ms", f"{recorded / 1e6:.2f} ms", f"{recorded / plain - 1:+.1%}")
+    return (row["workload"], row["form"], *times)
+
+
+def _promises(document: Document) -> Iterator[str]:
+    """Sentences on ends, launchers and kills."""
+    if stopped := document.get("stop_after_window"):
+        ending, steps = ", ".join(stopped["endings"]), ", ".join(map(str, stopped["steps"]))
+        yield f"`--stop-after-window`: {ending} after {steps} steps; {stopped['processes_left']} processes left."
+        yield ""
+    for name, row in document.get("launched", {}).items():
+        ending, steps = ", ".join(row["endings"]), ", ".join(map(str, row["steps"]))
+        yield f"torchrun, {name}: {ending} after {steps} steps; {row['recordings']} recordings."
+        yield ""
+    if rows := document.get("kills"):
+        readable = sum(row["readable"] for row in rows)
+        yield f"SIGKILL after the recording: {readable} of {len(rows)} bundles are readable."
+        yield ""

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu import tables
-from benchmarks.gpu.__main__ import NAMES
+from benchmarks.gpu.__main__ import NAMES, TOTAL_MINUTES
 from benchmarks.gpu.outbox import MOST_FILE_BYTES, MOST_FILES, files_of
-from benchmarks.gpu.parts import MOST_MINUTES, PARTS
+from benchmarks.gpu.parts import MOST_MINUTES, PARTS, shared_minutes
 from benchmarks.gpu.results import MOST_SAMPLE_BYTES
 from tests.children import added, run
 
@@ -21,6 +21,7 @@ CHECKOUT = Path(__file__).parents[2]
 
 SKIPPED = {
     "smoke": {"kernels and copies against CUDA events", "NVML against nvidia-smi"},
+    "capture": set(),
     "faults": set(),
     "pictures": {"channels_last"},
     "text": set(),
@@ -48,10 +49,17 @@ def document(folder: Path, part: str) -> dict[str, Any]:
     return read
 
 
-def test_the_parts_are_those_of_the_command_line_and_fit_half_an_hour() -> None:
+def test_the_parts_are_those_of_the_command_line_and_fit_20_minutes_together() -> None:
     assert tuple(PARTS) == NAMES
-    assert sum(part.minutes for part in PARTS.values()) <= 28
     assert all(part.minutes <= MOST_MINUTES for part in PARTS.values())
+    shared = shared_minutes(NAMES, TOTAL_MINUTES)
+    assert sum(shared.values()) <= TOTAL_MINUTES + 0.1
+    assert shared["capture"] == PARTS["capture"].minutes
+    assert shared["faults"] / shared["smoke"] == pytest.approx(6.0 / 4.5, rel=0.01)
+
+
+def test_parts_with_time_enough_take_their_own() -> None:
+    assert shared_minutes(["smoke", "text"], 30.0) == {"smoke": 4.5, "text": 3.5}
 
 
 @pytest.mark.slow
@@ -78,6 +86,18 @@ def test_settings_are_alternated_over_five_rounds_with_the_same_setting_twice(ou
             assert all({"A", "A'"} < set(row) for row in experiment["rounds"])
             assert len(experiment["rounds"]) == 5
             assert not [arm for arm, row in experiment["arms"].items() if row["void"] or row["comparison"] is None]
+
+
+@pytest.mark.slow
+def test_captures_keep_their_promises_and_their_cost_is_measured(out: Path) -> None:
+    made = document(out, "capture")
+    assert made["stop_after_window"]["endings"] == ["stopped"]
+    assert made["launched"]["2 gloo, stopped"]["exit_codes"] == [0, 0]
+    assert [row["readable"] for row in made["kills"]] == [True]
+    (training,) = made["capture_overhead"].values()
+    assert set(training["arms"]) >= {"outside the recording", "light recording", "full recording"}
+    assert len(training["times_s"]["plain"]) >= 5
+    assert [row["form"] for row in made["undisturbed"]] == ["light", "full"]
 
 
 @pytest.mark.slow

@@ -183,3 +183,25 @@ def test_a_row_holds_predicted_and_measured() -> None:
 
 def test_without_results_the_page_says_so() -> None:
     assert tables.text([]) == tables.NOTHING_YET
+
+
+def test_costs_and_promises_of_captures_are_tables_and_sentences() -> None:
+    comparison = compare([0.1] * 5, [0.1] * 5, [0.2] * 5).document()
+    document = {
+        **FACTS,
+        "part": "capture",
+        "status": "complete",
+        "capture_overhead": {"text": {"workload": "a GPT", "step_s": 0.1, "arms": {"light recording": comparison}}},
+        "undisturbed": [{"workload": "text", "form": "full", "plain_ns": 2e6, "recorded_ns": 3e6}],
+        "stop_after_window": {"endings": ["stopped"], "steps": [24], "processes_left": 0},
+        "launched": {"2 gloo": {"endings": ["stopped", "stopped"], "steps": [25, 25], "recordings": 2}},
+        "kills": [{"readable": True}, {"readable": False}],
+    }
+    lines = tables.text([document]).splitlines()
+    (cost,) = (line for line in lines if line.startswith("| a GPT |"))
+    assert cost.startswith("| a GPT | light recording | 100.0 ms | +100.0% (")
+    assert cost.endswith("| +0.0% to +0.0% | slower |")
+    assert "| text | full | 2.00 ms | 3.00 ms | +50.0% |" in lines
+    assert "`--stop-after-window`: stopped after 24 steps; 0 processes left." in lines
+    assert "torchrun, 2 gloo: stopped, stopped after 25, 25 steps; 2 recordings." in lines
+    assert "SIGKILL after the recording: 1 of 2 bundles are readable." in lines

@@ -105,6 +105,24 @@ def test_a_folder_of_captures_holds_a_run_each(bundle: Path) -> None:
     assert [one.run for one in load(bundle.parent).recordings] == [bundle.name]
 
 
+def test_a_recording_that_was_cut_short_is_marked(bundle: Path) -> None:
+    manifest = json.loads((bundle / "manifest.json").read_bytes())
+    for whole, is_cut_short in ((False, True), (True, False), (None, False)):
+        for file in manifest["files"]:
+            if file["kind"] == "trace":
+                file["whole"] = whole
+        (bundle / "manifest.json").write_text(json.dumps(manifest))
+        assert load(bundle).recordings[0].is_cut_short is is_cut_short
+
+
+def test_what_lies_between_epochs_is_named_and_left_out(bundle: Path) -> None:
+    rows = STEPS.replace("7,1000000000000700000,100000,40000,1,recorded", "7,1000000000000700000,100000,0,0,other")
+    (bundle / "steps.0.csv").write_text(rows)
+    steps = [row.step for row in load(bundle).recordings[0].steps]
+    assert [(step.index, step.kept) for step in steps] == [(6, True), (7, False), (8, True)]
+    assert steps[1].left_out == "it is the time between two epochs, or before or after validation"
+
+
 def test_unusable_telemetry_is_a_note_and_not_the_end(bundle: Path) -> None:
     (bundle / "telemetry.host.jsonl").write_bytes(b"\xff\x00garbage" * 1000)
     assert len(load(bundle).recordings) == 1

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from traceadvisor.bundle.steps import StepLog, read_steps
 from traceadvisor.model.run import StepState, TimedStep
 
-STEPS = tuple(TimedStep(number, 100 + number, 10, 4, 2, state, 7) for number, state in enumerate(StepState))
+STEPS = tuple(
+    TimedStep(number, 100 + number, 10, 4, 2, state, 7, 900 + number, 3) for number, state in enumerate(StepState)
+)
 
 
 def written(log: StepLog, path: Path) -> None:
@@ -27,8 +30,9 @@ def test_steps_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert (len(log), log.count(StepState.PLAIN)) == (len(StepState), 1)
 
 
-def test_the_columns_are_those_that_captures_have_always_written(tmp_path: Path) -> None:
-    assert StepLog.header == b"step,start_ns,duration_ns,loader_ns,fetches,state,loader_start_ns\n"
+def test_later_columns_follow_those_that_captures_have_always_written() -> None:
+    header = b"step,start_ns,duration_ns,loader_ns,fetches,state,loader_start_ns,clock_ns,checkpoint_ns\n"
+    assert StepLog.header == header
 
 
 @pytest.mark.parametrize("left_out", [1, 2, 30])
@@ -60,3 +64,36 @@ def test_steps_are_encoded_while_more_are_added(tmp_path: Path) -> None:
 def test_an_empty_file_has_no_steps(tmp_path: Path) -> None:
     (tmp_path / "steps.0.csv").touch()
     assert read_steps(tmp_path / "steps.0.csv") == ((), ())
+
+
+def test_rejected_steps_are_no_training_steps_and_their_file_must_be_written_anew() -> None:
+    log = StepLog()
+    for step in STEPS:
+        log.add(step)
+    assert log.undisturbed_ns() == {0: 10}
+    assert not log.is_replacing
+    log.reject(1)
+    assert [step.state for step in log] == [StepState.PLAIN] + [StepState.OTHER] * (len(STEPS) - 1)
+    assert log.is_replacing
+
+
+def test_undisturbed_steps_are_numbered_among_the_training_steps() -> None:
+    log = StepLog()
+    for number, state in enumerate([StepState.PLAIN, StepState.OTHER, StepState.RECORDED, StepState.PLAIN]):
+        log.add(replace(STEPS[0], index=number, duration_ns=10 + number, state=state))
+    assert log.undisturbed_ns() == {0: 10, 2: 13}
+
+
+def test_steps_of_older_captures_have_no_monotonic_clock(tmp_path: Path) -> None:
+    path = tmp_path / "steps.0.csv"
+    path.write_text("step,start_ns,duration_ns,loader_ns,fetches,state\n0,5,10,4,1,plain\n")
+    (step,), notes = read_steps(path)
+    assert (step.clock_ns, step.checkpoint_ns, step.loader_start_ns, notes) == (None, None, None, ())
+
+
+def test_impossible_clocks_drop_the_row(tmp_path: Path) -> None:
+    path = tmp_path / "steps.0.csv"
+    header = "step,start_ns,duration_ns,loader_ns,fetches,state,loader_start_ns,clock_ns,checkpoint_ns\n"
+    path.write_text(f"{header}0,5,10,4,1,plain,0,-1,0\n1,5,10,4,1,plain,0,7,{1 << 62}\n2,5,10,4,1,plain,0,7,0\n")
+    steps, (note,) = read_steps(path)
+    assert ([step.index for step in steps], note.code) == ([2], "steps-dropped")

@@ -27,7 +27,7 @@ from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.summary import summary
 
 STEPS = 8
-TITLE = "Caution: "
+DAMAGED, DISTURBED = "Damaged input: ", "Caution: "
 EVENT = b'{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1}'
 
 
@@ -124,9 +124,13 @@ def test_a_damaged_file_is_read_and_every_format_names_the_problem_first(
     assert found in said
     assert remedy in said
     markdown = (tmp_path / "out" / "report.md").read_text()
-    assert markdown.index(TITLE) < markdown.index("### ")
     html = (tmp_path / "out" / "report.html").read_text()
-    assert html.index(TITLE) < html.index("<h1>")
+    if DAMAGED in markdown:
+        assert markdown.index(DAMAGED) < markdown.index("### ")
+        assert html.index(DAMAGED) < html.index("<h1>")
+    else:
+        assert markdown.index(DISTURBED) < markdown.index("<details>")
+        assert html.index("<h1>") < html.index(DISTURBED) < html.index('id="findings"')
     document = json.loads((tmp_path / "out" / "report.json").read_text())
     assert document["health"]["status"] == "degraded"
     assert list(document).index("health") < list(document).index("recordings")
@@ -136,7 +140,7 @@ def test_a_damaged_file_is_read_and_every_format_names_the_problem_first(
 def test_the_pdf_starts_with_the_caution(tmp_path: Path) -> None:
     report = load(_given(CUT, tmp_path))
     text = pypdf.PdfReader(io.BytesIO(FORMATS["pdf"].render(report))).pages[0].extract_text()
-    assert 0 <= text.index(TITLE) < text.index("of each step")
+    assert 0 <= text.index(DAMAGED) < text.index("the fix saves")
 
 
 @pytest.mark.parametrize("name", ["cut", "a gzip cut", "a checksum"])

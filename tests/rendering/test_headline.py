@@ -4,7 +4,9 @@ from typing import Any
 import pytest
 
 from tests.build_report import (
+    MS,
     SHARES_NO_WORKERS,
+    SHARES_ON_HOST,
     device_recording,
     nothing_readable,
     on_the_cpu,
@@ -14,6 +16,7 @@ from tests.build_report import (
     v100,
 )
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.findings import Estimate, Evidence, Fix, Unit
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import Recording, RecordingNote, Report, Umbrella
@@ -29,8 +32,9 @@ from traceadvisor.rendering.headline import (
     verdict_scope,
 )
 from traceadvisor.rendering.page.html import report_view
-from traceadvisor.rendering.page.recordings import RecordingView, figures, recording_view, step_figure
+from traceadvisor.rendering.page.recordings import RecordingView, busy_words, figures, recording_view, step_figure
 from traceadvisor.rendering.summary import summary
+from traceadvisor.rendering.units import percent
 
 NOTHING = dict.fromkeys(SHARES_NO_WORKERS, 0.0)
 
@@ -346,3 +350,79 @@ def test_inference_is_named_first_and_counted_in_iterations() -> None:
     assert step_figure(recording).label == "Typical iteration"
     facts = {fact.label: fact.value for fact in _view(recording).environment}
     assert facts["Recognised as inference by"] == "marks of a serving engine"
+
+
+def distorted(
+    recording: Recording, ratio: float, *, loader_share: float = 0.0, gpu_ms: float | None = None
+) -> Recording:
+    """The recording beside undisturbed steps of 10 ms."""
+    found = Distortion(
+        10 * MS,
+        ratio * 10 * MS,
+        loader_share * 10 * MS,
+        loader_share * 10 * MS,
+        ratio / 1.1,
+        ratio * 1.1,
+        None if gpu_ms is None else gpu_ms * MS,
+    )
+    return replace(recording, distortion=found, undisturbed_median_step_ns=10.0 * MS)
+
+
+def test_shares_of_steps_twelve_times_as_long_are_no_headline() -> None:
+    report = one_recording()
+    recording = distorted(report.recordings[0], 12)
+    sentence = recording_verdict(recording)
+    assert sentence == (
+        "An undisturbed step takes 10.0 ms. Recorded steps took 12.0 times as long, so their shares do not show where "
+        "training time goes."
+    )
+    shown = replace(report, recordings=(recording,), findings=())
+    texts = [FORMATS[name].render(shown).decode() for name in ("html", "md")]
+    texts.append(" ".join(line.text for line in summary(shown)))
+    assert all("Recorded steps took 12.0 times as long" in text for text in texts)
+    assert "largest category" not in texts[-1]
+
+
+def test_a_saving_from_much_longer_steps_is_no_headline_but_one_from_the_step_log_is() -> None:
+    recording = distorted(on_the_cpu().recordings[0], 12, loader_share=0.4)
+    assert recording.distortion is not None
+    assert recording.distortion.doubt is not None
+    first = on_the_cpu().findings[0]
+    doubtful = Estimate.bound(3.0 * MS, recording.distortion.doubt)
+    of_recorded = replace(first, finding=replace(first.finding, saving=doubtful))
+    assert "saves" not in recording_verdict(recording, of_recorded)
+    assert "The data loader takes 40% of each undisturbed step." in recording_verdict(recording, of_recorded)
+    assert "saves up to" in recording_verdict(recording, first)
+
+
+def test_the_share_of_the_loader_is_that_of_undisturbed_steps() -> None:
+    recording = device_recording("x", SHARES_ON_HOST | {Category.DATA_WAIT: 0.2}, step_ms=12, device=v100())
+    on_host = replace(recording, device=None)
+    assert "spends 70% of each step waiting" in recording_verdict(distorted(on_host, 1.2, loader_share=0.7))
+
+
+def test_a_sole_step_of_start_up_comes_before_any_finding() -> None:
+    report = one_recording()
+    recording = replace(report.recordings[0], start_up_share=0.6)
+    assert recording_verdict(recording, report.findings[0]).startswith("Start-up takes 60% of")
+
+
+def test_a_share_of_the_whole_run_is_no_part_of_the_step() -> None:
+    report = one_recording()
+    first = report.findings[0]
+    of_run = replace(
+        first, saving_share=0.25, finding=replace(first.finding, of_run=True, saving=Estimate.bound(50.0 * MS, "x"))
+    )
+    sentence = recording_verdict(report.recordings[0], of_run)
+    assert "the fix saves up to 50.0% of the training time." in sentence
+    shown = replace(report, findings=(of_run,))
+    assert "saves up to 50.0% of the training time" in " ".join(line.text for line in summary(shown))
+
+
+def test_the_busy_share_of_much_longer_steps_is_set_against_the_undisturbed_step() -> None:
+    recording = one_recording().recordings[0]
+    share = recording.shown_figures.busy_share
+    assert share is not None
+    assert busy_words(recording)[1] is None
+    assert busy_words(distorted(recording, 1.6)) == (percent(min(1.6 * share, 1)), "estimated for undisturbed steps")
+    assert busy_words(distorted(recording, 50))[0] == "100.0%"

@@ -9,6 +9,7 @@ from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.lost_launches import expected_launches
 from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE, RunTiming
 from traceadvisor.analysis.steps.windows import LOST_RECORDS_SHARE, lost_records
+from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepSource, StepTable
@@ -53,24 +54,36 @@ def missing_parts(observation: Observation, table: StepTable, unknown: Unknown) 
 
 
 def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
-    """Yield notes on whether profiling changed the run."""
-    share = timing.disturbance_share
-    if share is not None and abs(share) > DISTURBED_SHARE:
-        message = (
-            f"Recorded steps were {share:.0%} longer than the other steps of the run: profiling changed the run, so "
-            "findings about the CPU are less certain."
-            if share > 0
-            else f"Recorded steps were {-share:.0%} shorter than the other steps of the run: its speed varied, so the "
-            "recorded steps may not be typical."
-        )
-        yield HealthNote("disturbed", message)
+    """Yield notes on whether profiling changed the run. The input is sound, so they do not degrade it."""
+    found = timing.distortion()
+    if found is None:
+        return
+    if abs(found.ratio - 1) > DISTURBED_SHARE:
+        yield HealthNote("disturbed", f"{distortion_sentence(found)} {_meaning(found)}", degrades=False)
     shares = timing.loader_shares
     if shares and abs(shares[0] - shares[1]) > DISTURBED_SHARE:
         yield HealthNote(
             "loader-disturbed",
             f"Undisturbed steps spend {shares[0]:.0%} of their time in the data loader, "
             f"recorded steps {shares[1]:.0%}. For data loading, trust the undisturbed steps.",
+            degrades=False,
         )
+
+
+def distortion_sentence(found: Distortion) -> str:
+    """Say how recorded steps compare with undisturbed ones, with the interval of the ratio."""
+    interval = ""
+    if found.ratio_low is not None and found.ratio_high is not None:
+        interval = f" (95% interval {found.ratio_low:.2f} to {found.ratio_high:.2f})"
+    return f"Recorded steps took {found.ratio:.2f} times as long as undisturbed ones{interval}."
+
+
+def _meaning(found: Distortion) -> str:
+    if found.is_random or found.ratio < 1:
+        return "The speed of the run varied by as much, so the recorded steps may not be typical."
+    if found.is_strong:
+        return "Their shares do not show where training time goes."
+    return "Findings about the CPU are less certain."
 
 
 def start_up_notes(share: float | None, table: StepTable) -> Iterator[HealthNote]:
@@ -164,12 +177,14 @@ def _step_notes(table: StepTable) -> Iterator[HealthNote]:
                 "steps-from-optimizer",
                 "The recording has no step marks: a step runs from one optimizer step to the next. "
                 "Call the profiler's step() once per iteration to mark steps.",
+                degrades=False,
             )
         case StepSource.WINDOW:
             yield HealthNote(
                 "no-steps",
                 "The recording has no step marks: all of it is shown as one step. "
                 "Call the profiler's step() once per iteration to mark steps.",
+                degrades=False,
             )
         case StepSource.MARKS:
             pass
@@ -181,6 +196,6 @@ def _step_notes(table: StepTable) -> Iterator[HealthNote]:
                 "step-left-out", f"Step {step.index} is left out of averages: {step.left_out}.", degrades=False
             )
         if step.caution:
-            yield HealthNote("step-limited", f"Step {step.index} is not whole: {step.caution}.")
+            yield HealthNote("step-limited", f"Step {step.index} is not whole: {step.caution}.", degrades=False)
     if not table.kept:
         yield HealthNote("no-complete-step", "No complete step was recorded: no averages available.")

@@ -24,11 +24,11 @@ from traceadvisor.bundle.layout import (
 )
 from traceadvisor.bundle.settings import decode_settings
 from traceadvisor.bundle.stacks import read_stacks
-from traceadvisor.bundle.steps import read_steps
+from traceadvisor.bundle.steps import MOST, read_steps
 from traceadvisor.bundle.telemetry import read_telemetry
 from traceadvisor.errors import InputError
 from traceadvisor.model.health import HealthNote
-from traceadvisor.model.run import Repository, Run, RunSettings
+from traceadvisor.model.run import ClockReading, Repository, Run, RunSettings
 from traceadvisor.model.telemetry import Telemetry
 from traceadvisor.model.trace import Origin
 from traceadvisor.system.processes import host_name, start_ticks
@@ -39,11 +39,15 @@ LARGEST_MANIFEST_BYTES = 1 << 24
 UNREADABLE = (OSError, ValueError, RuntimeError)
 """Errors of reading a file from an untrusted bundle; msgspec's are ValueErrors, too deep nesting is a RuntimeError."""
 
+_SOUND = frozenset({"own-profiler", "telemetry-ended", "window-cut", "window-incomplete"})
+"""Codes of notes on recordings that are short or cover a part of the run: what was recorded is sound."""
+
 _ENDINGS = {
     Ending.COMPLETED: "ran to its end",
     Ending.EXIT: "called sys.exit",
     Ending.EXCEPTION: "ended with an exception",
     Ending.INTERRUPTED: "was interrupted",
+    Ending.STOPPED: "was stopped after its recording, as requested",
     Ending.TERMINATED: "was terminated",
 }
 
@@ -121,7 +125,11 @@ def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...
         InputError: the manifest cannot be read.
     """
     manifest = _read_manifest(folder)
-    notes = [HealthNote(note.code, note.message, note.degrades) for note in manifest.notes if note.rank in {None, rank}]
+    notes = [
+        HealthNote(note.code, note.message, note.degrades and note.code not in _SOUND)
+        for note in manifest.notes
+        if note.rank in {None, rank}
+    ]
     ending = next((one for one in manifest.endings if one.rank == rank), None)
     for file in manifest.files:
         if file.kind is FileKind.TRACE and file.rank == rank:
@@ -140,6 +148,7 @@ def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...
     texts = {"command": list(manifest.command), "message": ending and ending.message}
     if warning := secrets_in(MANIFEST, texts):
         notes.append(HealthNote("secrets", warning, degrades=False))
+    start = next((one for one in manifest.starts if one.rank == rank), None)
     run = Run(
         command=manifest.command,
         ending=_ended(ending) if ending else _unended(manifest, rank),
@@ -148,6 +157,9 @@ def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...
         telemetry=_telemetry(telemetry_path, notes) if telemetry_path else None,
         world_size=max(manifest.world_size, 1),
         batches=batches,
+        started=_reading(start.wall_ns, start.clock_ns) if start else None,
+        ended=_reading(ending.wall_ns, ending.clock_ns) if ending else None,
+        checkpoint_after_ns=_possible(ending.checkpoint_ns) if ending else None,
         repository=_repository(manifest),
         stacks=stacks,
     )
@@ -206,6 +218,16 @@ def _path_of(folder: Path, file: BundleFile | None, notes: list[HealthNote]) -> 
         notes.append(HealthNote(f"missing-{file.kind.value}", f"The capture lacks its file {file.path}."))
         return None
     return folder / file.path if file else None
+
+
+def _reading(wall_ns: int | None, clock_ns: int | None) -> ClockReading | None:
+    """The reading of both clocks; None if either is missing or impossible."""
+    wall_ns, clock_ns = _possible(wall_ns), _possible(clock_ns)
+    return None if wall_ns is None or clock_ns is None else ClockReading(wall_ns, clock_ns)
+
+
+def _possible(ns: int | None) -> int | None:
+    return ns if ns is not None and 0 <= ns < MOST else None
 
 
 def _worker(rank: int | None) -> str:

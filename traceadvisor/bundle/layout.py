@@ -14,7 +14,11 @@ A capture writes one folder::
 The manifest is complete at any moment. Step times, batches and telemetry grow while the run goes on: a killed run
 leaves all but the last second of them.
 
-All times are wall-clock nanoseconds since the epoch. Unsupported and unknown values are null, never 0.
+From format 3 on, steps have a monotonic clock and their time in checkpoints, and the manifest has each rank's start and
+end.
+
+All times are wall-clock nanoseconds since the epoch, except those called ``clock``: monotonic, from an arbitrary zero.
+Unsupported and unknown values are null, never 0.
 
 What recording imports from this package must not import numpy: it runs inside the user's process.
 """
@@ -62,6 +66,9 @@ class Ending(Enum):
     INTERRUPTED = "interrupted"
     """Ctrl-C."""
 
+    STOPPED = "stopped"
+    """Its recording was saved, and the command asked to end there."""
+
     TERMINATED = "terminated"
     """SIGTERM. Launchers send it when another rank died."""
 
@@ -94,6 +101,14 @@ class Schedule(msgspec.Struct, frozen=True):
     repeat: int
 
 
+class RankStart(msgspec.Struct, frozen=True):
+    """When one rank's script, or its captured block, started."""
+
+    rank: int
+    wall_ns: int
+    clock_ns: int
+
+
 class RankEnding(msgspec.Struct, frozen=True):
     """How one rank's script ended."""
 
@@ -105,6 +120,12 @@ class RankEnding(msgspec.Struct, frozen=True):
 
     recorded_steps: int
     message: str | None = None
+    wall_ns: int | None = None
+    """When it ended; None before format 3, like the others."""
+
+    clock_ns: int | None = None
+    checkpoint_ns: int | None = None
+    """Time to save checkpoints after the last step."""
 
 
 class RankProcess(msgspec.Struct, frozen=True):
@@ -155,6 +176,9 @@ class Manifest(msgspec.Struct, frozen=True):
     endings: tuple[RankEnding, ...] = ()
     files: tuple[BundleFile, ...] = ()
     notes: tuple[Note, ...] = ()
+    starts: tuple[RankStart, ...] = ()
+    """Empty before format 3."""
+
     job: str | None = None
     """The same in all processes of one attempt of a job, on all its nodes, and different in any other."""
 

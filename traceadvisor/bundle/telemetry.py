@@ -46,9 +46,6 @@ EARLIEST_NS = 10**18
 """September 2001: wall clocks are later."""
 
 LATEST_NS = 2**63 - 1
-LARGEST_GAP_SHARE = 0.1
-"""Share of the sampled time; larger gaps cast doubt on the figures."""
-
 GAP_INTERVALS = 5
 """A gap takes at least this many sampling intervals ..."""
 
@@ -184,12 +181,6 @@ class _Clock:
         gaps = np.flatnonzero(steps_ns > np.maximum(due_ns * GAP_INTERVALS, SHORTEST_GAP_NS))
         moments_ns = time_ns[order][gaps] + steps_ns[gaps] // 2
         return cls(time_ns, stray, uncertain, moments_ns, int(steps_ns[gaps].sum()))
-
-    @property
-    def span_ns(self) -> int:
-        """From the first plausible time to the last."""
-        kept = self.time_ns[~self.stray]
-        return int(kept.max() - kept.min()) if kept.size else 0
 
 
 def _strays(time_ns: Int64) -> Mask:
@@ -380,7 +371,7 @@ def _notes_of_sampling(telemetry: Telemetry, content: _Content, clock: _Clock) -
         yield HealthNote("telemetry-clock-back", message)
     if clock.gaps_ns.size:
         message = f"The telemetry has {clock.gaps_ns.size} gaps, {clock.gap_total_ns / 1e9:.1f} s in total."
-        yield HealthNote("telemetry-gaps", message, degrades=clock.gap_total_ns > LARGEST_GAP_SHARE * clock.span_ns)
+        yield HealthNote("telemetry-gaps", message, degrades=False)
     for device in telemetry.devices:
         if _fell_silent(device.series):
             message = f"GPU {device.uuid} stopped reporting figures during sampling."

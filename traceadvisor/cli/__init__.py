@@ -32,8 +32,7 @@ class _LazyGroup(click.Group):
     """Imports a verb only when it runs, so that the help is fast."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the command line with fewer garbage collections, guarded streams and no traceback."""
-        gc.set_threshold(_COLLECT_EVERY)
+        """Run the command line with guarded streams and no traceback."""
         with guarded_streams() as self._plain_streams, last_resort(ExitCode.UNEXPECTED), errors_as_exit_codes():
             return super().main(*args, **kwargs)
 
@@ -52,6 +51,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _VERBS:
             return None
+        if cmd_name != _RUNS_A_SCRIPT:  # its script collects as often as without a capture
+            gc.set_threshold(_COLLECT_EVERY)
         command: click.Command = import_module(f"traceadvisor.cli.{_VERBS[cmd_name][0]}").command
         if DEBUG_OPTION not in command.params:
             command.params.append(DEBUG_OPTION)

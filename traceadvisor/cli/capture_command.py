@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from traceadvisor.cli.exit_codes import ExitCode, errors_as_exit_codes
 from traceadvisor.errors import UsageError
+from traceadvisor.recording.notices import PREFIX, ending_lines, loss_line, remark
 from traceadvisor.recording.options import DEFAULT_SCHEDULE, CaptureOptions, Schedule
 
 if TYPE_CHECKING:
@@ -30,9 +32,6 @@ LAUNCHER_MODULES = (
     "lightning",
 )
 """Modules that start the training in child processes."""
-
-
-_LOSS = "traceadvisor: a part of the capture could not be written: {}."
 
 
 def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -56,6 +55,7 @@ def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], C
 @click.option("--no-stacks", is_flag=True, help="Do not record Python call stacks.")
 @click.option("--no-memory", is_flag=True, help="Do not record memory allocations.")
 @click.option("--no-shapes", is_flag=True, help="Do not record input shapes of operators.")
+@click.option("--stop-after-window", is_flag=True, help="End the run once all recordings are saved.")
 @click.option("--keep-arguments", is_flag=True, help="Record arguments that look like secrets, too.")
 @click.option("-m", "is_module", is_flag=True, help="Run a module, like python -m.")
 @click.option(
@@ -65,7 +65,14 @@ def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], C
     metavar="DIR",
     help="Output folder.  [default: runs/<time>-<script>-<pid>]",
 )
-@click.argument("command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND...")
+@click.argument(
+    "command_line",
+    nargs=-1,
+    required=True,
+    type=click.UNPROCESSED,
+    metavar="COMMAND...",
+    shell_complete=lambda *asked: [CompletionItem(asked[-1], type="file")],
+)
 def command(
     *,
     skip_first: int,
@@ -76,6 +83,7 @@ def command(
     no_stacks: bool,
     no_memory: bool,
     no_shapes: bool,
+    stop_after_window: bool,
     keep_arguments: bool,
     is_module: bool,
     output: Path | None,
@@ -100,6 +108,7 @@ def command(
         memory=not no_memory,
         shapes=not no_shapes,
         keep_arguments=keep_arguments,
+        stop_after_window=stop_after_window,
         folder=output,
     )
     with errors_as_exit_codes():
@@ -130,13 +139,11 @@ def _capture(
         click.echo(f"traceadvisor: no recording could be written: {captured.problem}.", err=True)
         return ended.status or ExitCode.UNREADABLE
     if captured.loss:
-        click.echo(_LOSS.format(captured.loss), err=True)
+        click.echo(f"{PREFIX}{loss_line(captured.loss)}", err=True)
     if launch.local_rank == 0:
-        reason = "" if captured.recorded_steps else "".join(f" {note.message}" for note in captured.notes[:1])
-        click.echo(
-            f"traceadvisor: recorded {captured.recorded_steps} of {captured.steps} steps in {captured.folder}.{reason}",
-            err=True,
-        )
+        said = remark(captured.notes, captured.recorded_steps, stopped=captured.stopped)
+        text = f"recorded {captured.recorded_steps} of {captured.steps} steps in {captured.folder}. {said}".strip()
+        click.echo(f"{PREFIX}{text}", err=True)
     return ended.status
 
 
@@ -166,10 +173,8 @@ def _capture_launcher(
 def _tell(children: TrainedChildren) -> int | None:
     """Say what the training processes recorded, by bundle; returns the exit code if the command succeeded."""
     results = children.results
-    for failure in children.failures:
-        click.echo(f"traceadvisor: a process was not captured: {failure}.", err=True)
-    for folder in children.killed:
-        click.echo(f"traceadvisor: a process was killed; what it recorded before is in {folder}.", err=True)
+    for line in ending_lines(children):
+        click.echo(f"{PREFIX}{line}", err=True)
     if not results and children.killed:
         return None
     if not results:
@@ -179,19 +184,6 @@ def _tell(children: TrainedChildren) -> int | None:
             err=True,
         )
         return ExitCode.UNREADABLE
-    for folder in sorted({one.folder for one in results}):
-        ranks = [one for one in results if one.folder == folder]
-        first = ranks[0]
-        others = f" of rank {first.rank}" if len(ranks) > 1 else ""
-        problem = next((one.problem for one in ranks if one.problem), None)
-        text = (
-            f"no recording could be written: {problem}."
-            if problem
-            else f"recorded {first.recorded_steps} of {first.steps} steps{others} in {folder}. {first.note}".strip()
-        )
-        click.echo(f"traceadvisor: {text}", err=True)
-        if not problem and (loss := next((one.loss for one in ranks if one.loss), None)):
-            click.echo(_LOSS.format(loss), err=True)
     return ExitCode.UNREADABLE if all(one.problem for one in results) else None
 
 

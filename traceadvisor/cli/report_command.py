@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import assert_never
 
 import click
 
@@ -13,9 +14,11 @@ from traceadvisor.cli.fail_on import first_met, parse_conditions
 from traceadvisor.cli.options import LimitedCommand, chosen_settings, limits_options, settings_options
 from traceadvisor.cli.terminal import print_report, print_summary, reading_progress, tell
 from traceadvisor.errors import UsageError
+from traceadvisor.judging.saved_steps import SavedStep, UnsavedStep
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import FORMATS, write_formats
+from traceadvisor.text.cleaning import clean, one_line
 
 STANDARD_OUTPUT = "-"
 
@@ -55,6 +58,11 @@ STANDARD_OUTPUT = "-"
     metavar="N",
     help="Files to read in parallel, each in its own process with its own memory.  [default: number of cores]",
 )
+@click.option(
+    "--save-steps",
+    is_flag=True,
+    help="Also write the typical step of each recording as a small trace file for Perfetto, without secrets.",
+)
 @settings_options
 @limits_options
 def command(
@@ -67,6 +75,7 @@ def command(
     span: str | None,
     fail_on: tuple[str, ...],
     processes: int | None,
+    save_steps: bool,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     config: Path | None,
@@ -94,6 +103,8 @@ def command(
         )
         conditions = parse_conditions(fail_on, settings, catalogue)
         names = _format_names(formats, output)
+        if save_steps and output == STANDARD_OUTPUT:
+            raise UsageError("--save-steps writes files. Choose a folder with -o.")
         with reading_progress() as progress:
             result = api.load(
                 *paths,
@@ -104,10 +115,26 @@ def command(
                 limits=limits,
             )
         _write(result, output, names)
+        if save_steps:
+            _save_steps(result, output, limits)
         met = first_met(conditions, result)
     if met:
         tell(f"exit code 1 because of {'--fail-on' if fail_on else 'fail_on'}: {met}")
         sys.exit(ExitCode.CONDITION_MET)
+
+
+def _save_steps(result: Report, output: str, limits: Limits) -> None:
+    """Write the typical steps beside the report, and say where they are or why they are not there."""
+    for step, path in api.save_steps(result, output, limits=limits):
+        name = one_line(clean(step.recording_id))
+        match step:
+            case SavedStep(is_same=is_same):
+                differs = "" if is_same else "; read alone, its figures differ from those of the report"
+                click.echo(f"{path}: a typical step of {name}{differs}", err=True)
+            case UnsavedStep(reason=reason):
+                click.echo(f"No step of {name} was saved: {one_line(clean(reason))}.", err=True)
+            case _:
+                assert_never(step)
 
 
 def _format_names(formats: str, output: str) -> list[str]:

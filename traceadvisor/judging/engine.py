@@ -20,7 +20,7 @@ from traceadvisor.judging.ranking import ranked, with_severity
 from traceadvisor.judging.ranks import RankRecording, compare, rank_recording, side_by_side
 from traceadvisor.judging.rows import in_rows
 from traceadvisor.judging.run_rule import run_rule
-from traceadvisor.model.findings import Found
+from traceadvisor.model.findings import Finding, Found
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.report import (
     DeviceFigures,
@@ -135,8 +135,16 @@ def _compared(compared: Iterable[OutcomeRow], recordings: Mapping[str, Recording
         if isinstance(row.outcome, Found):
             steps_ns = [_step_ns(recordings[recording_id]) for recording_id in row.recording_ids]
             step_ns = max((step_ns for step_ns in steps_ns if step_ns), default=None)
-            found = with_severity(row.outcome.finding, row.recording_ids, step_ns)
+            found = with_severity(_within(row.outcome.finding, step_ns), row.recording_ids, step_ns)
             yield replace(found, further_saving=found.finding.saving)  # no other fix is known to reach this time
+
+
+def _within(finding: Finding, step_ns: float | None) -> Finding:
+    """The finding with a saving of at most the step: recorded steps may be longer."""
+    saving = finding.saving
+    if not step_ns or saving.high_ns <= step_ns:
+        return finding
+    return replace(finding, saving=saving.part(step_ns / saving.high_ns))
 
 
 def _step_ns(recording: Recording) -> float | None:
@@ -200,6 +208,8 @@ def recording_of(facts: Facts) -> Recording:
         typical_figures=_figures(facts, facts.steps.typical_windows),
         operations_per_step=facts.operations_per_step,
         start_up_share=facts.start_up_share,
+        distortion=facts.distortion,
+        run_time=facts.run.time,
         is_cut_short=origin.is_cut_short,
     )
 

@@ -294,6 +294,10 @@ class Finding:
     rule: RuleMeta = UNSTAMPED
     """Filled in by the engine."""
 
+    of_run: bool = False
+    """Whether the saving is a share of the training time of the whole run, applied to the step. Rare losses are not in
+    the median step, so such a saving is not a part of it."""
+
     origins: Origins | None = None
     """Where the claimed time comes from, filled in by the engine; None if nothing is claimed."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from traceadvisor.model.breakdown import Category, MeanBreakdown, StepBreakdown
 from traceadvisor.model.communication import CommunicationRow
 from traceadvisor.model.cost import Price, RunCost, Worth
+from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.findings import Estimate, Evidence, Finding, Fix, Method, RuleMeta, RuleOutcome, Severity
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.location import Location
@@ -18,6 +19,7 @@ from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.run import Run
 from traceadvisor.model.run_lines import RunLines
+from traceadvisor.model.run_time import RunTime
 from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime
 from traceadvisor.model.steps import Step, StepSource
 from traceadvisor.model.telemetry_window import TelemetryWindow
@@ -297,6 +299,12 @@ class Recording:
     start_up_share: float | None = None
     """Share of the typical steps in start-up: first calls, compilation, memory allocation. None with three or more
     typical steps, which hold none."""
+
+    distortion: Distortion | None = None
+    """How far recorded steps lie from undisturbed ones of the same run; None where either was not timed."""
+
+    run_time: RunTime | None = None
+    """Where the time of the whole run of this rank goes; None without a capture."""
 
     is_cut_short: bool = False
     """Whether a capture ended the recording before it had all requested steps. Whole recordings come first."""

@@ -13,6 +13,17 @@ from traceadvisor.model.telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True)
+class ClockReading:
+    """Both clocks, read one right after the other."""
+
+    wall_ns: int
+    """Since the epoch; it jumps when it is set."""
+
+    clock_ns: int
+    """Monotonic, from an arbitrary zero; it may stand still while the machine is suspended."""
+
+
+@dataclass(frozen=True, slots=True)
 class TimedStep:
     """One step of the run, timed with a few clock reads."""
 
@@ -31,6 +42,12 @@ class TimedStep:
     loader_start_ns: int | None = None
     """Time to start a loop over the training loader (its ``__iter__``), right before the step or in it: above 0 in the
     first step of each epoch. None if not recorded."""
+
+    clock_ns: int | None = None
+    """Monotonic clock at its start, read right before :attr:`start_ns`; None if not recorded."""
+
+    checkpoint_ns: int | None = None
+    """Time in it to save checkpoints; None if not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +221,15 @@ class Run:
 
     batches: tuple[TimedBatch, ...] = ()
     """Batches of the training loader, in order of their start; empty if not timed. Long runs hold a part of them."""
+
+    started: ClockReading | None = None
+    """When the script, or the captured block, started; None if not recorded."""
+
+    ended: ClockReading | None = None
+    """When it ended; None if not recorded, as for a killed process."""
+
+    checkpoint_after_ns: int | None = None
+    """Time to save checkpoints after the last step; None if not recorded."""
 
     repository: Repository | None = None
     """That of the script."""

@@ -27,6 +27,7 @@ from traceadvisor.bundle.layout import (
     Note,
     RankEnding,
     RankProcess,
+    RankStart,
 )
 from traceadvisor.system.processes import start_ticks
 
@@ -49,6 +50,9 @@ class BundleWriter:
 
     published: bool = False
     """Whether the manifest names this rank."""
+
+    start: RankStart | None = None
+    """When this rank started; None before it is known."""
 
     _files: dict[str, BundleFile] = field(default_factory=dict)
     _ending: RankEnding | None = None
@@ -103,6 +107,7 @@ class BundleWriter:
         """The manifest with this rank's part."""
         files = {file.path: file for file in found.files} | self._files
         endings = {one.rank: one for one in found.endings} | ({self.rank: self._ending} if self._ending else {})
+        starts = {one.rank: one for one in found.starts} | ({self.rank: self.start} if self.start else {})
         others = tuple(note for note in found.notes if note.rank != self.rank)
         mine = tuple(msgspec.structs.replace(note, rank=self.rank) for note in notes)
         processes = {one.rank: one for one in found.processes}
@@ -113,6 +118,7 @@ class BundleWriter:
             world_size=max(found.world_size, self.header.world_size),
             files=tuple(files[path] for path in sorted(files)),
             endings=tuple(endings[rank] for rank in sorted(endings)),
+            starts=tuple(starts[rank] for rank in sorted(starts)),
             notes=tuple(sorted(others + mine, key=lambda note: note.rank or 0)),
             processes=tuple(processes[rank] for rank in sorted(processes)),
             repository=found.repository or self.header.repository,

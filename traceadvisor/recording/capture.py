@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Self
 from traceadvisor.bundle.layout import Ending
 from traceadvisor.recording.children.plan import exported, new_plan, withdraw
 from traceadvisor.recording.children.rendezvous import Rendezvous, TrainedChildren
+from traceadvisor.recording.notices import ending_lines, kept_line, say
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.output_folder import OutputFolder
 from traceadvisor.recording.repository import repository_of
@@ -22,6 +24,7 @@ from traceadvisor.recording.script.own_code import strip_own_frames
 from traceadvisor.recording.script.program import Script
 from traceadvisor.recording.script.termination import TerminationGuard
 from traceadvisor.recording.session import Captured, CaptureSession
+from traceadvisor.recording.stopping import StoppedAfterWindow
 
 SIGINT_CODE = 130
 
@@ -84,7 +87,7 @@ def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Capt
     os.environ.update(exported(plan, os.environ))
     rendezvous = Rendezvous(Path(plan.rendezvous))
     rendezvous.make()
-    guard = TerminationGuard(lambda number: _terminated(session, rendezvous, number))
+    guard = TerminationGuard(lambda number: _terminated(session, rendezvous, launch, number))
     guard.install()
     process = os.getpid()
     ended = Ended.of(_raised_by(run))
@@ -97,9 +100,19 @@ def capture_script(script: Script, options: CaptureOptions) -> tuple[Ended, Capt
     return ended, captured, launch, children
 
 
-def _terminated(session: CaptureSession, rendezvous: Rendezvous, number: int) -> None:
-    session.finish(Ending.TERMINATED, 128 + number)
-    rendezvous.remove()
+def _terminated(session: CaptureSession, rendezvous: Rendezvous, launch: Launch, number: int) -> None:
+    """A signal ends the script: save what was recorded, and say what that is."""
+    captured = session.finish(Ending.TERMINATED, 128 + number)
+    children = rendezvous.end()
+    if launch.local_rank:
+        return
+    name = signal.Signals(number).name
+    for line in ending_lines(children):
+        say(f"ended by {name}; {line}")
+    if captured.problem:
+        say(f"ended by {name}; no recording could be written: {captured.problem}.")
+    elif captured.steps or not (children.results or children.killed):
+        say(f"ended by {name}; {kept_line(captured.steps, captured.recorded_steps, captured.folder)}")
 
 
 def _raised_by(run: Callable[[], None]) -> BaseException | None:
@@ -146,9 +159,10 @@ class Capture:
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Write the bundle; an exception of the block propagates."""
+    ) -> bool:
+        """Write the bundle; an exception of the block propagates, except the end after the window."""
         session, self._session = self._session, None
         if session:
             ended = Ended.of(error)
             self.captured = session.finish(ended.ending, ended.exit_code, ended.message)
+        return session is not None and isinstance(error, StoppedAfterWindow)

@@ -33,6 +33,16 @@ class GrowingFile:
             raise
         self._size = place
 
+    def leave_to_parent(self) -> None:
+        """Let go of the file in a forked child, which holds a copy of its descriptor."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is None:
+            return
+        with suppress(OSError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, descriptor, inheritable=False)  # not closed: the number would be used again
+            os.close(nowhere)
+
     def close(self) -> None:
         """Close the file; a second call changes nothing."""
         descriptor, self._descriptor = self._descriptor, None

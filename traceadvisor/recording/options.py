@@ -33,5 +33,8 @@ class CaptureOptions:
     keep_arguments: bool = False
     """Whether to keep arguments of the command that look like secrets."""
 
+    stop_after_window: bool = False
+    """Whether to end the script once all recordings are saved."""
+
     folder: Path | None = None
     """The bundle; None for ``runs/<time>-<script>-<pid>``."""

@@ -146,6 +146,11 @@ class RankFiles:
             for grown in self._open.values():
                 grown.file.close()
 
+    def leave_to_parent(self) -> None:
+        """Let go of the files in a forked child."""
+        for grown in self._open.values():
+            grown.file.leave_to_parent()
+
     @property
     def is_complete(self) -> bool:
         """Whether all rows are in their files."""

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from traceadvisor.bundle.layout import (
     Manifest,
     Note,
     RankEnding,
+    RankStart,
     Repository,
 )
 from traceadvisor.bundle.settings import encode_settings
@@ -35,9 +37,10 @@ from traceadvisor.recording.bundle_writer import BundleWriter, read_manifest
 from traceadvisor.recording.children.agreement import agreed
 from traceadvisor.recording.children.plan import Plan, withdraw
 from traceadvisor.recording.children.rendezvous import Rendezvous, Result, Trains, numbered
+from traceadvisor.recording.notices import remark, report_command, say
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.rank_files import Growing, Part, RankFiles, Whole, Written
-from traceadvisor.recording.script.launch import Launch
+from traceadvisor.recording.script.launch import Launch, start_of_this_process
 from traceadvisor.recording.stacks import StackSampler
 from traceadvisor.recording.telemetry import TelemetrySampler
 from traceadvisor.text.cleaning import clean, clipped
@@ -68,6 +71,9 @@ class Captured:
     notes: tuple[Note, ...]
     problem: str | None
     """Why nothing was written; None if something was."""
+
+    stopped: bool = False
+    """Whether the script was ended because its recordings are saved."""
 
     loss: str | None = None
     """Why a part could not be written."""
@@ -131,10 +137,14 @@ class CaptureSession:
         self._stacks: StackSampler | None = None
         self._no_loop = Note("no-torch", "The script did not import torch, so there was no training to record.")
         self._loss: str | None = None
+        self._started = (time.time_ns(), time.perf_counter_ns())
+        """Both clocks when the script or the block starts."""
+
         self._finished: Captured | None = None
 
     def start(self) -> None:
         """Start to sample the machine, and to follow the training loop once torch is imported."""
+        self._started = (time.time_ns(), time.perf_counter_ns())
         os.register_at_fork(after_in_child=self._forked)
         if self._launch.local_rank == 0:
             self._start_sampler(self._writer.stage)
@@ -144,6 +154,7 @@ class CaptureSession:
     def start_in_child(self) -> None:
         """Follow the training loop of a child process; it writes nothing before it trains."""
         self._is_child = True
+        self._started = start_of_this_process()
         if self._plan:
             self._shown = Path(self._plan.shown).with_name(self.folder.name)
         os.register_at_fork(after_in_child=self._forked)
@@ -179,6 +190,7 @@ class CaptureSession:
         return self._finished
 
     def _saved(self, ending: Ending, exit_code: int, message: str | None) -> Captured:
+        wall_ns, clock_ns = time.time_ns(), time.perf_counter_ns()
         if self._plan:
             withdraw()
         if self._loop:
@@ -188,11 +200,15 @@ class CaptureSession:
         if self._stacks:
             self._stacks.stop()
         recorded = self._log.count(StepState.RECORDED)
+        stopped = self._loop is not None and self._loop.stopped
+        if stopped and ending is Ending.COMPLETED:
+            ending = Ending.STOPPED
         if self._rendezvous and not self._joined and (self._is_child or self._rendezvous.joined()):
             self._writer.close()  # its children trained, or nobody did
             return Captured(self._shown, 0, 0, (), None)
         if not self._joined:
             self._place_telemetry(self.folder, samples=True)
+            self._writer.start = RankStart(self._writer.rank, *self._started)
         self._files.finish(
             RankEnding(
                 rank=self._writer.rank,
@@ -201,6 +217,9 @@ class CaptureSession:
                 steps=self._training_steps,
                 recorded_steps=recorded,
                 message=clipped(clean(message[: 8 * LONGEST_MESSAGE]), LONGEST_MESSAGE) if message else None,
+                wall_ns=wall_ns,
+                clock_ns=clock_ns,
+                checkpoint_ns=self._loop.checkpoint_after_ns if self._loop else None,
             ),
         )
         self._writer.close()
@@ -210,6 +229,7 @@ class CaptureSession:
             recorded,
             self._notes(),
             problem=None if self._writer.published else self._loss,
+            stopped=stopped,
             loss=self._loss,
         )
         if self._rendezvous and self._is_child:
@@ -273,6 +293,7 @@ class CaptureSession:
             self._writer.header, world_size=launch.world_size, job=job(number)
         )
         self._writer.rank = launch.rank
+        self._writer.start = RankStart(launch.rank, *self._started)
         if rendezvous:
             rendezvous.join(Trains(str(self._shown), launch.host, launch.rank))
 
@@ -299,7 +320,7 @@ class CaptureSession:
 
     def _leave(self, rendezvous: Rendezvous, captured: Captured) -> None:
         """Leave the result for the end of the command."""
-        note = "" if captured.recorded_steps else next((each.message for each in captured.notes), "")
+        note = remark(captured.notes, captured.recorded_steps, stopped=captured.stopped)
         rendezvous.leave(
             Result(
                 folder=str(self._shown),
@@ -344,6 +365,14 @@ class CaptureSession:
 
     def _recording_saved(self, name: str, cycle: int, whole: bool) -> None:  # noqa: FBT001  # a callback
         self._files.add(BundleFile(name, FileKind.TRACE, self._writer.rank, cycle, self._launch.host, whole))
+        if whole and self._writer.published:
+            self._say_ready()
+
+    def _say_ready(self) -> None:
+        """Say once per command that a report can be made."""
+        rendezvous = self._rendezvous
+        if rendezvous and self._launch.local_rank == 0 and rendezvous.is_first("ready"):
+            say(f"report ready: {report_command(self._shown)}")
 
     def _parts(self) -> Iterator[Part]:
         """Every file of this rank except its recordings."""
@@ -400,6 +429,9 @@ class CaptureSession:
             self._stacks.forked()
         if self._loop:
             self._loop.stop_listening()
+        if self._sampler:
+            self._sampler.leave_to_parent()
+        self._files.leave_to_parent()
         if self._follow and not self._joined and not self._finished:
             self._follow(self._plan)
 

@@ -83,6 +83,15 @@ def write_report(path: Path, content: bytes) -> None:
         OutputError: the path holds another kind of file, or writing failed.
     """
     _check_replaceable(path)
+    write_file(path, content)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file as a whole or not at all; an earlier one is replaced. Creates the folder if it is missing.
+
+    Raises:
+        OutputError: writing failed.
+    """
     part = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

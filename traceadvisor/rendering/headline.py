@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category, MeanBreakdown
+from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.findings import LEAST_OPERATIONS
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report
 from traceadvisor.model.run import undisturbed_count
@@ -125,6 +126,15 @@ def recording_verdict(
     mean, is_inference = recording.breakdown, recording.workload is Workload.INFERENCE
     is_timed = mean is not None and bool(mean.duration_ns)
     sentences = [INFERENCE] if is_inference else []
+    if recording.distortion and recording.distortion.is_strong and (first is None or _is_of_recorded(first, recording)):
+        sentences.append(_distorted_verdict(recording.distortion))
+        if first is not None:
+            sentences.append(f"Check first: {first.finding.rule.title[0].lower()}{first.finding.rule.title[1:]}.")
+        if mean is not None and Category.KERNEL not in mean.parts_ns:
+            sentences.append(NO_DEVICE)
+        return " ".join(sentences)
+    if first is not None and (recording.start_up_share or 0.0) >= START_UP_SHARE and mean is not None and is_timed:
+        first = None
     if first is not None:
         sentences.append(f"{first.finding.rule.title}: the fix {effect_words(first, _whole(recording))}.")
     elif not is_timed:
@@ -136,6 +146,24 @@ def recording_verdict(
         if Category.KERNEL not in mean.parts_ns and not (first is None and _is_special(recording)):
             sentences += [missing_device] if missing_device else []
     return " ".join(sentences)
+
+
+def _is_of_recorded(first: RecordedFinding, recording: Recording) -> bool:
+    """Whether a saving is from recorded steps that are much longer than undisturbed ones."""
+    doubt = recording.distortion.doubt if recording.distortion else None
+    return doubt is not None and doubt in (first.finding.saving.reason or "")
+
+
+def _distorted_verdict(found: Distortion) -> str:
+    """The sentence where recorded steps are much longer: the undisturbed step time, and its share in the loader."""
+    sentence = (
+        f"An undisturbed step takes {duration(found.undisturbed_step_ns)}. Recorded steps took {found.ratio:.1f} times "
+        "as long, so their shares do not show where training time goes."
+    )
+    share = found.undisturbed_loader_share
+    if share < WORTH_NAMING_SHARE:
+        return sentence
+    return f"{sentence} The data loader takes {whole_percent(share)} of each undisturbed step."
 
 
 def _is_special(recording: Recording) -> bool:
@@ -151,9 +179,21 @@ def _time_verdict(recording: Recording, mean: MeanBreakdown) -> str:
     if (recording.start_up_share or 0.0) >= START_UP_SHARE:
         return START_UP.format(part=f"{whole_percent(recording.start_up_share or 0.0)} of {whole}")
     if Category.KERNEL not in mean.parts_ns:
-        largest = _largest(mean, tuple(SPENT_ON_HOST))
-        return SPENT_ON_HOST[largest].format(part=_part_of(whole, mean, largest))
+        shares = _undisturbed_shares(recording, mean)
+        largest = max(SPENT_ON_HOST, key=lambda category: shares.get(category, 0.0))
+        return SPENT_ON_HOST[largest].format(part=f"{whole_percent(shares.get(largest, 0.0))} of {whole}")
     return _device_verdict(mean, whole)
+
+
+def _undisturbed_shares(recording: Recording, mean: MeanBreakdown) -> dict[Category, float]:
+    """Shares of a step on the CPU, with the time in the loader as undisturbed steps have it."""
+    shares = {category: mean.share(category) or 0.0 for category in mean.parts_ns}
+    waits = shares.get(Category.DATA_WAIT, 0.0)
+    if recording.distortion is None or Category.DATA_WAIT not in shares or waits >= 1:
+        return shares
+    undisturbed = recording.distortion.undisturbed_loader_share
+    rest = (1 - undisturbed) / (1 - waits)
+    return {category: undisturbed if category is Category.DATA_WAIT else rest * shares[category] for category in shares}
 
 
 def shown_step(recording: Recording) -> str:
@@ -178,6 +218,8 @@ def _other_loss(report: Report, recording: Recording) -> str | None:
     """The largest loss of time, if all fixes together cannot reach half of it; None if they can."""
     mean = recording.breakdown
     if mean is None or not mean.duration_ns or Category.KERNEL not in mean.parts_ns or _is_special(recording):
+        return None
+    if recording.distortion and recording.distortion.is_strong:
         return None
     largest = _largest(mean, tuple(LOST_ON_DEVICE))
     lost = mean.share(largest) or 0.0

@@ -67,11 +67,20 @@ def share_words(saving: Estimate, expected_share: float) -> str:
     return f"{'up to ' if is_limit else ''}{_share(saving, expected_share)} of the step"
 
 
-def saving_sentence(saving: Estimate, expected_share: float, *, adds: bool = False) -> str:
-    """The saving as a sentence without a full stop."""
+def saving_sentence(saving: Estimate, expected_share: float, *, adds: bool = False, of_run: bool = False) -> str:
+    """The saving as a sentence without a full stop.
+
+    Args:
+        saving: the saving.
+        expected_share: its expected share of the step.
+        adds: whether it comes in addition to those above.
+        of_run: whether it is a share of the training time of the whole run.
+    """
     if saves_nothing(saving):
         return "Then saves nothing more" if adds else "Prevents errors; no speed-up"
     verb = "Then saves" if adds else "Saves"
+    if of_run:
+        return f"{verb} up to {'a further ' if adds else ''}{_share(saving, expected_share)} of the training time"
     return f"{verb} {saving_words(saving, adds=adds)} ({_share(saving, expected_share)})"
 
 
@@ -80,6 +89,8 @@ def effect_words(row: RecordedFinding, whole: str) -> str:
     saving = row.finding.saving
     if saves_nothing(saving):
         return "prevents errors and saves no time"
+    if row.finding.of_run:
+        return f"saves up to {_share(saving, row.saving_share)} of the training time"
     return f"saves {_amount(saving)} of {whole} ({_share(saving, row.saving_share)})"
 
 

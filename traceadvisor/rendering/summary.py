@@ -13,11 +13,12 @@ from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.code import fitted_code
 from traceadvisor.rendering.headline import recording_verdict, step_time, step_word, verdict, verdict_scope
 from traceadvisor.rendering.page.findings import FindingView, finding_views
-from traceadvisor.rendering.page.health import NoteView, warnings
-from traceadvisor.rendering.page.recordings import cost_words, largest_category
+from traceadvisor.rendering.page.health import NoteView, quiet_notes, warnings
+from traceadvisor.rendering.page.recordings import busy_words, cost_words, largest_category
 from traceadvisor.rendering.run_lines import first_line
+from traceadvisor.rendering.run_time import first_run_sentence
 from traceadvisor.rendering.savings import joint_sentences
-from traceadvisor.rendering.units import count, duration, number_of, percent, percent_range
+from traceadvisor.rendering.units import count, duration, number_of, percent
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.results.redaction import redacted, shortened
 from traceadvisor.text.cleaning import clipped, one_line
@@ -82,14 +83,14 @@ def summary(report: Report, columns: int = 80) -> tuple[SummaryLine, ...]:
         report: what to summarise.
         columns: width into which code is fitted; other lines are wrapped afterwards.
     """
-    report = redacted(report)
+    whole = report = redacted(report)
     notes = _notes(report)
     changes = [row.finding.fix.change or "" for row in report.findings[:TOP_FINDINGS]]
     report = shortened(report, LONGEST_TEXT)
     blocks = (
         notes,
-        _verdict(report),
-        _recordings(report),
+        [*_verdict(report), *_quiet_notes(shortened(whole, LONGEST_NOTE))],
+        [*_recordings(report), *_run(report)],
         _findings(report, tuple(_code_lines(clipped(change, LONGEST_CODE), columns) for change in changes)),
         _lines(report),
         _partly_judged(report),
@@ -146,6 +147,20 @@ def _notes(report: Report) -> list[SummaryLine]:
     return lines + ([_line(Piece(f"{number_of(more, 'more note')} in the report", Style.QUIET))] if more > 0 else [])
 
 
+def _quiet_notes(report: Report) -> list[SummaryLine]:
+    """Notes on how the run differs from its recording."""
+    return [
+        _line(Piece(f"{note.message}{f' ({note.about})' if note.about else ''}", Style.QUIET))
+        for note in quiet_notes(report)[:MOST_NOTES]
+    ]
+
+
+def _run(report: Report) -> list[SummaryLine]:
+    """Where the time of the first run goes."""
+    sentence = first_run_sentence(report.recordings)
+    return [_line(Piece(sentence, Style.QUIET))] if sentence else []
+
+
 def _warning(note: NoteView) -> SummaryLine:
     about = f" ({clipped(note.about, LONGEST_TEXT)})" if note.about else ""
     return _line(
@@ -185,7 +200,7 @@ def _recording(recording: Recording, report: Report) -> SummaryLine:
 
 
 def _busy(recording: Recording) -> str:
-    return percent_range(recording.shown_figures.busy_share, recording.shown_figures.busy_share_high)
+    return busy_words(recording)[0]
 
 
 def _repetition(recording: Recording) -> str:

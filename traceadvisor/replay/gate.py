@@ -59,6 +59,9 @@ class Gate:
     unknown_share: float = 0.0
     """Share of the steps in which the recording does not show whether the device worked; the graph shows no work."""
 
+    distorted: str | None = None
+    """Why recorded steps do not show undisturbed ones, as a clause; None if they do."""
+
     @property
     def judged_steps(self) -> int:
         """Steps compared with the recording, without the first and the last."""
@@ -85,13 +88,14 @@ class Gate:
         if self.steps < FEWEST_STEPS:
             recorded = "one step was" if self.steps == 1 else "two steps were"
             return f"{recorded} recorded, and the simulation needs three"
+        if self.distorted or self.unknown_share > MOST_ERROR_SHARE:
+            unknown = f"for {self.unknown_share:.0%} of the step the recording does not show whether the GPU worked"
+            return self.distorted or unknown
         if self.elsewhere_share > MOST_ERROR_SHARE:
             return (
                 f"this process also keeps another GPU busy during {self.elsewhere_share:.0%} of the step, "
                 "and the recording does not show which GPU the CPU works and waits for"
             )
-        if self.unknown_share > MOST_ERROR_SHARE:
-            return f"for {self.unknown_share:.0%} of the step the recording does not show whether the GPU worked"
         if abs(self.error_share) > MOST_ERROR_SHARE:
             return f"the unchanged simulation differs from the recorded step by {self.error_share:+.1%}"
         if self.unexplained_share > MOST_UNEXPLAINED_SHARE:

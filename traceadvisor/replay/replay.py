@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -124,6 +124,8 @@ def replay(
     recorded = build_graph(observation, steps)
     graph = undisturbed(recorded, observation, steps, timing)
     held = gate(recorded, observation, steps, unknown or SpanSet.empty())
+    if distortion := timing.distortion():
+        held = replace(held, distorted=distortion.doubt)
     if observation.loader and not observation.loader.in_training_process:
         turn, late = turn_of(worker_count, steps), late_share(observation.loader, table.kept)
         at_pace = paced(recorded, steps, turn)

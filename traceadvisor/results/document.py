@@ -18,6 +18,7 @@ import numpy as np
 
 from traceadvisor.model.breakdown import Category, MeanBreakdown, Totals
 from traceadvisor.model.cost import RunCost
+from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.findings import (
     Clear,
     Estimate,
@@ -60,6 +61,7 @@ from traceadvisor.model.run import (
     StepState,
     steps_by_state,
 )
+from traceadvisor.model.run_time import RunTime
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, MemoryRelief, StepMemory
 from traceadvisor.model.telemetry import DeviceTelemetry, Series, Telemetry
@@ -590,13 +592,24 @@ RECORDS = (
     Record(KernelRow, renamed={"share_of_kernel_time": "kernel_time_share"}, nullable="share_of_kernel_time"),
     Record(
         Run,
-        left_out="telemetry world_size batches stacks known_summary",
+        left_out="telemetry world_size batches stacks known_summary started ended checkpoint_after_ns",
         derived="step_count",
         renamed={"steps": "steps_by_state"},
         docs={"steps": "Times of the run's steps by profiler activity."},
         whole={"steps": _steps_by_state},
         order=("ending step_count steps_by_state",),
         finish=_finish_run,
+    ),
+    Record(
+        Distortion,
+        "DistortionDocument",
+        derived="ratio added_ns added_in_loader_ns added_elsewhere_ns is_strong",
+    ),
+    Record(
+        RunTime,
+        "RunTimeDocument",
+        derived="loop_ns training_share_of_loop",
+        docs={"parts_ns": "By part; sums to the total. A part that was not measured is absent."},
     ),
     Record(StateSteps, "RunStepsDocument", left_out="state", rounded=False, finish=_finish_state),
     Record(

@@ -102,3 +102,46 @@ def test_without_a_device_operators_have_no_device_time(tmp_path: Path) -> None:
 
 def test_a_table_without_operators_is_empty(tmp_path: Path) -> None:
     assert operators_of(TraceBuilder().step(0, 0, 100).launch(0, 1, kernel=(1, 2)), tmp_path) == {}
+
+
+def test_totals_include_the_operators_inside_and_count_recursion_once(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("outer", 0, 50).op("same", 10, 40).op("same", 15, 25)
+    builder.launch(20, 22, kernel=(30, 90)).launch(45, 47, kernel=(90, 95))
+    rows = operators_of(builder, tmp_path)
+    assert (rows["outer"].host_total_ns_per_step, rows["outer"].device_total_ns_per_step) == (50_000, 65_000)
+    assert (rows["same"].host_total_ns_per_step, rows["same"].device_total_ns_per_step) == (30_000, 60_000)
+
+
+def test_calls_are_listed_by_input_shape(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100)
+    for at, rows_ in ((0, 8), (10, 8), (20, 16)):
+        builder.op("aten::mm", at, at + 9, dims=[[rows_, 4], [4, 2], []], types=["float", "float", ""])
+    (row,) = operators_of(builder, tmp_path).values()
+    assert [(shape.shapes, shape.calls_per_step, shape.host_self_ns_per_step) for shape in row.shapes] == [
+        ("[8, 4], [4, 2]", 2, 18_000),
+        ("[16, 4], [4, 2]", 1, 9_000),
+    ]
+
+
+def test_calls_are_listed_by_place(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100)
+    for at, line in ((0, 3), (10, 3), (20, 7)):
+        builder.op("aten::mm", at, at + 9, stack=[f"train.py({line}): step"])
+    facts = facts_of(builder, tmp_path)
+    (row,) = operator_table(facts.trace, facts.launches, facts.tree, facts.steps, stacks=facts.stacks)
+    assert [(place.location.line, place.calls_per_step) for place in row.places] == [(3, 2), (7, 1)]
+
+
+def test_only_the_operators_with_the_most_time_are_listed(tmp_path: Path) -> None:
+    facts = facts_of(TraceBuilder().step(0, 0, 100).op("long", 0, 50).op("short", 60, 70), tmp_path)
+    (row,) = operator_table(facts.trace, facts.launches, facts.tree, facts.steps, most=1)
+    assert row.name == "long"
+
+
+def test_kernels_have_their_shortest_and_longest_launch_and_tensor_cores(tmp_path: Path) -> None:
+    name = "ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_stages_64x3_nn"
+    builder = TraceBuilder().step(0, 0, 100).launch(0, 1, kernel=(0, 10), name=name)
+    builder.launch(1, 2, kernel=(10, 40), name=name).launch(2, 3, kernel=(50, 60), name="what_is_this")
+    first, second = kernels_of(builder, tmp_path)
+    assert (first.shortest_ns, first.mean_ns, first.longest_ns, first.tensor_cores) == (10_000, 20_000, 30_000, True)
+    assert second.tensor_cores is None

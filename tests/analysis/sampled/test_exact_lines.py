@@ -25,7 +25,7 @@ def test_the_line_of_a_call_is_that_of_the_samples_in_it() -> None:
     assert known.exact(ITEM) == replace(ITEM, line=25, is_call=True)
 
 
-def test_a_call_of_a_library_is_told_by_its_function_and_file() -> None:
+def test_a_call_of_a_library_shows_its_function_and_file() -> None:
     owner = Frame("backward", "torch/_tensor.py", 500)
     here = library("backward", 521, "torch/_tensor.py")
     known = lines((6, (user("train", 22), here)), (60, (user("train", 25), C_ITEM)))

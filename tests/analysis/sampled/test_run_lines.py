@@ -65,7 +65,7 @@ def test_without_a_known_loop_frames_around_nearly_all_steps_are_left_out() -> N
     assert lines(table(samples, None)) == [(34, None, "forward"), (35, None, "backward"), (62, 90, "write")]
 
 
-def test_time_outside_of_steps_is_told_from_time_in_steps() -> None:
+def test_time_outside_of_steps_counts_apart_from_time_in_steps() -> None:
     samples = Samples()
     for state in (StepState.RECORDED, StepState.WARMUP, StepState.OTHER, None):
         samples.add(1, MAIN, state=state)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 
 from traceadvisor.analysis.recording_health import timing_notes
@@ -75,3 +78,66 @@ def test_excess_and_shares_of_the_loader_are_of_recorded_and_undisturbed_steps()
     assert timing.loader_shares == (0.5, 0.25)
     assert run_timing(_steps(100), 1).excess_ns == (0, 0)
     assert run_timing(_steps(100), 1).loader_shares is None
+
+
+def _correlated(count: int, seed: int, *, sigma: float = 0.1) -> list[int]:
+    """Step times whose logarithms keep 0.7 of their difference from one step to the next."""
+    generator = np.random.default_rng(seed)
+    level, times = 0.0, []
+    for shock in generator.normal(0, sigma, count):
+        level = 0.7 * level + shock
+        times.append(round(1e7 * math.exp(level)))
+    return times
+
+
+@pytest.mark.parametrize("effect", [1.0, 1.4])
+def test_the_interval_of_the_ratio_holds_the_planted_one_although_steps_depend_on_each_other(effect: float) -> None:
+    held = 0
+    for seed in range(300):
+        times = _correlated(79, seed)
+        plain, recorded = times[:71], [round(effect * each) for each in times[71:]]
+        steps = [*_steps(*plain), *_steps(*recorded, state=RECORDED, first=72)]
+        found = run_timing(steps, 1).distortion()
+        assert found is not None
+        assert found.ratio_low is not None
+        assert found.ratio_high is not None
+        held += found.ratio_low <= effect <= found.ratio_high
+    assert 0.92 <= held / 300 <= 0.99
+
+
+def test_too_few_undisturbed_steps_give_a_ratio_without_an_interval() -> None:
+    found = run_timing([*_steps(*[100] * 7), *_steps(*[150] * 8, state=RECORDED, first=8)], 1).distortion()
+    assert found is not None
+    assert (found.ratio, found.ratio_low, found.is_strong) == (1.5, None, True)
+
+
+def test_a_window_does_not_reach_over_a_missing_step() -> None:
+    steps = [step for step in _steps(*[100] * 17) if step.index % 2]
+    assert run_timing([*steps, *_steps(150, state=RECORDED, first=18)], 1).spread is None
+
+
+def test_a_ratio_that_the_run_shows_by_itself_is_no_distortion() -> None:
+    plain = _steps(*[100, 100, 250, 250] * 10)
+    found = run_timing([*plain, *_steps(*[300] * 2, state=RECORDED, first=41)], 1).distortion()
+    assert found is not None
+    assert found.is_random
+    assert not found.is_strong
+    assert found.doubt is None
+
+
+def test_added_time_is_split_into_the_loader_and_the_rest() -> None:
+    plain, recorded = _steps(*[100] * 40), _steps(*[160] * 8, state=RECORDED, first=41)
+    found = run_timing([*plain, *recorded], 1).distortion(gpu_work_ns=20.0)
+    assert found is not None
+    assert (found.added_ns, found.added_in_loader_ns, found.added_elsewhere_ns) == (60, 30, 30)
+    assert (found.undisturbed_rest_ns, found.undisturbed_loader_share, found.gpu_work_ns) == (50, 0.5, 20.0)
+    assert found.doubt == "recorded steps took 1.6 times as long as undisturbed ones, and which parts grew is unknown"
+
+
+@pytest.mark.parametrize(("recorded", "words"), [(120, "Findings about the CPU"), (160, "Their shares do not show")])
+def test_distortion_is_a_quiet_note_with_its_interval(recorded: int, words: str) -> None:
+    steps = [*_steps(*[100, 102] * 20), *_steps(*[recorded] * 8, state=RECORDED, first=41)]
+    (note,) = timing_notes(run_timing(steps, 1))
+    assert f"{recorded / 101:.2f} times as long as undisturbed ones (95% interval " in note.message
+    assert words in note.message
+    assert not note.degrades

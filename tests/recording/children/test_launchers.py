@@ -91,7 +91,8 @@ def two_ranks(folder: Path, done: Done) -> None:
         path.name for path in bundle.glob("telemetry.*.jsonl")
     ]
     assert len(list(bundle.glob("telemetry.*"))) == 1
-    assert done.stderr.count("traceadvisor: ") == 1
+    assert done.stderr.count("traceadvisor: report ready: ") == 1
+    assert done.stderr.count("traceadvisor: ") == 2
     assert "recorded 8 of 30 steps of rank 0 in runs" in done.stderr
 
 

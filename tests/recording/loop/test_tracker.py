@@ -154,3 +154,65 @@ def test_steps_that_the_script_marks_end_where_it_says() -> None:
 def test_a_step_that_ends_with_an_error_does_not_count() -> None:
     run = loop().steps(2).fetch()
     assert states(run.finish()) == ["plain", "plain", "other"]
+
+
+def test_a_loader_made_anew_for_each_batch_delays_no_recording() -> None:
+    run = Loop()
+    for number in range(300):
+        run.fetch(f"loader {number}").optimize()
+    rows = run.finish()
+    assert states(rows)[:15] == [*["plain"] * 5, "warmup", "settling", *["recorded"] * 8]
+    assert "other" not in states(rows)
+    assert len(run.tracker._training) <= 65
+
+
+def test_three_zipped_loaders_are_one_loop_from_the_first_step_on() -> None:
+    run = loop()
+    for _ in range(2):
+        run.fetch("a").fetch("b").fetch("c").optimize()
+    assert states(run.finish()) == ["plain"] * 2
+
+
+def test_a_kept_batch_is_no_loop_over_its_loader() -> None:
+    run = loop().fetch()
+    run.tracker.loader_left(TRAIN)
+    for _ in range(20):
+        run.work(9).optimize(1).work(4).optimize(2)
+    rows = run.finish()
+    assert [row.duration_ns for row in rows] == [25] + [15] * 19
+    assert run.trained_by == [None]
+
+
+def test_an_optimizer_step_after_an_epoch_completes_the_batches_left_over() -> None:
+    run = loop()
+    for _ in range(2):
+        run.fetch().fetch().optimize().fetch().fetch().optimize().fetch().exhaust().optimize().work(30)
+    rows = run.finish()
+    assert [(row.state.value, row.fetches, row.duration_ns) for row in rows[:4]] == [
+        ("plain", 2, 21),
+        ("plain", 2, 21),
+        ("plain", 1, 21),
+        ("other", 0, 30),
+    ]
+
+
+def test_two_phases_without_a_loader_are_two_kinds_of_steps() -> None:
+    run = loop()
+    for _ in range(20):
+        run.work(3).optimize(1)
+    for _ in range(40):
+        run.work(3).optimize(2).work(5).optimize(3)
+    durations = [row.duration_ns for row in run.finish() if row.state is PLAIN]
+    assert durations[:19] == [4] * 19
+    assert set(durations[-36:]) == {10}
+
+
+def test_an_optimizer_that_joins_leaves_the_steps_where_they_were() -> None:
+    run = loop()
+    for _ in range(20):
+        run.work(3).optimize(1)
+    for _ in range(20):
+        run.work(3).optimize(2).work(5).optimize(1)
+    rows = run.finish()
+    assert [row.duration_ns for row in rows] == [4] * 19 + [10] * 20
+    assert states(rows) == ["plain"] * 39

@@ -120,7 +120,7 @@ def test_an_instruction_without_a_line_has_that_of_the_function() -> None:
     assert line_of(code_of("\n\ndef f(): pass"), 10_000) == 3
 
 
-def test_this_package_is_told_from_what_it_wraps() -> None:
+def test_frames_of_this_package_differ_from_those_it_wraps() -> None:
     work = StackSampler.start.__code__
     assert is_own(work)
     assert is_own_work(work)

@@ -107,7 +107,7 @@ def test_sampling_ends_with_the_thread() -> None:
     one.stop()
 
 
-def test_getting_a_batch_is_told_from_other_time() -> None:
+def test_getting_a_batch_counts_apart_from_other_time() -> None:
     fetching = [True]
     one = sampling(is_fetching=lambda: fetching[0])
     wait_until(lambda: one.samples().count >= 2)

@@ -171,7 +171,7 @@ def test_doubts_are_a_line_after_the_result_and_before_the_findings() -> None:
 
 
 @pytest.mark.parametrize("build", [three_recordings, one_recording])
-def test_a_damaged_input_is_said_first(build: Callable[[], Report]) -> None:
+def test_the_page_begins_with_damage_of_the_input(build: Callable[[], Report]) -> None:
     report = build()
     note = RecordingNote(HealthNote("truncated", "The file is cut off. Copy it again."), report.recordings[0].id)
     health = replace(report.health, notes=(note.note,))

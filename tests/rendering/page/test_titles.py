@@ -32,7 +32,7 @@ def test_recordings_of_one_rank_are_counted() -> None:
     assert given(("run", "rank0", "cycle0"), ("run", "rank0", "cycle1")) == ["recording\u00a01", "recording\u00a02"]
 
 
-def test_names_that_differ_only_where_they_are_cut_are_told_apart() -> None:
+def test_names_that_differ_only_where_they_are_cut_get_different_titles() -> None:
     names = [("x" * 200 + word + "y" * 200, "w", "") for word in ("a", "b")]
     shown = given(*names)
     assert len(set(shown)) == 2
@@ -40,7 +40,7 @@ def test_names_that_differ_only_where_they_are_cut_are_told_apart() -> None:
     assert not any("#" in title for title in shown)
 
 
-def test_equal_names_are_told_apart_by_their_ids() -> None:
+def test_equal_names_have_their_ids_as_titles() -> None:
     first, second = recordings(("", "w", "1"), ("", "w", "1"))
     ids = ("a/w/1", "b/w/1")
     assert list(titles([replace(first, id=ids[0]), replace(second, id=ids[1])]).values()) == list(ids)

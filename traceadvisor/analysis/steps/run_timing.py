@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import exp, log
 from statistics import fmean, median
 
+from traceadvisor.model.distortion import CHANGED_SHARE, Distortion
 from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.statistics import FEWEST_WINDOWS, spread_of_one_more
 
-DISTURBED_SHARE = 0.10
+DISTURBED_SHARE = CHANGED_SHARE
 """Difference between recorded and undisturbed steps above which the recording no longer represents the run."""
+
+SHORTEST_WINDOW = 2
+"""Undisturbed steps of a window whose median is compared with the others'."""
+
+MOST_LOG_SPREAD = 5.0
+"""A factor of 148: the step times say nothing."""
 
 NOT_COUNTED = {
     StepState.SETTLING: "the profiler had just paused the training loop",
@@ -41,6 +50,31 @@ class RunTiming:
     recorded_ns: float | None
     recorded_loader_ns: float | None
     fetches_per_step: float | None
+    spread: float | None = None
+    """Factor by which windows of undisturbed steps differ from one another: 95% of windows lie within it. At least 1;
+    None with too few steps."""
+
+    mean_undisturbed_ns: float | None = None
+    """Mean undisturbed step, epoch starts and other long steps included: the training time per step."""
+
+    def distortion(self, gpu_work_ns: float | None = None) -> Distortion | None:
+        """How far recorded steps lie from undisturbed ones, in whole nanoseconds; None where either is unknown.
+
+        Args:
+            gpu_work_ns: time of a typical recorded step with GPU work; None without a GPU.
+        """
+        if not self.undisturbed_ns or not self.recorded_ns:
+            return None
+        ratio = self.recorded_ns / self.undisturbed_ns
+        return Distortion(
+            float(max(round(self.undisturbed_ns), 1)),
+            float(round(self.recorded_ns)),
+            float(round(self.undisturbed_loader_ns or 0.0)),
+            float(round(self.recorded_loader_ns or 0.0)),
+            None if self.spread is None else ratio / self.spread,
+            None if self.spread is None else ratio * self.spread,
+            None if gpu_work_ns is None else float(round(gpu_work_ns)),
+        )
 
     @property
     def disturbance_share(self) -> float | None:
@@ -88,15 +122,43 @@ def run_timing(steps: Sequence[TimedStep], burst: int) -> RunTiming:
     plain = [step for step in later if step.state is StepState.PLAIN]
     recorded = [step for step in later if step.state is StepState.RECORDED]
     return RunTiming(
-        _median([step.duration_ns for step in plain], burst),
-        _median([step.loader_ns for step in plain], burst),
-        _median([step.duration_ns for step in recorded], burst),
-        _median([step.loader_ns for step in recorded], burst),
-        _median([step.fetches for step in plain or recorded], 1),
+        median_of_bursts([step.duration_ns for step in plain], burst),
+        median_of_bursts([step.loader_ns for step in plain], burst),
+        median_of_bursts([step.duration_ns for step in recorded], burst),
+        median_of_bursts([step.loader_ns for step in recorded], burst),
+        median_of_bursts([step.fetches for step in plain or recorded], 1),
+        _spread(plain, len(recorded), burst),
+        fmean(step.duration_ns for step in plain) if plain else None,
     )
 
 
-def _median(values: Sequence[int], burst: int) -> float | None:
+def _spread(plain: Sequence[TimedStep], recorded_count: int, burst: int) -> float | None:
+    """Return the factor within which the medians of windows of undisturbed steps lie.
+
+    The windows are as long as the recorded one, or shorter in a short run. Shorter windows differ more, so the factor
+    is then rather too large.
+    """
+    length = max(burst, SHORTEST_WINDOW, min(recorded_count, len(plain) // FEWEST_WINDOWS))
+    medians = [median_of_bursts(window, burst) for window in _windows(plain, length)]
+    half = spread_of_one_more([log(each) for each in medians if each])
+    return None if half is None else exp(min(half, MOST_LOG_SPREAD))
+
+
+def _windows(steps: Sequence[TimedStep], length: int) -> Iterator[list[int]]:
+    """Yield the step times of successive windows that do not overlap; a missing step ends a window."""
+    window: list[int] = []
+    last = None
+    for step in steps:
+        if last is not None and step.index != last + 1:
+            window = []
+        last = step.index
+        window.append(step.duration_ns)
+        if len(window) == length:
+            yield window
+            window = []
+
+
+def median_of_bursts(values: Sequence[int], burst: int) -> float | None:
     """Return the median of means of ``burst`` successive values; their mean if there are no more than that."""
     if not values:
         return None

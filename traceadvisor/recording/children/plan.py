@@ -46,6 +46,7 @@ class Plan(msgspec.Struct, frozen=True):
     memory: bool
     shapes: bool
     keep_arguments: bool
+    stop_after_window: bool = False
 
     @property
     def options(self) -> CaptureOptions:
@@ -56,6 +57,7 @@ class Plan(msgspec.Struct, frozen=True):
             memory=self.memory,
             shapes=self.shapes,
             keep_arguments=self.keep_arguments,
+            stop_after_window=self.stop_after_window,
             folder=Path(self.folder),
         )
 
@@ -77,6 +79,7 @@ def new_plan(
         memory=options.memory,
         shapes=options.shapes,
         keep_arguments=options.keep_arguments,
+        stop_after_window=options.stop_after_window,
     )
 
 

@@ -9,14 +9,20 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 from traceadvisor.recording.loop.loaders import LoaderRegistry
 from traceadvisor.recording.script.own_code import unseen
 
 FEEDS_OF_LIBRARIES = MappingProxyType(
-    {"accelerate.data_loader": ("DataLoaderShard", "DataLoaderDispatcher", "SkipDataLoader")}
+    {
+        "accelerate.data_loader": ("DataLoaderShard", "DataLoaderDispatcher", "SkipDataLoader"),
+        "lightning.pytorch.loops.fetchers": ("_PrefetchDataFetcher",),
+        "pytorch_lightning.loops.fetchers": ("_PrefetchDataFetcher",),
+    }
 )
 """Classes that feed loops but are no subclass of torch's, by module. Each is hooked once its module is imported."""
 
@@ -46,6 +52,65 @@ class FeedLoop:
     __slots__ = ("__weakref__",)
 
 
+class IteratorHooks:
+    """Hooks a feed that is its own iterator."""
+
+    def __init__(self, fetches: Fetches, loaders: LoaderRegistry) -> None:
+        self._fetches = fetches
+        self._loaders = loaders
+        self._loops: WeakKeyDictionary[Any, FeedLoop] = WeakKeyDictionary()
+
+    def iterate(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The ``__iter__`` of the feed; what it takes ahead belongs to the start of the loop."""
+
+        @functools.wraps(original)
+        @unseen
+        def iterate(feed: Any) -> Any:
+            if not self._fetches.enter():
+                return original(feed)
+            begin_ns = time.perf_counter_ns()
+            outermost = False
+            try:
+                iterator = original(feed)
+            finally:
+                took_ns = time.perf_counter_ns() - begin_ns
+                outermost = self._fetches.leave()
+            if outermost:
+                with suppress(TypeError):  # a feed that has no hash or cannot be referred to weakly
+                    loop = FeedLoop()
+                    self._loaders.iterated(feed, loop, took_ns)
+                    self._loops[feed] = loop
+            return iterator
+
+        return iterate
+
+    def fetch(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The ``__next__`` of the feed."""
+
+        @functools.wraps(original)
+        @unseen
+        def fetch(feed: Any) -> Any:
+            loop = self._loop_of(feed)
+            if loop is None or not self._fetches.enter():
+                return original(feed)
+            self._fetches.fetch_begins(loop)
+            got_batch = False
+            try:
+                batch = original(feed)
+                got_batch = True
+                return batch
+            finally:
+                self._fetches.fetch_ended(loop, got_batch=got_batch)
+
+        return fetch
+
+    def _loop_of(self, feed: object) -> FeedLoop | None:
+        try:
+            return self._loops.get(feed)
+        except TypeError:  # as above
+            return None
+
+
 def hooked_feed(original: Callable[[Any], Any], fetches: Fetches, loaders: LoaderRegistry) -> Callable[[Any], Any]:
     """The ``__iter__`` of a feed, followed where the training thread calls it and no other feed or loader does."""
 
@@ -64,7 +129,10 @@ def hooked_feed(original: Callable[[Any], Any], fetches: Fetches, loaders: Loade
         if not outermost or type(iterator).__module__ not in _PLAIN_ITERATORS:
             return iterator
         loop = FeedLoop()
-        loaders.iterated(self, loop, took_ns)
+        try:
+            loaders.iterated(self, loop, took_ns)
+        except TypeError:  # a feed that cannot be referred to weakly
+            return iterator
         return _followed(iterator, loop, fetches)
 
     return iterate
@@ -76,9 +144,9 @@ def _followed(iterator: Iterator[Any], loop: FeedLoop, fetches: Fetches) -> Iter
     try:
         while True:
             entered = fetches.enter()
-            if entered:
-                fetches.fetch_begins(loop)
             try:
+                if entered:
+                    fetches.fetch_begins(loop)
                 batch.append(next(iterator))
             except StopIteration:
                 return

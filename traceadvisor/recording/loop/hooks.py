@@ -6,6 +6,7 @@ Hooks run outside torch's own annotations, so that the marks of steps nest corre
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import threading
 import time
@@ -25,7 +26,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from traceadvisor.recording.after_import import after_import
 from traceadvisor.recording.loop.batch_clocks import BatchClocks
-from traceadvisor.recording.loop.feeds import FEEDS_OF_LIBRARIES, FeedLoop, hooked_feed
+from traceadvisor.recording.loop.feeds import FEEDS_OF_LIBRARIES, FeedLoop, IteratorHooks, hooked_feed
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.script.own_code import unseen
@@ -71,6 +72,8 @@ class LoopListener:
         self.active = True
         self.is_fetching = False
         """Whether the training thread is getting a batch; the sampler of stacks reads it."""
+        self.after_event: Callable[[], None] | None = None
+        """Called after each event; may raise :class:`SystemExit` to end the script."""
 
     def enter(self) -> bool:
         """A call begins. If the result is True, a call of :meth:`leave` must follow."""
@@ -101,15 +104,18 @@ class LoopListener:
                     self._feed = loader
                 else:
                     self._clocks.fetch_begins(iterator)
-            elif self._feed and self._is_in_feed:
-                self._loaders.belongs(iterator, self._feed)
+            elif self._feed and self._is_within_feed(iterator):
+                if self._loaders.belongs(iterator, self._feed):
+                    self._clocks.knows(iterator, self._feed)
                 self._clocks.fetch_begins(iterator)
         except Exception as error:  # noqa: BLE001  # the script goes on after any error
             self._fail(error)
+        if self.after_event and self.active and self._depth == 1:
+            self.after_event()
 
     def fetch_ended(self, iterator: object, *, got_batch: bool) -> None:
         """The loader returned a batch, or has none left."""
-        in_feed = self._is_in_feed
+        in_feed = self._is_within_feed(iterator)
         outermost = self.leave()
         if outermost:
             self.is_fetching = False
@@ -118,17 +124,16 @@ class LoopListener:
         try:
             loader = self._loaders.of(iterator)
             if outermost:
-                self._tracker.fetch_ended(loader, got_batch=got_batch)
+                self._tracker.fetch_ended(loader, got_batch=got_batch, loader_start_ns=self._loop_start_ns)
                 self._feed, self._loop_start_ns = None, 0
             if not isinstance(iterator, FeedLoop):
                 self._clocks.fetch_ended(loader, got_batch=got_batch)
         except Exception as error:  # noqa: BLE001  # as above
             self._fail(error)
 
-    @property
-    def _is_in_feed(self) -> bool:
-        """Whether a feed calls its ``DataLoader``."""
-        return self._feed is not None and self._depth == 2
+    def _is_within_feed(self, iterator: object) -> bool:
+        """Whether a feed takes a batch from its ``DataLoader``."""
+        return self._feed is not None and self._depth == 2 and not isinstance(iterator, FeedLoop)
 
     def optimizer_stepped(self, optimizer: Optimizer) -> None:
         """The step of an optimizer or gradient scaler has returned, and its annotation is closed."""
@@ -136,6 +141,16 @@ class LoopListener:
             try:
                 self._stepped(optimizer)
                 self._tracker.optimizer_stepped(id(optimizer))
+            except Exception as error:  # noqa: BLE001  # as above
+                self._fail(error)
+            if self.after_event and self.active:
+                self.after_event()
+
+    def saved(self, took_ns: int) -> None:
+        """A checkpoint was saved."""
+        if self.active and threading.get_ident() == self._thread:
+            try:
+                self._tracker.saved(took_ns)
             except Exception as error:  # noqa: BLE001  # as above
                 self._fail(error)
 
@@ -146,6 +161,8 @@ class LoopListener:
                 self._tracker.step()
             except Exception as error:  # noqa: BLE001  # as above
                 self._fail(error)
+            if self.after_event and self.active:
+                self.after_event()
 
     def _fail(self, error: Exception) -> None:
         self.active = False
@@ -162,6 +179,7 @@ class Hooks:
         seen: SettingsSeen,
         *,
         profiler_made: Callable[[], None],
+        exported: Callable[[str], None],
     ) -> None:
         self._listener, self._loaders = listener, loaders
         self._originals: list[tuple[type, str, object]] = []
@@ -173,6 +191,7 @@ class Hooks:
         self._replace(set_detect_anomaly, "__init__", _hooked_anomaly(set_detect_anomaly.__init__, seen))
         for made in (_KinetoProfile, torch.autograd.profiler.profile):
             self._replace(made, "__init__", _hooked_profiler(made.__init__, profiler_made))
+            self._replace(made, "export_chrome_trace", _hooked_export(made.export_chrome_trace, exported))
         hook_step = Optimizer.profile_hook_step
 
         def profile_hook_step(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -224,9 +243,14 @@ class Hooks:
                 self._hook_feed(kind)
 
     def _hook_feed(self, kind: type) -> None:
-        iterate = kind.__dict__.get("__iter__")
-        if isinstance(iterate, FunctionType):  # otherwise it comes from a base class, or is no plain method
-            with suppress(Exception):  # a class that refuses works as it did
+        """Hook the methods that a class defines itself; a class that refuses works as it did."""
+        iterate, fetch = (kind.__dict__.get(name) for name in ("__iter__", "__next__"))
+        with suppress(Exception):
+            if isinstance(iterate, FunctionType) and isinstance(fetch, FunctionType):
+                hooks = IteratorHooks(self._listener, self._loaders)
+                self._replace(kind, "__iter__", hooks.iterate(iterate))
+                self._replace(kind, "__next__", hooks.fetch(fetch))
+            elif isinstance(iterate, FunctionType):
                 self._replace(kind, "__iter__", hooked_feed(iterate, self._listener, self._loaders))
 
 
@@ -236,9 +260,9 @@ def _hooked_next(original: Callable[[Any], Any], listener: LoopListener) -> Call
     def fetch(self: Any) -> Any:
         if not listener.enter():
             return original(self)
-        listener.fetch_begins(self)
         got_batch = False
         try:
+            listener.fetch_begins(self)
             batch = original(self)
             got_batch = True
             return batch
@@ -339,6 +363,18 @@ def _hooked_profiler(original: Callable[..., None], profiler_made: Callable[[], 
         original(self, *args, **kwargs)
 
     return make
+
+
+def _hooked_export(original: Callable[..., Any], exported: Callable[[str], None]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    @unseen
+    def export(self: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, path, *args, **kwargs)
+        with suppress(Exception):  # the script goes on after any error
+            exported(os.fspath(path))
+        return result
+
+    return export
 
 
 def _made_by_torch() -> bool:

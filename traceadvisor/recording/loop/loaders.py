@@ -17,6 +17,9 @@ from traceadvisor.model.location import Location
 from traceadvisor.recording.script.own_code import OWN_FILE, is_of_library
 
 DEFAULT_PREFETCH = 2
+MOST_PARTS = 16
+"""Stages of a pipeline that are searched for a ``DataLoader``."""
+
 MOST_SAMPLERS = 8
 """Samplers within one another."""
 
@@ -67,11 +70,12 @@ class LoaderRegistry:
             self._found(iterator, known)
         return known
 
-    def belongs(self, iterator: object, loader: KnownLoader) -> None:
-        """An iterator works for another loader, which feeds the loop."""
-        if iterator not in self._by_iterator:
+    def belongs(self, iterator: object, loader: KnownLoader) -> bool:
+        """An iterator works for another loader, which feeds the loop; whether that is new."""
+        is_new = iterator not in self._by_iterator
+        if is_new:
             self._by_iterator[iterator] = loader
-            self._found(iterator, loader)
+        return is_new
 
     def _find(self, iterator: object) -> KnownLoader:
         reference = self._pending.pop(iterator, None)
@@ -87,14 +91,21 @@ class LoaderRegistry:
 
 
 def _loader_in(source: object) -> object:
-    """The ``DataLoader`` in an object that feeds a loop; the object itself if there is none."""
+    """The ``DataLoader`` in an object that feeds a loop, or in one of its parts; the object itself without any."""
+    found = _found_in(source, levels=2)
+    return source if found is None else found
+
+
+def _found_in(source: object, levels: int) -> DataLoader[Any] | None:
     if isinstance(source, DataLoader):
         return source
-    for value in getattr(source, "__dict__", {}).values():
-        for part in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(part, DataLoader):
-                return part
-    return source
+    if not levels:
+        return None
+    for value in tuple(getattr(source, "__dict__", {}).values()):
+        for part in value[:MOST_PARTS] if isinstance(value, list | tuple) else (value,):
+            if (loader := _found_in(part, levels - 1)) is not None:
+                return loader
+    return None
 
 
 def _settings(source: object, prefix: str, frame: FrameType | None) -> RecordedLoader:

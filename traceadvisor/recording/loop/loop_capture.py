@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import weakref
 from collections.abc import Callable, Hashable
 from pathlib import Path
 
+from msgspec.structs import replace
 from torch.optim import Optimizer
 
 from traceadvisor.bundle.batches import BatchLog
@@ -13,6 +16,8 @@ from traceadvisor.bundle.layout import Note
 from traceadvisor.bundle.settings import RecordedSettings
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.recording.loop.batch_clocks import BatchClocks
+from traceadvisor.recording.loop.checkpoints import CheckpointHooks
+from traceadvisor.recording.loop.feeds import FeedLoop
 from traceadvisor.recording.loop.hooks import Hooks, LoopListener
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.profiler import TorchRecorder, is_profiling
@@ -20,6 +25,10 @@ from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.loop.window import Window
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.settings import SettingsSeen
+from traceadvisor.recording.stopping import Stopper
+
+OWN_PROFILER = "own-profiler"
+"""Code of the note on the script's own profiler."""
 
 
 class _Recorder(TorchRecorder):
@@ -54,6 +63,8 @@ class LoopCapture:
         self._trains = trains
         """Called at the end of the first training step."""
         self._notes: list[Note] = []
+        self._own_trace: str | None = None
+        """What the script's own profiler exported last, once the capture gave way to it."""
         self._seen = SettingsSeen()
         self._recorder = _Recorder(options, host, stage=stage, saved=self._recording_saved)
         self._recorder.lost = lost
@@ -62,19 +73,30 @@ class LoopCapture:
         self._clocks = BatchClocks(thread)
         self._loader: KnownLoader | None = None
         self._iterators: dict[KnownLoader, weakref.ref[object]] = {}
-        """The latest iterator of each loader."""
+        """The latest iterator of each loader; of a feed, the outer one."""
         loaders = LoaderRegistry(self._iterator_found)
         self._listener = LoopListener(
             self._tracker, loaders, self._clocks, thread=thread, stepped=self._stepped, failed=self._failed
         )
+        self._stopper = Stopper(self._window) if options.stop_after_window else None
+        self._listener.after_event = self._stopper
         if is_profiling():
             self._profiler_made()
-        self._hooks = Hooks(self._listener, loaders, self._seen, profiler_made=self._profiler_made)
+        self._hooks = Hooks(
+            self._listener, loaders, self._seen, profiler_made=self._profiler_made, exported=self._exported
+        )
+        self._checkpoints = CheckpointHooks(self._listener.saved)
 
     @property
     def notes(self) -> list[Note]:
         """Remarks for the report."""
-        return [*self._window.notes, *self._tracker.notes, *self._notes]
+        stopper = self._stopper.notes if self._stopper else []
+        return [*map(self._with_own_trace, self._window.notes), *self._tracker.notes, *self._notes, *stopper]
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the script was ended because its recordings are saved."""
+        return self._stopper is not None and self._stopper.stopped
 
     def settings(self) -> RecordedSettings:
         """The settings known so far."""
@@ -83,6 +105,11 @@ class LoopCapture:
     def batches(self) -> BatchLog | None:
         """The batches of the training loader that were timed; None without any."""
         return self._clocks.log_of(self._loader)
+
+    @property
+    def checkpoint_after_ns(self) -> int:
+        """Time to save checkpoints after the last step; complete once it is closed."""
+        return self._tracker.checkpoint_after_ns
 
     @property
     def is_fetching(self) -> bool:
@@ -96,6 +123,7 @@ class LoopCapture:
     def close(self) -> None:
         """The script ended: save what was recorded."""
         self._hooks.remove()
+        self._checkpoints.remove()
         self._clocks.remove()
         self._seen.gc.stop()
         if self._listener.active:
@@ -117,11 +145,23 @@ class LoopCapture:
             return
         try:
             self._window.give_way(
-                "own-profiler",
+                OWN_PROFILER,
                 "The script uses its own profiler, so TraceAdvisor stopped recording; steps are still timed.",
             )
         except Exception as error:  # noqa: BLE001  # the script goes on after any error
             self._failed(error)
+
+    def _exported(self, path: str) -> None:
+        """A profiler of the script, or of this capture before it gave way, exported a trace."""
+        if any(note.code == OWN_PROFILER for note in self._window.notes):
+            self._own_trace = path
+
+    def _with_own_trace(self, note: Note) -> Note:
+        """The note on the script's own profiler, with the command that reads its trace."""
+        if note.code != OWN_PROFILER:
+            return note
+        where = "TRACE" if self._own_trace is None else shlex.quote(folder_of_traces(self._own_trace))
+        return replace(note, message=f"{note.message} To read its recording: traceadvisor report {where}")
 
     def _stepped(self, optimizer: Optimizer) -> None:
         self._seen.stepped(optimizer, own_profiler=is_profiling() and not self._recorder.recording)
@@ -138,7 +178,13 @@ class LoopCapture:
     def _iterator_found(self, iterator: object, loader: KnownLoader) -> None:
         """The first batch of an iterator is fetched. Once nobody holds it, the loop over its loader is over."""
         self._clocks.knows(iterator, loader)
-        self._iterators[loader] = weakref.ref(iterator, lambda _: self._tracker.loader_left(loader))
+        latest = self._iterators.get(loader)
+        if isinstance(iterator, FeedLoop) or not (latest and isinstance(latest(), FeedLoop)):
+            self._iterators[loader] = weakref.ref(iterator, lambda _: self._iterator_dropped(loader))
+
+    def _iterator_dropped(self, loader: KnownLoader) -> None:
+        self._iterators.pop(loader, None)
+        self._tracker.loader_left(loader)
 
     def _recording_saved(self, name: str, cycle: int, *, valid: bool, whole: bool) -> None:
         if not valid:
@@ -152,3 +198,9 @@ class LoopCapture:
             self._recorder.discard()
         except Exception as second:  # noqa: BLE001  # stopping failed, too
             self._notes.append(Note("capture-failed", f"The profiler did not stop: {second}"))
+
+
+def folder_of_traces(path: str) -> str:
+    """The log directory of a trace that TensorBoard finds by its name, or else the trace itself."""
+    folder, name = os.path.split(path)
+    return (folder or ".") if ".pt.trace.json" in name else path

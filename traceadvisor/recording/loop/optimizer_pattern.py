@@ -152,6 +152,11 @@ class OptimizerPattern:
         last = other.pattern[-1]
         return self.pattern.count(last) > other.pattern.count(last)
 
+    def ends_as(self, other: OptimizerPattern) -> bool:
+        """Whether the repetitions of both patterns end at the same optimizer steps."""
+        last = self.pattern[-1:]
+        return last == other.pattern[-1:] and self.pattern.count(last[0]) == other.pattern.count(last[0]) == 1
+
     def _follow(self, optimizer: int) -> bool:
         pattern, at = self.pattern, self._at
         if pattern[at] == optimizer:

@@ -7,6 +7,7 @@ the Python export replaces it. See docs/decisions/0006-trace-export.md.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import os
 import time
@@ -22,6 +23,8 @@ import torch
 from torch.autograd.profiler import record_function
 from torch.profiler.profiler import _KinetoProfile
 
+from traceadvisor.recording.loop.forks import ForksWithoutProfiler
+from traceadvisor.recording.loop.known_memory import KnownMemory
 from traceadvisor.recording.options import CaptureOptions
 
 MARK = "ProfilerStep#"
@@ -60,6 +63,8 @@ class TorchRecorder:
         self._profiler: _KinetoProfile | None = None
         self._started = False
         self._mark: record_function | None = None
+        self._memory = KnownMemory()
+        self._forks = ForksWithoutProfiler()
         self.making = False
         """Whether this object is creating a profiler."""
 
@@ -81,6 +86,8 @@ class TorchRecorder:
             with _quiet():
                 profiler.prepare_trace()
             self._profiler = profiler  # only now: one that is not ready ends the process when it is started
+            if self._options.memory:
+                self._memory.start()
         finally:
             self.making = False
         return time.perf_counter_ns() - begin_ns
@@ -90,6 +97,7 @@ class TorchRecorder:
         if self._profiler is None:
             return 0
         begin_ns = time.perf_counter_ns()
+        self._forks.install()
         self._profiler.start_trace()
         self._started = True
         return time.perf_counter_ns() - begin_ns
@@ -120,6 +128,8 @@ class TorchRecorder:
         profiler, self._profiler = self._profiler, None
         if profiler and self._started:
             profiler.stop_trace()
+        self._memory.stop()
+        self._forks.remove()
         self._started = False
         return profiler
 
@@ -131,17 +141,24 @@ class TorchRecorder:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Set the profiler's log level unless the user has.
+    """Set the profiler's log level unless the user has, where C code finds it and ``os.environ`` does not show it.
 
     The level stays set: the profiler's own thread reads the environment from now on, and a process can crash when a
     variable is removed at the same time.
 
     torch 2.11 also warns that it clears the events of a cycle at its end, which is intended here.
     """
-    os.environ.setdefault(*_LOG_LEVEL)
+    _set_log_level()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*Profiler clears events at the end of each cycle")
         yield
+
+
+@functools.cache
+def _set_log_level() -> None:
+    name, value = _LOG_LEVEL
+    if name not in os.environ:
+        os.putenv(name, value)
 
 
 def is_profiling() -> bool:

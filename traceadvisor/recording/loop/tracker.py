@@ -35,6 +35,12 @@ _MOST_HELD = 4096
 _CHECKS = 32
 """After this many optimizer steps, a pattern is looked for each time their number has grown by that part of itself."""
 
+_MOST_LOADERS = 64
+"""Training loaders to remember."""
+
+_MANY_NEW_LOADERS = 3
+"""New loaders that proved to be for training, after which another one is no sign of validation."""
+
 _LOADER_LOST = 4
 """How many times more optimizer steps than ever between two fetches show that the loader no longer feeds the loop."""
 
@@ -48,10 +54,7 @@ _FEWEST_LONG = 4
 _REGULAR_SHARE = 0.75
 """Share of equal distances between them. A busy machine delays steps at random."""
 
-_MARK_STEPS = (
-    "Mark the end of each iteration: put `with traceadvisor.capture() as capture:` around the loop and call "
-    "`capture.step()` in it."
-)
+_MARK_STEPS = "Mark the end of each iteration: wrap the loop in traceadvisor.capture() and call its step()."
 
 
 @dataclass(slots=True)
@@ -135,6 +138,8 @@ class LoopTracker:
         self._number = 0
         self._training: set[Hashable] = set()
         self._training_grad = True
+        self._new_loaders = 0
+        """Loaders that seemed to be for validation, and were for training."""
         self._fetch_ns = 0
         self._pattern: OptimizerPattern | None = None
         """Of the optimizers in a step; None before it is known."""
@@ -147,6 +152,8 @@ class LoopTracker:
         self._most_optimizer_steps = 0
         """In a step that a loader fed."""
         self._is_uncertain = False
+        self._saves: list[tuple[int, int]] = []
+        """Checkpoints since the last step: when each was saved, and how long it took."""
         self.notes: list[Note] = []
 
     def fetch_begins(self, loader: Hashable, *, grad: bool, loader_start_ns: int = 0) -> None:
@@ -167,13 +174,14 @@ class LoopTracker:
                 period.grad = grad
         self._fetch_ns = self._clock()
 
-    def fetch_ended(self, loader: Hashable, *, got_batch: bool) -> None:
-        """The loader returned a batch, or has none left."""
+    def fetch_ended(self, loader: Hashable, *, got_batch: bool, loader_start_ns: int = 0) -> None:
+        """The loader returned a batch, or has none left; ``loader_start_ns`` of this fetch started a loop inside it."""
         period = self._period
         if period is None:
             return
         now = self._clock()
-        period.loader_ns += now - self._fetch_ns
+        period.loader_ns += now - self._fetch_ns - loader_start_ns
+        period.loader_start_ns += loader_start_ns
         if got_batch:
             period.batches += 1
             period.seen[loader] = period.seen.get(loader, 0) + 1
@@ -206,15 +214,30 @@ class LoopTracker:
             period.stepped.append((optimizer, now))
         if self._feeds(period) and period.ran_out_ns is None:
             if not period.suspected:
-                self._training.update(period.seen)
+                self._trains_on(period)
                 self._training_grad = period.grad
             self._notice_unfed(period)
         elif self._pattern is None:
             self._learn(period)
-        elif self._pattern.ends_step(optimizer):
-            self._turn_over(now, suspected=False)
-        elif self._is_unfed and (later := self._pattern.successor()):
-            self._succeed(period, later)
+        else:
+            is_end = self._pattern.ends_step(optimizer)
+            later = self._pattern.successor() if self._is_unfed else None
+            if later and not later.ends_as(self._pattern):
+                self._succeed(period, later)
+                return
+            self._pattern = later or self._pattern
+            if is_end:
+                self._turn_over(now, suspected=False)
+
+    def saved(self, took_ns: int) -> None:
+        """The training thread saved a checkpoint."""
+        if self._period:
+            self._saves.append((self._clock(), took_ns))
+
+    @property
+    def checkpoint_after_ns(self) -> int:
+        """Time to save checkpoints after the last step; complete once the script ended."""
+        return sum(took_ns for _, took_ns in self._saves)
 
     def step(self) -> None:
         """The script marks the end of a step."""
@@ -261,7 +284,7 @@ class LoopTracker:
         if self._has_trained(period):
             if self._window.plan is None:
                 self._trained(next(iter(period.seen), None) if self._feeds(period) else None)
-            self._training.update(period.seen)
+            self._trains_on(period)
             if not self._is_manual and period.stepped and self._feeds(period):
                 self._learn_from_fed(period)
             self._add(period, end_ns, period.state)
@@ -273,14 +296,19 @@ class LoopTracker:
             self._add(period, end_ns, StepState.OTHER)
 
     def _add(self, period: _Period, end_ns: int, state: StepState) -> None:
+        duration_ns = max(end_ns - period.start_ns, 1)
+        saved_ns = sum(took_ns for at_ns, took_ns in self._saves if period.start_ns < at_ns <= end_ns)
+        self._saves = [save for save in self._saves if save[0] > end_ns]
         step = TimedStep(
             index=self._number,
             start_ns=period.wall_ns,
-            duration_ns=max(end_ns - period.start_ns, 1),
+            duration_ns=duration_ns,
             loader_ns=period.loader_ns,
             fetches=period.fetches,
             state=state,
             loader_start_ns=period.loader_start_ns,
+            clock_ns=period.start_ns,
+            checkpoint_ns=min(saved_ns, duration_ns),
         )
         self._log.add(step)
         self._window.ended(step)
@@ -308,6 +336,13 @@ class LoopTracker:
             return bool(period.seen)
         return period.grad and not self._is_unfed
 
+    def _trains_on(self, period: _Period) -> None:
+        """The loaders of a period feed training. A script that makes many is known by the latest."""
+        self._new_loaders += period.suspected and not self._training.issuperset(period.seen)
+        if len(self._training) > _MOST_LOADERS:
+            self._training.clear()
+        self._training.update(period.seen)
+
     def _ends_at(self, period: _Period, loader: Hashable, *, grad: bool) -> bool:
         """Whether a fetch from a loader ends the period."""
         if period.done_ns is not None or not period.batches or not period.is_fed:
@@ -327,7 +362,8 @@ class LoopTracker:
     def _is_suspect(self, loader: Hashable, *, grad: bool) -> bool:
         if not self._training:
             return self._is_unfed
-        return loader not in self._training or grad != self._training_grad
+        is_new = loader not in self._training and self._new_loaders < _MANY_NEW_LOADERS
+        return is_new or grad != self._training_grad
 
     def _learn_from_fed(self, period: _Period) -> None:
         """The optimizers of a step tell where a step ends once the loader has no further batch."""
@@ -438,9 +474,10 @@ class LoopTracker:
         if self._is_manual:
             return
         if self._is_unfed and (self._is_uncertain or (self._pattern and self._pattern.is_uncertain)):
+            what = "changed their pattern during the run" if self._is_uncertain else "step in no stable pattern"
             self._note_uncertain(
-                "No data loader feeds the training loop, and its optimizers step in no stable pattern, so steps may "
-                "begin and end at the wrong place."
+                f"No data loader feeds the training loop, and its optimizers {what}, so steps may begin and end at "
+                "the wrong place."
             )
             return
         if found := _long_every(self._log.undisturbed_ns()):

@@ -145,6 +145,12 @@ class Window:
         return self._phase in {_Phase.SETTLING, _Phase.RECORDING}
 
     @property
+    def complete(self) -> bool:
+        """Whether the last recording is saved."""
+        is_last = self._whole_windows >= self._schedule.repeat or self._attempts_left <= 0
+        return is_last and self._cycle > 0 and self._phase in {_Phase.RECOVERING, _Phase.DONE}
+
+    @property
     def first_wait(self) -> int:
         """Steps before the first warm-up."""
         return self._schedule.skip_first + self._schedule.wait

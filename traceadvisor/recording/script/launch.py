@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -183,6 +184,25 @@ def _number(environment: Mapping[str, str], name: str, default: int) -> int:
 def _start_ns(pid: int) -> int:
     """The start of a process, rounded to the kernel's ticks (10 ms) so that every process computes the same."""
     return round(psutil.Process(pid).create_time() * 100) * 10_000_000
+
+
+def start_of_this_process() -> tuple[int, int]:
+    """The start of this process on the wall clock and on the monotonic clock, to the kernel's ticks; now if unknown.
+
+    The age comes from the kernel's boot clock: the process's creation time on the wall clock is off by up to a second.
+    """
+    wall_ns, clock_ns = time.time_ns(), time.perf_counter_ns()
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[_START_TICKS])
+        age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        age_ns = 0
+    age_ns = max(age_ns, 0)
+    return wall_ns - age_ns, clock_ns - age_ns
+
+
+_START_TICKS = 19
+"""Place of the start time among the fields of ``/proc/self/stat`` after the process's name; proc(5), field 22."""
 
 
 def _safe(name: str) -> str:

@@ -70,6 +70,7 @@ class TelemetrySampler:
         self._tree = ProcessTree(pids or (lambda: (os.getpid(),)))
         self._stop = Event()
         self._thread: Thread | None = None
+        self._file: GrowingFile | None = None
         self.error: Exception | None = None
         """The error that ended the sampling before :meth:`stop`, if any."""
 
@@ -82,7 +83,7 @@ class TelemetrySampler:
         """
         if self._thread is not None:
             raise RuntimeError("a TelemetrySampler is started once")
-        file = GrowingFile(self._path)
+        file = self._file = GrowingFile(self._path)
         self._thread = Thread(target=self._run, args=(file,), name="traceadvisor-telemetry", daemon=True)
         self._thread.start()
 
@@ -91,6 +92,11 @@ class TelemetrySampler:
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=max(5.0, self._interval_s))
+
+    def leave_to_parent(self) -> None:
+        """Let go of the file in a forked child, which has no sampling thread."""
+        if self._file:
+            self._file.leave_to_parent()
 
     def _run(self, file: GrowingFile) -> None:
         with closing(file):

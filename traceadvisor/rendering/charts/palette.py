@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.run import StepState
+from traceadvisor.model.run_time import RunPart
 from traceadvisor.model.timeline import Activity
 
 
@@ -69,6 +70,17 @@ STEP_PAINTS = {
     StepState.STALLED: Paint("step-stalled", "#5e2c04", "#b8691a", ink_dark="#ffffff"),
     StepState.OTHER: Paint("step-other", "#9aa3b0", "#848d9b", _DARK_INK),
 }
+RUN_PAINTS = {
+    RunPart.START_UP: Paint("run-start-up", "#555c69", "#4a515d", ink_dark="#ffffff"),
+    RunPart.TRAINING: Paint("run-training", "#1f5fa8", "#4c8fe6"),
+    RunPart.EPOCH_STARTS: Paint("run-epoch-starts", "#d2481a", "#ee6a3c"),
+    RunPart.VALIDATION: Paint("run-validation", "#7fd4f2", "#a5e6fb", _DARK_INK),
+    RunPart.CHECKPOINTS: Paint("run-checkpoints", "#f0ae22", "#f8cb57", _DARK_INK),
+    RunPart.RECORDING: Paint("run-recording", "#a678e2", "#c7a6f5", _DARK_INK),
+    RunPart.PAUSED: Paint("run-paused", "#35104f", "#8c1ee8", ink_dark="#ffffff"),
+    RunPart.OTHER: Paint("run-other", "#b3a24e", "#c2b878", _DARK_INK),
+    RunPart.AFTER: Paint("run-after", "#d3d7de", "#98a1af", _DARK_INK),
+}
 LOADER_TIME = Paint("loader-time", "#d2481a", "#ee6a3c")
 
 DEVICE_PAINTS = (
@@ -88,6 +100,7 @@ ALL_PAINTS = (
     *PAINTS.values(),
     *(SAVING, SAVING_RANGE, TRACK, LOADER_TIME, RECORDED_WINDOW),
     *STEP_PAINTS.values(),
+    *RUN_PAINTS.values(),
     *DEVICE_PAINTS,
     *(HOST_PAINT, PROCESSES_PAINT, WAITING_PAINT),
 )

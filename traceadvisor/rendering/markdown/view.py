@@ -12,12 +12,19 @@ from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.code import fitted_code
 from traceadvisor.rendering.headline import recording_of_verdict, step_time, verdict, verdict_scope
 from traceadvisor.rendering.lists import listed
-from traceadvisor.rendering.page.findings import FindingView, finding_views
+from traceadvisor.rendering.page.findings import FindingView, finding_views, umbrella_table
 from traceadvisor.rendering.page.health import HealthView, NoteView, health_view
 from traceadvisor.rendering.page.outcomes import outcomes_view
-from traceadvisor.rendering.page.recordings import cost_words, largest_category
+from traceadvisor.rendering.page.recordings import busy_words, cost_words, largest_category
 from traceadvisor.rendering.page.settings import settings_facts
 from traceadvisor.rendering.run_lines import short_lines_table
+from traceadvisor.rendering.run_time import (
+    distortion_table,
+    first_run_sentence,
+    run_time_of,
+    run_time_table,
+    timed_runs,
+)
 from traceadvisor.rendering.savings import joint_sentences
 from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
 from traceadvisor.rendering.units import (
@@ -27,7 +34,6 @@ from traceadvisor.rendering.units import (
     milliseconds,
     number_of,
     percent,
-    percent_range,
 )
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.text.cleaning import clipped, clipped_inside
@@ -98,10 +104,19 @@ class MarkdownView:
     """All content of the comment."""
 
     warning: str | None
-    """A problem that a reader must know first."""
+    """A problem that a reader must know first: damaged input."""
+
+    caution: str | None
+    """Any other problem that makes figures less certain."""
 
     verdict: str
     verdict_scope: str | None
+    quiet: tuple[NoteView, ...]
+    """How the run differs from its recording: lines under the verdict."""
+
+    run: str | None
+    """The time of the first run in a sentence; None if none was timed."""
+
     recordings: Table
     recordings_cut: str | None
     findings: tuple[FindingParts, ...]
@@ -130,9 +145,14 @@ def markdown_view(report: Report, room: Room) -> MarkdownView:
     shown = findings[: max(TOP_FINDINGS, room.rows)]
     settings = [clipped(f"{label}: {value}", room.characters) for label, value in settings_facts(report)]
     return MarkdownView(
-        warning=_warning(health, room),
+        warning=_clipped_or_none(health.line if health.damaged else None, room.characters),
+        caution=_clipped_or_none(None if health.damaged else health.line, room.characters),
         verdict=clipped(verdict(report), max(room.characters, 160)),
         verdict_scope=_clipped_or_none(verdict_scope(report), 2 * room.characters),
+        quiet=tuple(
+            replace(note, message=clipped(note.message, room.characters)) for note in health.quiet[: room.rows]
+        ),
+        run=_clipped_or_none(first_run_sentence(report.recordings), room.characters),
         recordings=_recordings(report, room),
         recordings_cut=_recordings_cut(report, room),
         findings=tuple(_finding(finding, room, several=several) for finding in shown),
@@ -143,10 +163,6 @@ def markdown_view(report: Report, room: Room) -> MarkdownView:
         settings=tuple(settings[: room.rows]),
         tool_version=report.tool_version,
     )
-
-
-def _warning(health: HealthView, room: Room) -> str | None:
-    return _clipped_or_none(health.line, room.characters) if health.damaged else None
 
 
 def _recordings(report: Report, room: Room) -> Table:
@@ -169,7 +185,7 @@ def _recordings(report: Report, room: Room) -> Table:
 
 
 def _recording_row(recording: Recording, room: Room, *, timed: bool) -> tuple[Cell, ...]:
-    figures, largest = recording.shown_figures, largest_category(recording)
+    largest = largest_category(recording)
     is_whole = recording.step_source is StepSource.WINDOW and recording.step_ns is not None
     recorded = f"{duration(recording.step_ns)}{', the whole recording' if is_whole else ''}"
     return (
@@ -178,7 +194,7 @@ def _recording_row(recording: Recording, room: Room, *, timed: bool) -> tuple[Ce
         Cell(recorded if timed else NOT_MEASURED),
         Cell(count(recording.samples_per_s)),
         Cell(cost_words(recording) or NOT_MEASURED),
-        Cell(percent_range(figures.busy_share, figures.busy_share_high)),
+        Cell(busy_words(recording)[0]),
         Cell(f"{CATEGORY[largest[0]]} {percent(largest[1])}" if largest else NOT_MEASURED),
     )
 
@@ -191,6 +207,18 @@ def _recordings_cut(report: Report, room: Room) -> str | None:
     ends = " to ".join(dict.fromkeys((duration(min(times)), duration(max(times))))) if times else ""
     range_ = f" The step takes {ends} over all {len(times):,}." if times else ""
     return f"And {number_of(more, 'more recording')} in the full report.{range_}"
+
+
+def _runs(report: Report) -> Iterator[Table]:
+    """Where the time of each run goes, and how far its recorded steps lie from undisturbed ones."""
+    for first in timed_runs(report.recordings):
+        named = f" of {first.id}" if len(report.recordings) > 1 else ""
+        if time := run_time_of(first):
+            table = run_time_table(time)
+            yield replace(table, caption=f"{table.caption}{named}")
+        if first.distortion:
+            table = distortion_table(first.distortion)
+            yield replace(table, caption=f"{table.caption}{named}")
 
 
 def _finding(finding: FindingView, room: Room, *, several: bool) -> FindingParts:
@@ -248,9 +276,12 @@ def _folds(report: Report, health: HealthView, room: Room) -> Iterator[Fold]:
         yield Fold(f"Notes ({len(notes)})", items=items, cut=_more(len(notes) - len(items), "note"))
     if categories := _categories(report):
         yield Fold("Typical step by category", _cut(categories, room.rows, room))
+    for of_run in islice(_runs(report), room.rows):
+        yield Fold(of_run.caption, _cut(of_run, room.rows, room))
     if lines := short_lines_table(report.recordings):
         yield Fold(lines.caption, _cut(lines, min(room.rows, MOST_LINES), room))
     for table, rows in (
+        (umbrella_table(report), room.rows),
         (outcomes.not_worth_doing, room.rows),
         (outcomes.failed, room.rows),
         (outcomes.clear, room.check_rows),

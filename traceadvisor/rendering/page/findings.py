@@ -269,7 +269,7 @@ def _saving(ranked: RankedFinding, recordings: Sequence[Recording], *, adds: boo
     return SavingView(
         headline=saving_words(saving, adds=adds),
         share=share_words(saving, share) if not (adds and nothing) else "those above take its saving",
-        sentence=saving_sentence(saving, share, adds=adds),
+        sentence=saving_sentence(saving, share, adds=adds, of_run=ranked.finding.of_run),
         adds=adds,
         alone=_alone_words(ranked) if adds and saving != alone else None,
         certainty=CERTAINTY[saving.certainty],

@@ -20,6 +20,8 @@ _SENTENCE = re.compile(r"(?<=[.;:]) ")
 
 ON_STEPS = frozenset({"step-left-out", "step-dropped"})
 
+QUIET = frozenset({"clock", "disturbed", "loader-disturbed"})
+
 DAMAGE = frozenset(
     {
         "cut-before-device",
@@ -59,6 +61,9 @@ class HealthView:
     unusable: bool
     problems: tuple[NoteView, ...]
     remarks: tuple[NoteView, ...]
+    quiet: tuple[NoteView, ...] = ()
+    """How the run differs from its recording: lines under the verdict."""
+
     line: str | None = None
     """The first problem, and how many more there are; None without problems."""
 
@@ -78,7 +83,8 @@ def health_view(report: Report) -> HealthView:
         title=_title(report.health.status),
         unusable=report.health.status is HealthStatus.UNUSABLE,
         problems=problems,
-        remarks=_notes(report, lambda note: not note.degrades),
+        remarks=_notes(report, lambda note: not note.degrades and note.code not in QUIET),
+        quiet=quiet_notes(report),
         line=_line(report.health.status, problems, damaged=damaged),
         damaged=damaged,
     )
@@ -106,12 +112,17 @@ def warnings(report: Report) -> tuple[NoteView, ...]:
     return (*_counts(report), *_notes(report, lambda note: note.degrades or note.code == "secrets"))
 
 
+def quiet_notes(report: Report) -> tuple[NoteView, ...]:
+    """The notes on how the run differs from its recording: lines under the verdict, because the input is sound."""
+    return _notes(report, lambda note: note.code in QUIET)
+
+
 def _title(status: HealthStatus) -> str | None:
     match status:
         case HealthStatus.OK:
             return None
         case HealthStatus.DEGRADED:
-            return "Caution: incomplete or distorted recording"
+            return "Caution: incomplete recording"
         case HealthStatus.UNUSABLE:
             return "Caution: unusable recording"
         case _:

@@ -14,7 +14,7 @@ from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.palette import ALL_PAINTS, PAINTS, SAVING, SAVING_RANGE, TRACK, Paint
 from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.headline import recording_of_verdict, verdict, verdict_scope
-from traceadvisor.rendering.page.comparison import MOST_DRAWN, comparison_table
+from traceadvisor.rendering.page.comparison import MOST_DRAWN, comparison_table, rank_table
 from traceadvisor.rendering.page.findings import FindingView, finding_views
 from traceadvisor.rendering.page.health import HealthView, health_view, without_step_notes
 from traceadvisor.rendering.page.machine import MachineView, machine_view
@@ -74,6 +74,9 @@ class ReportView:
     comparison: Table | None
     """None for a single recording."""
 
+    ranks: Table | None
+    """Communication of each rank; None without two ranks."""
+
     recordings: tuple[RecordingView, ...]
     runs: tuple[RunView, ...]
     """Captured runs; empty for recordings by other tools."""
@@ -110,6 +113,7 @@ def report_view(report: Report) -> ReportView:
         joint=_joint(report),
         trust=trust_view(report),
         comparison=comparison_table(report),
+        ranks=rank_table(report),
         recordings=tuple(
             recording_view(report, recording, place, with_origins=place == 1 or with_origins)
             for place, recording in enumerate(drawn, start=1)

@@ -13,11 +13,14 @@ from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from io import StringIO
 from types import ModuleType
+from typing import Any
+from xml.etree.ElementTree import Element
 
 from traceadvisor.errors import PdfUnavailableError, RefusedFetchError
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.page.html import page
+from traceadvisor.rendering.templates import html_environment
 
 _BANNER = re.compile(r"\n-----\n\nWeasyPrint could not import.*?\n-----\n\n", re.DOTALL)
 """What WeasyPrint prints where a library is missing, before it raises; our own message says it better."""
@@ -30,11 +33,16 @@ def render(report: Report) -> bytes:
         PdfUnavailableError: WeasyPrint or a library it needs is missing.
         RefusedFetchError: the page tried to load a resource; our pages never do.
     """
-    return from_html(page(report))
+    for_browsers = html_environment().get_template("browser.css.j2").render()
+    return from_html(page(report).replace(for_browsers, ""))
+
+
+VARIANT = "pdf/ua-1"
+"""Tagged, so that a screen reader can follow it: ISO 14289-1."""
 
 
 def from_html(html: str) -> bytes:
-    """Convert a report page to PDF; raises the same errors as :func:`render`."""
+    """Convert a report page to tagged PDF; raises the same errors as :func:`render`."""
     weasyprint = _weasyprint()
     refused: list[str] = []
 
@@ -45,11 +53,43 @@ def from_html(html: str) -> bytes:
             refused.append(url)
             raise RefusedFetchError(_refusal(url))
 
-    document: bytes = weasyprint.HTML(string=html, url_fetcher=RefusingFetcher()).write_pdf()
+    read = weasyprint.HTML(string=html, url_fetcher=RefusingFetcher())
+    _drop_unprinted(read.etree_element)
+    document: bytes = read.write_pdf(finisher=_mark_list_items, pdf_variant=VARIANT)
     if refused:
         raise RefusedFetchError(_refusal(refused[0]))
     # PDF readers ignore text after the end-of-file marker. The PDF metadata could be compressed.
     return document + f"%{MARKER}\n".encode()
+
+
+def _mark_list_items(_document: object, pdf: Any) -> None:
+    """Tag what a list holds directly as its items: WeasyPrint has no tag for the groups of a description list."""
+    elements: dict[bytes, Any] = {
+        part.reference: part for part in pdf.objects if hasattr(part, "keys") and part.get("Type") == "/StructElem"
+    }
+
+    def children(element: Any) -> list[Any]:
+        return [elements[kid] for kid in element.get("K", ()) if isinstance(kid, bytes) and kid in elements]
+
+    groups = (child for one in elements.values() if one["S"] == "/L" for child in children(one))
+    for group in [child for child in groups if child["S"] not in {"/LI", "/L", "/Caption"}]:
+        group["S"] = "/LI"
+        for place, part in enumerate(children(group)):
+            part["S"] = "/LBody" if place else "/Lbl"
+            for body in children(part):
+                body["S"] = "/NonStruct" if body["S"] == "/LBody" else body["S"]
+
+
+UNPRINTED = frozenset({"chart-data", "rest", "trace", "in-cell", "in-trace", "bar"})
+"""Classes of elements that are not printed. Dropped early, they cost no layout."""
+
+
+def _drop_unprinted(root: Element) -> None:
+    """Take the elements out of the page that its style sheet hides in print."""
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag == "script" or UNPRINTED & set((child.get("class") or "").split()):
+                parent.remove(child)
 
 
 def _weasyprint() -> ModuleType:

@@ -184,16 +184,18 @@ def busy_figure(report: Report, recording: Recording) -> Figure:
     if is_without_device(recording):
         is_cut = missing_device(report, recording) == DEVICE_UNKNOWN
         missing = "the file is cut off before it" if is_cut else "no GPU activity was recorded"
-    shown = recording.shown_figures
-    return Figure("GPU busy", percent_range(shown.busy_share, shown.busy_share_high), missing)
+    busy, how = busy_words(recording)
+    return Figure("GPU busy", busy, missing or how)
 
 
 def figures(report: Report, recording: Recording) -> Iterator[Figure]:
     """All figures of a recording, starting with the step time."""
     yield step_figure(recording)
     if recording.undisturbed_median_step_ns is not None and recording.median_step_ns is not None:
-        mean = None if recording.mean_step_ns is None else f"median; mean {duration(recording.mean_step_ns)}"
-        yield Figure("Recorded step", duration(recording.median_step_ns), mean)
+        mean = None if recording.mean_step_ns is None else f"mean {duration(recording.mean_step_ns)}"
+        times = f"{recording.distortion.ratio:.2f} times as long" if recording.distortion else None
+        beside = "; ".join(filter(None, ("median" if mean else None, mean, times)))
+        yield Figure("Recorded step", duration(recording.median_step_ns), beside or None)
     if recording.samples_per_s is not None:
         yield Figure("Samples/s", count(recording.samples_per_s), "this rank" if recording.distributed else None)
     if recording.replay is not None and recording.replay.joint_step_ns is not None:
@@ -212,6 +214,19 @@ def figures(report: Report, recording: Recording) -> Iterator[Figure]:
         yield Figure("Compute rate", arithmetic_rate(shown.flops_per_s), of_peak)
 
 
+def busy_words(recording: Recording) -> tuple[str, str | None]:
+    """The GPU's busy share, and how it was measured if not in recorded steps.
+
+    If recorded steps are much longer than undisturbed ones, it is their kernel time over the undisturbed step.
+    """
+    shown, found = recording.shown_figures, recording.distortion
+    if found and found.is_strong and shown.busy_share is not None:
+        shares = (shown.busy_share, shown.busy_share_high)
+        low, high = (None if share is None else min(share * found.ratio, 1.0) for share in shares)
+        return percent_range(low, high), "estimated for undisturbed steps"
+    return percent_range(shown.busy_share, shown.busy_share_high), None
+
+
 def _step_label(recording: Recording, time: StepTime) -> str:
     if recording.step_source is StepSource.WINDOW:
         return "Recording"
@@ -222,8 +237,13 @@ def _step_label(recording: Recording, time: StepTime) -> str:
 
 
 def largest_category(recording: Recording) -> tuple[Category, float] | None:
-    """The known category that takes the most time, and its share of the step; None if no time was measured."""
+    """The known category that takes the most time, and its share of the step.
+
+    None if no time was measured, and if recorded steps are too long to show it.
+    """
     mean = recording.breakdown
+    if recording.distortion and recording.distortion.is_strong:
+        return None
     measured = {} if mean is None else {category: ns for category, ns in mean.parts_ns.items() if ns}
     measured.pop(Category.IDLE_UNKNOWN, None)
     if mean is None or not measured:

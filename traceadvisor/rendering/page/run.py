@@ -12,6 +12,13 @@ from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.run_steps import run_steps_chart
 from traceadvisor.rendering.page.settings import settings_table
 from traceadvisor.rendering.run_lines import LinesView, lines_view
+from traceadvisor.rendering.run_time import (
+    distortion_remark,
+    distortion_table,
+    run_bar,
+    run_time_of,
+    run_time_sentence,
+)
 from traceadvisor.rendering.table import Column, Table, cells
 from traceadvisor.rendering.units import count, duration, percent
 from traceadvisor.rendering.words import STEP_STATE
@@ -97,6 +104,14 @@ class RunView:
     remark: str | None
     """A remark if the undisturbed median is not over single steps."""
 
+    time_bar: Chart | None
+    """Where the time of the run goes."""
+
+    time_sentence: str | None
+    distortion: Table | None
+    """Recorded steps beside undisturbed ones."""
+
+    distortion_remark: str | None
     chart: Chart | None
     states: Table | None
     lines: LinesView | None
@@ -110,9 +125,15 @@ def run_view(shared: CapturedRecordings, number: int) -> RunView:
     run, clock = shared.run, shared.step_clock
     undisturbed = next((one.undisturbed_median_step_ns for one in shared.recordings), None)
     states = steps_by_state(run)
+    first = shared.recordings[0]
+    time = run_time_of(first)
     return RunView(
         recordings=shared.ids,
         remark=_remark(run.settings),
+        time_bar=run_bar(time, f"run-{number}-time") if time else None,
+        time_sentence=run_time_sentence(time) if time else None,
+        distortion=distortion_table(first.distortion) if first.distortion else None,
+        distortion_remark=distortion_remark(first.distortion) if first.distortion else None,
         chart=run_steps_chart(run.steps, undisturbed, clock, f"run-{number}-steps") if clock else None,
         states=_table(states) if states else None,
         lines=lines_view(next((one.run_lines for one in shared.recordings if one.run_lines), None)),

@@ -6,6 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from traceadvisor.model.arrays import Mask
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import RankedFinding, Recording
 from traceadvisor.model.timeline import Activity, StepTrace, Timeline, TraceLane
@@ -64,9 +67,11 @@ def trace_view(timeline: Timeline | None, most_events: int) -> TraceView | None:
     if timeline is None or timeline.trace is None or timeline.end_ns <= timeline.start_ns:
         return None
     trace = timeline.trace
-    shortest_ns, kept = _threshold(trace, most_events)
-    lanes = [lane for lane in (_encoded(lane, shortest_ns) for lane in trace.lanes) if lane["e"]]
-    used = sorted({int(kind) for lane in trace.lanes for kind in lane.kind})
+    shown = _longest(trace, most_events)
+    lanes = [_encoded(lane, chosen) for lane, chosen in zip(trace.lanes, shown, strict=True) if chosen.any()]
+    kinds = (lane.kind[chosen] for lane, chosen in zip(trace.lanes, shown, strict=True))
+    used = sorted({kind for one in kinds for kind in one.tolist()})
+    kept = sum(int(chosen.sum()) for chosen in shown)
     left_out = trace.left_out + sum(lane.name.size for lane in trace.lanes) - kept
     more = f" {count(left_out)} shorter events are left out." if left_out else ""
     return TraceView(
@@ -90,22 +95,19 @@ def _kind(kind: Category | Activity) -> TraceKind:
     return TraceKind(PAINTS[kind], words_for(kind))
 
 
-def _threshold(trace: StepTrace, most: int) -> tuple[int, int]:
-    """The shortest event that is shown, and how many are shown: at most ``most``, unless many are equally long."""
-    lengths = sorted((int(ns) for lane in trace.lanes for ns in lane.duration_ns), reverse=True)
-    shortest = lengths[most - 1] + 1 if len(lengths) > most else 0
-    return shortest, sum(length >= shortest for length in lengths)
+def _longest(trace: StepTrace, most: int) -> list[Mask]:
+    """Which events of each lane are among the longest of all lanes."""
+    sizes = [lane.name.size for lane in trace.lanes]
+    lengths = np.concatenate([np.empty(0, np.int64), *(lane.duration_ns for lane in trace.lanes)])
+    shown = np.zeros(lengths.size, dtype=np.bool_)
+    shown[np.argsort(-lengths, kind="stable")[:most]] = True
+    return np.split(shown, np.cumsum(sizes)[:-1]) if sizes else []
 
 
-def _encoded(lane: TraceLane, shortest_ns: int) -> dict[str, object]:
-    shown = lane.duration_ns >= shortest_ns
+def _encoded(lane: TraceLane, shown: Mask) -> dict[str, object]:
     columns = (lane.start_ns, lane.duration_ns, lane.name, lane.kind, lane.depth)
     rows = zip(*(column[shown].tolist() for column in columns), strict=True)
-    return {
-        "t": clipped(lane.title, LONGEST_TITLE),
-        "d": int(lane.depth[shown].max()) + 1 if shown.any() else 0,
-        "e": ";".join(_rows(rows)),
-    }
+    return {"t": clipped(lane.title, LONGEST_TITLE), "d": int(lane.depth[shown].max()) + 1, "e": ";".join(_rows(rows))}
 
 
 def _rows(rows: Iterator[tuple[int, ...]]) -> Iterator[str]:

@@ -40,7 +40,8 @@ class WorkerRestart(Rule):
         starts = epoch_starts(facts.run.steps)
         if starts is None or not step_ns:
             return Skipped("The start of a second epoch was not captured: capture a longer run.")
-        share = starts.per_step_ns / (step_ns + starts.per_step_ns)
+        training_ns = max(starts.training_step_ns, starts.per_step_ns)
+        share = starts.per_step_ns / training_ns
         if loader.persistent_workers or share < self.min_share:
             remark = "workers are kept between epochs" if loader.persistent_workers else None
             return Clear("share of training time in epoch starts", share, self.min_share, Unit.SHARE, remark)
@@ -52,7 +53,9 @@ class WorkerRestart(Rule):
             ),
             effort=Effort.SETTING,
             evidence=(
+                Evidence("share of training time in epoch starts", share, Unit.SHARE),
                 Evidence("time to start an epoch, spread over its steps", starts.per_step_ns, Unit.NS_PER_STEP),
+                Evidence("training time per step, epoch starts included", training_ns, Unit.NS_PER_STEP),
                 Evidence("time to start the workers", starts.start_ns, Unit.NS),
                 Evidence("extra time of the first batch", starts.first_batch_ns, Unit.NS),
                 Evidence("steps per epoch", starts.steps_per_epoch, Unit.COUNT),

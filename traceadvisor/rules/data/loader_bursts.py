@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 
@@ -48,6 +48,9 @@ class LoaderTurns:
     usual_ns: float = 0.0
     """Mean time in the data loader per step of the median turn."""
 
+    training_ns: float = 0.0
+    """Mean undisturbed step, waits included: the training time per step."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bursts:
@@ -89,7 +92,7 @@ def long_waits(turns: LoaderTurns, workers: int, limits: BurstLimits) -> Bursts:
     """Return the figures of long waits, whether these are rare or not."""
     long = turns.wait_ns >= limits.long_wait_share * turns.step_ns
     waited_ns = float(turns.wait_ns[long].sum()) / turns.wait_ns.size
-    share = waited_ns / max(turns.step_ns + float(turns.wait_ns.mean()), 1.0)
+    share = waited_ns / max(turns.training_ns, turns.step_ns + float(turns.wait_ns.mean()), 1.0)
     return Bursts(turns, share, waited_ns, float(long.mean()), float(turns.wait_ns.max()) * workers)
 
 
@@ -126,4 +129,4 @@ def loader_turns(steps: Sequence[TimedStep], workers: int) -> LoaderTurns | None
     usual_ns = median(taken)
     wait_ns = np.maximum(np.array(taken) - usual_ns, 0.0)
     rest_ns = float(median(max(step.duration_ns - step.loader_ns, 0) for step in plain))
-    return LoaderTurns(wait_ns, rest_ns, usual_ns)
+    return LoaderTurns(wait_ns, rest_ns, usual_ns, fmean(step.duration_ns for step in plain))

@@ -151,7 +151,8 @@ def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) 
     if sum(unequal_ns) > NO_GAIN_SHARE * loading.step_ns:  # the simulated steps lack the longest batches
         share = loading.step_ns / max(curve.at(loading.workers or 0).step_ns, 1.0)
         return Proposal(point, fix, _by_curve(curve, point, curve.at(loading.workers or 0).step_ns, share))
-    simulated = facts.saving(fix, facts.per_step_ns(facts.claim(Category.DATA_WAIT)))
+    waits = facts.claim(Category.DATA_WAIT)
+    simulated = facts.saving(fix, facts.per_step_ns(waits), waits)
     if simulated.method is Method.REPLAY or curve.cost.source is CostSource.LOADER_TIME:
         return Proposal(point, fix, simulated)
     return Proposal(point, fix, _by_curve(curve, point, loading.step_ns, 1.0))

@@ -103,14 +103,15 @@ class StepOutliers(Rule):
         facts = facts.of_all_steps
         lengths = undisturbed_lengths(facts.run.steps)
         recorded = recorded_lengths(facts.step_rows)
+        training_ns = facts.run.timing.mean_undisturbed_ns or 0.0
         if len(lengths) < self.least_steps:
-            lengths = recorded
+            lengths, training_ns = recorded, facts.typical.duration_ns if facts.typical else 0.0
             if len(lengths) < self.least_recorded_steps:
                 return Skipped(
                     f"Fewer than {self.least_recorded_steps} steps between the first and the last: record more."
                 )
         found = self._slow_steps(lengths)
-        share = found.excess_ns / max(sum(lengths.values()) / len(lengths), 1.0)
+        share = found.excess_ns / max(training_ns, sum(lengths.values()) / len(lengths), 1.0)
         if share < self.min_share:
             return Clear("time in slow steps beyond the median", share, self.min_share, Unit.SHARE)
         odd_share = len(found.indices) / found.step_count

@@ -143,8 +143,8 @@ class DebugLeftOn(Rule):
 
 def _saving(facts: Facts, claims: SpanSet, fix: Fix) -> Estimate:
     """Up to the claimed time. Without a GPU: at least the claimed time, and at most also the forward pass."""
-    bound = facts.saving(fix, facts.per_step_ns(claims))
-    if facts.device_index is not None:
+    bound = facts.saving(fix, facts.per_step_ns(claims), claims)
+    if facts.device_index is not None or facts.is_distorted:
         return bound
     most = facts.saving(fix, facts.per_step_ns(claims | facts.claim(Category.FORWARD))) if claims else bound
     reason = None if most.high_ns > bound.high_ns + 1 else "no forward pass was recorded that the options slow down"

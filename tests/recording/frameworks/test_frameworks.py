@@ -1,0 +1,90 @@
+"""Scripts of real frameworks: the steps in the bundle are the script's own, and nothing else changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.recording.frameworks.comparing import Both, run_both, same_outcome, same_steps, whole_window
+from tests.recording.running import settings, steps
+from traceadvisor.model.run import StepState
+
+pytestmark = pytest.mark.slow
+
+
+def checked(both: Both) -> None:
+    """The captured run gives what the plain one gives, and the bundle has the script's steps."""
+    same_outcome(both)
+    trained = same_steps(both)
+    assert all(row.fetches for row in trained)
+    whole_window(both)
+
+
+def passed_over(both: Both) -> int:
+    """Number of batches that were taken outside training steps."""
+    return sum(row.fetches for row in steps(both.bundle) if row.state is StepState.OTHER)
+
+
+@pytest.mark.usefixtures("lightning")
+@pytest.mark.parametrize("variant", ["automatic", "accumulating", "manual", "stream"])
+def test_lightning(variant: str, tmp_path: Path) -> None:
+    """Validation at the start and in each epoch, a checkpoint every five steps."""
+    both = run_both(tmp_path, "with_lightning.py", variant)
+    checked(both)
+    assert passed_over(both) >= 2 + 3 * 5
+    loader = settings(both.bundle).loader
+    assert loader
+    assert (loader.batch_size, loader.worker_count) == (4, 2 if variant == "automatic" else 0)
+
+
+@pytest.mark.usefixtures("lightning")
+def test_lightning_that_starts_its_second_rank_itself(tmp_path: Path) -> None:
+    both = run_both(tmp_path, "with_lightning.py", "ddp")
+    same_outcome(both, ordered=False)
+    whole_window(both, ranks=2)
+    for rank in range(2):
+        same_steps(both, rank)
+
+
+@pytest.mark.usefixtures("transformers")
+@pytest.mark.parametrize("variant", ["workers", "resuming"])
+def test_trainer_of_hugging_face(variant: str, tmp_path: Path) -> None:
+    """Accumulates over two batches, evaluates every nine steps, saves every seven, and logs each."""
+    both = run_both(tmp_path, "with_trainer.py", variant)
+    checked(both)
+    loader = settings(both.bundle).loader
+    assert loader
+    assert (loader.batch_size, loader.worker_count) == (2, 2 if variant == "workers" else 0)
+    assert [row.fetches for row in same_steps(both)][:2] == [2, 2]
+
+
+@pytest.mark.usefixtures("accelerate")
+@pytest.mark.parametrize("variant", ["plain", "accumulating", "skipping"])
+def test_accelerate(variant: str, tmp_path: Path) -> None:
+    both = run_both(tmp_path, "with_accelerate.py", variant)
+    checked(both)
+    trained = same_steps(both)
+    batches = {"plain": 3 * 17, "accumulating": 6 * 17, "skipping": 13 + 2 * 17}[variant]
+    assert sum(row.fetches for row in trained) == batches, "one batch ahead of the loop does not count twice"
+    assert sum(bool(row.loader_start_ns) for row in trained) == (6 if variant == "accumulating" else 3)
+    loader = settings(both.bundle).loader
+    assert loader
+    assert (loader.batch_size, loader.worker_count) == (4, 2 if variant == "plain" else 0)
+
+
+@pytest.mark.usefixtures("webdataset")
+@pytest.mark.parametrize("variant", ["loader", "rebatching", "direct", "endless"])
+def test_webdataset(variant: str, tmp_path: Path) -> None:
+    """Workers that make batches, a loop that makes four of each, and a pipeline without a loader."""
+    both = run_both(tmp_path, "with_webdataset.py", variant)
+    checked(both)
+    loader = settings(both.bundle).loader
+    assert loader
+    assert loader.worker_count == (2 if variant in {"loader", "rebatching"} else None)
+
+
+@pytest.mark.usefixtures("hydra")
+def test_hydra_that_changes_the_working_directory(tmp_path: Path) -> None:
+    both = run_both(tmp_path, "with_hydra.py", "training.batches=20", "hydra.run.dir=outputs", "hydra.job.chdir=true")
+    checked(both)

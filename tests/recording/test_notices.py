@@ -1,0 +1,236 @@
+"""What a capture says on standard error while the script runs, and at a signal."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.children import PIPE, Child, run, started
+from tests.recording.running import CAPTURE, PYTHON, capture, manifest
+from traceadvisor.recording.children.rendezvous import Result, TrainedChildren
+from traceadvisor.recording.notices import ending_lines, report_command, say
+
+TRAIN = """
+import sys, time
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+torch.set_num_threads(1)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for number, (batch,) in enumerate(DataLoader(TensorDataset(torch.ones(40, 4)))):
+    model(batch).sum().backward()
+    optimizer.step()
+    if "--bar" in sys.argv:
+        print(f"\\rstep {number}", end="", file=sys.stderr, flush=True)
+    if f"--wait-at={number}" in sys.argv:
+        print("ready", flush=True)
+        time.sleep(120)
+"""
+
+OWN_PROFILER = """
+import sys
+import torch
+from torch.profiler import profile, tensorboard_trace_handler
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+handler = tensorboard_trace_handler("my log") if sys.argv[1] == "handler" else None
+with profile(on_trace_ready=handler) as profiler:
+    for _ in range(40):
+        model(torch.ones(4)).sum().backward()
+        optimizer.step()
+if sys.argv[1] == "export":
+    profiler.export_chrome_trace("step.json")
+"""
+
+READY = "traceadvisor: report ready: traceadvisor report 'a bundle'\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "own.py").write_text(OWN_PROFILER)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", [("train.py",), ("--", *PYTHON, "train.py")], ids=["script", "command"])
+def test_one_line_names_the_command_that_makes_a_report(folder: Path, command: tuple[str, ...]) -> None:
+    """Both recordings are whole, and the second says nothing."""
+    done = capture("-o", "a bundle", "--repeat", "2", "--skip-first", "0", "--wait", "0", *command, cwd=folder)
+    assert done.stderr.count("report ready") == 1
+    assert READY in done.stderr
+    assert done.stderr.index("report ready") < done.stderr.index("recorded 16 of 40 steps")
+
+
+def test_the_report_can_be_made_when_the_line_names_its_command(folder: Path) -> None:
+    words = (*CAPTURE, "-o", "a bundle", "train.py", "--wait-at=30")
+    with started(*words, cwd=folder, stdout=PIPE, stderr=PIPE) as process:
+        assert process.stderr
+        said = process.stderr.readline().decode()
+        assert said == READY
+        verb, *arguments = shlex.split(said)[4:]
+        made = run(*PYTHON, "-m", "traceadvisor", verb, *arguments, "--format", "json", "-o", "-", cwd=folder)
+    assert made.returncode == 0, made.stderr
+    assert '"steps"' in made.stdout
+
+
+def test_a_line_of_a_log_file_is_not_cut_in_two(folder: Path) -> None:
+    with (folder / "log").open("wb") as log:
+        words = (*CAPTURE, "-o", "a bundle", "train.py", "--bar")
+        with started(*words, cwd=folder, stderr=log) as process:
+            assert process.wait(timeout=120) == 0
+    text = (folder / "log").read_bytes().decode()
+    assert f"\n{READY}" in text
+    assert "\n\n" not in text
+
+
+def screen(written: str, columns: int) -> list[str]:
+    """The lines of a terminal: a character in the last column waits there, and only the next one starts a new line."""
+    lines, column = [""], 0
+    for character in written:
+        if character == "\n":
+            lines.append("")
+            column = 0
+        elif character == "\r":
+            column = 0
+        else:
+            if column == columns:
+                lines.append("")
+                column = 0
+            lines[-1] = lines[-1][:column].ljust(column) + character + lines[-1][column + 1 :]
+            column += 1
+    return [line.rstrip() for line in lines]
+
+
+def _read_notice(reader: int) -> bytes:
+    written = b""
+    while not written.endswith(b"hello\r\n"):
+        written += os.read(reader, 4096)
+    return written
+
+
+@pytest.mark.parametrize(
+    ("before", "shown"),
+    [
+        ("", ["traceadvisor: hello", ""]),
+        ("line\r\n", ["line", "traceadvisor: hello", ""]),
+        ("\rstep 7", ["step 7", "traceadvisor: hello", ""]),
+        ("x" * 30, ["x" * 30, "traceadvisor: hello", ""]),
+        ("step 7\r", ["traceadvisor: hello", ""]),
+    ],
+    ids=["empty screen", "whole line", "part of a line", "full line", "overwritten line"],
+)
+@pytest.mark.usefixtures("pseudo_terminals")
+def test_a_terminal_shows_a_notice_on_a_line_of_its_own(
+    before: str, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(os, "get_terminal_size", lambda descriptor: os.terminal_size((30, 24)))
+    reader, writer = os.openpty()
+    try:
+        os.write(writer, before.encode())
+        say("hello", writer)
+        written = _read_notice(reader).decode()
+    finally:
+        os.close(reader)
+        os.close(writer)
+    assert screen(written, 30) == shown
+
+
+@pytest.mark.usefixtures("pseudo_terminals")
+def test_a_terminal_of_unknown_width_gets_a_new_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    reader, writer = os.openpty()
+    try:
+        say("hello", writer)
+        assert _read_notice(reader) == b"\r\ntraceadvisor: hello\r\n"
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_a_closed_standard_error_is_no_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    os.close(writer)
+    say("hello", writer)
+
+
+@pytest.mark.parametrize(
+    ("folder", "words"),
+    [("runs/a b", ["runs/a b"]), ("it's", ["it's"]), ("-x", ["./-x"]), ("$HOME", ["$HOME"])],
+)
+def test_the_report_command_is_quoted_for_a_shell(folder: str, words: list[str]) -> None:
+    assert shlex.split(report_command(Path(folder))) == ["traceadvisor", "report", *words]
+
+
+@pytest.mark.parametrize(
+    ("number", "wait_at", "kept"),
+    [
+        (signal.SIGTERM, 30, "recorded 8 of 31 steps in a bundle. To read it: traceadvisor report 'a bundle'"),
+        (signal.SIGHUP, 30, "recorded 8 of 31 steps in a bundle. To read it: traceadvisor report 'a bundle'"),
+        (signal.SIGTERM, 3, "recorded 0 of 4 steps in a bundle. To read it: traceadvisor report 'a bundle'"),
+    ],
+)
+def test_a_signal_says_what_was_kept_before_it_ends_the_run(
+    folder: Path, number: signal.Signals, wait_at: int, kept: str
+) -> None:
+    words = (*CAPTURE, "-o", "a bundle", "train.py", f"--wait-at={wait_at}")
+    with started(*words, cwd=folder, stdout=PIPE, stderr=PIPE) as process:
+        said = _said_after(process, number)
+    assert process.returncode == -number
+    assert said.splitlines()[-1] == f"traceadvisor: ended by {number.name}; {kept}"
+    assert manifest(folder / "a bundle").endings[0].exit_code == 128 + number
+
+
+def _said_after(process: Child, number: signal.Signals) -> str:
+    assert process.stdout
+    assert process.stderr
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(number)
+    process.wait(timeout=120)
+    return process.stderr.read().decode()
+
+
+@pytest.mark.parametrize(("form", "named"), [("handler", "'my log'"), ("export", "step.json"), ("none", "TRACE")])
+def test_the_command_that_reads_the_recording_of_the_scripts_own_profiler_is_named(
+    folder: Path, form: str, named: str
+) -> None:
+    done = capture("-o", "bundle", "own.py", form, cwd=folder)
+    assert f"To read its recording: traceadvisor report {named}" in done.stderr
+    (note,) = manifest(folder / "bundle").notes
+    assert (note.code, note.message.endswith(f"traceadvisor report {named}")) == ("own-profiler", True)
+    if form != "none":
+        made = run(*PYTHON, "-m", "traceadvisor", "report", shlex.split(named)[0], "-o", "report", cwd=folder)
+        assert made.returncode == 0, made.stderr
+
+
+def test_each_bundle_of_a_command_has_a_line_and_a_problem_comes_first() -> None:
+    def result(folder: str, rank: int, problem: str | None = None) -> Result:
+        return Result(
+            folder,
+            place=folder,
+            host="host",
+            pid=1,
+            rank=rank,
+            steps=30,
+            recorded_steps=8,
+            note="",
+            problem=problem,
+            loss=None,
+        )
+
+    children = TrainedChildren(
+        (result("a", 0), result("a", 1), result("b", 0, "b: disk full")),
+        killed=("c",),
+        failures=("python3: no msgspec",),
+    )
+    assert ending_lines(children) == [
+        "a process was not captured: python3: no msgspec.",
+        "a process was killed; what it recorded before is in c.",
+        "recorded 8 of 30 steps of rank 0 in a.",
+        "no recording could be written: b: disk full.",
+    ]

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.build_report import MS, one_recording
+from traceadvisor.model.distortion import Distortion
+from traceadvisor.model.report import Report
+from traceadvisor.model.run_time import RunPart, RunTime
+from traceadvisor.rendering.formats import FORMATS
+from traceadvisor.rendering.run_time import (
+    distortion_remark,
+    distortion_table,
+    exact_percents,
+    run_bar,
+    run_time_sentence,
+    run_time_table,
+)
+from traceadvisor.rendering.summary import summary
+from traceadvisor.results.report_json import read
+
+S = 1_000_000_000
+RUN = RunTime(
+    10 * S,
+    {
+        RunPart.START_UP: 2 * S,
+        RunPart.TRAINING: 2 * S,
+        RunPart.VALIDATION: 5 * S,
+        RunPart.CHECKPOINTS: 0,
+        RunPart.AFTER: 1 * S,
+    },
+    200,
+    is_whole=True,
+)
+
+
+def _distortion(ratio: float, **changes: float) -> Distortion:
+    found = Distortion(10.0 * MS, ratio * 10 * MS, 2.0 * MS, 3.0 * MS, ratio / 1.1, ratio * 1.1)
+    return replace(found, **changes)
+
+
+def _report() -> Report:
+    report = one_recording()
+    timed = replace(report.recordings[0], run_time=RUN, distortion=_distortion(1.3, gpu_work_ns=4.0 * MS))
+    return replace(report, recordings=(timed,))
+
+
+@given(st.lists(st.integers(0, 10**15), min_size=1, max_size=len(RunPart)))
+def test_shown_percentages_sum_to_100_exactly(times: list[int]) -> None:
+    parts = dict(zip(RunPart, times, strict=False))
+    shown = exact_percents(parts, sum(times))
+    if sum(times):
+        assert sum(round(float(text.rstrip("%")) * 10) for text in shown.values()) == 1000
+
+
+def test_the_sentence_names_training_steps_and_the_largest_other_parts() -> None:
+    assert run_time_sentence(RUN) == (
+        "Training steps take 29% of the training loop's time. The whole run takes 10.0 s: validation 50.0%, "
+        "start-up 20.0%, after the last step 10.0%."
+    )
+    part = run_time_sentence(replace(RUN, is_whole=False))
+    assert part is not None
+    assert "The run from the first step to the last takes 10.0 s" in part
+
+
+def test_an_empty_run_has_no_sentence_and_no_bar() -> None:
+    empty = RunTime(0, {RunPart.TRAINING: 0}, 0, is_whole=True)
+    assert run_time_sentence(empty) is None
+    assert run_bar(empty, "x") is None
+
+
+def test_the_table_has_a_row_for_each_part_with_time_and_a_total() -> None:
+    rows = [[cell.text for cell in row] for row in run_time_table(RUN).rows]
+    assert [row[:3] for row in rows] == [
+        ["Start-up", "2.00 s", "20.0%"],
+        ["Training steps", "2.00 s", "20.0%"],
+        ["Validation", "5.00 s", "50.0%"],
+        ["After the last step", "1.00 s", "10.0%"],
+        ["Whole run", "10.0 s", "100.0%"],
+    ]
+
+
+def test_the_bar_is_as_wide_as_the_run() -> None:
+    chart = run_bar(RUN, "run")
+    assert chart is not None
+    widths = [float(re.search(r"h([\d.]+)v", shape.path)[1]) for shape in chart.shapes]  # type: ignore[index]
+    assert widths == [200, 200, 500, 100]
+    assert "Validation 50.0%" in chart.description
+
+
+@pytest.mark.parametrize("name", ["md", "json"])
+def test_formats_hold_the_time_of_the_run(name: str) -> None:
+    text = FORMATS[name].render(_report()).decode()
+    assert ("validation 50.0%" if name == "md" else '"validation"') in text
+
+
+def test_the_terminal_holds_the_time_of_the_run_if_it_was_captured() -> None:
+    assert [line for line in summary(_report()) if "Training steps take 29%" in line.text]
+    assert not [line for line in summary(one_recording()) if "training loop" in line.text]
+
+
+def test_a_report_that_is_read_back_holds_the_same(tmp_path: Path) -> None:
+    written = FORMATS["json"].render(_report())
+    (tmp_path / "report.json").write_bytes(written)
+    again = read(tmp_path / "report.json")
+    assert again.recordings[0].run_time == RUN
+    assert again.recordings[0].distortion == _report().recordings[0].distortion
+    assert FORMATS["json"].render(again) == written
+
+
+def test_recorded_steps_stand_beside_undisturbed_ones() -> None:
+    rows = [[cell.text for cell in row] for row in distortion_table(_distortion(1.3, gpu_work_ns=4.0 * MS)).rows]
+    assert rows == [
+        ["Step", "10.0 ms", "13.0 ms", "1.30"],
+        ["In the data loader", "2.00 ms", "3.00 ms", "1.50"],
+        ["Rest of the step", "8.00 ms", "10.0 ms", "1.25"],
+        ["GPU operations", "about the same", "4.00 ms", "about 1"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (_distortion(1.05), "hardly changed"),
+        (_distortion(0.7), "differ from one another"),
+        (_distortion(1.3, ratio_low=0.9, ratio_high=1.9), "differ from one another"),
+        (
+            _distortion(1.3),
+            "forward pass, backward pass, optimizer and Python code. How much each of them grew is unknown",
+        ),
+        (_distortion(1.3, gpu_work_ns=1.0), "GPU operations take about as long as without recording"),
+    ],
+)
+def test_the_remark_says_which_parts_grew(found: Distortion, words: str) -> None:
+    assert words in distortion_remark(found)
+    assert "The 95% interval of the ratio is" in distortion_remark(found)

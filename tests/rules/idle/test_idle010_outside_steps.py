@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import evidence, skipped
+from traceadvisor.model.findings import Certainty, Skipped
+from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.rules.idle.idle010_outside_steps import OutsideSteps
+
+US = 1000
+
+
+def _step() -> TraceBuilder:
+    return TraceBuilder().step(0, 0, 100).loader(0, 2).op("aten::mm", 2, 100)
+
+
+def _captured(
+    folder: Path, *, validation_us: float = 0, epoch_checkpoint_us: float = 0, checkpoint_us: float = 0, epochs: int = 3
+) -> Captured:
+    """Epochs of ten steps of 100 us, each with a validation; checkpoints at its end and in the fifth step."""
+    steps: list[TimedStep] = []
+    at = 0
+
+    def add(length_us: float, state: StepState, saved_us: float, begun_us: float = 0) -> None:
+        nonlocal at
+        length = round(length_us * US)
+        wall, begun, saved = 10**18 + at, round(begun_us * US), round(saved_us * US)
+        steps.append(TimedStep(len(steps), wall, length, 0, 1, state, begun, at, saved))
+        at += length
+
+    for _ in range(epochs):
+        for number in range(10):
+            saved = checkpoint_us if number == 4 else 0
+            add(100 + saved, StepState.PLAIN, saved, begun_us=1 if number == 0 else 0)
+        if validation_us or epoch_checkpoint_us:
+            add(validation_us + epoch_checkpoint_us, StepState.OTHER, epoch_checkpoint_us)
+    return Captured(_step(), folder).with_run(steps=tuple(steps))
+
+
+def test_a_long_validation_is_found_with_its_share_of_the_loop(tmp_path: Path) -> None:
+    found = _captured(tmp_path, validation_us=1000).finding(OutsideSteps())
+    # Half of the loop but for the two microseconds of loader starts that lie in validation.
+    assert evidence(found, "share of the training loop in validation and checkpoints") == pytest.approx(0.5, abs=1e-3)
+    assert evidence(found, "loops of validation") == 3
+    assert found.saving.high_ns == pytest.approx(50 * US, rel=1e-3)
+    assert found.saving.certainty is Certainty.LIMIT
+    assert found.of_run
+    assert "Validate less often" in found.fix.summary
+
+
+@pytest.mark.parametrize(("validation_us", "found"), [(175, False), (180, True)])
+def test_it_counts_from_15_percent_of_the_loop(validation_us: float, tmp_path: Path, *, found: bool) -> None:
+    assert _captured(tmp_path, validation_us=validation_us).is_found(OutsideSteps()) is found
+
+
+def test_checkpoints_between_epochs_are_found(tmp_path: Path) -> None:
+    found = _captured(tmp_path, validation_us=10, epoch_checkpoint_us=500).finding(OutsideSteps())
+    assert evidence(found, "time in checkpoints between epochs") == 3 * 500 * US
+    assert "Save checkpoints less often" in found.fix.summary
+
+
+def test_checkpoints_within_an_epoch_are_left_to_the_check_of_slow_steps(tmp_path: Path) -> None:
+    assert _captured(tmp_path, checkpoint_us=5000).clear(OutsideSteps()).value == 0
+
+
+def test_a_short_run_is_skipped(tmp_path: Path) -> None:
+    outcome = _captured(tmp_path, validation_us=1000, epochs=1).outcome(OutsideSteps())
+    assert isinstance(outcome, Skipped)
+    assert "Fewer than 20 training steps" in outcome.reason
+
+
+def test_without_a_capture_it_is_skipped(tmp_path: Path) -> None:
+    assert "traceadvisor capture" in skipped(OutsideSteps(), _step(), tmp_path)

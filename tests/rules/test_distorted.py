@@ -1,0 +1,72 @@
+"""Savings on recordings whose steps took far longer than undisturbed ones: limits that fit an undisturbed step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from traceadvisor.facts import Facts
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Certainty, Effort, Fix
+from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.replay.fixes.data_wait import NoDataWait
+
+US = 1000
+
+
+def _facts(folder: Path, undisturbed_us: float, loader_us: float = 10, recorded_loader_us: float = 20) -> Facts:
+    """Five recorded steps of 100 us, of which 20 us in the loader; undisturbed steps take less."""
+    builder = TraceBuilder()
+    for number in range(5):
+        start = 100 * number
+        builder.step(number + 41, start, start + 100).loader(start, start + 20).op("aten::mm", start + 20, start + 60)
+    steps = [
+        TimedStep(number, 10**18 + number, round(undisturbed_us * US), round(loader_us * US), 1, StepState.PLAIN)
+        for number in range(41)
+    ]
+    steps += [
+        TimedStep(number, 10**18 + number, 100 * US, round(recorded_loader_us * US), 1, StepState.RECORDED)
+        for number in range(41, 46)
+    ]
+    return Captured(builder, folder).with_run(steps=tuple(steps)).facts()
+
+
+def test_a_saving_is_at_most_what_fits_in_the_undisturbed_step_outside_its_loader(tmp_path: Path) -> None:
+    facts = _facts(tmp_path, undisturbed_us=25)
+    saving = facts.bound(40 * US, "unknown")
+    assert saving.high_ns == 15 * US
+    assert saving.certainty is Certainty.LIMIT
+    assert saving.reason is not None
+    assert "4.0 times as long" in saving.reason
+
+
+def test_a_small_part_of_a_recorded_step_is_not_scaled_down(tmp_path: Path) -> None:
+    # It may be a part that recording did not make longer.
+    assert _facts(tmp_path, undisturbed_us=25).bound(5 * US, "unknown").high_ns == 5 * US
+
+
+def test_time_in_the_loader_is_that_of_undisturbed_steps(tmp_path: Path) -> None:
+    facts = _facts(tmp_path, undisturbed_us=25)
+    waits = facts.claim(Category.DATA_WAIT)
+    assert facts.bound(facts.per_step_ns(waits), "unknown", waits).high_ns == 10 * US
+    found = facts.finding(claims=waits, fix=Fix("load faster", what_if=NoDataWait()), effort=Effort.LINE, evidence=())
+    assert found.saving.high_ns == 10 * US
+    assert found.saving.certainty is Certainty.LIMIT
+
+
+def test_no_simulation_of_such_steps_is_trusted(tmp_path: Path) -> None:
+    facts = _facts(tmp_path, undisturbed_us=25)
+    assert facts.replay is not None
+    assert "4.0 times as long" in (facts.replay.gate.doubt or "")
+    assert "4.0 times as long" in (facts.replay.gate.device_doubt or "")
+
+
+@pytest.mark.parametrize(("undisturbed_us", "distorted"), [(66, True), (67, False)])
+def test_steps_are_distorted_from_half_as_long_again(undisturbed_us: float, tmp_path: Path, *, distorted: bool) -> None:
+    facts = _facts(tmp_path, undisturbed_us)
+    assert facts.is_distorted is distorted
+    limit_ns = min(40, undisturbed_us - 10) * US if distorted else 0.4 * undisturbed_us * US
+    assert facts.bound(40 * US, "unknown").high_ns == pytest.approx(limit_ns)

@@ -1,0 +1,83 @@
+"""How far the recorded steps of a run lie from its undisturbed ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DISTORTED_RATIO = 1.5
+"""From this ratio on, a third of a recorded step or more is the profiler's, and shares of recorded steps are not shares
+of the training. ``docs/decisions/0020-undistorted-times.md`` has the measurements."""
+
+CHANGED_SHARE = 0.10
+"""Difference between recorded and undisturbed steps that a report mentions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distortion:
+    """Recorded steps of a run beside its undisturbed ones: medians, as the step log has them.
+
+    Time in the data loader was measured in both. How much longer a part of the rest became is unknown, except that
+    recording hardly changes how long GPU operations take.
+    """
+
+    undisturbed_step_ns: float
+    recorded_step_ns: float
+    undisturbed_loader_ns: float
+    """Time in the data loader of an undisturbed step."""
+
+    recorded_loader_ns: float
+    ratio_low: float | None = None
+    """Lower end of the 95% interval of the ratio; None with too few undisturbed steps."""
+
+    ratio_high: float | None = None
+    gpu_work_ns: float | None = None
+    """Time of a typical recorded step with a kernel, collective or copy on the GPU; None without a GPU."""
+
+    @property
+    def ratio(self) -> float:
+        """Recorded step time over undisturbed step time."""
+        return self.recorded_step_ns / self.undisturbed_step_ns
+
+    @property
+    def added_ns(self) -> float:
+        """Time that recording added to a step; negative if recorded steps were shorter."""
+        return self.recorded_step_ns - self.undisturbed_step_ns
+
+    @property
+    def added_in_loader_ns(self) -> float:
+        """The part in the data loader; negative if recorded steps waited less."""
+        return self.recorded_loader_ns - self.undisturbed_loader_ns
+
+    @property
+    def added_elsewhere_ns(self) -> float:
+        """The part in the rest of the step."""
+        return self.added_ns - self.added_in_loader_ns
+
+    @property
+    def undisturbed_rest_ns(self) -> float:
+        """An undisturbed step without its time in the data loader."""
+        return max(self.undisturbed_step_ns - self.undisturbed_loader_ns, 0.0)
+
+    @property
+    def undisturbed_loader_share(self) -> float:
+        """Share of an undisturbed step in the data loader, 0..1."""
+        return min(self.undisturbed_loader_ns / self.undisturbed_step_ns, 1.0)
+
+    @property
+    def is_strong(self) -> bool:
+        """Whether shares of recorded steps do not show where training time goes."""
+        return self.ratio >= DISTORTED_RATIO and not self.is_random
+
+    @property
+    def doubt(self) -> str | None:
+        """Why times of recorded steps predict nothing, as a clause without its stop; None if they do."""
+        if not self.is_strong:
+            return None
+        return (
+            f"recorded steps took {self.ratio:.1f} times as long as undisturbed ones, and which parts grew is unknown"
+        )
+
+    @property
+    def is_random(self) -> bool:
+        """Whether undisturbed steps differ from one another by no less than recorded steps differ from them."""
+        return self.ratio_low is not None and self.ratio_high is not None and self.ratio_low <= 1 <= self.ratio_high

@@ -1,0 +1,66 @@
+"""Where the time of a whole run goes: training steps, and everything outside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class RunPart(Enum):
+    """Parts of a run, in the order of the report."""
+
+    START_UP = "start_up"
+    """Before the first step, and the time of the first step beyond a usual one."""
+
+    TRAINING = "training_steps"
+    EPOCH_STARTS = "epoch_starts"
+    """Starting a loop over the training loader, and the extra wait for its first batch."""
+
+    VALIDATION = "validation"
+    """Loops over a loader without an optimizer step."""
+
+    CHECKPOINTS = "checkpoints"
+    """Saving with ``torch.save``, safetensors or ``torch.distributed.checkpoint``, in the training thread."""
+
+    RECORDING = "recording"
+    """The profiler: starting, exporting, and the time by which it made steps longer."""
+
+    PAUSED = "paused"
+    """The processes did not run: a paused container, for example."""
+
+    OTHER = "other"
+    """Between steps, without a batch."""
+
+    AFTER = "after_last_step"
+
+
+@dataclass(frozen=True, slots=True)
+class RunTime:
+    """The time of one rank's run by part, on a clock that never jumps."""
+
+    total_ns: int
+    parts_ns: Mapping[RunPart, int]
+    """Sums exactly to the total. A part that was not measured is absent, and its time is in the others."""
+
+    training_steps: int
+    is_whole: bool
+    """Whether it covers the script from start to end; otherwise it covers the first step to the last."""
+
+    @property
+    def loop_ns(self) -> int:
+        """The training loop: the run without start-up and what follows the last step."""
+        return self.total_ns - self.parts_ns.get(RunPart.START_UP, 0) - self.parts_ns.get(RunPart.AFTER, 0)
+
+    @property
+    def training_share_of_loop(self) -> float | None:
+        """Share of the loop in training steps, 0..1; None for an empty loop."""
+        return self.parts_ns.get(RunPart.TRAINING, 0) / self.loop_ns if self.loop_ns > 0 else None
+
+    def share(self, part: RunPart) -> float:
+        """Share of the run, 0..1."""
+        return self.parts_ns.get(part, 0) / self.total_ns if self.total_ns else 0.0
+
+    def share_of_loop(self, part: RunPart) -> float:
+        """Share of the training loop, 0..1."""
+        return self.parts_ns.get(part, 0) / self.loop_ns if self.loop_ns > 0 else 0.0

@@ -1,0 +1,138 @@
+"""Ends the script once its window is saved: at the same step on all ranks, so that none waits for another.
+
+The end is a :class:`SystemExit`, raised in the training thread between two steps: ``finally`` clauses, context
+managers and ``atexit`` functions run, and the exit code is 0. Ranks agree on the step through the store of
+``torch.distributed``, which all of them already share. Each rank leaves its step there when its windows are saved. When
+all have done so, the last of these steps plus :data:`MARGIN_STEPS` is the end.
+
+The margin is safe because each rank waits for its device at every boundary from its own window on. Then no rank is more
+than one step ahead of another with which it exchanges gradients.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Protocol
+
+from traceadvisor.bundle.layout import Note
+from traceadvisor.recording.script.launch import Launch
+
+MARGIN_STEPS = 3
+"""Steps from the last saved window to the end: each rank passes a boundary meanwhile, and sees the end coming."""
+
+MOST_EXITS = 3
+"""How often to raise if the script catches it and goes on."""
+
+_KEY = "traceadvisor/saved/{rank}"
+
+
+class StoppedAfterWindow(SystemExit):
+    """Ends the script, as requested, with exit code 0."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
+class Progress(Protocol):
+    """How far the recording is; see :class:`~traceadvisor.recording.loop.window.Window`."""
+
+    @property
+    def training_steps(self) -> int:
+        """Training steps that have ended."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all windows are saved."""
+
+
+class Stopper:
+    """Raises :class:`StoppedAfterWindow` at a boundary between steps; call it after each event of the loop."""
+
+    def __init__(self, progress: Progress, ranks: Ranks | None = None) -> None:
+        self._progress = progress
+        self._ranks = ranks or Ranks()
+        self._seen = 0
+        self._exits = 0
+        self._went_on = False
+        self._end: int | None = None
+        self._problem = ""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the script was ended, and made no further step."""
+        return self._exits > 0 and not self._went_on
+
+    @property
+    def notes(self) -> list[Note]:
+        """Why the run went on."""
+        if self._exits and self._went_on:
+            problem = "the script caught the exit and went on"
+        elif self.stopped or not self._progress.complete:
+            return []
+        else:
+            problem = self._problem or "the other ranks did not save their recordings before the end"
+        return [Note("not-stopped", f"--stop-after-window did not end the run: {problem}.", degrades=False)]
+
+    def __call__(self) -> None:
+        """Raise if a step has ended, all windows are saved, and the end is reached."""
+        steps = self._progress.training_steps
+        if steps == self._seen or not self._progress.complete:
+            return
+        self._seen = steps
+        self._went_on = self._exits > 0
+        if self._exits < MOST_EXITS and self._is_due(steps):
+            self._exits += 1
+            self._went_on = False
+            raise StoppedAfterWindow
+
+    def _is_due(self, steps: int) -> bool:
+        if self._end is None and not self._problem:
+            try:
+                self._end = self._ranks.end(steps)
+            except Exception as error:  # noqa: BLE001  # the script goes on after any error
+                self._problem = f"the ranks could not agree on a step: {type(error).__name__}: {error}"
+        return self._end is not None and steps >= self._end
+
+
+class Ranks:
+    """The ranks of the job, which agree on the last step."""
+
+    def __init__(self, launched_size: int | None = None) -> None:
+        """Take the number of processes of the launcher; by default from its variables."""
+        self._launched_size = Launch.of_this_process().world_size if launched_size is None else launched_size
+        self._saved = False
+
+    def end(self, steps: int) -> int | None:
+        """The number of training steps at which all ranks end; None as long as it is not known.
+
+        Args:
+            steps: training steps of this rank so far; its windows are saved.
+
+        Raises:
+            RuntimeError: the ranks cannot communicate.
+        """
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+            if self._launched_size > 1:
+                raise RuntimeError(f"{self._launched_size} processes were launched without torch.distributed")
+            return steps
+        size = distributed.get_world_size()
+        return steps if size == 1 else self._agreed(distributed, size, steps)
+
+    def _agreed(self, distributed: Any, size: int, steps: int) -> int | None:
+        store = distributed.distributed_c10d._get_default_store()
+        if not self._saved:
+            store.set(_KEY.format(rank=distributed.get_rank()), str(steps))
+            self._saved = True
+        _wait_for_device()
+        keys = [_KEY.format(rank=rank) for rank in range(size)]
+        if not store.check(keys):
+            return None
+        return max(int(store.get(key)) for key in keys) + MARGIN_STEPS
+
+
+def _wait_for_device() -> None:
+    """Wait until the GPU has done what was launched, if one is in use."""
+    cuda = sys.modules["torch.cuda"]
+    if cuda.is_initialized():
+        cuda.synchronize()

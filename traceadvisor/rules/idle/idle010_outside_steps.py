@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.model.run_time import RunPart, RunTime
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Outcome, Rule, RuleMeta, Skipped, Unit
+
+NOT_TIMED = "The whole run was not timed: record with `traceadvisor capture`."
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideSteps(Rule):
+    """Much of the run passes outside training steps: in validation, or saving checkpoints.
+
+    What it finds: Time of the whole run in validation and in saving checkpoints. Validation is every loop over a data
+        loader without an optimizer step. Start-up, the profiler and the end of the script do not count. Epoch starts
+        have a check of their own. So do checkpoints within an epoch: they make some steps slow.
+    Why it costs time: No parameter changes meanwhile. Each epoch takes longer than its training steps.
+    How to fix it: Validate less often, on part of the data, or with larger batches, and under ``torch.inference_mode``.
+        Save checkpoints less often, save only what a restart needs, or write them in the background.
+    How the saving is estimated: Upper limit: the share of the training loop in these parts, applied to the step.
+    When it may be wrong: A short captured run may validate more often than the real one. The rule sees validation only
+        if it uses a ``DataLoader``. It does not know how often results are needed.
+    """
+
+    meta = RuleMeta("IDLE010", "outside-steps", "Validation or checkpoints take a large part of the run")
+
+    min_share: float = 0.15
+    """Share of the training loop. Validating on a tenth of the data after each epoch takes about 4%: the forward pass
+    is a third of a step."""
+
+    least_steps: int = 20
+    """Number of training steps. A shorter run shows no usual ratio of training to validation."""
+
+    def check(self, facts: Facts) -> Outcome:
+        """Compare validation and checkpoints with the training loop."""
+        found = facts.run.time
+        if found is None:
+            return Skipped(NOT_TIMED)
+        if found.training_steps < self.least_steps:
+            return Skipped(f"Fewer than {self.least_steps} training steps were timed: train for longer.")
+        loop_ns = _loop_ns(found)
+        validation_ns = found.parts_ns.get(RunPart.VALIDATION, 0)
+        checkpoints_ns = min(_checkpoints_ns(facts), found.parts_ns.get(RunPart.CHECKPOINTS, 0))
+        share = (validation_ns + checkpoints_ns) / max(loop_ns, 1)
+        label = "share of the training loop in validation and checkpoints"
+        if share < self.min_share:
+            return Clear(label, share, self.min_share, Unit.SHARE)
+        is_validation = validation_ns >= checkpoints_ns
+        return facts.finding(
+            fix=Fix(
+                "Validate less often, on part of the data, or with larger batches"
+                if is_validation
+                else "Save checkpoints less often, or in the background",
+                not_replayed="it lies outside the simulated steps",
+            ),
+            effort=Effort.LINE,
+            evidence=(
+                Evidence(label, share, Unit.SHARE),
+                Evidence("time in validation", validation_ns, Unit.NS),
+                Evidence("loops of validation", _loops(facts), Unit.COUNT),
+                Evidence("time in checkpoints between epochs", checkpoints_ns, Unit.NS),
+                Evidence("time of the training loop, without the profiler", loop_ns, Unit.NS),
+            ),
+            most_share=min(share, 1.0),
+            confidence=facts.confidence(),
+            caveats=("A short run may validate more often than the real one.",),
+        )
+
+
+def _loop_ns(found: RunTime) -> int:
+    """The training loop without what only this run has: the profiler, and pauses of the machine."""
+    return found.loop_ns - found.parts_ns.get(RunPart.RECORDING, 0) - found.parts_ns.get(RunPart.PAUSED, 0)
+
+
+def _checkpoints_ns(facts: Facts) -> int:
+    """Time in checkpoints, but for that which makes steps within an epoch slow."""
+    outside = (step.checkpoint_ns or 0 for step in facts.run.steps if not _within_epoch(step))
+    return sum(outside)
+
+
+def _within_epoch(step: TimedStep) -> bool:
+    return step.state is StepState.PLAIN and step.index > 0 and not step.loader_start_ns
+
+
+def _loops(facts: Facts) -> int:
+    return sum(step.state is StepState.OTHER and step.fetches > 0 for step in facts.run.steps)
