@@ -95,6 +95,7 @@ class RankFiles:
         self._lost = lost
         self._open: dict[str, _Grown] = {}
         self._due_s: dict[str, float] = {}
+        self._replaced: set[str] = set()
         self._named: set[str] = set()
         """Files in the manifest."""
         self._lock = threading.RLock()  # a signal handler may end the run while this thread writes
@@ -160,8 +161,10 @@ class RankFiles:
             try:
                 with self._alone():
                     self._write(ending=None)
-            except Exception as error:  # noqa: BLE001  # the next attempt may succeed
+            except OSError as error:
                 self._lost(error)
+            except Exception:  # noqa: BLE001, S112  # another thread changed what was read: the next one may succeed
+                continue  # the last attempt reports it
 
     def _write(self, ending: RankEnding | None, *, least: bool = False) -> None:
         """Write what is new; ``least``: only what the manifest needs. Raises the first error at the end."""
@@ -194,11 +197,11 @@ class RankFiles:
             return True
         begin_s = time.monotonic()
         if final or (begin_s >= self._due_s.get(name, 0.0) and not least):
-            self._due_s[name] = begin_s + WHOLE_S
             self._replace(name, part.write)
             end_s = time.monotonic()
             self._due_s[name] = end_s + max(WHOLE_S, (end_s - begin_s) / LARGEST_SHARE)
-        return name in self._due_s
+            self._replaced.add(name)
+        return name in self._replaced
 
     def _replace(self, name: str, write: Callable[[Path], object]) -> None:
         write(self._writer.stage(name))

@@ -297,7 +297,7 @@ def test_a_foreign_bundle_under_a_later_name_is_left_alone(folder: Path) -> None
 
 def test_a_forked_child_that_ends_changes_nothing_in_the_bundle(folder: Path) -> None:
     """It inherits what the training process does at its end."""
-    fork = "import os\nif not os.fork(): sys.exit(9)\nos.wait()\n"
+    fork = "import atexit, os\nif not os.fork(): atexit._run_exitfuncs(), os._exit(9)\nos.wait()\n"
     (folder / "forks.py").write_text(TRAIN + fork)
     assert capture("-o", "bundle", "--", *PYTHON, "forks.py", cwd=folder).returncode == 0
     (ending,) = manifest(folder / "bundle").endings

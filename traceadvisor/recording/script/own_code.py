@@ -41,7 +41,7 @@ def own_code() -> tuple[str, ...]:
     """
     prefixes = sorted({Path(folder).absolute() for folder in sys.path}, reverse=True)
     found: set[str] = set()
-    for name, module in tuple(sys.modules.items()):
+    for name, module in sys.modules.copy().items():  # in one piece: another thread may import
         file = getattr(module, "__dict__", {}).get("__file__")  # getattr on a lazy module may import much
         if not isinstance(file, str) or is_of_library(file) or name.partition(".")[0] == _PACKAGE:
             continue
