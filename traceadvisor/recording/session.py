@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -410,10 +409,8 @@ class CaptureSession:
         else:
             reason = (error.strerror or str(error)) if isinstance(error, OSError) else repr(error)
         self._loss = self._loss or clean(f"{self._shown}: {reason}")
-        if first and self._joined and sys.__stderr__:
-            with suppress(Exception):  # a closed terminal
-                told = f"traceadvisor: a part of the capture cannot be written: {self._loss}. The training goes on."
-                print(told, file=sys.__stderr__, flush=True)  # at once, not at the end
+        if first and self._joined:
+            say(f"a part of the capture cannot be written: {self._loss}. The training goes on.")
 
     @property
     def _telemetry_name(self) -> str:
