@@ -28,7 +28,7 @@ def add(tally: StackTally, raw: Raw, at_ns: int = 0, weight_ns: int = 10) -> Non
 
 
 def step(index: int, start_ns: int, duration_ns: int, state: StepState = StepState.PLAIN) -> TimedStep:
-    return TimedStep(index, start_ns, duration_ns, 0, 0, state, 0)
+    return TimedStep(index, start_ns, duration_ns, 0, 0, state, 0, start_ns, 0)
 
 
 def only(tally: StackTally) -> SampledStack:
