@@ -53,8 +53,8 @@ def test_a_file_in_the_way_is_named(command: tuple[str, ...], tmp_path: Path) ->
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused(command: tuple[str, ...], tmp_path: Path) -> None:
-    """Not even root can create a file under ``/sys``."""
-    refused(capture("-o", "/sys/kernel/bundle", *command, cwd=tmp_path), "Cannot write to /sys/kernel/bundle")
+    """Not even root can create a file under ``/proc``."""
+    refused(capture("-o", "/proc/bundle", *command, cwd=tmp_path), "Cannot write to /proc/bundle")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to any folder")

@@ -39,7 +39,7 @@ class Rank:
         path.write_text("{}")
 
     def step(self, number: int) -> None:
-        self.log.add(TimedStep(number, 10**18 + number, 10, 1, 1, StepState.PLAIN, 0))
+        self.log.add(TimedStep(number, 10**18 + number, 10, 1, 1, StepState.PLAIN, 0, number, 0))
 
     @property
     def named(self) -> list[str]:
