@@ -4,7 +4,7 @@ VENV ?= $(or $(VIRTUAL_ENV),.venv)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install frameworks test test-bare test-python slow fuzz mutants advice planted-captures lint format types layers check golden schema sample-traces report-pictures benchmark loaders gpu-wheels gpu-kit gpu-results wheel ci
+.PHONY: help install frameworks test test-bare test-python slow fuzz kills mutants advice planted-captures lint format types layers check golden schema sample-traces report-pictures benchmark loaders gpu-wheels gpu-kit gpu-results wheel ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ slow: ## run the tests that take minutes: browser, launchers, the demo
 	pytest -m slow
 
 MINUTES ?= 5
+
+kills: ## kill captures at random moments, and read what they leave (MOMENTS=...)
+	MOMENTS=$(or $(MOMENTS),100) pytest -m "slow or not slow" tests/recording/test_kill.py
 
 fuzz: ## try new random examples: property tests once, then damaged recordings for 5 minutes (MINUTES=... SEED=...)
 	nice -n 19 pytest -m hypothesis --hypothesis-profile=explore $(if $(SEED),--hypothesis-seed=$(SEED))

@@ -53,7 +53,10 @@ def _gzip_version() -> str:
 
 
 def _commit() -> str:
-    """The commit the checkout is at, in parentheses; empty where it is no checkout."""
+    """The commit the checkout is at, in parentheses; empty where it is no checkout, or without git."""
     command = ["git", "describe", "--always", "--dirty"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
     return f" ({done.stdout.strip()})" if done.returncode == 0 else ""

@@ -75,7 +75,7 @@ def _capture(folder: Path, word: str) -> None:
     rows = (
         f"{n},{ZERO_NS + n * STEP_NS},{STEP_NS},{STEP_NS // 3},1,{'recorded' if n < 4 else 'plain'}" for n in range(40)
     )
-    steps = "\n".join(["step,start_ns,duration_ns,loader_ns,fetches,state", *rows, f"41,1,1,1,1,{_csv(word)}"])
+    steps = "\n".join(["step,start_ns,duration_ns,loader_ns,fetches,state", *rows, f"41,1,1,1,1,{_csv(word)}", ""])
     (folder / "steps.csv").write_text(steps, encoding="utf-8", newline="")
     (folder / "settings.json").write_text(json.dumps(_settings(word)))
     (folder / "telemetry.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in _telemetry(word)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import random
 import signal
@@ -70,9 +71,12 @@ def moments(count: int) -> list[float]:
     return [draw.uniform(0, 0.1 if number % 3 == 0 else 2.5) for number in range(count)]
 
 
+MOMENTS = int(os.environ.get("MOMENTS", "6"))
+"""Number of random moments among the slow tests; `make kills` tries more."""
+
 FEW = [pytest.param(moment, id=f"{moment:.3f}s") for moment in moments(3)]
-MANY = [pytest.param(moment, id=f"{moment:.3f}s", marks=pytest.mark.slow) for moment in moments(100)[3:]]
-FEW_RANKS = [pytest.param(moment, id=f"{moment:.3f}s", marks=pytest.mark.slow) for moment in moments(100)]
+MANY = [pytest.param(moment, id=f"{moment:.3f}s", marks=pytest.mark.slow) for moment in moments(MOMENTS)[3:]]
+OF_RANKS = [pytest.param(moment, id=f"{moment:.3f}s", marks=pytest.mark.slow) for moment in moments(MOMENTS)]
 
 
 def trained(process: Child, ranks: int, until_s: float) -> list[tuple[int, int]]:
@@ -144,7 +148,7 @@ def test_a_run_that_is_killed_leaves_a_capture_that_can_be_read(folder: Path, mo
     check(folder, 1, killed_ns, told)
 
 
-@pytest.mark.parametrize("moment", FEW_RANKS)
+@pytest.mark.parametrize("moment", OF_RANKS)
 def test_two_ranks_that_are_killed_leave_a_capture_that_can_be_read(folder: Path, moment: float) -> None:
     launcher = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     command = (*CAPTURE, "-o", "bundle", "-m", *launcher, "train.py")

@@ -97,7 +97,7 @@ def test_a_report_shows_its_settings() -> None:
         "Settings: pyproject.toml",
         "Rules selected: DATA",
         "Rules ignored: DATA003",
-        "DATA001.min&#95;share = 0.1",
+        "DATA001.min_share = 0.1",
         "ACME001 (acme-rules 1.0)",
         "2.00 EUR per hour",
     ):

@@ -101,7 +101,8 @@ def test_every_format_has_the_sole_step_behind_carry_in(report: Report) -> None:
     assert recording.mean_step_ns == 6_000_000
     for name, text in formats(report).items():
         assert "6.00 ms" in text, name
-        assert "the GPU ran earlier work during its first 33%, so it is analysed from there" in text, name
+        if name != "terminal":
+            assert "the GPU ran earlier work during its first 33%, so it is analysed from there" in text, name
         assert "No complete" not in text, name
     written = json.loads(report_json.render(report))["recordings"][0]
     assert written["mean_step_us"] == written["median_step_us"] == 6000

@@ -223,7 +223,9 @@ def _runs(report: Report) -> Iterator[Table]:
 
 def _finding(finding: FindingView, room: Room, *, several: bool) -> FindingParts:
     change = finding.change if finding.change and len(finding.change) < _longest_change(room) else None
-    place = f" at {clipped_inside(finding.places[0].where, room.characters)}" if finding.places else ""
+    first = finding.places[0] if finding.places else None
+    owner = f" (time in {clipped_inside(first.owner, room.characters)})" if first and first.owner else ""
+    place = f" at {clipped_inside(first.where, room.characters)}{owner}" if first else ""
     return FindingParts(
         title=clipped(f"{finding.rank}. {finding.title}", room.characters),
         where=clipped(finding.where, room.characters) if several else None,
