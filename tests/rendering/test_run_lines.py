@@ -68,6 +68,7 @@ def test_the_table_ends_with_all_others_and_shows_the_error_of_each_share() -> N
         ("10.0%", None),
     ]
     assert "20 samples in 1.00 s" in view.explanation
+    assert "Samples of 10.0% of the time had to wait for running Python code, 5.00 ms on average" in view.explanation
 
 
 def test_every_format_shows_the_lines() -> None:

@@ -49,6 +49,8 @@ class StepLog:
         }
         self.is_replacing = False
         """Whether earlier steps changed: a file that has them must be written anew."""
+        self.rejections = 0
+        """How often earlier steps changed."""
 
     def add(self, step: TimedStep) -> None:
         """Add a step at its end."""
@@ -62,14 +64,14 @@ class StepLog:
         for row in zip(*self._columns.values(), strict=True):
             yield TimedStep(*row)
 
-    def start_ns(self, place: int) -> int:
-        """Wall clock at the start of a step, since the epoch."""
-        start_ns: int = self._columns["start_ns"][place]
-        return start_ns
+    def clock_ns(self, place: int) -> int:
+        """Steady clock at the start of a step."""
+        clock_ns: int = self._columns["clock_ns"][place]
+        return clock_ns
 
-    def end_ns(self, place: int) -> int:
-        """Wall clock at the end of a step, since the epoch."""
-        end_ns: int = self._columns["start_ns"][place] + self._columns["duration_ns"][place]
+    def end_clock_ns(self, place: int) -> int:
+        """Steady clock at the end of a step."""
+        end_ns: int = self.clock_ns(place) + self._columns["duration_ns"][place]
         return end_ns
 
     def state(self, place: int) -> StepState:
@@ -92,6 +94,7 @@ class StepLog:
         states = self._columns["state"]
         states[first:] = [StepState.OTHER] * (len(states) - first)
         self.is_replacing = True
+        self.rejections += 1
 
     def encoded(self, first: int, end: int) -> bytes:
         """The lines of the steps from ``first`` up to, not including, ``end``."""

@@ -82,8 +82,17 @@ def _explanation(lines: RunLines) -> str:
         f"Training steps are {percent(_share(whole.step_ns, whole))} of this time, "
         f"getting batches is {percent(_share(whole.fetch_ns, whole))}. "
         "Each line is that of the call. The range covers the chance of sampling, at 95%. "
-        "Lines of Python code may be off by one statement: a sample waits until Python lets it run. "
+        f"{_late(lines)}"
         f"Sampling took {percent(lines.sampler_share)} of one CPU core."
+    )
+
+
+def _late(lines: RunLines) -> str:
+    if not lines.late_share:
+        return ""
+    return (
+        f"Samples of {percent(lines.late_share)} of the time had to wait for running Python code, "
+        f"{duration(lines.late_by_ns)} on average: they may name the next call instead. "
     )
 
 

@@ -5,10 +5,13 @@ from itertools import islice, product
 from types import CodeType
 from typing import Any
 
+import pytest
+
 from traceadvisor.bundle.stacks import MOST_DEPTH, MOST_FRAMES, MOST_STACKS
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.samples import Sampled, SampledStack
+from traceadvisor.recording.stacks import tally as tally_module
 from traceadvisor.recording.stacks.tally import Raw, StackTally
 
 
@@ -27,8 +30,8 @@ def add(tally: StackTally, raw: Raw, at_ns: int = 0, weight_ns: int = 10) -> Non
     tally.add(raw, at_ns=at_ns, weight_ns=weight_ns, is_fetching=False, is_in_call=False)
 
 
-def step(index: int, start_ns: int, duration_ns: int, state: StepState = StepState.PLAIN) -> TimedStep:
-    return TimedStep(index, start_ns, duration_ns, 0, 0, state, 0, start_ns, 0)
+def step(index: int, clock_ns: int, duration_ns: int, state: StepState = StepState.PLAIN) -> TimedStep:
+    return TimedStep(index, 0, duration_ns, 0, 0, state, loader_start_ns=0, clock_ns=clock_ns, checkpoint_ns=0)
 
 
 def only(tally: StackTally) -> SampledStack:
@@ -52,14 +55,34 @@ def test_samples_fall_into_the_step_around_them() -> None:
     }
 
 
-def test_a_clock_that_goes_back_does_not_lose_later_steps() -> None:
+def test_samples_of_rejected_steps_are_outside_of_training() -> None:
     log = StepLog()
-    log.add(step(0, 1000, 100))
-    log.add(step(1, 200, 100))
     tally = StackTally(log)
-    for at_ns in (1050, 1100, 250):
-        add(tally, [(TRAIN, 0)], at_ns)
-    assert sum(one.time_ns for one in only(tally).by_state.values()) == 30
+    for index in range(4):
+        log.add(step(index, 100 * index, 100))
+        add(tally, [(TRAIN, 0)], 100 * index + 50)
+    log.reject(2)
+    log.add(step(4, 400, 100))
+    add(tally, [(TRAIN, 0)], 450)
+    assert only(tally).by_state == {StepState.PLAIN: Sampled(30, 3), StepState.OTHER: Sampled(20, 2)}
+
+
+def test_a_long_run_forgets_single_samples_but_not_their_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tally_module, "MOST_SINGLE", 3)
+    log = StepLog()
+    tally = StackTally(log)
+    for index in range(10):
+        log.add(step(index, 100 * index, 100))
+        add(tally, [(TRAIN, 0)], 100 * index + 50)
+        assert len(tally._single.at_ns) <= 3
+    kept = len(tally._single.at_ns)
+    log.reject(0)
+    add(tally, [(TRAIN, 0)], 990)
+    by_state = only(tally).by_state
+    assert by_state == {
+        StepState.PLAIN: Sampled(10 * (10 - kept), 10 - kept),
+        StepState.OTHER: Sampled(10 * (kept + 1), kept + 1),
+    }
 
 
 def test_equal_stacks_of_several_instructions_of_a_line_are_one() -> None:

@@ -158,9 +158,9 @@ class StackSampler:
                 return
             raw, is_fetching = _raw(frame), self.is_fetching()
             del frame
-            now_ns, wall_ns = time.perf_counter_ns(), time.time_ns()
+            now_ns = time.perf_counter_ns()
             edge_ns, weight_ns, next_ns = self._passed(edge_ns, now_ns)
-            self._tally.add(raw, at_ns=wall_ns, weight_ns=weight_ns, is_fetching=is_fetching, is_in_call=not waited)
+            self._tally.add(raw, at_ns=now_ns, weight_ns=weight_ns, is_fetching=is_fetching, is_in_call=not waited)
             self._count(weight_ns, now_ns - target_ns, waited=waited)
             target_ns = next_ns
             cpu_ns = time.thread_time_ns()

@@ -23,6 +23,9 @@ _MOST_KNOWN = 4 * MOST_FRAMES
 _SHORT = 3
 """Outermost and innermost user frames of a stack that is not kept whole."""
 
+MOST_SINGLE = 1 << 18
+"""Single samples that are kept, in 6 MB, to assign them again if steps prove to be none: those of a week."""
+
 _MOST_ATTEMPTS, _ATTEMPT_S = 100, 0.001
 
 OTHER = 0
@@ -41,12 +44,17 @@ class _Kept:
 
 
 @dataclass(slots=True)
-class _Waiting:
-    """Samples whose step has not ended: time, number of the stack, and weight."""
+class _Samples:
+    """Single samples, in order of time."""
 
     at_ns: array[int] = field(default_factory=lambda: array("q"))
     stack: array[int] = field(default_factory=lambda: array("q"))
     weight_ns: array[int] = field(default_factory=lambda: array("q"))
+
+    def forget(self, count: int) -> None:
+        """Forget the first samples."""
+        for column in (self.at_ns, self.stack, self.weight_ns):
+            del column[:count]
 
 
 class StackTally:
@@ -54,8 +62,9 @@ class StackTally:
 
     def __init__(self, log: StepLog) -> None:
         self._log = log
-        self._step = 0
-        """The first step that ends after the last sample."""
+        self._rejections = 0
+        self._step = self._first_step = 0
+        """The first step that ends after the samples in the sums; the same for those before the single samples."""
         self._frames: list[SampledFrame] = []
         self._frame_of: dict[SampledFrame, int] = {}
         self._frame_at: dict[tuple[int, int], int | None] = {}
@@ -66,26 +75,30 @@ class StackTally:
         self._stack_of: dict[tuple[object, ...], int] = {}
         self._stack_at: dict[tuple[object, ...], int] = {}
         self._sums: _Sums = {}
-        self._waiting = _Waiting()
+        self._first_sums: _Sums = {}
+        """The sums of samples that are no longer kept as single ones."""
+        self._single = _Samples()
+        self._settled = 0
+        """How many of the single samples are in the sums."""
         self._changes = 0
-        """Odd while sums and waiting samples are changed."""
+        """Odd while sums and single samples are changed."""
 
     def add(self, raw: Raw, *, at_ns: int, weight_ns: int, is_fetching: bool, is_in_call: bool) -> None:
         """Add a sample.
 
         Args:
             raw: the stack.
-            at_ns: wall clock, since the epoch.
+            at_ns: steady clock.
             weight_ns: the time that the sample stands for.
             is_fetching: whether the thread was getting a batch.
             is_in_call: whether it was inside a function written in C.
         """
         stack = self._number(raw, is_fetching=is_fetching, is_in_call=is_in_call)
         self._changes += 1
-        waiting = self._waiting
-        waiting.at_ns.append(at_ns)
-        waiting.stack.append(stack)
-        waiting.weight_ns.append(weight_ns)
+        single = self._single
+        single.at_ns.append(at_ns)
+        single.stack.append(stack)
+        single.weight_ns.append(weight_ns)
         self._settle()
         self._changes += 1
 
@@ -108,30 +121,34 @@ class StackTally:
         return tuple(self._frames), stacks, other
 
     def _snapshot(self) -> tuple[_Sums, list[tuple[int, int]]]:
-        """The sums, and stack and weight of each waiting sample; a lock could block a forked child for ever."""
+        """The sums, and stack and weight of the other samples; a lock could block a forked child for ever."""
         attempt = 0
         while True:
-            before, waiting = self._changes, self._waiting
-            sums, rest = dict(self._sums), list(zip(waiting.stack, waiting.weight_ns, strict=False))
+            before, single, settled = self._changes, self._single, self._settled
+            sums, rest = dict(self._sums), list(zip(single.stack[settled:], single.weight_ns[settled:], strict=False))
             if (before == self._changes and not before % 2) or attempt == _MOST_ATTEMPTS:
                 return sums, rest
             attempt += 1
             time.sleep(_ATTEMPT_S)
 
     def _settle(self) -> None:
-        """Assign waiting samples to steps that have ended; both are in order of time."""
-        log, waiting, settled = self._log, self._waiting, 0
-        for at_ns, stack, weight_ns in zip(waiting.at_ns, waiting.stack, waiting.weight_ns, strict=True):
-            while self._step < len(log) and log.end_ns(self._step) <= at_ns:
+        """Assign samples to the steps that have ended; both are in order of time."""
+        log, single = self._log, self._single
+        if log.rejections != self._rejections:  # steps proved to be none: assign their samples again
+            self._rejections = log.rejections
+            self._sums, self._step, self._settled = dict(self._first_sums), self._first_step, 0
+        while self._settled < len(single.at_ns):
+            at_ns = single.at_ns[self._settled]
+            while self._step < len(log) and log.end_clock_ns(self._step) <= at_ns:
                 self._step += 1
             if self._step == len(log):
                 break
-            state = log.state(self._step) if log.start_ns(self._step) <= at_ns else None
-            _count(self._sums, (stack, state), weight_ns)
-            settled += 1
-        if settled:
-            for column in (waiting.at_ns, waiting.stack, waiting.weight_ns):
-                del column[:settled]
+            state = log.state(self._step) if log.clock_ns(self._step) <= at_ns else None
+            _count(self._sums, (single.stack[self._settled], state), single.weight_ns[self._settled])
+            self._settled += 1
+        if len(single.at_ns) > MOST_SINGLE and self._settled:
+            single.forget(self._settled)
+            self._first_sums, self._first_step, self._settled = dict(self._sums), self._step, 0
 
     def _number(self, raw: Raw, *, is_fetching: bool, is_in_call: bool) -> int:
         """The number of a stack; a new one where there is room."""
