@@ -69,7 +69,8 @@ class _OnImport(MetaPathFinder):
                 execute(module)
                 if self in sys.meta_path:  # a look-up alone does not import
                     sys.meta_path.remove(self)
-                    self._call()
+                    with suppress(Exception):  # the import succeeded in any case
+                        self._call()
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from traceadvisor.recording.after_import import after_import
 from traceadvisor.recording.script.own_code import unseen
 
 SAVING = {
@@ -38,26 +35,21 @@ class CheckpointHooks:
         self._places: list[tuple[ModuleType, str, Any, Any]] = []
         """Module, name, function and wrapper of each replaced attribute."""
 
-        self._finder: _OnImport | None = None
-        for name in SAVING:
-            if module := sys.modules.get(name):
-                self._wrap(module)
-        missing = {name for name in SAVING if name not in sys.modules}
-        if missing:
-            self._finder = _OnImport(missing, self._wrap)
-            sys.meta_path.insert(0, self._finder)
+        self._waiting = [after_import(name, functools.partial(self._wrap, name)) for name in SAVING]
+        """Each ends the wait for the import of a module."""
 
     def remove(self) -> None:
         """Restore the functions. Those that a script holds by itself keep working."""
-        if self._finder in sys.meta_path:
-            sys.meta_path.remove(self._finder)
+        for stop in self._waiting:
+            stop()
         for module, name, function, wrapper in reversed(self._places):
             if getattr(module, name, None) is wrapper:
                 setattr(module, name, function)
         self._places.clear()
 
-    def _wrap(self, module: ModuleType) -> None:
-        for name in SAVING[module.__name__]:
+    def _wrap(self, module_name: str) -> None:
+        module = sys.modules[module_name]
+        for name in SAVING[module_name]:
             function = getattr(module, name, None)
             if callable(function):
                 if function not in self._wrapped:
@@ -83,39 +75,3 @@ class CheckpointHooks:
                 saved(time.perf_counter_ns() - begin_ns)
 
         return save
-
-
-class _OnImport(MetaPathFinder):
-    """Finds some modules through the other finders, and calls back when each has been executed."""
-
-    def __init__(self, names: set[str], call: Callable[[ModuleType], None]) -> None:
-        self._names = names
-        self._call = call
-        self._looking: set[str] = set()
-
-    def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,  # noqa: ARG002  # importlib's signature
-        target: ModuleType | None = None,  # noqa: ARG002
-    ) -> ModuleSpec | None:
-        """The spec of the other finders, with a loader that calls back."""
-        if fullname not in self._names or fullname in self._looking:
-            return None
-        self._looking.add(fullname)
-        try:
-            spec = importlib.util.find_spec(fullname)
-        finally:
-            self._looking.discard(fullname)
-        if spec and spec.loader:
-            execute = spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                if fullname in self._names and self in sys.meta_path:
-                    self._names.discard(fullname)
-                    with suppress(Exception):  # the import succeeded in any case
-                        self._call(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec

@@ -68,14 +68,8 @@ class IteratorHooks:
         def iterate(feed: Any) -> Any:
             if not self._fetches.enter():
                 return original(feed)
-            begin_ns = time.perf_counter_ns()
-            outermost = False
-            try:
-                iterator = original(feed)
-            finally:
-                took_ns = time.perf_counter_ns() - begin_ns
-                outermost = self._fetches.leave()
-            if outermost:
+            iterator, took_ns = _iterated(original, feed, self._fetches)
+            if took_ns is not None:
                 with suppress(TypeError):  # a feed that has no hash or cannot be referred to weakly
                     loop = FeedLoop()
                     self._loaders.iterated(feed, loop, took_ns)
@@ -119,14 +113,8 @@ def hooked_feed(original: Callable[[Any], Any], fetches: Fetches, loaders: Loade
     def iterate(self: Any) -> Any:
         if not fetches.enter():
             return original(self)
-        begin_ns = time.perf_counter_ns()
-        outermost = False
-        try:
-            iterator = original(self)
-        finally:
-            took_ns = time.perf_counter_ns() - begin_ns
-            outermost = fetches.leave()
-        if not outermost or type(iterator).__module__ not in _PLAIN_ITERATORS:
+        iterator, took_ns = _iterated(original, self, fetches)
+        if took_ns is None or type(iterator).__module__ not in _PLAIN_ITERATORS:
             return iterator
         loop = FeedLoop()
         try:
@@ -136,6 +124,19 @@ def hooked_feed(original: Callable[[Any], Any], fetches: Fetches, loaders: Loade
         return _followed(iterator, loop, fetches)
 
     return iterate
+
+
+@unseen
+def _iterated(original: Callable[[Any], Any], feed: Any, fetches: Fetches) -> tuple[Any, int | None]:
+    """The iterator of a feed, and how long it took to make; None inside another call that is followed."""
+    begin_ns = time.perf_counter_ns()
+    outermost = False
+    try:
+        iterator = original(feed)
+    finally:
+        took_ns = time.perf_counter_ns() - begin_ns
+        outermost = fetches.leave()
+    return iterator, took_ns if outermost else None
 
 
 @unseen
