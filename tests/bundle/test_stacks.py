@@ -85,6 +85,11 @@ def test_an_impossible_line_is_counted_and_left_out(tmp_path: Path, line: object
     assert [note.code for note in notes] == ["stacks-dropped"]
 
 
+def test_a_note_counts_the_lines_that_could_not_be_read(tmp_path: Path) -> None:
+    _, notes = read_stacks(written(tmp_path, HEADER, FRAME, stack(0), "null"))
+    assert [note.message for note in notes] == ["1 of 4 lines of stacks.0.jsonl could not be read."]
+
+
 def test_a_broken_frame_keeps_the_numbers_of_later_ones(tmp_path: Path) -> None:
     later = FRAME | {"function": "g"}
     found, _ = read_stacks(written(tmp_path, HEADER, FRAME | {"line": "x"}, later, stack(1)))
@@ -120,6 +125,7 @@ def test_a_file_larger_than_any_is_not_read(tmp_path: Path, monkeypatch: pytest.
 def test_a_missing_file_is_a_note(tmp_path: Path) -> None:
     found, notes = read_stacks(tmp_path / "none")
     assert (found, [note.code for note in notes]) == (None, ["stacks-dropped"])
+    assert notes[0].message == "none could not be read: No such file or directory."
 
 
 def test_the_largest_written_file_is_smaller_than_the_largest_read() -> None:

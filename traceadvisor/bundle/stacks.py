@@ -100,9 +100,10 @@ def read_stacks(path: Path) -> tuple[StackSamples | None, tuple[HealthNote, ...]
         with path.open("rb") as file:
             for line in iter(lambda: file.readline(LONGEST_LINE), b""):
                 read.line(line)
-    except OSError:
-        read.broken += 1
-    message = f"{read.broken} lines of {path.name} could not be read."
+    except OSError as error:
+        message = f"{path.name} could not be read: {error.strerror}."
+        return read.samples(), (HealthNote("stacks-dropped", message, degrades=False),)
+    message = f"{read.broken} of {read.lines} lines of {path.name} could not be read."
     notes = (HealthNote("stacks-dropped", message, degrades=False),) if read.broken else ()
     return read.samples(), notes
 
@@ -117,10 +118,12 @@ class _Reading:
 
     stacks: list[SampledStack] = field(default_factory=list)
     other: Tallies = field(default_factory=dict)
+    lines: int = 0
     broken: int = 0
 
     def line(self, line: bytes) -> None:
         """Take a line; one that a capture does not write is counted."""
+        self.lines += 1
         try:
             self._take(_DECODER.decode(line))
         except (ValueError, RecursionError):  # msgspec's errors are ValueErrors

@@ -80,6 +80,15 @@ def test_the_samples_stand_for_the_whole_time() -> None:
     assert found.cpu_ns > 0
 
 
+def test_an_interval_that_is_cut_by_the_end_has_no_sample() -> None:
+    one = StackSampler(StepLog(), thread=threading.get_ident(), interval_s=1e4)
+    one.start()
+    time.sleep(0.01)
+    one.stop()
+    assert one.error is None
+    assert (one.samples().count, one.samples().late_by_ns) == (0, 0)
+
+
 def test_another_thread_than_the_main_one_is_sampled() -> None:
     done = threading.Event()
 

@@ -113,7 +113,7 @@ class StackSampler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop; returns when the last sample is counted."""
+        """Stop; returns when the last sample is counted. An interval whose instant has not passed has none."""
         if self._stopped or os.getpid() != self._process:
             return
         self._stopped = True
@@ -153,6 +153,8 @@ class StackSampler:
         sampled = self._sampled
         while sampled is not None and sampled.ident is not None and not self._stopped:
             waited = self._sleep_until(target_ns)
+            if self._stopped and time.perf_counter_ns() < target_ns:
+                return
             frame = sys._current_frames().get(sampled.ident)
             if frame is None or not sampled.is_alive():  # its identifier may belong to another thread by now
                 return
