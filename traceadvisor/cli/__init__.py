@@ -17,6 +17,7 @@ _VERBS = {
     "demo": ("demo_command", "Record and report a small training script with four known problems."),
     "capture": ("capture_command", "Run a training script and record it."),
     "report": ("report_command", "Analyse recordings and write a report."),
+    "compare": ("compare_command", "Show what changed between captures, why, and how certain that is."),
     "doctor": ("doctor_command", "Check the installation."),
     "rules": ("rules_command", "List the rules or explain one."),
 }

@@ -41,8 +41,8 @@ VARIANT = "pdf/ua-1"
 """Tagged, so that a screen reader can follow it: ISO 14289-1."""
 
 
-def from_html(html: str) -> bytes:
-    """Convert a report page to tagged PDF; raises the same errors as :func:`render`."""
+def from_html(html: str, marker: str = MARKER) -> bytes:
+    """Convert a report page to tagged PDF that ends with a marker; raises the same errors as :func:`render`."""
     weasyprint = _weasyprint()
     refused: list[str] = []
 
@@ -59,7 +59,7 @@ def from_html(html: str) -> bytes:
     if refused:
         raise RefusedFetchError(_refusal(refused[0]))
     # PDF readers ignore text after the end-of-file marker. The PDF metadata could be compressed.
-    return document + f"%{MARKER}\n".encode()
+    return document + f"%{marker}\n".encode()
 
 
 def _mark_list_items(_document: object, pdf: Any) -> None:
