@@ -16,6 +16,7 @@ PAGES = (
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "docs/architecture.md",
+    "docs/comparing.md",
     "docs/settings.md",
     "docs/writing-a-rule.md",
     "docs/rules/README.md",
