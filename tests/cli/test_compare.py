@@ -132,7 +132,7 @@ def test_a_regression_without_a_base_is_wrong_usage(tmp_path: Path) -> None:
     assert "need --base" in result.output
 
 
-def test_conditions_are_told_apart() -> None:
+def test_conditions_on_a_comparison_are_separated_from_those_on_a_report() -> None:
     conditions, others = split_conditions(["regression=5%, new:high", "new,NEW:data001,high,DATA002,regression"])
     assert conditions == (
         Regression(0.05),

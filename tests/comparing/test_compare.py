@@ -66,7 +66,7 @@ def test_ranks_of_several_files_are_no_repetitions() -> None:
     assert (change.base_captures, change.head_captures, change.verdict) == (1, 1, Verdict.INCONCLUSIVE)
 
 
-def test_different_gpus_are_said_first() -> None:
+def test_different_gpus_come_first() -> None:
     base, head = (report(replace(recording(), device=device)) for device in (v100(), a100()))
     (run,) = compare([base], [head]).runs
     assert run.cautions[0] == DIFFERENT_GPU

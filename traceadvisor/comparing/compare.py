@@ -29,7 +29,7 @@ from traceadvisor.results.redaction import redacted
 APART_SHARE = 0.10
 """Difference between two changes of the step, of the recorded and of the undisturbed one, that is mentioned."""
 
-DIFFERENT_GPU = "BASE and HEAD ran on different GPUs. The difference shows the GPUs as much as the code."
+DIFFERENT_GPU = "BASE and HEAD ran on different GPUs. The difference may come from the GPUs, not from the code."
 
 
 def compare(base: Sequence[Report], head: Sequence[Report], history: Sequence[Report] = ()) -> Comparison:

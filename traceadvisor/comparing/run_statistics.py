@@ -15,7 +15,7 @@ from traceadvisor.model.verdict import Verdict
 from traceadvisor.statistics import NO_DIFFERENCE, student_t, verdict_of
 
 FALSE_ALARMS = 0.02
-"""Probability of calling runs different that are not; half of it in each direction."""
+"""Probability of calling runs different that are not: half in each direction."""
 
 FEWEST_CAPTURES = 3
 """With fewer captures of a side, their spread says too little about the next one."""

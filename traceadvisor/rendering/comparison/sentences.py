@@ -173,9 +173,9 @@ def line_words(row: LineChange) -> str:
     """The place in HEAD, and in BASE where its line moved."""
     now, before = place_words(row.head), place_words(row.base)
     if row.head is None:
-        return f"{before} (BASE)"
+        return f"{before} (only in BASE)"
     if row.base is None:
-        return f"{now} (not in BASE)" if row.hidden_ns == 0 else f"{now} (not listed in BASE)"
+        return f"{now} (only in HEAD)" if row.hidden_ns == 0 else f"{now} (not listed in BASE)"
     return now if now == before else f"{now} (before {before})"
 
 
