@@ -238,7 +238,7 @@ def test_each_bundle_of_a_command_has_a_line_and_a_problem_comes_first() -> None
 
 
 @pytest.mark.parametrize(("code", "quoted"), [("steps-uncertain", True), ("window-incomplete", False)])
-def test_the_last_line_says_if_the_steps_may_be_wrong(code: str, quoted: bool) -> None:
+def test_the_last_line_says_if_the_steps_may_be_wrong(code: str, *, quoted: bool) -> None:
     note = Note(code, "As it is.")
     assert remark([note], 8, stopped=False) == ("As it is." if quoted else "")
     assert remark([note], 0, stopped=False) == "As it is."
