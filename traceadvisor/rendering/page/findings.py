@@ -13,6 +13,7 @@ from traceadvisor.rendering.origins import OriginView, finding_view, frame_words
 from traceadvisor.rendering.page.trace import TraceLink, trace_link
 from traceadvisor.rendering.savings import (
     further,
+    is_wide,
     range_over,
     range_words,
     saves_nothing,
@@ -274,7 +275,9 @@ def _saving(ranked: RankedFinding, recordings: Sequence[Recording], *, adds: boo
         alone=_alone_words(ranked) if adds and saving != alone else None,
         certainty=CERTAINTY[saving.certainty],
         is_certainty_shown=not nothing,
-        range=None if bound or duration(saving.low_ns) == duration(saving.high_ns) else range_words(saving),
+        range=None
+        if bound or is_wide(saving) or duration(saving.low_ns) == duration(saving.high_ns)
+        else range_words(saving),
         predicted=_predicted(ranked, recordings),
         method=_method(alone) if alone.high_ns else None,
         span_start=across(min(1.0, saving.low_ns / scale)) if drawn else None,

@@ -230,9 +230,7 @@ def core_caveats(facts: Facts, workers: int) -> tuple[str, ...]:
 
 def _beside_others(facts: Facts) -> tuple[str, ...]:
     """Return a sentence on cores that other programs kept busy, if that matters."""
-    others = facts.loading.others_cores if facts.loading else 0.0
-    if not facts.run.host_cores or others < MIN_OTHERS_SHARE * facts.run.host_cores:
+    cores, others = facts.run.host_cores, facts.loading.others_cores if facts.loading else 0.0
+    if not cores or others < MIN_OTHERS_SHARE * cores:
         return ()
-    return (
-        f"Other programs kept {others:.1f} of {facts.run.host_cores} CPU cores busy. Without them the saving is larger.",
-    )
+    return (f"Other programs kept {others:.1f} of {cores} CPU cores busy. Without them the saving is larger.",)
