@@ -224,32 +224,32 @@ def _by_recording(ranked: RankedFinding) -> Table | None:
     """The figures of each recording of a row; None for one recording."""
     if not ranked.by_recording:
         return None
-    columns = (
+    columns: tuple[Column, ...] = (
         Column("Recording", numeric=False),
         Column("Saving alone", numeric=False),
-        Column("Share", numeric=False),
         Column("After those above", numeric=False),
         Column("Step now"),
         Column("Certainty", numeric=False),
-        Column("Cause", numeric=False),
-        Column("Location and change", numeric=False),
+        Column("Location and other change", numeric=False),
     )
-    rows = tuple(map(_recording_row, ranked.by_recording))
+    rows = tuple(_recording_row(case, ranked.finding.fix.change) for case in ranked.by_recording)
+    if not any(row[-1].text for row in rows):
+        columns, rows = columns[:-1], tuple(row[:-1] for row in rows)
     return Table(f"By recording ({len(rows)})", columns, rows)
 
 
-def _recording_row(case: RecordedFinding) -> tuple[Cell, ...]:
+def _recording_row(case: RecordedFinding, shown_change: str | None) -> tuple[Cell, ...]:
+    """The figures of one recording; its change only if it differs from the one that is shown for the row."""
     finding, after = case.finding, case.further_saving
     places = (location_words(location) for location in finding.locations[:1])
+    change = None if finding.fix.change == shown_change else finding.fix.change
     return (
         Cell(", ".join(case.recording_ids)),
-        Cell(saving_words(finding.saving)),
-        Cell(share_words(finding.saving, case.saving_share)),
+        Cell(saving_words(finding.saving), remark=share_words(finding.saving, case.saving_share)),
         Cell("unknown" if after is None else saving_words(after, adds=True)),
         Cell(duration(case.step_ns)),
-        Cell(CERTAINTY[finding.saving.certainty]),
-        Cell(f"{CONFIDENCE[finding.confidence]} confidence"),
-        Cell("; ".join(filter(None, (*places, finding.fix.change)))),
+        Cell(CERTAINTY[finding.saving.certainty], remark=f"cause: {CONFIDENCE[finding.confidence]} confidence"),
+        Cell("; ".join(filter(None, (*places, change)))),
     )
 
 

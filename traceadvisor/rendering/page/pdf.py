@@ -80,16 +80,18 @@ def _mark_list_items(_document: object, pdf: Any) -> None:
                 body["S"] = "/NonStruct" if body["S"] == "/LBody" else body["S"]
 
 
-UNPRINTED = frozenset({"chart-data", "rest", "trace", "in-cell", "in-trace", "bar"})
+UNPRINTED = frozenset({"chart-data", "rest", "trace", "in-cell", "in-trace", "bar", "explained"})
 """Classes of elements that are not printed. Dropped early, they cost no layout."""
 
 
 def _drop_unprinted(root: Element) -> None:
-    """Take the elements out of the page that its style sheet hides in print."""
+    """Take the elements out of the page that its style sheet hides in print, and links to them."""
     for parent in list(root.iter()):
         for child in list(parent):
             if child.tag == "script" or UNPRINTED & set((child.get("class") or "").split()):
                 parent.remove(child)
+            elif (child.get("href") or "").startswith("#rule-"):
+                del child.attrib["href"]
 
 
 def _weasyprint() -> ModuleType:
