@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.build_report import loader_finding, one_recording
+from tests.rendering.reading import Page
 from traceadvisor.model.findings import Estimate, Method
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import Report
@@ -46,7 +47,7 @@ def test_a_wide_range_stays_a_range_in_every_sentence() -> None:
     assert saving_words(wide, adds=True) == "a further 15.0 ms to 132.0 ms per step"
     assert view.saving.range is None, "it is in the headline"
     page = FORMATS["html"].render(_with_saving(wide, step_ms=200, headed_ms=200)).decode()
-    assert "the fix saves 15.0 ms to 132.0 ms of" in page
+    assert "the fix saves 15.0 ms to 132.0 ms of" in Page(page).text
     assert "about 44.0 ms" not in page
 
 

@@ -38,7 +38,7 @@ def html_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"prose": prose, "capitalize_first": capitalize_first, "rule_links": rule_links}
+    environment.filters |= {one.__name__: one for one in (prose, capitalize_first, rule_links, unbroken)}
     return environment
 
 
@@ -66,6 +66,14 @@ def rule_links(text: object, explained: Container[str]) -> Markup:
         return f'<a href="#rule-{found[0]}">{found[0]}</a>' if found[0] in explained else found[0]
 
     return Markup(_RULE_ID.sub(link, str(escape(text))))  # noqa: S704  # escaped before
+
+
+_FIGURE = re.compile(r"\d[\d.,]* (?:ns|µs|ms|s|min)\b")
+
+
+def unbroken(text: object) -> Markup:
+    """The text, escaped, in which no line ends between a time and its unit."""
+    return Markup(_FIGURE.sub(r'<span class="together">\g<0></span>', str(escape(text))))  # noqa: S704  # escaped before
 
 
 def capitalize_first(text: str) -> str:
