@@ -55,14 +55,19 @@ _WITHOUT_LOG_COMMANDS: dict[str, Callable[[str], str]] = {
 """For each format of text; the others are not read line by line."""
 
 
-def print_summary(report: Report, written: Sequence[Path]) -> None:
+def print_summary(report: Report, written: Sequence[Path], *, goes_on: bool = True) -> None:
     """Print the summary of a report and the paths of its files; colour only on a terminal.
 
     Lines are wrapped to the terminal, or to 80 columns without one. If the reader closes the pipe, as `head` does, the
     rest is dropped without an error.
+
+    Args:
+        report: what to summarise.
+        written: the files of the report.
+        goes_on: whether to end with the commands that go on from here; the caller may have better ones.
     """
     columns = get_terminal_size((UNKNOWN_COLUMNS, 24)).columns
-    _print_lines(summary(report, columns), written, next_commands(report))
+    _print_lines(summary(report, columns), written, next_commands(report) if goes_on else ())
 
 
 def print_comparison(comparison: Comparison, written: Sequence[Path]) -> None:
