@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.build_report import MS
@@ -68,6 +68,7 @@ def _recordings(draw: st.DrawFn) -> Recording:
     return with_origins(one, **found)
 
 
+@settings(max_examples=30)
 @given(
     st.lists(st.lists(_recordings(), min_size=1, max_size=2), min_size=1, max_size=3),
     st.lists(_recordings(), min_size=1, max_size=1),

@@ -61,6 +61,12 @@ def test_ranks_are_paired_and_a_rank_without_a_partner_is_listed() -> None:
     assert [(one.recording_id, one.reason) for one in unpaired] == [("train/rank0", "the other side has no rank 0")]
 
 
+def test_single_ranks_are_paired_whatever_their_numbers() -> None:
+    runs, unpaired = pair(captures_of([report(recording(rank=0))]), captures_of([report(recording(rank=7))]))
+    assert [(run.lanes, len(run.head[0].lanes[0, 0])) for run in runs] == [(((0, 0),), 1)]
+    assert unpaired == ()
+
+
 def test_devices_of_one_file_are_paired_by_their_place() -> None:
     one = recording()
     both = report(one, replace(one, id="train/device1"))

@@ -76,6 +76,7 @@ def _of_recording(recording: Recording) -> Iterator[Named]:
     if device is not None:
         yield DifferenceKind.DEVICE, "GPU memory in bytes", device.memory_bytes
     yield DifferenceKind.MACHINE, "Ranks", recording.rank_count
+    yield DifferenceKind.RECORDING, "Rank", recording.distributed.rank if recording.distributed else None
     yield DifferenceKind.RECORDING, "Workload", recording.workload.value if recording.workload else None
     yield DifferenceKind.RECORDING, "Steps detected from", recording.step_source.value
     yield DifferenceKind.SETTING, "Data loader iterator", ", ".join(recording.loader_kinds) or None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from traceadvisor.comparing.pairing import Capture, PairedRun
@@ -132,17 +132,14 @@ def _single(side: Side, found: _Found, why_unknown: str | None) -> FindingChange
 def _why_unknown(rule_id: str, captures: Sequence[Capture]) -> str | None:
     """Why captures without a finding do not show that it is absent; None if at least one checked for it."""
     reasons = []
-    for capture in captures:
-        ids = {recording.id for recording in capture.recordings}
-        for row in capture.report.outcomes:
-            if row.rule.id == rule_id and ids.intersection(row.recording_ids):
-                match row.outcome:
-                    case Skipped(reason):
-                        reasons.append(f"the check was skipped: {reason}")
-                    case Failed():
-                        reasons.append("the check failed")
-                    case _:
-                        return None
+    for outcome in (row.outcome for capture in captures for row in capture.outcomes if row.rule.id == rule_id):
+        match outcome:
+            case Skipped(reason):
+                reasons.append(f"the check was skipped: {reason}")
+            case Failed():
+                reasons.append("the check failed")
+            case _:
+                return None
     return reasons[0] if reasons else "the check was not part of that report"
 
 
@@ -156,23 +153,13 @@ def _by_rule(captures: Sequence[Capture]) -> dict[str, _Found]:
 
 
 def _of_capture(capture: Capture) -> dict[str, _Case]:
-    ids = {recording.id for recording in capture.recordings}
     root = next((root_of(recording) for recording in capture.recordings), None)
     found: dict[str, _Case] = {}
-    for recorded in cases_of(capture, ids):
+    for recorded in capture.findings:
         for case in _unfolded(recorded, root):
             known = found.get(case.rule.id)
             found[case.rule.id] = case if known is None else _merged(known, case)
     return found
-
-
-def cases_of(capture: Capture, ids: Iterable[str]) -> Iterator[RecordedFinding]:
-    """The findings of some recordings of a capture, one per recording, in the order of the report."""
-    wanted = frozenset(ids)
-    for row in capture.report.findings:
-        for case in row.by_recording or (row,):
-            if wanted.intersection(case.recording_ids):
-                yield case
 
 
 def _unfolded(recorded: RecordedFinding, root: str | None) -> Iterator[_Case]:

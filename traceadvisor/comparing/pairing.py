@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
+from typing import TypeVar
 
 from traceadvisor.model.comparison import Side, Unpaired
-from traceadvisor.model.report import Recording, Report
+from traceadvisor.model.report import OutcomeRow, RecordedFinding, Recording, Report
 
 _RANK = re.compile(r"rank[-_]?(\d+)\Z")
 
@@ -31,6 +32,12 @@ class Capture:
 
     lanes: Mapping[LaneKey, tuple[Recording, ...]]
     """Recordings of each rank and device, in order of time; those that were cut short only where no other is."""
+
+    findings: tuple[RecordedFinding, ...]
+    """Those of its recordings, one per recording, in the order of the report."""
+
+    outcomes: tuple[OutcomeRow, ...]
+    """Outcomes of all checks of its recordings."""
 
     @property
     def recordings(self) -> Iterator[Recording]:
@@ -68,10 +75,29 @@ def captures_of(reports: Iterable[Report]) -> tuple[Capture, ...]:
             folder = str(recording.path.parent) if recording.run else str(recording.path)
             by_run[recording.run, folder].append(recording)
         several = len({run for run, _ in by_run}) > 1
-        for (run, folder), recordings in by_run.items():
+        lanes = {key: _lanes(recordings) for key, recordings in by_run.items()}
+        of_run = {one.id: key for key, by_lane in lanes.items() for lane in by_lane.values() for one in lane}
+        findings = _by_run((case for row in report.findings for case in row.by_recording or (row,)), of_run)
+        outcomes = _by_run(report.outcomes, of_run)
+        for key, recordings in by_run.items():
             command = next((one.captured.command for one in recordings if one.captured), ())
-            found.append(Capture(report, run or PurePath(folder).name, command, several, _lanes(recordings)))
+            name = key[0] or PurePath(key[1]).name
+            about = (tuple(findings[key]), tuple(outcomes[key]))
+            found.append(Capture(report, name, command, several, lanes[key], *about))
     return tuple(found)
+
+
+Row = TypeVar("Row", RecordedFinding, OutcomeRow)
+RunKey = tuple[str, str]
+
+
+def _by_run(rows: Iterable[Row], of_run: Mapping[str, RunKey]) -> defaultdict[RunKey, list[Row]]:
+    """The rows by the run of their recordings; a row about several runs counts for each."""
+    found: defaultdict[RunKey, list[Row]] = defaultdict(list)
+    for row in rows:
+        for key in dict.fromkeys(of_run[one] for one in row.recording_ids if one in of_run):
+            found[key].append(row)
+    return found
 
 
 def pair(base: Sequence[Capture], head: Sequence[Capture]) -> tuple[tuple[PairedRun, ...], tuple[Unpaired, ...]]:
@@ -156,7 +182,13 @@ def _whole(lane: Sequence[Recording]) -> tuple[Recording, ...]:
 
 def _pair_lanes(name: str, base: Sequence[Capture], head: Sequence[Capture]) -> tuple[PairedRun, list[Unpaired]]:
     keys = [dict.fromkeys(key for capture in side for key in capture.lanes) for side in (base, head)]
-    common = sorted((key for key in keys[0] if key in keys[1]), key=lambda key: (isinstance(key[0], str), key))
+    if len(keys[0]) == len(keys[1]) == 1 and keys[0] != keys[1]:  # single ranks are compared whatever their numbers
+        (key,) = keys[0]
+        head = [replace(capture, lanes={key: next(iter(capture.lanes.values()))}) for capture in head]
+        keys[1] = keys[0]
+    common = dict.fromkeys(
+        sorted((key for key in keys[0] if key in keys[1]), key=lambda key: (isinstance(key[0], str), key))
+    )
     lonely = [
         Unpaired(side, recording.id, f"the other side has no {lane_name(key)}")
         for side, captures in ((Side.BASE, base), (Side.HEAD, head))

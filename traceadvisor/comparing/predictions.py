@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from traceadvisor.comparing.findings import cases_of
 from traceadvisor.comparing.pairing import Capture, PairedRun
 from traceadvisor.model.comparison import Agreement, FindingChange, FindingStatus, PredictionCheck
 from traceadvisor.model.findings import Method, RuleMeta
@@ -67,7 +66,7 @@ def _prediction(rule_id: str, captures: Sequence[Capture]) -> _Prediction | None
     cases = [
         case
         for capture in captures
-        for case in cases_of(capture, (recording.id for recording in capture.recordings))
+        for case in capture.findings
         if case.finding.rule.id == rule_id and case.step_ns and case.finding.saving.high_ns
     ]
     if not cases:

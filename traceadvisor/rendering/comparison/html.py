@@ -105,6 +105,8 @@ class PageView:
     notes: tuple[str, ...]
     inputs: tuple[tuple[str, str], ...]
     tool_version: str
+    rules: tuple[str, ...] = ()
+    """Rules that the page explains: none, the report on each side does."""
 
 
 def render(comparison: Comparison) -> bytes:

@@ -52,7 +52,9 @@ def comparison_summary(comparison: Comparison) -> tuple[SummaryLine, ...]:
 
 
 def _line(*pieces: Piece) -> SummaryLine:
-    return SummaryLine(tuple(Piece(one_line(piece.text), piece.style) for piece in pieces), hanging=2)
+    flat = (Piece(one_line(piece.text), piece.style) for piece in pieces)
+    spaced = (piece if place == 0 else Piece(f" {piece.text}", piece.style) for place, piece in enumerate(flat))
+    return SummaryLine(tuple(spaced), hanging=2)
 
 
 def _certainty(run: ComparedRun | None) -> Iterator[SummaryLine]:
@@ -101,7 +103,7 @@ def _differences(run: ComparedRun | None) -> Iterator[SummaryLine]:
 def _notes(comparison: Comparison) -> Iterator[SummaryLine]:
     lonely = [f"{one.side.value.upper()} only: {one.recording_id}: {one.reason}" for one in comparison.unpaired]
     for text in (*lonely, *comparison.notes)[:MOST_LINES]:
-        yield _line(Piece("Note: ", Style.WARNING), Piece(text))
+        yield _line(Piece("Note:", Style.WARNING), Piece(text))
     more = len(lonely) + len(comparison.notes) - MOST_LINES
     if more > 0:
         yield _line(Piece(f"{number_of(more, 'more note')} in the comparison", Style.QUIET))
