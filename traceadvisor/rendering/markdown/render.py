@@ -153,8 +153,13 @@ def prose(value: object) -> Markup:
     if isinstance(value, Markup):
         return value
     parts = _QUOTED.split(one_line(str(value)))
-    pieces = (Markup(f"`{part}`") if place % 2 else _plain(part) for place, part in enumerate(parts))  # noqa: S704
-    return Markup("").join(pieces)
+    return Markup("").join(_quoted(part) if place % 2 else _plain(part) for place, part in enumerate(parts))
+
+
+def _quoted(text: str) -> Markup:
+    """A code span; plain text where a forge might find a reference in it."""
+    is_plain = _LINKED.search(text) or _HASH.search(text)
+    return _plain(f"`{text}`") if is_plain else Markup(f"`{text}`")  # noqa: S704  # _QUOTED has no markup
 
 
 def _reference(match: re.Match[str]) -> str:
