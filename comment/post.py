@@ -68,6 +68,10 @@ class RefusedError(Exception):
     """The comment is not posted, for this reason."""
 
 
+class NothingToPostError(Exception):
+    """There is no comment for the pull request as it is now. This is no failure of the job."""
+
+
 def problems(text: str) -> list[str]:
     """What could do harm in a comment, a phrase each with its line; empty for a report as TraceAdvisor writes it."""
     if len(text) > MOST_CHARACTERS:
@@ -142,7 +146,7 @@ class Forge:
         listed = self.ask(f"/actions/runs/{run}/artifacts?per_page=100&name={quote(name, safe='')}")["artifacts"]
         found = [each for each in listed if each["name"] == name and not each["expired"]]
         if not found:
-            raise RefusedError(f"run {run} has no artifact {name!r}")
+            raise NothingToPostError(f"run {run} has no artifact {name!r}")
         size = int(found[0]["size_in_bytes"])
         if size > MOST_ARTIFACT_BYTES:
             raise RefusedError(f"the artifact has {size} bytes, more than {MOST_ARTIFACT_BYTES}")
@@ -168,10 +172,10 @@ class Forge:
         return None
 
     def check_head(self, number: str, commit: str) -> None:
-        """Refuse a pull request that is closed, or that ends with another commit."""
+        """Raise an error for a pull request that is closed, or that ends with another commit."""
         pull = self.ask(f"/pulls/{number}")
         if pull["state"] != "open" or pull["head"]["sha"] != commit:
-            raise RefusedError(f"pull request {number} is closed or does not end with commit {commit}")
+            raise NothingToPostError(f"pull request {number} is closed or does not end with commit {commit}")
 
 
 def _fetched(request: urllib.request.Request, most_bytes: int = MOST_ANSWER_BYTES) -> bytes:
@@ -215,6 +219,7 @@ def post(variables: Mapping[str, str]) -> str:
 
     Raises:
         RefusedError: the comment, the artifact or a variable is not acceptable.
+        NothingToPostError: the run made no comment, or the pull request has changed since.
         urllib.error.URLError: GitHub refused or could not be reached.
     """
     key, author = variables.get("COMMENT_KEY") or "report", variables.get("COMMENT_AUTHOR") or "github-actions[bot]"
@@ -263,12 +268,14 @@ def _command(kind: str, text: str) -> str:
 
 
 def main() -> int:
-    """Post the comment; 1 if it is refused. For a token that may not write, as a fork has, it is a warning."""
+    """Post the comment; 1 if it is refused. A token that may not write, as a fork has, is only a warning."""
     try:
         print(post(os.environ))
     except KeyError as error:
         print(_command("error", f"The variable {error} is not set."))
         return 1
+    except NothingToPostError as error:
+        print(_command("notice", f"No comment: {error}"))
     except (RefusedError, OSError, ValueError) as error:
         if isinstance(error, urllib.error.HTTPError) and error.code == 403 and not os.environ.get("RUN_ID"):
             print(

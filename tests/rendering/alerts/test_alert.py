@@ -9,7 +9,7 @@ from tests.build_report import hostile, nothing_readable, one_recording, three_r
 from tests.rendering.alerts.alerting import located, many, of_repository
 from tests.rendering.captures import captured_ranks
 from traceadvisor.model.findings import Location, Severity
-from traceadvisor.model.report import RecordedFinding, Report
+from traceadvisor.model.report import RecordedFinding, Report, Source, SourceKind
 from traceadvisor.rendering.alerts.alert import MOST_ALERTS, Alert, Place, alerts_in
 from traceadvisor.rendering.alerts.source_tree import SourceTree
 
@@ -33,11 +33,23 @@ def test_the_place_is_relative_to_the_repository_of_the_run() -> None:
     assert only(of_repository(Location("data.py", 3))).place == Place("src/data.py", 3)
 
 
-def test_a_finding_without_a_place_is_at_its_script_else_at_its_recording() -> None:
+def test_a_finding_without_a_place_is_at_its_script_else_at_the_input() -> None:
     assert only(of_repository()).place == Place("src/train.py", 1)
+    assert only(located()).place == Place("log/resnet50", 1)
+    report = replace(located(), source=Source((Path("/scratch/job 17/log"),), SourceKind.TENSORBOARD))
+    assert only(report).place == Place("log", 1)
+    assert only(replace(report, source=Source((), SourceKind.TENSORBOARD))).place == Place("recording", 1)
+
+
+def test_the_fingerprint_of_a_finding_without_a_place_does_not_depend_on_names_of_recordings() -> None:
     report = located()
-    name = report.recordings[0].path.name
-    assert only(report).place == Place(name, 1)
+    (recording,), (row,) = report.recordings, report.findings
+    later = replace(
+        report,
+        recordings=(replace(recording, id="later", path=Path("log/resnet50/later.pt.trace.json")),),
+        findings=(replace(row, recording_ids=("later",)),),
+    )
+    assert only(later).fingerprint == only(report).fingerprint
 
 
 def _tree(folder: Path, code: str) -> SourceTree:

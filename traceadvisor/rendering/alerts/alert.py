@@ -10,6 +10,7 @@ from pathlib import Path
 
 from traceadvisor.model.findings import Confidence, Location, RuleMeta, Severity
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report
+from traceadvisor.model.run import Run
 from traceadvisor.rendering.alerts.source_tree import SourceTree, checkout
 from traceadvisor.rendering.savings import saving_sentence
 from traceadvisor.rendering.units import number_of
@@ -47,7 +48,7 @@ class Alert:
     """The saving and the fix: one line of plain text."""
 
     place: Place
-    """Where to look: the line, else the script, else the recording's file."""
+    """Where to look: the line, else the script, else the input as the user named it."""
 
     related: tuple[Place, ...]
     """Other places of the finding."""
@@ -81,21 +82,31 @@ def alerts_in(report: Report, tree: SourceTree) -> tuple[Alert, ...]:
     """
     clean = shortened(redacted(report), LONGEST_MESSAGE)
     recordings = {recording.id: recording for recording in clean.recordings}
-    alerts = [alert for row in clean.findings for alert in _of_row(row, recordings, tree)]
+    lookup = _Lookup(recordings, tree, _input(clean, tree))
+    alerts = [alert for row in clean.findings for alert in _of_row(row, lookup)]
     return _numbered(alerts[:MOST_ALERTS])
 
 
-def _of_row(row: RankedFinding, recordings: dict[str, Recording], tree: SourceTree) -> Iterator[Alert]:
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    """What the places of findings are made from."""
+
+    recordings: dict[str, Recording]
+    tree: SourceTree
+    input: str
+    """Place of findings without any other."""
+
+
+def _of_row(row: RankedFinding, lookup: _Lookup) -> Iterator[Alert]:
     """An alert for each place, with the recordings that have it."""
     cases: defaultdict[tuple[str, str | None], list[tuple[RecordedFinding, tuple[Place, ...]]]] = defaultdict(list)
     for case in row.by_recording or (row,):
-        recording = recordings.get(case.recording_ids[0]) if case.recording_ids else None
-        places = _places(case.finding.locations, recording, tree)
+        places = _places(case, lookup)
         cases[places[0].file, places[0].function].append((case, places))
     for same in cases.values():
         case, places = max(same, key=lambda one: one[0].saving_share)
         ids = [id_ for one, _ in same for id_ in one.recording_ids]
-        yield _alert(case, places, _where(ids) if len(recordings) > 1 else None, tree)
+        yield _alert(case, places, _where(ids) if len(lookup.recordings) > 1 else None, lookup.tree)
 
 
 def _alert(case: RecordedFinding, places: Sequence[Place], where: str | None, tree: SourceTree) -> Alert:
@@ -141,27 +152,34 @@ def _where(ids: Sequence[str]) -> str:
     return first if len(ids) < 2 else f"{first} and {number_of(len(ids) - 1, 'more recording')}"
 
 
-def _places(locations: Sequence[Location], recording: Recording | None, tree: SourceTree) -> tuple[Place, ...]:
-    """The places of a finding; without any, its script or its recording."""
-    repository = recording.captured.repository if recording and recording.captured else None
+def _places(case: RecordedFinding, lookup: _Lookup) -> tuple[Place, ...]:
+    """The places of a finding; without any, its script or the input."""
+    recording = lookup.recordings.get(case.recording_ids[0]) if case.recording_ids else None
+    run = recording.captured if recording else None
+    repository = run.repository if run else None
     found = tuple(
-        Place(tree.relative(one_line(where.file), repository), max(where.line, 1), _function(where))
-        for where in locations
+        Place(lookup.tree.relative(one_line(where.file), repository), max(where.line, 1), _function(where))
+        for where in case.finding.locations
         if where.file
     )
-    return found or (Place(_script(recording, tree), 1),)
+    return found or (Place((_script(run, lookup.tree) if run else None) or lookup.input, 1),)
 
 
 def _function(location: Location) -> str | None:
     return clipped_inside(one_line(location.function), LONGEST_NAME) if location.function else None
 
 
-def _script(recording: Recording | None, tree: SourceTree) -> str:
-    """The script of a captured run; else the name of the recording's file."""
-    run = recording.captured if recording else None
-    if run is not None and run.command and not run.command[0].startswith("-"):
-        file = one_line(run.command[0])
-        if run.repository and run.repository.folder is not None:  # the folder of the script is known
-            file = file.replace("\\", "/").rpartition("/")[2]
-        return tree.relative(file, run.repository)
-    return tree.relative(f"/{recording.path.name}", None) if recording else "recording"
+def _script(run: Run, tree: SourceTree) -> str | None:
+    """The script of a captured run; None for a module or another program."""
+    if not run.command or run.command[0].startswith("-"):
+        return None
+    file = one_line(run.command[0])
+    if run.repository and run.repository.folder is not None:  # the folder of the script is known
+        file = file.replace("\\", "/").rpartition("/")[2]
+    return tree.relative(file, run.repository)
+
+
+def _input(report: Report, tree: SourceTree) -> str:
+    """The first path that the user gave: the same in each run of a job, as the names of recordings are not."""
+    path = next(iter(report.source.paths), Path("recording"))
+    return tree.relative(one_line(str(path)), None)
