@@ -132,6 +132,13 @@ def test_hostile_inputs_are_values_and_nothing_else(
     assert repository.requests == []
 
 
+def test_by_default_the_conditions_are_those_of_the_settings(python: str, address: str, tmp_path: Path) -> None:
+    runner = of_pull_request(tmp_path, address, python=python, install="none", comment="none", path=str(SAMPLE))
+    settings = tmp_path / "runner" / "workspace" / "pyproject.toml"
+    settings.write_text('[tool.traceadvisor]\nfail_on = ["DATA002"]\n')
+    assert runner.run() == "Fail on the conditions"
+
+
 def test_without_a_recording_or_command_the_step_says_what_is_missing(
     python: str, address: str, tmp_path: Path
 ) -> None:
