@@ -273,7 +273,7 @@ def _unfinished(folder: Path, manifest: Manifest, ending: RankEnding | None) -> 
 
 def _repository(manifest: Manifest) -> Repository | None:
     found = manifest.repository
-    return None if found is None else Repository(found.root, found.commit, found.branch, found.dirty)
+    return None if found is None else Repository(found.root, found.commit, found.branch, found.dirty, found.folder)
 
 
 def _settings(path: Path, notes: list[HealthNote]) -> RunSettings:

@@ -26,8 +26,11 @@ class Format:
     module: str
     """The module with its ``render`` function, imported on first use."""
 
+    is_printed: bool = False
+    """Whether the command line prints it to standard output, where a CI system reads it, and writes no file."""
+
     def render(self, report: Report) -> bytes:
-        """Render the report in this format; the result contains `MARKER`.
+        """Render the report in this format; the result contains `MARKER`, or is a Code Quality report.
 
         Raises:
             TraceAdvisorError: this machine cannot render the format.
@@ -43,6 +46,9 @@ FORMATS = {
         Format("pdf", "report.pdf", "rendering.page.pdf"),
         Format("md", "report.md", "rendering.markdown.render"),
         Format("json", "report.json", "results.report_json"),
+        Format("sarif", "report.sarif", "rendering.alerts.sarif"),
+        Format("github", "annotations.txt", "rendering.alerts.github", is_printed=True),
+        Format("gitlab", "gl-code-quality-report.json", "rendering.alerts.gitlab"),
     )
 }
 """All formats by name, in the order of the help text."""
@@ -107,7 +113,8 @@ def write_file(path: Path, content: bytes) -> None:
 def is_report(path: Path) -> bool:
     """Whether a file is a TraceAdvisor report in any format; an empty file counts as one."""
     content = path.read_bytes()
-    return not content or MARKER.encode() in content
+    is_code_quality = content.strip() == b"[]" or f'"check_name": "{CHECK_PREFIX}'.encode() in content
+    return not content or MARKER.encode() in content or is_code_quality
 
 
 def _check_replaceable(path: Path) -> None:
@@ -144,3 +151,6 @@ LONGEST_PATH = 200
 
 MARKER = "traceadvisor.report/1"
 """Identifies a report in every format: the ``schema`` of JSON, a meta tag, or a comment."""
+
+CHECK_PREFIX = "traceadvisor/"
+"""Begins the names of checks in a Code Quality report, which has no place for `MARKER`."""
