@@ -21,6 +21,7 @@ from tests.rendering.captures import captured, captured_ranks
 from traceadvisor import load
 from traceadvisor.model.findings import Location, RuleMeta, Severity
 from traceadvisor.model.report import Report
+from traceadvisor.model.rule_text import RuleSection, RuleText
 from traceadvisor.rendering.alerts import github, gitlab, sarif
 
 SCHEMA = json.loads((Path(__file__).parent / "schema" / "sarif-schema-2.1.0.json").read_text(encoding="utf-8"))
@@ -55,7 +56,9 @@ def test_the_schema_refuses_what_is_no_sarif() -> None:
 
 
 def test_a_result_names_its_rule_line_level_and_fingerprints() -> None:
-    run_ = log(of_repository(Location("/repo/src/my train.py", 41, "train"), Location("lib.py", 2)))
+    found = of_repository(Location("/repo/src/my train.py", 41, "train"), Location("lib.py", 2))
+    text = RuleText("DATA001", "data-wait", "The loop waits", "It waits.", (RuleSection("How to fix it", "Wait less."),))
+    run_ = log(replace(found, rules=(text,)))
     (result,) = run_["results"]
     rule = run_["tool"]["driver"]["rules"][result["ruleIndex"]]
     physical = result["locations"][0]["physicalLocation"]
@@ -66,8 +69,9 @@ def test_a_result_names_its_rule_line_level_and_fingerprints() -> None:
     assert result["locations"][0]["logicalLocations"] == [{"name": "train", "kind": "function"}]
     assert result["relatedLocations"][0]["physicalLocation"]["region"] == {"startLine": 2}
     assert set(result["partialFingerprints"]) == {"primaryLocationLineHash", "traceadvisorPlace/v1"}
-    assert "How to fix it" in rule["help"]["text"]
-    assert "**How to fix it**" in rule["help"]["markdown"]
+    assert rule["fullDescription"] == {"text": "It waits."}
+    assert rule["help"]["text"] == "It waits.\n\nHow to fix it: Wait less."
+    assert rule["help"]["markdown"] == "It waits.\n\n**How to fix it**\n\nWait less."
     assert rule["helpUri"].startswith("https://docs.pytorch.org/")
 
 
