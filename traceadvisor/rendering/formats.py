@@ -11,6 +11,7 @@ from pathlib import Path
 
 from traceadvisor.errors import OutputError
 from traceadvisor.model.report import Report
+from traceadvisor.rendering.own_files import is_own_file, remove_stale_parts
 from traceadvisor.text.cleaning import clipped_inside
 
 
@@ -97,6 +98,7 @@ def write_file(path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         _write_new(part, content)
         part.replace(path)
+        remove_stale_parts(path)
     except OSError as error:
         raise _refused(path, "written", error) from error
     finally:
@@ -106,8 +108,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 def is_report(path: Path) -> bool:
     """Whether a file is a TraceAdvisor report in any format; an empty file counts as one."""
-    content = path.read_bytes()
-    return not content or MARKER.encode() in content
+    return is_own_file(path)
 
 
 def _check_replaceable(path: Path) -> None:
