@@ -11,6 +11,7 @@ from pathlib import Path
 
 from traceadvisor.errors import OutputError
 from traceadvisor.model.report import Report
+from traceadvisor.rendering.own_files import is_own_file, remove_stale_parts
 from traceadvisor.text.cleaning import clipped_inside
 
 
@@ -103,6 +104,7 @@ def write_file(path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         _write_new(part, content)
         part.replace(path)
+        remove_stale_parts(path)
     except OSError as error:
         raise _refused(path, "written", error) from error
     finally:
@@ -112,9 +114,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 def is_report(path: Path) -> bool:
     """Whether a file is a TraceAdvisor report in any format; an empty file counts as one."""
-    content = path.read_bytes()
-    is_code_quality = content.strip() == b"[]" or f'"check_name": "{CHECK_PREFIX}'.encode() in content
-    return not content or MARKER.encode() in content or is_code_quality
+    return is_own_file(path)
 
 
 def _check_replaceable(path: Path) -> None:

@@ -57,7 +57,8 @@ def test_the_schema_refuses_what_is_no_sarif() -> None:
 
 def test_a_result_names_its_rule_line_level_and_fingerprints() -> None:
     found = of_repository(Location("/repo/src/my train.py", 41, "train"), Location("lib.py", 2))
-    text = RuleText("DATA001", "data-wait", "The loop waits", "It waits.", (RuleSection("How to fix it", "Wait less."),))
+    how = RuleSection("How to fix it", "Wait less.")
+    text = RuleText("DATA001", "data-wait", "The loop waits", "It waits.", (how,))
     run_ = log(replace(found, rules=(text,)))
     (result,) = run_["results"]
     rule = run_["tool"]["driver"]["rules"][result["ruleIndex"]]
