@@ -9,6 +9,7 @@ import numpy as np
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.model.arrays import Int64, read_only
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
+from traceadvisor.model.once import once
 from traceadvisor.model.spans import SpanSet
 
 
@@ -31,6 +32,7 @@ class Launches:
         return Launches(self.work_rows[mine], self.call_rows[mine])
 
 
+@once
 def link_launches(events: EventTable) -> Launches:
     """Match device work with runtime calls by correlation id; the first of several calls with one id counts."""
     work = events.rows(*DEVICE_WORK)

@@ -16,6 +16,7 @@ from traceadvisor.analysis.operators.launches import Launches, work_within
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask, rows_with_prefix
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.once import once
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
@@ -42,6 +43,7 @@ class OptimizerSteps:
     """Whether most of the calls run a closure."""
 
 
+@once
 def optimizer_steps(trace: Trace) -> OptimizerSteps:
     """Return the optimizer's steps.
 

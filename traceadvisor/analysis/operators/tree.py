@@ -9,6 +9,7 @@ import numpy as np
 from traceadvisor.analysis.operators.innermost import positions_by
 from traceadvisor.model.arrays import Int32, Int64, Mask, read_only
 from traceadvisor.model.events import NONE, EventTable, Kind
+from traceadvisor.model.once import once
 
 DEEPEST = 128
 """Deepest level of nesting; deeper operators count as directly inside the last level.
@@ -82,6 +83,7 @@ class OperatorTree:
             position[ended] = self.parent[position[ended]]
 
 
+@once
 def operator_tree(events: EventTable) -> OperatorTree:
     """Build the tree; an operator that merely overlaps another is not inside it."""
     rows = events.rows(Kind.OPERATOR)
