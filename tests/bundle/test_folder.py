@@ -10,8 +10,8 @@ import pytest
 
 from tests.build import TraceBuilder
 from traceadvisor.api import load
-from traceadvisor.bundle.folder import read_run
 from traceadvisor.bundle.layout import FORMAT
+from traceadvisor.bundle.runs import read_run
 from traceadvisor.bundle.steps import LARGEST_STEPS_BYTES
 from traceadvisor.errors import InputError
 from traceadvisor.model.report import Report, SourceKind
