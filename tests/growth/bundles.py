@@ -10,6 +10,7 @@ from typing import Any
 from tests.growth.events import Events
 from tests.growth.recordings import BODY, plain_step
 from traceadvisor.bundle.layout import FORMAT, encode_telemetry_header
+from traceadvisor.model.telemetry import DeviceColumn, NodeColumn, ProcessColumn
 
 START_NS = 1_700_000_000 * 10**9
 STEP_NS = 1_000_000
@@ -143,15 +144,16 @@ def _batches(count: int) -> str:
 
 def _telemetry(count: int) -> bytes:
     device = {"uuid": "GPU-1", "cuda_index": 0, "memory_bytes": 80 << 30, "max_sm_clock_mhz": 1980}
+    device |= {"max_link_generation": 4, "max_link_width": 16, "power_limit_watts": 400}
     lines = [encode_telemetry_header({"host": "node", "cpu_count": 4, "devices": [device]})]
     for at in range(count):
         sample = {
             "record": "sample",
             "time_ns": START_NS + at * 3 * STEP_NS,
             "interval_s": 0.003,
-            "devices": {"GPU-1": {"utilization_percent": 40 + at % 50, "power_watts": 300.0, "sm_clock_mhz": 1900}},
-            "node": {"cpu_percent": 20.0 + at % 9, "memory_available_bytes": 10**10},
-            "processes": {"cpu_percent": 90.0, "rss_bytes": 10**9 + at * 4096, "process_count": 3},
+            "devices": {"GPU-1": dict.fromkeys(DeviceColumn, 4 + at % 9)},
+            "node": dict.fromkeys(NodeColumn, 20 + at % 9),
+            "processes": dict.fromkeys(ProcessColumn, 30 + at % 9),
         }
         lines.append(json.dumps(sample).encode())
     return b"\n".join(lines) + b"\n"

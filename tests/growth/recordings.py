@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.growth.events import AUTOGRAD, MAIN, STREAM, Events
+from tests.growth.events import AUTOGRAD, STREAM, Events
 
 STEPS = 6
 SLOT = 10.0
@@ -17,10 +17,10 @@ SLOT = 10.0
 BODY = 700.0
 """Microseconds of a plain step."""
 
-_SHAPES = "[[32,512],[512,512]]"
+SHAPES = "[[32,512],[512,512]]"
 _FACTORS = "[[96,32,64],[96,64,32]]"
-_SOFTMAX_KERNEL = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 5, false, false>(float*)"
-_ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float> >(int)"
+SOFTMAX_KERNEL = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 5, false, false>(float*)"
+ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float> >(int)"
 
 Fill = Callable[[Events, float, int, int], None]
 """Adds some repetitions to a step: takes the events, the start, the number of the first repetition, and the count."""
@@ -52,16 +52,16 @@ def plain_step(events: Events, start: float) -> None:
     events.copy(start + 64, start + 78, (start + 66, start + 76))
     events.python("nn.Module: Model_0", start + 90, start + 300)
     events.python("model.py(20): forward", start + 91, start + 299)
-    events.op("aten::addmm", start + 100, start + 120, dims=_SHAPES, sequence=sequence)
+    events.op("aten::addmm", start + 100, start + 120, dims=SHAPES, sequence=sequence)
     events.launch(start + 105, start + 112, (start + 115, start + 160))
     attention(events, start + 130)
-    events.op("aten::add", start + 180, start + 190, dims=_SHAPES)
-    events.launch(start + 182, start + 186, (start + 200, start + 215), name=_ELEMENTWISE)
-    events.op("aten::mul", start + 192, start + 200, dims=_SHAPES)
-    events.launch(start + 194, start + 198, (start + 216, start + 230), name=_ELEMENTWISE)
+    events.op("aten::add", start + 180, start + 190, dims=SHAPES)
+    events.launch(start + 182, start + 186, (start + 200, start + 215), name=ELEMENTWISE)
+    events.op("aten::mul", start + 192, start + 200, dims=SHAPES)
+    events.launch(start + 194, start + 198, (start + 216, start + 230), name=ELEMENTWISE)
     node = "autograd::engine::evaluate_function: AddmmBackward0"
     events.op(node, start + 310, start + 400, thread=AUTOGRAD, sequence=sequence, forward_thread=1)
-    events.op("aten::mm", start + 320, start + 340, thread=AUTOGRAD, dims=_SHAPES)
+    events.op("aten::mm", start + 320, start + 340, thread=AUTOGRAD, dims=SHAPES)
     events.launch(start + 325, start + 330, (start + 340, start + 420), thread=AUTOGRAD)
     message = ',"Collective name":"allreduce","In msg nelems":1000,"Out msg nelems":1000,"dtype":"Float"'
     events.op("record_param_comms", start + 345, start + 360, thread=AUTOGRAD, more=message)
@@ -75,7 +75,7 @@ def plain_step(events: Events, start: float) -> None:
     )
     events.annotation("Optimizer.step#SGD.step", start + 410, start + 480)
     events.op("aten::add_", start + 420, start + 440)
-    events.launch(start + 425, start + 432, (start + 470, start + 490), name=_ELEMENTWISE)
+    events.launch(start + 425, start + 432, (start + 470, start + 490), name=ELEMENTWISE)
     events.annotation("Optimizer.zero_grad#SGD.zero_grad", start + 481, start + 490)
     events.memset(start + 482, start + 486, (start + 490, start + 492))
     item(events, start + 500, 60)
@@ -86,7 +86,7 @@ def attention(events: Events, start: float) -> None:
     for place, (name, kernel) in enumerate(
         (
             ("aten::bmm", "ampere_sgemm_32x128_nn"),
-            ("aten::_softmax", _SOFTMAX_KERNEL),
+            ("aten::_softmax", SOFTMAX_KERNEL),
             ("aten::bmm", "ampere_sgemm_32x128_nn"),
         )
     ):
@@ -136,7 +136,7 @@ def _threads(size: int) -> Events:
         for at in range(count):
             thread, begin = 1000 + first + at, start + SLOT * at
             events.python("train.py(60): work", begin, begin + 9, thread)
-            events.op("aten::mm", begin + 1, begin + 8, thread=thread, dims=_SHAPES, sequence=events.next_sequence())
+            events.op("aten::mm", begin + 1, begin + 8, thread=thread, dims=SHAPES, sequence=events.next_sequence())
             events.launch(begin + 2, begin + 4, (begin + 5, begin + 7), thread=thread)
 
     return steps_with(size, fill)
@@ -213,7 +213,7 @@ def _nested_operators(size: int) -> Events:
 def _overlapping(size: int) -> Events:
     def fill(events: Events, start: float, _: int, count: int) -> None:
         for at in range(count):
-            events.op("aten::mm", start + at, start + SLOT * count / 2 + at, dims=_SHAPES)
+            events.op("aten::mm", start + at, start + SLOT * count / 2 + at, dims=SHAPES)
             events.python("train.py(9): call", start + at, start + SLOT * count / 2 + at)
             events.runtime("cudaStreamSynchronize", start + at + 0.1, start + SLOT * count / 2 + at)
 
@@ -225,136 +225,6 @@ def _frames(size: int) -> Events:
     def fill(events: Events, start: float, first: int, count: int) -> None:
         stack = ";".join(f"model.py({number + 1}): f{number}" for number in range(first, first + count))
         events.op("aten::relu", start, start + 5, more=f',"Call stack":"{stack}"')
-        events.launch(start + 1, start + 2, (start + 3, start + 5), name=_ELEMENTWISE)
+        events.launch(start + 1, start + 2, (start + 3, start + 5), name=ELEMENTWISE)
 
     return steps_with(size, fill)
-
-
-@case("attention blocks")
-def _blocks(size: int) -> Events:
-    def fill(events: Events, start: float, _: int, count: int) -> None:
-        for at in range(count):
-            attention(events, start + 40 * at)
-
-    return steps_with(size, fill, slot=40)
-
-
-@case("operations of graphs")
-def _graphs(size: int) -> Events:
-    """Graph launches, each with a softmax between products, one operation less in every other."""
-
-    def fill(events: Events, start: float, first: int, count: int) -> None:
-        names = ("ampere_sgemm_32x128_nn", _SOFTMAX_KERNEL, "ampere_sgemm_32x128_nn", _ELEMENTWISE)
-        for at in range(count):
-            begin = start + SLOT * at
-            correlation = events.runtime("cudaGraphLaunch", begin, begin + 1)
-            for place, name in enumerate(names[: 3 + (first + at) % 2]):
-                events.kernel(name, begin + 2 + place, begin + 2.8 + place, correlation=correlation)
-
-    return steps_with(size, fill)
-
-
-@case("lost and captured launches")
-def _lost(size: int) -> Events:
-    def fill(events: Events, start: float, first: int, count: int) -> None:
-        for at in range(count):
-            begin = start + SLOT * at
-            thread = 1000 + (first + at) % 3
-            if at % 40 == 0:
-                events.launch(begin, begin + 1, None, thread=thread)
-            if at % 4 == 0:
-                events.runtime("cudaStreamBeginCapture", begin + 1, begin + 2, thread)
-                events.launch(begin + 2, begin + 3, None, thread=thread)
-                events.runtime("cudaStreamEndCapture", begin + 3, begin + 4, thread)
-            events.launch(begin + 5, begin + 6, (begin + 7, begin + 8), thread=thread)
-
-    return steps_with(size, fill)
-
-
-@case("names and shapes")
-def _names(size: int) -> Events:
-    def fill(events: Events, start: float, first: int, count: int) -> None:
-        for at in range(count):
-            begin, number = start + SLOT * at, first + at
-            events.python(f"model.py({number + 1}): layer_{number}", begin, begin + 9)
-            events.python(f"nn.Module: Linear_{number}", begin + 0.5, begin + 8.5)
-            events.op("aten::addmm", begin + 1, begin + 7, dims=f"[[{number + 1},511],[511,{number % 97 + 3}]]")
-            events.op(f"custom::op_{number}", begin + 1.5, begin + 6)
-            events.launch(begin + 2, begin + 4, (begin + 5, begin + 7), name=f"ampere_sgemm_{number}_tn")
-
-    return steps_with(size, fill)
-
-
-@case("memory events")
-def _memory(size: int) -> Events:
-    def fill(events: Events, start: float, first: int, count: int) -> None:
-        for at in range(count):
-            taken = 512 if at % 2 == 0 else -512
-            events.memory(start + SLOT * at, taken, 10**9 + 512 * (first + at))
-
-    return steps_with(size, fill)
-
-
-@case("copies")
-def _copies(size: int) -> Events:
-    def fill(events: Events, start: float, first: int, count: int) -> None:
-        for at in range(count):
-            begin = start + SLOT * at
-            events.op("aten::zeros", begin, begin + 2, dims=f"[[{first + at + 1}]]")
-            events.op("aten::to", begin + 2, begin + 8)
-            events.copy(begin + 3, begin + 7, (begin + 4, begin + 6))
-
-    return steps_with(size, fill)
-
-
-@case("collectives")
-def _collectives(size: int) -> Events:
-    names = ("nccl:all_reduce", "nccl:all_gather", "nccl:all_to_all")
-    kernels = ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "ncclDevKernel_AllGather_RING_LL", "ncclDevKernel_SendRecv")
-
-    def fill(events: Events, start: float, first: int, count: int) -> None:
-        for at in range(count):
-            begin, kind = start + SLOT * at, (first + at) % 3
-            message = f',"Collective name":"{names[kind][5:]}","In msg nelems":{at + 1},"dtype":"Float"'
-            events.annotation(names[kind], begin, begin + 5)
-            events.op("record_param_comms", begin + 0.5, begin + 4.5, more=message)
-            events.launch(begin + 1, begin + 2, (begin + 3, begin + 8), name=kernels[kind], stream=STREAM + 1)
-
-    return steps_with(size, fill)
-
-
-@case("iterations of a serving engine")
-def _serving(size: int) -> Events:
-    events = Events()
-    for number in range(size):
-        start = 100 + 100.0 * number
-        events.annotation(f"execute_context_{number % 2}(4)_generation_3(3)", start, start + 90)
-        events.op("aten::mm", start + 5, start + 20, dims=_SHAPES)
-        events.launch(start + 6, start + 10, (start + 15, start + 60))
-    return events
-
-
-@case("optimizer steps with closures")
-def _closures(size: int) -> Events:
-    events = Events()
-    for number in range(size):
-        start, sequence = 100 + 100.0 * number, events.next_sequence()
-        events.annotation("Optimizer.step#LBFGS.step", start, start + 90)
-        events.python("train.py(12): closure", start + 1, start + 60)
-        events.op("aten::mm", start + 5, start + 20, dims=_SHAPES, sequence=sequence)
-        node = "autograd::engine::evaluate_function: MmBackward0"
-        events.op(node, start + 30, start + 50, thread=AUTOGRAD, sequence=sequence, forward_thread=1)
-    return events
-
-
-@case("events of the CPU alone")
-def _on_host(size: int) -> Events:
-    events, length = Events(), 10.0 * size / STEPS
-    for number in range(STEPS):
-        start = 100 + number * length
-        events.step(number + 1, start, start + length - 1)
-        events.annotation("Optimizer.step#SGD.step", start + length * 0.9, start + length * 0.95)
-        for at in range(size // STEPS):
-            thread, name = (MAIN, "aten::add") if at % 2 else (AUTOGRAD, "autograd::engine::evaluate_function: Add")
-            events.op(name, start + SLOT * at * 0.9, start + SLOT * at * 0.9 + 5, thread=thread)
-    return events
