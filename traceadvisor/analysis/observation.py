@@ -12,7 +12,7 @@ from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
 from traceadvisor.analysis.operators.runtime_calls import allocator_rows, blocking_rows, profiler_stop_rows
 from traceadvisor.analysis.steps.inference import serving_rows
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, either
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
@@ -72,7 +72,7 @@ def observe(trace: Trace, launches: Launches) -> Observation:
         launches,
         thread,
         find_loader(trace, thread),
-        profiler=trace.events.spans(np.union1d(overhead, profiler_stop_rows(trace))),
+        profiler=trace.events.spans(either(overhead, profiler_stop_rows(trace))),
         blocked=trace.events.spans(blocking_rows(trace, launches)),
         allocator_calls=allocator_rows(trace),
     )

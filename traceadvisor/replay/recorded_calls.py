@@ -11,7 +11,7 @@ from traceadvisor.analysis.operators.innermost import positions_by
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows, profiler_stop_rows
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64, Mask, common, either, without
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.trace import Trace
 from traceadvisor.replay.last_done import LastDone
@@ -116,8 +116,8 @@ def recorded_waits(trace: Trace, launches: Launches, work: Work) -> Waits:
     """Return calls that wait for the device without launching anything."""
     events = trace.events
     frees = rows_named(trace, Kind.RUNTIME, lambda name: _FREE.match(name) is not None)
-    rows = np.union1d(np.union1d(blocking_rows(trace, launches), profiler_stop_rows(trace)), frees)
-    rows = np.setdiff1d(rows, work.call_row)
+    rows = either(either(blocking_rows(trace, launches), profiler_stop_rows(trace)), frees)
+    rows = without(rows, work.call_row)
     is_all = name_mask(trace.names, lambda name: _WHOLE_DEVICE.search(name) is not None)[events.name_id[rows]]
     is_event = name_mask(trace.names, lambda name: _EVENT.search(name) is not None)[events.name_id[rows]]
     target = _targets(events, work, rows, any_stream=is_all | is_event)
@@ -153,7 +153,7 @@ def stream_dependencies(trace: Trace, work: Work) -> Int64:
 def pageable_rows(trace: Trace, launches: Launches) -> Int64:
     """Return calls that launch work and wait for it: pageable and blocking copies."""
     calls = launches.call_rows[launches.call_rows != NONE]
-    return np.intersect1d(blocking_rows(trace, launches), calls)
+    return common(blocking_rows(trace, launches), calls)
 
 
 def _targets(events: EventTable, work: Work, rows: Int64, any_stream: Mask) -> Int64:

@@ -52,7 +52,7 @@ def expected_launches(trace: Trace) -> KernelLaunches:
     rows, work = kernel_launch_rows(trace), events.rows(*DEVICE_WORK)
     has_none = ~np.isin(events.correlation[rows], events.correlation[work])
     is_expected = ~(has_none & capture_spans(trace).contains(events.start_ns[rows]))
-    is_expected &= ~(has_none & _overlaps_any(events, rows, rows[~has_none]))
+    is_expected[has_none] &= ~_overlaps_any(events, rows[has_none], rows[~has_none])
     is_lost = has_none & bool(work.size)
     is_graph = np.isin(rows, graph_launch_rows(trace))
     if is_graph.any() and is_lost[is_graph].all() and (link_launches(events).call_rows == NONE).any():

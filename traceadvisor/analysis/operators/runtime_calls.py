@@ -8,7 +8,7 @@ import numpy as np
 
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import name_mask, rows_named, rows_with_prefix
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, either, without
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.once import once
 from traceadvisor.model.trace import Trace
@@ -80,8 +80,8 @@ def blocking_rows(trace: Trace, launches: Launches) -> Int64:
     by_name = rows_named(trace, Kind.RUNTIME, lambda name: bool(_SYNCHRONISE.match(name) or _BLOCKING_COPY.match(name)))
     pageable = name_mask(trace.names, lambda name: "Pageable" in name)[trace.events.name_id[launches.work_rows]]
     by_copy = launches.call_rows[pageable]
-    blocking = np.union1d(by_name, by_copy[by_copy != NONE])
-    return np.setdiff1d(blocking, profiler_stop_rows(trace))
+    blocking = either(by_name, by_copy[by_copy != NONE])
+    return without(blocking, profiler_stop_rows(trace))
 
 
 def copy_call_rows(launches: Launches, kinds: np.typing.NDArray[np.int8], kind: Kind) -> Int64:
