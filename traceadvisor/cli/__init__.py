@@ -17,6 +17,8 @@ _VERBS = {
     "demo": ("demo_command", "Record and report a small training script with four known problems."),
     "capture": ("capture_command", "Run a training script and record it."),
     "report": ("report_command", "Analyse recordings and write a report."),
+    "sweep": ("sweep_command", "Measure batch sizes, loader workers and other settings of a script."),
+    "try": ("try_command", "Measure the fixes that a report proposes."),
     "doctor": ("doctor_command", "Check the installation."),
     "rules": ("rules_command", "List the rules or explain one."),
 }
