@@ -10,7 +10,19 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from tests.experiments.building import Training, conducted, measured, plan_in
 from traceadvisor.experiments.inside.loop import ExperimentOverError
-from traceadvisor.experiments.journal import AnyRow, Ended, Facts, Failed, Loss, Note, Rate, Round, Void, rounds_of
+from traceadvisor.experiments.journal import (
+    AnyRow,
+    Begin,
+    Ended,
+    Facts,
+    Failed,
+    Loss,
+    Note,
+    Rate,
+    Round,
+    Void,
+    rounds_of,
+)
 from traceadvisor.experiments.plan import Axis
 
 
@@ -125,7 +137,7 @@ def test_a_crash_in_an_arm_follows_a_row_with_its_name(tmp_path: Path) -> None:
     plan = plan_in(tmp_path, axes=(Axis("batch_size", (4, 16)),))
     with conducted(plan) as journal, pytest.raises(ValueError, match="expected batches of 8"):
         epoch()
-    assert journal.rows[-1] == Begin("batch_size", "batch_size=4")
+    assert journal.rows[-1] == Begin("batch_size", "batch_size=16")
 
 
 def test_a_schedule_that_refuses_more_steps_is_noted(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from tests.experiments.building import Training
 from traceadvisor.experiments.inside.evidence import Witness
 from traceadvisor.experiments.inside.loop import Found
 from traceadvisor.experiments.inside.losses import SavedState, allowed_difference, mean_loss
-from traceadvisor.experiments.inside.switches import ChannelsLast, Switches
+from traceadvisor.experiments.inside.model_switches import ChannelsLast
+from traceadvisor.experiments.inside.switches import Switches
 from traceadvisor.experiments.settings import Settings, Value
 
 

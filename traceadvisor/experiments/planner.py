@@ -145,18 +145,18 @@ def _first_values(axis: str, facts: Facts) -> tuple[Value, ...]:
 def _further_values(axis: str, done: Sequence[Experiment], rows: list[AnyRow], facts: Facts) -> tuple[Value, ...]:
     """Larger values while the largest is the best by far; then those between the last poor and the first good one."""
     found = curve_of(axis, done, rows)
-    tried = {value for one in done for arm in one.arms.values() if (value := arm.count(axis)) is not None}
+    measured = {value for one in done for arm in one.arms.values() if (value := arm.count(axis)) is not None}
     if found is None:
         return ()
-    if found.value == found.best == max(tried) and not _failed_above(axis, done, rows, found.best):
+    if found.value == found.best == max(measured) and not _failed_above(axis, done, rows, found.best):
         limit = _most_workers(facts) if axis == WORKERS else LONGEST_AXIS * int(facts.loader[BATCH_SIZE])
         larger = [value for value in (2 * found.best, 4 * found.best) if value <= limit]
         if axis == BATCH_SIZE:
             larger = [size for size in larger if _fits(size, facts) and _fits_memory(size, done, rows, facts)]
         return (found.best, *larger) if larger else ()
     if axis == WORKERS:
-        below = max((value for value in tried if value < found.value), default=found.value)
-        between = [value for value in range(below + 1, found.value) if value not in tried]
+        below = max((value for value in measured if value < found.value), default=found.value)
+        between = [value for value in range(below + 1, found.value) if value not in measured]
         return tuple(sorted({*between[:: max(1, len(between) // 3)], found.value})) if between else ()
     return ()
 
