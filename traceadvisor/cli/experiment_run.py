@@ -23,9 +23,11 @@ from traceadvisor.experiments.progress import progress_line
 from traceadvisor.experiments.result import Surroundings, result_of
 from traceadvisor.experiments.run import measure
 from traceadvisor.model.experiment import ExperimentResult
+from traceadvisor.model.report import Report
 from traceadvisor.rendering.experiment.formats import FORMATS, write
 from traceadvisor.rendering.experiment.text import summary
 from traceadvisor.rendering.experiment.words import PROMISES
+from traceadvisor.rendering.formats import write_formats
 from traceadvisor.text.cleaning import clean
 
 RUNS = Path("runs")
@@ -47,6 +49,7 @@ def run(  # it connects the parts
     proposals: tuple[Proposal, ...] = (),
     not_applicable: dict[str, str] | None = None,
     trace_report: str | None = None,
+    report: Report | None = None,
     combine: bool = True,
     processes: bool = False,
 ) -> None:
@@ -74,6 +77,8 @@ def run(  # it connects the parts
         separate_processes=processes,
         block_s=min(max(asked.minutes * 60 / BLOCKS, SHORTEST_BLOCK_S), LONGEST_BLOCK_S),
     )
+    if report:  # predictions beside measurements
+        write_formats(report, folder, ("html",))
     for promise in PROMISES:
         click.echo(promise.format(scratch=plan.scratch, minutes=asked.minutes), err=True)
     before = Footprints.below(Path.cwd(), ignored=folder)

@@ -46,7 +46,8 @@ def command(
         from traceadvisor.cli.experiment_run import run  # noqa: PLC0415  # not for --help
         from traceadvisor.experiments.fixes import changes, proposals  # noqa: PLC0415
 
-        found, others = proposals(_read(report), fixes)
+        read = _read(report)
+        found, others = proposals(read, fixes)
         if not found:
             listed = "; ".join(f"{rule}: {reason}" for rule, reason in others.items())
             raise UsageError(f"The report proposes no setting that can be tried. {listed or 'It has no findings'}.")
@@ -57,6 +58,7 @@ def command(
             proposals=found,
             not_applicable=others,
             trace_report=str(report),
+            report=read,
         )
 
 

@@ -29,7 +29,7 @@ LINE, DOT = 2.0, 7.0
 ROOM_ABOVE = 1.08
 
 HIGHEST_LOADER = 2.0
-"""A loader far above the other curves is cut off at this multiple of them, so that they stay readable."""
+"""Points of a loader above this multiple of the other curves are left out, so that these stay readable."""
 
 
 def axis_chart(axis: AxisResult) -> Chart | None:
@@ -41,7 +41,8 @@ def axis_chart(axis: AxisResult) -> Chart | None:
     if len(model) == 1:
         model = tuple(CurvePoint(value=value, samples_per_s=model[0].samples_per_s) for value in values)
     top = max(point.samples_per_s for point in (*axis.loop, *model)) * ROOM_ABOVE
-    top = max(top, min(max((one.samples_per_s for one in axis.loader), default=0.0) * ROOM_ABOVE, top * HIGHEST_LOADER))
+    shown = [one.samples_per_s for one in axis.loader if one.samples_per_s < top * HIGHEST_LOADER]
+    top = max([top, *(rate * ROOM_ABOVE for rate in shown)])
     words = AXES.get(axis.name, axis.name)
     lines = (
         _Drawn("Training loop", DEVICE_PAINTS[0], axis.loop),

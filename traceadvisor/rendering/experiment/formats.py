@@ -8,6 +8,7 @@ from pathlib import Path
 from traceadvisor.model.experiment import ExperimentResult
 from traceadvisor.rendering.experiment import page, text
 from traceadvisor.rendering.formats import write_file
+from traceadvisor.rendering.templates import html_environment
 from traceadvisor.results import experiment_json
 
 Render = Callable[[ExperimentResult], bytes]
@@ -16,7 +17,8 @@ Render = Callable[[ExperimentResult], bytes]
 def _pdf(result: ExperimentResult) -> bytes:
     from traceadvisor.rendering.page.pdf import from_html  # noqa: PLC0415  # it needs system libraries
 
-    return from_html(page.page(result))
+    for_browsers = html_environment().get_template("browser.css.j2").render()
+    return from_html(page.page(result).replace(for_browsers, ""))
 
 
 FORMATS: dict[str, tuple[str, Render]] = {
