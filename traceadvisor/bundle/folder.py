@@ -22,6 +22,7 @@ from traceadvisor.bundle.layout import (
     RankEnding,
     RankProcess,
 )
+from traceadvisor.bundle.secret_notes import secret_notes, secrets_of_run
 from traceadvisor.bundle.settings import decode_settings
 from traceadvisor.bundle.stacks import read_stacks
 from traceadvisor.bundle.steps import MOST, read_steps
@@ -32,7 +33,6 @@ from traceadvisor.model.run import ClockReading, Repository, Run, RunSettings
 from traceadvisor.model.telemetry import Telemetry
 from traceadvisor.model.trace import Origin
 from traceadvisor.system.processes import host_name, start_ticks
-from traceadvisor.text.secret_members import secrets_in
 
 LARGEST_MANIFEST_BYTES = 1 << 24
 
@@ -145,16 +145,16 @@ def read_run(folder: Path, rank: int | None) -> tuple[Run, tuple[HealthNote, ...
     stacks, stack_notes = read_stacks(stacks_path) if stacks_path else (None, ())
     notes += (*step_notes, *batch_notes, *stack_notes)
     settings = _settings(settings_path, notes) if settings_path else RunSettings()
-    texts = {"command": list(manifest.command), "message": ending and ending.message}
-    if warning := secrets_in(MANIFEST, texts):
-        notes.append(HealthNote("secrets", warning, degrades=False))
+    telemetry = _telemetry(telemetry_path, notes) if telemetry_path else None
+    of_stacks, of_telemetry = (path.name if path else "" for path in (stacks_path, telemetry_path))
+    notes += secrets_of_run(manifest, ending, (of_stacks, stacks), (of_telemetry, telemetry))
     start = next((one for one in manifest.starts if one.rank == rank), None)
     run = Run(
         command=manifest.command,
         ending=_ended(ending) if ending else _unended(manifest, rank),
         steps=steps,
         settings=replace(settings, ranks_on_host=ranks),
-        telemetry=_telemetry(telemetry_path, notes) if telemetry_path else None,
+        telemetry=telemetry,
         world_size=max(manifest.world_size, 1),
         batches=batches,
         started=_reading(start.wall_ns, start.clock_ns) if start else None,
@@ -273,14 +273,13 @@ def _unfinished(folder: Path, manifest: Manifest, ending: RankEnding | None) -> 
 
 def _repository(manifest: Manifest) -> Repository | None:
     found = manifest.repository
-    return None if found is None else Repository(found.root, found.commit, found.branch, found.dirty)
+    return None if found is None else Repository(found.root, found.commit, found.branch, found.dirty, found.folder)
 
 
 def _settings(path: Path, notes: list[HealthNote]) -> RunSettings:
     try:
         content = _beginning(path)
-        if warning := secrets_in(path.name, msgspec.json.decode(content, type=dict[str, Any])):
-            notes.append(HealthNote("secrets", warning, degrades=False))
+        notes += secret_notes(path.name, msgspec.json.decode(content, type=dict[str, Any]))
         return decode_settings(content)
     except UNREADABLE:
         notes.append(HealthNote("no-settings", f"{path.name} could not be read."))

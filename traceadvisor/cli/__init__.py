@@ -19,6 +19,8 @@ _VERBS = {
     "report": ("report_command", "Analyse recordings and write a report."),
     "sweep": ("sweep_command", "Measure batch sizes, loader workers and other settings of a script."),
     "try": ("try_command", "Measure the fixes that a report proposes."),
+    "baseline": ("baseline_command", "Keep the JSON report of a commit, and show what is kept."),
+    "scrub": ("scrub_command", "Copy a recording without paths, hosts, users and arguments."),
     "doctor": ("doctor_command", "Check the installation."),
     "rules": ("rules_command", "List the rules or explain one."),
 }
