@@ -22,6 +22,7 @@ PAGES = (
     "docs/writing-a-rule.md",
     "docs/rules/README.md",
     "docs/validation.md",
+    "docs/experiments.md",
     "sample_traces/README.md",
     "benchmarks/gpu/README.md",
     "docs/mutants.md",

@@ -22,7 +22,7 @@ from traceadvisor.judging.saved_steps import SavedStep, UnsavedStep
 from traceadvisor.model.comparison import Comparison
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.report import Report
-from traceadvisor.rendering.formats import FORMATS, write_formats
+from traceadvisor.rendering.formats import COMPARISON_FORMATS, FORMATS, write_formats
 from traceadvisor.text.cleaning import clean, one_line
 
 STANDARD_OUTPUT = "-"
@@ -155,7 +155,7 @@ def command(
 
 def _write_comparison(comparison: Comparison, output: str, names: list[str]) -> None:
     """Write the comparison beside the report, and print its summary below that of the report."""
-    written = write_formats(comparison, Path(output), names)
+    written = write_formats(comparison, Path(output), [name for name in names if name in COMPARISON_FORMATS])
     click.echo()
     print_comparison(comparison, list(written.paths.values()))
     api.raise_failure(written)
