@@ -14,6 +14,7 @@ from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_
 from traceadvisor.cli.fail_on import first_met, parse_conditions
 from traceadvisor.cli.gate import split_conditions
 from traceadvisor.cli.options import LimitedCommand, chosen_settings, limits_options, settings_options
+from traceadvisor.cli.step_summary import append_step_summary
 from traceadvisor.cli.terminal import print_comparison, print_report, print_summary, reading_progress, tell
 from traceadvisor.comparing.inputs import compare_with
 from traceadvisor.errors import UsageError
@@ -21,10 +22,12 @@ from traceadvisor.judging.saved_steps import SavedStep, UnsavedStep
 from traceadvisor.model.comparison import Comparison
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.report import Report
-from traceadvisor.rendering.formats import FORMATS, write_formats
+from traceadvisor.rendering.formats import COMPARISON_FORMATS, FORMATS, write_formats
 from traceadvisor.text.cleaning import clean, one_line
 
 STANDARD_OUTPUT = "-"
+GITHUB = "github"
+"""The format of GitHub's annotations."""
 
 
 @click.command("report", cls=LimitedCommand, context_settings={"max_content_width": 100})
@@ -43,7 +46,8 @@ STANDARD_OUTPUT = "-"
     default="html",
     show_default=True,
     metavar="NAMES",
-    help=f"Comma-separated: {', '.join(FORMATS)}.",
+    help=f"Comma-separated: {', '.join(FORMATS)}. 'github' prints annotations of a GitHub workflow, and appends to its "
+    "step summary.",
 )
 @click.option("--run", metavar="PATTERN", help="Only runs whose name matches this shell pattern.")
 @click.option("--worker", metavar="PATTERN", help="Only workers whose name matches.")
@@ -151,7 +155,7 @@ def command(
 
 def _write_comparison(comparison: Comparison, output: str, names: list[str]) -> None:
     """Write the comparison beside the report, and print its summary below that of the report."""
-    written = write_formats(comparison, Path(output), names)
+    written = write_formats(comparison, Path(output), [name for name in names if name in COMPARISON_FORMATS])
     click.echo()
     print_comparison(comparison, list(written.paths.values()))
     api.raise_failure(written)
@@ -193,7 +197,12 @@ def _write(result: Report, output: str, names: list[str]) -> None:
     """Write all formats, then print the summary; raise the error of a format that was not written."""
     if output == STANDARD_OUTPUT:
         print_report(FORMATS[names[0]], result)
-        return
-    written = write_formats(result, Path(output), names)
-    print_summary(result, list(written.paths.values()))
-    api.raise_failure(written)
+    else:
+        written = write_formats(result, Path(output), [name for name in names if not FORMATS[name].is_printed])
+        print_summary(result, list(written.paths.values()))
+        for name in names:
+            if FORMATS[name].is_printed:
+                print_report(FORMATS[name], result)
+        api.raise_failure(written)
+    if GITHUB in names:
+        append_step_summary(result)

@@ -51,8 +51,10 @@ _WITHOUT_LOG_COMMANDS: dict[str, Callable[[str], str]] = {
     "html": html_without_log_commands,
     "md": without_log_commands,
     "json": json_without_log_commands,
+    "sarif": json_without_log_commands,
+    "gitlab": json_without_log_commands,
 }
-"""For each format of text; the others are not read line by line."""
+"""For each format of text. The others are not read line by line, or are commands themselves."""
 
 
 def print_summary(report: Report, written: Sequence[Path], *, goes_on: bool = True) -> None:

@@ -134,3 +134,9 @@ def test_a_frame_of_this_test_is_the_users() -> None:
     frame: FrameType = sys._getframe()
     shown = frame_of(frame.f_code, frame.f_lasti)
     assert (shown.function, shown.is_user) == ("test_a_frame_of_this_test_is_the_users", True)
+
+
+def test_a_file_name_with_a_secret_is_not_recorded() -> None:
+    token = "ghp_" + "a1B2" * 8
+    code = compile("pass", f"/data/{token}/train.py", "exec")
+    assert token not in (frame_of(code, 0).file or "")
