@@ -49,7 +49,7 @@ def test_one_capture_a_side_is_inconclusive() -> None:
 
 
 def test_earlier_captures_of_the_script_settle_it() -> None:
-    history = captures(100, 101, 99, 100, name="old")
+    history = captures(100.2, 101, 99, 100.1, name="old")
     change = _change(compare(captures(100), captures(112), history))
     assert (change.verdict, change.history_captures) == (Verdict.SLOWER, 4)
 
@@ -172,10 +172,24 @@ def _rounded(value: object) -> object:
 
 
 def test_a_folder_of_json_reports_is_read(tmp_path: Path) -> None:
-    for number in range(3):
-        api.write(_loaded(FAST), tmp_path / "base" / str(number), ("json",))
+    for number, one in enumerate(captures(100, 100.5, 99.5)):
+        api.write(one, tmp_path / "base" / str(number), ("json",))
     change = _change(compare_paths(tmp_path / "base", tmp_path / "base"))
     assert (change.base_captures, change.verdict) == (3, Verdict.NO_DIFFERENCE)
+
+
+def test_copies_of_a_capture_are_no_repetitions() -> None:
+    comparison = compare(captures(100) * 3, captures(120) * 3)
+    change = _change(comparison)
+    assert (change.base_captures, change.head_captures, change.verdict) == (1, 1, Verdict.INCONCLUSIVE)
+    assert comparison.notes[0] == "BASE: 2 of 3 captures are copies of others and do not count."
+
+
+def test_a_capture_counts_once_for_the_spread() -> None:
+    """Among the earlier captures, HEAD is no earlier one; a single BASE is one, and several are counted already."""
+    history = captures(100, 101, 99, 112, 101)
+    assert _change(compare(captures(100), captures(112), history)).history_captures == 3
+    assert _change(compare(captures(100, 101), captures(112), history)).history_captures == 1
 
 
 def test_a_missing_path_is_an_input_error(tmp_path: Path) -> None:

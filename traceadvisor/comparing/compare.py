@@ -10,7 +10,7 @@ from traceadvisor import __version__
 from traceadvisor.comparing.differences import differences
 from traceadvisor.comparing.explain import explain
 from traceadvisor.comparing.findings import finding_changes
-from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, captures_of, lane_name, pair
+from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, captures_of, distinct, lane_name, pair
 from traceadvisor.comparing.predictions import prediction_checks
 from traceadvisor.comparing.step_change import step_change
 from traceadvisor.model.comparison import (
@@ -41,8 +41,10 @@ def compare(base: Sequence[Report], head: Sequence[Report], history: Sequence[Re
         history: reports on earlier captures, for the spread between captures. Those of other scripts do not count.
     """
     base, head, history = ([redacted(report) for report in side] for side in (base, head, history))
+    sides = [captures_of(side) for side in (base, head)]
+    kept = [distinct(side) for side in sides]
     earlier = captures_of(history)
-    paired, unpaired = pair(captures_of(base), captures_of(head))
+    paired, unpaired = pair(*kept)
     runs = tuple(_compared(run, earlier) for run in paired)
     return Comparison(
         tool_version=__version__,
@@ -52,7 +54,7 @@ def compare(base: Sequence[Report], head: Sequence[Report], history: Sequence[Re
         verdict=_overall([run.change.verdict for run in runs if run.change]),
         runs=runs,
         unpaired=unpaired,
-        notes=tuple(_notes(base, head)),
+        notes=(*_copies(sides, kept), *_notes(base, head)),
     )
 
 
@@ -66,6 +68,13 @@ def _overall(verdicts: Sequence[Verdict]) -> Verdict:
         if verdict in verdicts:
             return verdict
     return Verdict.INCONCLUSIVE
+
+
+def _copies(sides: Sequence[Sequence[Capture]], kept: Sequence[Sequence[Capture]]) -> Iterator[str]:
+    """Notes on captures that were given more than once."""
+    for name, side, others in zip(("BASE", "HEAD"), sides, kept, strict=True):
+        if copies := len(side) - len(others):
+            yield f"{name}: {copies} of {len(side)} captures are copies of others and do not count."
 
 
 def _notes(base: Iterable[Report], head: Iterable[Report]) -> Iterator[str]:

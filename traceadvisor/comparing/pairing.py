@@ -100,6 +100,29 @@ def _by_run(rows: Iterable[Row], of_run: Mapping[str, RunKey]) -> defaultdict[Ru
     return found
 
 
+def distinct(captures: Iterable[Capture], known: Iterable[Capture] = ()) -> tuple[Capture, ...]:
+    """The captures without repetitions, and without those already known: a copy says nothing about the spread."""
+    seen = {_identity(capture) for capture in known}
+    kept = []
+    for capture in captures:
+        if (identity := _identity(capture)) not in seen:
+            seen.add(identity)
+            kept.append(capture)
+    return tuple(kept)
+
+
+def _identity(capture: Capture) -> tuple[object, ...]:
+    """What a capture and its copies have in common, wherever they are; two captures never agree in all of it."""
+    return (
+        capture.command,
+        *(
+            (key, one.path.name, one.span, one.recorded_wall_ns, one.step_ns, one.undisturbed_median_step_ns)
+            for key, lane in capture.lanes.items()
+            for one in lane
+        ),
+    )
+
+
 def pair(base: Sequence[Capture], head: Sequence[Capture]) -> tuple[tuple[PairedRun, ...], tuple[Unpaired, ...]]:
     """The runs that both sides have, and every recording without a partner."""
     by_base, by_head = _by_key(base, head), _by_key(head, base)

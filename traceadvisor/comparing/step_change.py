@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import exp, hypot, isfinite, log
 from statistics import fmean
 
-from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun
+from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, distinct
 from traceadvisor.comparing.run_statistics import compare_runs
 from traceadvisor.model.comparison import Measure, StepChange
 from traceadvisor.model.report import Recording
@@ -26,7 +26,9 @@ def step_change(run: PairedRun, history: Sequence[Capture]) -> StepChange | None
     sides = [_figures(side, run.lanes, measure) for side in (run.base, run.head)]
     if not all(sides):
         return None
-    earlier = _figures([one for one in history if _is_alike(one, run)], run.lanes, measure)
+    counted = (*run.head, *(run.base if len(run.base) > 1 else ()))  # one capture has no spread of its own
+    alike = distinct((one for one in history if _is_alike(one, run)), known=counted)
+    earlier = _figures(alike, run.lanes, measure)
     errors = [_error(side, run.lanes) for side in (run.base, run.head)]
     within = None if errors[0] is None or errors[1] is None else hypot(errors[0], errors[1])
     found = compare_runs(sides[0], sides[1], history=earlier, within=within)
