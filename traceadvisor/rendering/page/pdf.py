@@ -84,7 +84,7 @@ def _tighter_font(document: Any) -> float | None:
     """The font size that should save the last page, if that is nearly empty; None if it is well filled."""
     pages = document.pages
     end = pages[-1].anchors["end"][1] if "end" in pages[-1].anchors else pages[-1].height
-    filled = end / pages[-1].height
+    filled = float(end / pages[-1].height)
     if filled >= NEARLY_EMPTY_SHARE or not 2 < len(pages) <= MOST_PAGES:
         return None
     needed = 2 * filled / (len(pages) - 1)  # the space that elements leave before the end of a page does not shrink
