@@ -149,7 +149,7 @@ class CaptureSession:
         if self._launch.local_rank == 0:
             self._start_sampler(self._writer.stage)
         self._sample_stacks()
-        after_torch_import(self._attach)
+        after_torch_import(self._attach, self._torch_failed)
 
     def start_in_child(self) -> None:
         """Follow the training loop of a child process; it writes nothing before it trains."""
@@ -335,6 +335,11 @@ class CaptureSession:
                 loss=captured.loss,
             )
         )
+
+    def _torch_failed(self, error: BaseException) -> None:
+        """The script could not import torch, and perhaps goes on without it."""
+        message = f"The script could not import torch ({type(error).__name__}: {error}), so no training was recorded."
+        self._no_loop = Note("torch-failed", message)
 
     def _attach(self) -> None:
         """Follow the training loop; torch is imported by now."""
