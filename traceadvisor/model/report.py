@@ -17,6 +17,7 @@ from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.location import Location
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
+from traceadvisor.model.rule_text import RuleText
 from traceadvisor.model.run import Run
 from traceadvisor.model.run_lines import RunLines
 from traceadvisor.model.run_time import RunTime
@@ -306,6 +307,10 @@ class Recording:
     run_time: RunTime | None = None
     """Where the time of the whole run of this rank goes; None without a capture."""
 
+    step_error_share: float | None = None
+    """Half the width of the 95% interval of the step time within this run, as a share of it: of the undisturbed median,
+    else of the typical step. None with too few steps. Another run of the same script may differ by more."""
+
     is_cut_short: bool = False
     """Whether a capture ended the recording before it had all requested steps. Whole recordings come first."""
 
@@ -494,6 +499,8 @@ class Report:
     not_worth_doing: tuple[NotWorthDoing, ...]
     outcomes: tuple[OutcomeRow, ...]
     settings: UsedSettings = UsedSettings()
+    rules: tuple[RuleText, ...] = ()
+    """The rules that were run; empty in a report that does not hold them."""
 
     def __repr__(self) -> str:
         """One line: how much it holds, and its first finding."""

@@ -39,6 +39,7 @@ from traceadvisor.recording.children.rendezvous import Rendezvous, Result, Train
 from traceadvisor.recording.notices import remark, report_command, say
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.rank_files import Growing, Part, RankFiles, Whole, Written
+from traceadvisor.recording.same_phases import SamePhases
 from traceadvisor.recording.script.launch import Launch, start_of_this_process
 from traceadvisor.recording.stacks import StackSampler
 from traceadvisor.recording.telemetry import TelemetrySampler
@@ -358,6 +359,7 @@ class CaptureSession:
                 saved=self._recording_saved,
                 lost=self._lost,
                 trains=self._first_step_ended,
+                ranks=SamePhases(self._launch),
             )
         except Exception as error:  # noqa: BLE001  # an unknown version of torch must not stop the script
             self._no_loop = Note(

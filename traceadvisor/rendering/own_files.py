@@ -20,6 +20,7 @@ _BEGINNINGS = (
     re.compile(rb"::debug::TraceAdvisor [^\n]{0,200}" + _MARKER),
 )
 _MEMBER = re.compile(rb"\"schema\":\s{0,4}\"" + _MARKER + rb"\"")
+_CHECK = re.compile(rb"\"check_name\":\s{0,4}\"traceadvisor/")
 _LAST_LINE = re.compile(rb"%" + _MARKER + rb"\s*\Z")
 
 
@@ -35,6 +36,8 @@ def is_own_file(path: Path) -> bool:
         return _LAST_LINE.search(end) is not None
     if begin.lstrip().startswith(b"{"):
         return _MEMBER.search(begin) is not None or _MEMBER.search(end) is not None
+    if begin.lstrip().startswith(b"["):
+        return begin.strip() == b"[]" or _CHECK.search(begin) is not None
     return any(form.match(begin) for form in _BEGINNINGS)
 
 

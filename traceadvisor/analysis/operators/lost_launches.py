@@ -15,6 +15,7 @@ from traceadvisor.analysis.operators.runtime_calls import graph_launch_rows, ker
 from traceadvisor.analysis.steps.marks import recording_extent
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
+from traceadvisor.model.once import once
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import PythonCalls, Trace
 
@@ -38,6 +39,7 @@ class KernelLaunches:
         return self.rows[self.is_lost]
 
 
+@once
 def expected_launches(trace: Trace) -> KernelLaunches:
     """Return the kernel launches that a device should have run.
 
@@ -50,7 +52,7 @@ def expected_launches(trace: Trace) -> KernelLaunches:
     rows, work = kernel_launch_rows(trace), events.rows(*DEVICE_WORK)
     has_none = ~np.isin(events.correlation[rows], events.correlation[work])
     is_expected = ~(has_none & capture_spans(trace).contains(events.start_ns[rows]))
-    is_expected &= ~(has_none & _overlaps_any(events, rows, rows[~has_none]))
+    is_expected[has_none] &= ~_overlaps_any(events, rows[has_none], rows[~has_none])
     is_lost = has_none & bool(work.size)
     is_graph = np.isin(rows, graph_launch_rows(trace))
     if is_graph.any() and is_lost[is_graph].all() and (link_launches(events).call_rows == NONE).any():
@@ -74,6 +76,7 @@ def _overlaps_any(events: EventTable, rows: Int64, others: Int64) -> Mask:
     return ends[before] > place(events.start_ns[rows], rows)
 
 
+@once
 def capture_spans(trace: Trace) -> SpanSet:
     """Return the time from the start of each graph capture to its end, on any thread.
 
