@@ -63,10 +63,17 @@ def test_several_recordings_listed_again_are_one_note(tmp_path: Path) -> None:
     assert "lists 2 recordings, such as node_0.1.pt.trace.json, 4 times" in note.message
 
 
-def test_the_manifest_and_the_telemetry_of_a_host_are_read_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, read = capture(tmp_path / "run", ranks=4), []
+def _counted(name: str, original: Callable[[Path], Any], read: list[str]) -> Callable[[Path], Any]:
+    def counted(path: Path) -> Any:
+        read.append(name)
+        return original(path)
+
+    return counted
+
+
+def test_what_ranks_share_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = capture(tmp_path / "run", ranks=4)
+    read: list[str] = []
     for name in ("read_manifest", "read_telemetry", "read_steps"):
         monkeypatch.setattr(runs, name, _counted(name, getattr(runs, name), read))
     found = BundleRuns(folder)

@@ -81,15 +81,15 @@ class BundleRuns:
             for kind in (FileKind.TELEMETRY, FileKind.STEPS, FileKind.BATCHES, FileKind.STACKS, FileKind.SETTINGS)
         )
         notes += self._unfinished if ending is None else ()
-        steps, step_notes = self._once(FileKind.STEPS, steps_path, read_steps, ((), ()))
-        batches, batch_notes = self._once(FileKind.BATCHES, batches_path, read_batches, ((), ()))
-        stacks, stack_notes = self._once(FileKind.STACKS, stacks_path, read_stacks, (None, ()))
-        settings, setting_notes = self._once(FileKind.SETTINGS, settings_path, _settings, (RunSettings(), ()))
+        steps, step_notes = self._once(FileKind.STEPS, steps_path, read_steps) or ((), ())
+        batches, batch_notes = self._once(FileKind.BATCHES, batches_path, read_batches) or ((), ())
+        stacks, stack_notes = self._once(FileKind.STACKS, stacks_path, read_stacks) or (None, ())
+        settings, setting_notes = self._once(FileKind.SETTINGS, settings_path, _settings) or (RunSettings(), ())
         notes += (*step_notes, *batch_notes, *stack_notes, *setting_notes)
         texts = {"command": list(manifest.command), "message": ending and ending.message}
         if warning := secrets_in(MANIFEST, texts):
             notes.append(HealthNote("secrets", warning, degrades=False))
-        telemetry, telemetry_notes = self._once(FileKind.TELEMETRY, telemetry_path, _telemetry, (None, ()))
+        telemetry, telemetry_notes = self._once(FileKind.TELEMETRY, telemetry_path, _telemetry) or (None, ())
         start = self._starts.get(rank)
         run = Run(
             command=manifest.command,
@@ -107,10 +107,10 @@ class BundleRuns:
         )
         return run, (*notes, *telemetry_notes)
 
-    def _once(self, kind: FileKind, path: Path | None, read: Callable[[Path], Content], missing: Content) -> Content:
-        """The content of a file, read on first use; ``missing`` without a file."""
+    def _once(self, kind: FileKind, path: Path | None, read: Callable[[Path], Content]) -> Content | None:
+        """The content of a file, read on first use; None without a file."""
         if path is None:
-            return missing
+            return None
         key = kind, path.resolve()
         if key not in self._read:
             self._read[key] = read(path)
