@@ -79,9 +79,11 @@
   };
 
   // The trace: lanes of events on a canvas that zooms and pans.
-  const time = (ns) => {
+  const time = (ns, span = ns) => {
+    if (!ns) return "0";
+    const digits = Math.min(15, 3 + Math.max(0, Math.ceil(Math.log10(ns / span))));
     const [unit, name] = ns >= 1e9 ? [1e9, "s"] : ns >= 1e6 ? [1e6, "ms"] : ns >= 1e3 ? [1e3, "µs"] : [1, "ns"];
-    return `${unit === 1 ? Math.round(ns) : Number((ns / unit).toPrecision(3))} ${name}`;
+    return `${unit === 1 ? Math.round(ns) : Number((ns / unit).toPrecision(digits))} ${name}`;
   };
   const ROW = 15, TITLE = 17, AXIS = 20;
   const drawTrace = (box) => {
@@ -108,7 +110,7 @@
         + "up and down choose a lane, n and p name the next and the previous event.",
     });
     canvas.style.height = `${height}px`;
-    const out = make("output", "Point at an event to see its name. Click, then zoom with the wheel; drag to pan.", { class: "pointed" });
+    const out = make("output", "Point at an event to see its name. Ctrl and wheel zoom, dragging pans; or use the buttons or the keys + - ← →.", { class: "pointed" });
     const bar = make("div", "", { class: "buttons" });
     let from = 0, to = whole, picked = null, lit = null, laneAt = 0, queued = false;
     const view = () => canvas.clientWidth || 1;
@@ -151,7 +153,7 @@
       pen.fillStyle = pen.strokeStyle = ink;
       for (const part of [0, 0.5, 1]) {
         pen.textAlign = part === 0 ? "left" : part === 1 ? "right" : "center";
-        pen.fillText(time(from + part * (to - from)), part * width, height - AXIS / 2);
+        pen.fillText(time(from + part * (to - from), to - from), part * width, height - AXIS / 2);
       }
       pen.textAlign = "left";
     };
@@ -190,11 +192,14 @@
     const pointers = new Map();
     let spread = 0;
     const gap = () => { const [a, b] = [...pointers.values()]; return Math.abs(a - b) || 1; };
+    // The wheel alone scrolls the page. With Ctrl or Command it zooms, and sideways or with Shift it pans.
     canvas.addEventListener("wheel", (event) => {
-      if (document.activeElement !== canvas && !event.ctrlKey) return;
+      const unit = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? view() : 1;
+      const isSideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
+      if (!event.ctrlKey && !event.metaKey && !isSideways) return;
       event.preventDefault();
-      if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) pan(event.deltaX / view());
-      else zoom(Math.exp(event.deltaY / 300), event.offsetX / view());
+      if (isSideways) pan(unit * (event.deltaX || event.deltaY) / view());
+      else zoom(Math.exp(unit * event.deltaY / 300), event.offsetX / view());
     }, { passive: false });
     canvas.addEventListener("pointerdown", (event) => {
       canvas.focus({ preventScroll: true });

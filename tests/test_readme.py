@@ -16,6 +16,7 @@ PAGES = (
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "docs/architecture.md",
+    "docs/ci/README.md",
     "docs/settings.md",
     "docs/writing-a-rule.md",
     "docs/rules/README.md",

@@ -27,6 +27,8 @@ from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.discovery import captures_in, find_recordings
 from traceadvisor.rendering.formats import FORMATS, Written, write_file, write_formats
 from traceadvisor.results.frames import FrameName, frame_of
+from traceadvisor.scrubbing.scrub import Scrubbed
+from traceadvisor.scrubbing.scrub import scrub as _scrub
 from traceadvisor.system.executor import Outcome
 
 if TYPE_CHECKING:
@@ -245,6 +247,28 @@ def save_steps(
             write_file(path, step.content)
         done.append((step, path))
     return tuple(done)
+
+
+def scrub(path: Path | str, copy: Path | str, *, limits: Limits = LIMITS, progress: Progress = silent) -> Scrubbed:
+    """Copy a trace file or a capture without environment, paths, hosts, users and arguments, to share it.
+
+    A report on the copy shows the same figures. Names of operators, kernels, ranges, functions and source files stay.
+
+    Args:
+        path: a trace file, gzipped or not, or a folder that a capture wrote.
+        copy: the new file, gzipped if its name ends with ``.gz``, or the new folder. Nothing is overwritten.
+        limits: how much to read of each trace.
+        progress: called with the progress of each trace; see :data:`Progress`.
+
+    Raises:
+        InputError: the recording cannot be read.
+        OutputError: the copy exists already, or cannot be written.
+    """
+
+    def tell(trace: Path, read_bytes: int) -> None:
+        progress(Origin(trace, "", trace.name, ""), read_bytes, trace.stat().st_size)
+
+    return _scrub(Path(path), Path(copy), limits=limits, on_progress=tell)
 
 
 def raise_failure(written: Written) -> None:

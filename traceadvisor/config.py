@@ -21,6 +21,8 @@ from traceadvisor.model.cost import Price
 
 TABLE = "tool.traceadvisor"
 FILE_NAME = "pyproject.toml"
+LARGEST_BYTES = 4 << 20
+"""Largest settings file."""
 
 _NO_LIMIT = 1e18
 """Larger limits only exclude infinity, so error messages leave them out."""
@@ -111,7 +113,13 @@ def find_settings(start: Path, reviewed: Iterable[Path] = ()) -> Settings:
 def passed_over(start: Path, reviewed: Iterable[Path]) -> Path | None:
     """A settings file that :func:`find_settings` ignored because of its location; None if there is none."""
     files = (folder / FILE_NAME for folder in _beside(start, reviewed))
-    return next((path for path in files if _is_file(path) and TABLE.encode() in path.read_bytes()), None)
+    return next((path for path in files if _is_file(path) and TABLE.encode() in _beginning(path)), None)
+
+
+def _beginning(path: Path) -> bytes:
+    """The bytes of a file, up to the size of the largest settings file and one more."""
+    with path.open("rb") as file:
+        return file.read(LARGEST_BYTES + 1)
 
 
 def _beside(start: Path, reviewed: Iterable[Path]) -> Iterator[Path]:
@@ -157,7 +165,10 @@ def _is_file(path: Path) -> bool:
 def _table(path: Path) -> object | None:
     """The table ``[tool.traceadvisor]`` of a file; None without one."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = _beginning(path)
+        if len(text) > LARGEST_BYTES:
+            raise ConfigError(path, "is too large for settings", expected=f"at most {LARGEST_BYTES >> 20} MiB")
+        content = tomllib.loads(text.decode("utf-8"))
     except OSError as error:
         raise ConfigError(path, f"cannot be read ({error.strerror or error})", expected="a TOML file") from error
     except (ValueError, RecursionError) as error:  # decoding errors are ValueErrors

@@ -10,8 +10,9 @@ import pytest
 
 from tests.build import TraceBuilder
 from traceadvisor.api import load
-from traceadvisor.bundle.layout import FORMAT
+from traceadvisor.bundle.layout import FORMAT, TELEMETRY_FORMAT
 from traceadvisor.bundle.runs import read_run
+from traceadvisor.bundle.stacks import STACKS_FORMAT
 from traceadvisor.bundle.steps import LARGEST_STEPS_BYTES
 from traceadvisor.errors import InputError
 from traceadvisor.model.report import Report, SourceKind
@@ -336,6 +337,30 @@ def test_secrets_in_the_files_beside_a_trace_are_named(bundle: Path) -> None:
     ]
 
 
+def test_secrets_in_notes_the_repository_stacks_and_telemetry_are_named(bundle: Path) -> None:
+    token = "ghp_" + "a1B2" * 8
+    kinds = {"stacks.0.jsonl": "stacks", "telemetry.host.jsonl": "telemetry"}
+    files = [{"path": path, "kind": kind, "rank": None} for path, kind in kinds.items()]
+    repository = {"root": "~/x", "branch": token}
+    _manifest(bundle, files=files, notes=[{"code": "a", "message": f"no {token}"}], repository=repository)
+    lines: tuple[dict[str, Any], ...] = (
+        {"record": "header", "format": STACKS_FORMAT, "squares_ns2": 1, "late_ns": 0, "late_by_ns": 0, "cpu_ns": 1},
+        {"record": "frame", "function": "main", "file": f"{token}/train.py", "line": 1, "user": True},
+        {"record": "stack", "frames": [0], "samples": {"plain": [5, 1]}},
+    )
+    (bundle / "stacks.0.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    header = {"record": "header", "format": TELEMETRY_FORMAT, "host": "h", "nvml_unavailable": f"no {token}"}
+    (bundle / "telemetry.host.jsonl").write_text(f"{json.dumps(header)}\n")
+
+    _, notes = read_run(bundle, 0)
+
+    assert [note.message.partition(". ")[0] for note in notes if note.code == "secrets"] == [
+        "manifest.json seems to contain secrets, in repository.branch, notes",
+        "stacks.0.jsonl seems to contain secrets, in file",
+        "telemetry.host.jsonl seems to contain secrets, in nvml_unavailable",
+    ]
+
+
 @pytest.mark.parametrize(
     ("host", "pid", "ticks", "ending"),
     [
@@ -344,6 +369,7 @@ def test_secrets_in_the_files_beside_a_trace_are_named(bundle: Path) -> None:
         (host_name(), 2**22 + 1, 5, "was killed"),
         ("elsewhere", os.getpid(), 5, "was killed, or is still running on elsewhere"),
     ],
+    ids=["running", "another process", "no process", "elsewhere"],
 )
 def test_a_rank_without_an_end_was_killed_unless_its_process_runs(
     host: str, pid: int, ticks: int | None, ending: str, bundle: Path

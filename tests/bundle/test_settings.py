@@ -131,3 +131,13 @@ def test_a_long_value_of_the_environment_is_cut() -> None:
 def test_a_file_that_no_capture_writes_is_refused(content: str) -> None:
     with pytest.raises(ValueError, match="Expected"):
         decode_settings(content.encode())
+
+
+def test_secrets_are_not_written() -> None:
+    token = "ghp_" + "a1B2" * 8
+    loader = replace(LOADER, location=Location(f"{token}/train.py", 41, "main"))
+    content = encode_settings(replace(SETTINGS, loader=loader, environment={"OMP_NUM_THREADS": token}))
+    assert token not in content.decode()
+    found = json.loads(content)
+    assert found["environment"] == {"OMP_NUM_THREADS": "[redacted]"}
+    assert found["loader"]["file"] == "[redacted]/train.py"

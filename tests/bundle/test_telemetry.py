@@ -209,7 +209,7 @@ def test_a_gap_becomes_a_row_of_nan_and_a_note(tmp_path: Path) -> None:
     assert seconds(telemetry.devices[0].series) == [0, 1, 6, 11]
     assert values(telemetry.devices[0].series, "power_watts") == [500.0, 510.0, None, 520.0]
     assert codes(notes) == ["telemetry-gaps"]
-    assert "1 gaps, 10.0 s" in notes[0].message
+    assert "1 gap, 10.0 s" in notes[0].message
 
 
 def test_a_worker_seen_twice_has_one_row_for_all_gaps_between(tmp_path: Path) -> None:

@@ -24,7 +24,15 @@ from tests.fuzz.case import Case, Group, make_case
 from tests.fuzz.examination import Verdict, examine
 from tests.fuzz.examiner import Examined, Examiner
 from tests.fuzz.shrinking import shrunk
-from tests.fuzz.subjects import built, captures, laid_out, small_recordings, thinned_recordings, whole_recordings
+from tests.fuzz.subjects import (
+    built,
+    captures,
+    few_events,
+    laid_out,
+    small_recordings,
+    thinned_recordings,
+    whole_recordings,
+)
 
 PDF_EVERY = 60
 """How many inputs pass between two that are also drawn as PDF, which takes longer than all else."""
@@ -91,10 +99,11 @@ def main() -> int:
     seed = given.seed if given.seed is not None else secrets.randbelow(10**6)
     print(f"seed {seed}", flush=True)
     groups = (
-        Group(10, (*built(), *laid_out())),
+        Group(30, (*built(), *laid_out())),
         Group(20, tuple(small_recordings())),
-        Group(46, tuple(thinned_recordings())),
-        Group(23, tuple(captures())),
+        Group(60, tuple(few_events())),
+        Group(9, tuple(thinned_recordings())),
+        Group(60, tuple(captures())),
         Group(1, tuple(whole_recordings())),
     )
     if not groups[1].subjects:

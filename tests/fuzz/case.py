@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.fuzz.byte_damage import damage_bytes
 from tests.fuzz.event_damage import Document, damage_events, damage_members
+from tests.fuzz.grammar_damage import damage_grammar
 from tests.fuzz.subjects import Subject
 
 IN_A_FOLDER_SHARE = 0.1
@@ -21,6 +22,9 @@ IN_A_FOLDER_SHARE = 0.1
 
 MEMBERS_SHARE, BYTES_SHARE, PACKED_SHARE, PACK_DAMAGE_SHARE = 0.75, 0.4, 0.4, 0.4
 """How often members are damaged, bytes, a file is packed, and the packed bytes are damaged."""
+
+GRAMMAR_SHARE = 0.6
+"""How often the second mutator is used instead of the first."""
 
 
 MOST_COUNTED_BYTES = 1 << 30
@@ -75,6 +79,10 @@ def make_case(groups: Sequence[Group], seed: int, number: int) -> Case:
     group = random.choices(groups, [group.weight if group.subjects else 0 for group in groups])[0]
     subject = random.choice(group.subjects)
     damaged = random.choice((*subject.traces, *subject.files))
+    if random.random() < GRAMMAR_SHARE:
+        donors = random.choice([group for group in groups if group.subjects]).subjects
+        changed = damage_grammar(subject.files, damaged, donors, random)
+        return Case(f"{subject.name}: the grammar of {damaged}", changed, subject.target)
     files = {**subject.files, damaged: _damaged(subject.files[damaged], random)}
     if subject.target and random.random() < IN_A_FOLDER_SHARE:
         sound, damaged_one = subject.files[damaged], files[damaged]

@@ -23,6 +23,8 @@ from traceadvisor.model.telemetry import DeviceColumn
 FEW_EVENTS = 1500
 """Of a thinned recording."""
 
+VERY_FEW_EVENTS = 150
+
 FEW_PACKED_BYTES = 30_000
 """A public recording no larger is taken as it is."""
 
@@ -135,6 +137,12 @@ def thinned_recordings() -> Iterator[Subject]:
         yield Subject(f"{whole.name}, thinned", {TRACE: thinned(whole.files[TRACE])}, TRACE)
 
 
+def few_events() -> Iterator[Subject]:
+    """The same with so few events that hundreds can be read in a minute."""
+    for whole in whole_recordings():
+        yield Subject(f"{whole.name}, few", {TRACE: thinned(whole.files[TRACE], VERY_FEW_EVENTS)}, TRACE)
+
+
 def whole_recordings() -> Iterator[Subject]:
     """The others as they are."""
     for path in _shared():
@@ -142,11 +150,11 @@ def whole_recordings() -> Iterator[Subject]:
             yield _subject(path)
 
 
-def thinned(content: bytes) -> bytes:
-    """About FEW_EVENTS of a recording's events: all marks, and device work together with its launch call."""
+def thinned(content: bytes, few: int = FEW_EVENTS) -> bytes:
+    """About ``few`` of a recording's events: all marks, and device work together with its launch call."""
     document = json.loads(content)
     events = document if isinstance(document, list) else document["traceEvents"]
-    one_in = max(1, len(events) // FEW_EVENTS)
+    one_in = max(1, len(events) // few)
     kept = [event for at, event in enumerate(events) if _is_mark(event) or _number(event, at) % one_in == 0]
     return json.dumps(kept if isinstance(document, list) else {**document, "traceEvents": kept}).encode()
 

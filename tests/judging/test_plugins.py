@@ -192,7 +192,7 @@ def test_a_rule_that_breaks_is_a_check_that_failed(body: str, error: str, site: 
     outcome = _outcome(report, "ACME001")
     assert isinstance(outcome, Failed)
     assert error in outcome.error
-    assert b"ACME001 fine (acme-rules 1.0)" in FORMATS["html"].render(report)
+    assert b"ACME001</a> fine (acme-rules 1.0)" in FORMATS["html"].render(report)
 
 
 @pytest.mark.parametrize("base", ["Rule", "RankRule"])

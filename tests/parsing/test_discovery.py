@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
+from tests.children import run
 from tests.shared import CHECKOUT
 from traceadvisor.errors import InputError
 from traceadvisor.model.report import SourceKind
@@ -234,3 +235,17 @@ def test_the_note_names_at_most_five_kinds(tmp_path: Path) -> None:
 def test_the_files_of_a_capture_are_not_called_unread(tmp_path: Path) -> None:
     shutil.copytree(CHECKOUT / "sample_traces" / "loader-bound", tmp_path / "capture")
     assert find_recordings([tmp_path]).notes == ()
+
+
+def test_1500_nested_folders_cost_only_what_lies_in_them(tmp_path: Path) -> None:
+    path = _record(tmp_path / "log" / "worker0.1.pt.trace.json")
+    before = Path.cwd()
+    try:
+        os.chdir(tmp_path / "log")
+        for _ in range(1500):
+            os.mkdir("deepfolder")  # noqa: PTH102  # the whole path is too long for the system
+            os.chdir("deepfolder")
+    finally:
+        os.chdir(before)
+    assert [origin.path for origin in _origins(tmp_path / "log")] == [path]
+    run("rm", "-r", str(tmp_path / "log"))  # Python's own functions recurse too deeply for it

@@ -6,7 +6,7 @@ from traceadvisor.bundle.layout import Schedule
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import TimedStep
 from traceadvisor.recording.loop.tracker import LoopTracker
-from traceadvisor.recording.loop.window import Window
+from traceadvisor.recording.loop.window import Ranks, Window
 
 TRAIN, VALID, EXTRA = "train", "valid", "extra"
 
@@ -51,10 +51,11 @@ class Loop:
         workers: int = 0,
         prefetch: int = 2,
         stall_ns: int = 0,
+        ranks: Ranks | None = None,
     ) -> None:
         self.now = 0
         self.recorder = FakeRecorder(stall_ns)
-        self.window = Window(Schedule(skip_first, wait, warmup, active, repeat), self.recorder)
+        self.window = Window(Schedule(skip_first, wait, warmup, active, repeat), self.recorder, ranks)
         self.log = StepLog()
         self.trained_by: list[object] = []
         self._queue = (workers, prefetch)

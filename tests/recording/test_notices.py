@@ -11,8 +11,9 @@ import pytest
 
 from tests.children import PIPE, Child, run, started
 from tests.recording.running import CAPTURE, PYTHON, capture, manifest
+from traceadvisor.bundle.layout import Note
 from traceadvisor.recording.children.rendezvous import Result, TrainedChildren
-from traceadvisor.recording.notices import ending_lines, report_command, say
+from traceadvisor.recording.notices import ending_lines, remark, report_command, say
 
 TRAIN = """
 import sys, time
@@ -234,3 +235,10 @@ def test_each_bundle_of_a_command_has_a_line_and_a_problem_comes_first() -> None
         "recorded 8 of 30 steps of rank 0 in a.",
         "no recording could be written: b: disk full.",
     ]
+
+
+@pytest.mark.parametrize(("code", "quoted"), [("steps-uncertain", True), ("window-incomplete", False)])
+def test_the_last_line_says_if_the_steps_may_be_wrong(code: str, *, quoted: bool) -> None:
+    note = Note(code, "As it is.")
+    assert remark([note], 8, stopped=False) == ("As it is." if quoted else "")
+    assert remark([note], 0, stopped=False) == "As it is."

@@ -45,7 +45,9 @@ def test_commit_and_branch_are_those_of_git(folder: Path, packed: bool) -> None:
     found = repository_of(folder / "src")
     assert found is not None
     assert (found.commit, found.branch, found.dirty) == (git(folder, "rev-parse", "HEAD"), "topic/a", False)
-    assert found.root == str(folder)
+    assert (found.root, found.folder) == (str(folder), "src")
+    assert (found := repository_of(folder)) is not None
+    assert found.folder == "."
 
 
 def test_a_detached_head_and_a_linked_working_tree(folder: Path) -> None:

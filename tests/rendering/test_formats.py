@@ -16,6 +16,9 @@ def test_the_formats_are_known_by_name() -> None:
         "pdf": "report.pdf",
         "md": "report.md",
         "json": "report.json",
+        "sarif": "report.sarif",
+        "github": "annotations.txt",
+        "gitlab": "gl-code-quality-report.json",
     }
 
 

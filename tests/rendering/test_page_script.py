@@ -112,10 +112,13 @@ const box = canvas.getBoundingClientRect(), out = { whole: range() };
 const point = (kind, x, y, id = 1) => canvas.dispatchEvent(
   new PointerEvent(kind, { clientX: box.left + x, clientY: box.top + y, pointerId: id, bubbles: true }));
 point("pointermove", 5, 22); out.named = document.querySelector("output.pointed").textContent;
-canvas.focus();
 const place = { clientX: box.left + 400, clientY: box.top + 22, cancelable: true };
-canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: -300, ...place }));
-out.wheel = range();
+const turn = (more) => canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: -300, ...place, ...more }));
+canvas.focus();
+out.scrolls = turn({}); out.unchanged = range();
+canvas.blur();
+out.kept = !turn({ ctrlKey: true }); out.wheel = range();
+turn({ shiftKey: true, deltaY: 100 }); out.sideways = range(); turn({ shiftKey: true, deltaY: -100 });
 point("pointerdown", 400, 22); point("pointermove", 300, 22); point("pointerup", 300, 22); out.dragged = range();
 point("pointerdown", 300, 22, 1); point("pointerdown", 500, 22, 2); point("pointermove", 700, 22, 2);
 point("pointerup", 700, 22, 2); point("pointerup", 300, 22, 1); out.pinched = range();
@@ -128,6 +131,10 @@ return out;
         return float(answer[name][1] - answer[name][0])
 
     assert "DataLoader" in answer["named"]
+    assert (answer["scrolls"], answer["unchanged"]) == (True, answer["whole"]), "the wheel alone scrolls the page"
+    assert answer["kept"] is True
+    assert answer["sideways"][0] > answer["wheel"][0]
+    assert answer["sideways"][1] - answer["sideways"][0] == pytest.approx(length("wheel"), abs=2)
     assert length("wheel") < 0.5 * length("whole")
     assert length("dragged") == pytest.approx(length("wheel"), abs=2)
     assert answer["dragged"][0] > answer["wheel"][0]

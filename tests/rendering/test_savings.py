@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.build_report import loader_finding, one_recording
+from tests.rendering.reading import Page
 from traceadvisor.model.findings import Estimate, Method
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import Report
@@ -21,6 +22,12 @@ MS = 1_000_000
     [
         (Estimate(1 * MS, 2 * MS, 3 * MS, Method.REPLAY), "about 2.00 ms per step", "20.0% of the step"),
         (
+            Estimate(1 * MS, 2 * MS, 3.1 * MS, Method.REPLAY),
+            "1.00 ms to 3.10 ms per step",
+            "10.0% to 31.0% of the step",
+        ),
+        (Estimate(0, 2 * MS, 4 * MS, Method.MODEL), "up to 4.00 ms per step", "up to 40.0% of the step"),
+        (
             Estimate.bound(4 * MS, "nobody asked"),
             "up to 4.00 ms per step",
             "up to 40.0% of the step",
@@ -32,6 +39,16 @@ MS = 1_000_000
 def test_the_words_for_a_saving_depend_on_its_method(saving: Estimate, time: str, share: str) -> None:
     assert saving_words(saving) == time
     assert share_words(saving, saving.expected_ns / (10 * MS)) == share
+
+
+def test_a_wide_range_stays_a_range_in_every_sentence() -> None:
+    wide = Estimate(15 * MS, 44 * MS, 132 * MS, Method.REPLAY)
+    (view,) = finding_views(_with_saving(wide, step_ms=200, headed_ms=200))[:1]
+    assert saving_words(wide, adds=True) == "a further 15.0 ms to 132.0 ms per step"
+    assert view.saving.range is None, "it is in the headline"
+    page = FORMATS["html"].render(_with_saving(wide, step_ms=200, headed_ms=200)).decode()
+    assert "the fix saves 15.0 ms to 132.0 ms of" in Page(page).text
+    assert "about 44.0 ms" not in page
 
 
 def _with_saving(saving: Estimate, *, step_ms: float, headed_ms: float, undisturbed_ms: float | None = None) -> Report:

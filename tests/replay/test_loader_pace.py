@@ -13,7 +13,8 @@ from tests.build import TraceBuilder
 from tests.replay.programs import Shape, program
 from tests.replay.replaying import Replayed, replayed
 from traceadvisor.model.steps import Step
-from traceadvisor.replay.loader_pace import turn_of
+from traceadvisor.replay.build_graph import build_graph
+from traceadvisor.replay.loader_pace import paced, turn_of
 from traceadvisor.replay.replay import Replay, replay
 
 NOT_KNOWN = "and how fast the loader workers could be is unknown"
@@ -108,3 +109,16 @@ def test_waits_set_the_pace_from_a_twentieth_of_the_step_on(late_ms: float, tmp_
 @pytest.mark.parametrize(("steps", "turn"), [(5, 1), (6, 2)])
 def test_two_turns_beside_the_first_and_the_last_step_tell_of_workers(steps: int, turn: int) -> None:
     assert turn_of(2, [Step(number, 0, 1, 0, 1) for number in range(steps)]) == turn
+
+
+def test_fewer_fetches_than_one_turn_of_the_workers_show_no_pace(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(12):
+        start = 100_000 * number
+        builder.step(number, start, start + 100_000).op("aten::linear", start + 60_000, start + 100_000)
+        if number == 5:
+            builder.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", start, start + 60_000)
+    facts = facts_of(builder, tmp_path)
+    steps = facts.steps.with_all_typical().kept
+    graph = build_graph(facts.observation, steps)
+    assert paced(graph, steps, turn=4) is graph

@@ -151,6 +151,9 @@ class Repository(msgspec.Struct, frozen=True):
     dirty: bool | None = None
     """Whether tracked files differed from the commit."""
 
+    folder: str | None = None
+    """Folder of the script, relative to the root; ``.`` for the root itself. Null in older bundles."""
+
 
 class Note(msgspec.Struct, frozen=True):
     """A remark on the capture that belongs in its report."""

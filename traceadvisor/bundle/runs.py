@@ -14,7 +14,6 @@ import msgspec
 from traceadvisor.bundle.batches import read_batches
 from traceadvisor.bundle.folder import UNREADABLE, beginning, is_inside, read_manifest
 from traceadvisor.bundle.layout import (
-    MANIFEST,
     UNFINISHED,
     BundleFile,
     Ending,
@@ -25,19 +24,24 @@ from traceadvisor.bundle.layout import (
     RankProcess,
     RankStart,
 )
+from traceadvisor.bundle.secret_notes import (
+    Notes,
+    secret_notes,
+    secrets_of_manifest,
+    secrets_of_stacks,
+    secrets_of_telemetry,
+)
 from traceadvisor.bundle.settings import decode_settings
 from traceadvisor.bundle.stacks import read_stacks
 from traceadvisor.bundle.steps import MOST, read_steps
 from traceadvisor.bundle.telemetry import read_telemetry
 from traceadvisor.errors import InputError
 from traceadvisor.model.health import HealthNote
-from traceadvisor.model.run import ClockReading, Repository, Run, RunSettings
+from traceadvisor.model.run import ClockReading, Repository, Run, RunSettings, TimedBatch, TimedStep
 from traceadvisor.model.telemetry import Telemetry
 from traceadvisor.system.processes import host_name, start_ticks
-from traceadvisor.text.secret_members import secrets_in
 
 Content = TypeVar("Content")
-Notes = tuple[HealthNote, ...]
 
 _SOUND = frozenset({"own-profiler", "telemetry-ended", "window-cut", "window-incomplete"})
 """Codes of notes on recordings that are short or cover a part of the run: what was recorded is sound."""
@@ -50,6 +54,10 @@ _ENDINGS = {
     Ending.STOPPED: "was stopped after its recording, as requested",
     Ending.TERMINATED: "was terminated",
 }
+
+
+_NO_STEPS: tuple[TimedStep, ...] = ()
+_NO_BATCHES: tuple[TimedBatch, ...] = ()
 
 
 class BundleRuns:
@@ -81,15 +89,14 @@ class BundleRuns:
             for kind in (FileKind.TELEMETRY, FileKind.STEPS, FileKind.BATCHES, FileKind.STACKS, FileKind.SETTINGS)
         )
         notes += self._unfinished if ending is None else ()
-        steps, step_notes = self._once(FileKind.STEPS, steps_path, read_steps) or ((), ())
-        batches, batch_notes = self._once(FileKind.BATCHES, batches_path, read_batches) or ((), ())
-        stacks, stack_notes = self._once(FileKind.STACKS, stacks_path, read_stacks) or (None, ())
-        settings, setting_notes = self._once(FileKind.SETTINGS, settings_path, _settings) or (RunSettings(), ())
+        steps, step_notes = self._once(FileKind.STEPS, steps_path, read_steps, _NO_STEPS)
+        batches, batch_notes = self._once(FileKind.BATCHES, batches_path, read_batches, _NO_BATCHES)
+        stacks, stack_notes = self._once(FileKind.STACKS, stacks_path, read_stacks, None)
+        settings, setting_notes = self._once(FileKind.SETTINGS, settings_path, _settings, RunSettings())
         notes += (*step_notes, *batch_notes, *stack_notes, *setting_notes)
-        texts = {"command": list(manifest.command), "message": ending and ending.message}
-        if warning := secrets_in(MANIFEST, texts):
-            notes.append(HealthNote("secrets", warning, degrades=False))
-        telemetry, telemetry_notes = self._once(FileKind.TELEMETRY, telemetry_path, _telemetry) or (None, ())
+        notes += secrets_of_manifest(manifest, ending, self._notes_of(rank))
+        notes += secrets_of_stacks(stacks_path.name, stacks) if stacks_path and stacks else ()
+        telemetry, telemetry_notes = self._once(FileKind.TELEMETRY, telemetry_path, _telemetry, None)
         start = self._starts.get(rank)
         run = Run(
             command=manifest.command,
@@ -107,15 +114,17 @@ class BundleRuns:
         )
         return run, (*notes, *telemetry_notes)
 
-    def _once(self, kind: FileKind, path: Path | None, read: Callable[[Path], Content]) -> Content | None:
-        """The content of a file, read on first use; None without a file."""
+    def _once(
+        self, kind: FileKind, path: Path | None, read: Callable[[Path], tuple[Content, Notes]], missing: Content
+    ) -> tuple[Content, Notes]:
+        """The content of a file and notes on it, read on first use; ``missing`` without a file."""
         if path is None:
-            return None
+            return missing, ()
         key = kind, path.resolve()
         if key not in self._read:
             self._read[key] = read(path)
-        content: Content = self._read[key]
-        return content
+        found: tuple[Content, Notes] = self._read[key]
+        return found
 
     # -- the manifest by rank ------------------------------------------------------------------------------------
 
@@ -242,14 +251,13 @@ def _is_running(process: RankProcess) -> bool:
 
 def _repository(manifest: Manifest) -> Repository | None:
     found = manifest.repository
-    return None if found is None else Repository(found.root, found.commit, found.branch, found.dirty)
+    return None if found is None else Repository(found.root, found.commit, found.branch, found.dirty, found.folder)
 
 
 def _settings(path: Path) -> tuple[RunSettings, Notes]:
     try:
         content = beginning(path)
-        warning = secrets_in(path.name, msgspec.json.decode(content, type=dict[str, Any]))
-        notes = (HealthNote("secrets", warning, degrades=False),) if warning else ()
+        notes = secret_notes(path.name, msgspec.json.decode(content, type=dict[str, Any]))
         return decode_settings(content), notes
     except UNREADABLE:
         return RunSettings(), (HealthNote("no-settings", f"{path.name} could not be read."),)
@@ -257,6 +265,7 @@ def _settings(path: Path) -> tuple[RunSettings, Notes]:
 
 def _telemetry(path: Path) -> tuple[Telemetry | None, Notes]:
     try:
-        return read_telemetry(path)
+        telemetry, notes = read_telemetry(path)
     except InputError as error:
         return None, (HealthNote("no-telemetry", str(error)),)
+    return telemetry, (*secrets_of_telemetry(path.name, telemetry), *notes)

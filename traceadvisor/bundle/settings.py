@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 from traceadvisor.model.run import LoaderSettings, RunSettings
+from traceadvisor.text.cleaning import clean
+from traceadvisor.text.secrets import without_secrets
 
 RECORDED_ENV = (
     "CUDA_LAUNCH_BLOCKING",
@@ -58,8 +60,9 @@ class RecordedSettings(RunSettings):
 
 
 def encode_settings(settings: RecordedSettings) -> bytes:
-    """Encode settings as the file holds them."""
+    """Encode settings as the file holds them, without secrets."""
     content = msgspec.to_builtins(settings)
+    content["environment"] = {name: clean(value) for name, value in settings.environment.items()}
     del content["ranks_on_host"]  # follows from the manifest
     content["own_code"] = None if settings.own_code is None else sorted(settings.own_code)
     optimizer = {key: content.pop(name) for key, name in _OPTIMIZER.items()}
@@ -68,6 +71,7 @@ def encode_settings(settings: RecordedSettings) -> bytes:
         loader["num_workers"] = loader.pop("worker_count")
         place = loader.pop("location") or {}
         loader |= {key: place.get(key) for key in ("file", "line", "function")}
+        loader["file"] = loader["file"] and without_secrets(loader["file"])  # a home stays, as in traces
     return msgspec.json.format(msgspec.json.encode(content), indent=2)
 
 

@@ -370,7 +370,8 @@ def _notes_of_sampling(telemetry: Telemetry, content: _Content, clock: _Clock) -
         message = f"The clock went back during sampling: {doubtful} samples of uncertain time were left out."
         yield HealthNote("telemetry-clock-back", message)
     if clock.gaps_ns.size:
-        message = f"The telemetry has {clock.gaps_ns.size} gaps, {clock.gap_total_ns / 1e9:.1f} s in total."
+        gaps = "1 gap" if clock.gaps_ns.size == 1 else f"{clock.gaps_ns.size} gaps"
+        message = f"The telemetry has {gaps}, {clock.gap_total_ns / 1e9:.1f} s in total."
         yield HealthNote("telemetry-gaps", message, degrades=False)
     for device in telemetry.devices:
         if _fell_silent(device.series):

@@ -17,6 +17,8 @@ _VERBS = {
     "demo": ("demo_command", "Record and report a small training script with four known problems."),
     "capture": ("capture_command", "Run a training script and record it."),
     "report": ("report_command", "Analyse recordings and write a report."),
+    "baseline": ("baseline_command", "Keep the JSON report of a commit, and show what is kept."),
+    "scrub": ("scrub_command", "Copy a recording without paths, hosts, users and arguments."),
     "doctor": ("doctor_command", "Check the installation."),
     "rules": ("rules_command", "List the rules or explain one."),
 }

@@ -73,7 +73,7 @@ def _report(bundle: Path, folder: Path, fixed: frozenset[Fault]) -> None:
 
     result, written = api.report(bundle, out=folder)
     click.echo()
-    print_summary(result, list(written.values()))
+    print_summary(result, list(written.values()), goes_on=bool(fixed))
     silent = [fault.value for fault in OF_THE_DEVICE if fault not in fixed]
     if silent and all(recording.device is None for recording in result.recordings):
         click.echo(f"\nNo GPU was used, so these problems were not measured: {', '.join(silent)}.")

@@ -12,6 +12,7 @@ from traceadvisor import api
 from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.fail_on import first_met, parse_conditions
 from traceadvisor.cli.options import LimitedCommand, chosen_settings, limits_options, settings_options
+from traceadvisor.cli.step_summary import append_step_summary
 from traceadvisor.cli.terminal import print_report, print_summary, reading_progress, tell
 from traceadvisor.errors import UsageError
 from traceadvisor.judging.saved_steps import SavedStep, UnsavedStep
@@ -21,6 +22,8 @@ from traceadvisor.rendering.formats import FORMATS, write_formats
 from traceadvisor.text.cleaning import clean, one_line
 
 STANDARD_OUTPUT = "-"
+GITHUB = "github"
+"""The format of GitHub's annotations."""
 
 
 @click.command("report", cls=LimitedCommand, context_settings={"max_content_width": 100})
@@ -39,7 +42,8 @@ STANDARD_OUTPUT = "-"
     default="html",
     show_default=True,
     metavar="NAMES",
-    help=f"Comma-separated: {', '.join(FORMATS)}.",
+    help=f"Comma-separated: {', '.join(FORMATS)}. 'github' prints annotations of a GitHub workflow, and appends to its "
+    "step summary.",
 )
 @click.option("--run", metavar="PATTERN", help="Only runs whose name matches this shell pattern.")
 @click.option("--worker", metavar="PATTERN", help="Only workers whose name matches.")
@@ -159,7 +163,12 @@ def _write(result: Report, output: str, names: list[str]) -> None:
     """Write all formats, then print the summary; raise the error of a format that was not written."""
     if output == STANDARD_OUTPUT:
         print_report(FORMATS[names[0]], result)
-        return
-    written = write_formats(result, Path(output), names)
-    print_summary(result, list(written.paths.values()))
-    api.raise_failure(written)
+    else:
+        written = write_formats(result, Path(output), [name for name in names if not FORMATS[name].is_printed])
+        print_summary(result, list(written.paths.values()))
+        for name in names:
+            if FORMATS[name].is_printed:
+                print_report(FORMATS[name], result)
+        api.raise_failure(written)
+    if GITHUB in names:
+        append_step_summary(result)

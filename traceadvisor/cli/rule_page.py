@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 import textwrap
 from dataclasses import dataclass
 
 from traceadvisor.config import type_words
 from traceadvisor.judging.catalogue import threshold_types
+from traceadvisor.judging.rule_texts import in_one_line, rule_text
 from traceadvisor.model.findings import Input
+from traceadvisor.model.rule_text import RuleSection
 from traceadvisor.results.report_schema import field_docs
-from traceadvisor.rules.base import SECTIONS, Rule
+from traceadvisor.rules.base import Rule
 
 WIDTH = 100
-
-_TITLE = re.compile(rf"(?m)^({'|'.join(SECTIONS)}): ")
-"""The title of a section, at the beginning of its paragraph."""
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A section of the page."""
-
-    title: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +38,7 @@ class RulePage:
     name: str
     title: str
     summary: str
-    sections: tuple[Section, ...]
+    sections: tuple[RuleSection, ...]
     needs: tuple[str, ...]
     refines: tuple[str, ...]
     popular_fix: str | None
@@ -58,14 +47,13 @@ class RulePage:
 
 def rule_page(rule: Rule) -> RulePage:
     """The page of a rule; each text is one line."""
-    meta = rule.meta
-    summary, *parts = _TITLE.split(inspect.getdoc(type(rule)) or "")
+    text = rule_text(rule)
     return RulePage(
-        meta.id,
-        meta.name,
-        meta.title,
-        _one_line(summary),
-        tuple(Section(title, _one_line(text)) for title, text in zip(parts[::2], parts[1::2], strict=True)),
+        text.id,
+        text.name,
+        text.title,
+        text.summary,
+        text.sections,
         needs=tuple(need.value for need in Input if need in rule.needs),
         refines=tuple(sorted(rule.refines)),
         popular_fix=rule.popular_fix,
@@ -94,7 +82,7 @@ def as_text(page: RulePage, provider: str | None = None) -> str:
 def _thresholds(rule: Rule) -> tuple[ThresholdRow, ...]:
     reasons, types = field_docs(type(rule)), threshold_types(rule)
     return tuple(
-        ThresholdRow(name, _value(getattr(rule, name)), type_words(types[name]), _one_line(reasons.get(name, "")))
+        ThresholdRow(name, _value(getattr(rule, name)), type_words(types[name]), in_one_line(reasons.get(name, "")))
         for name in types
     )
 
@@ -107,10 +95,6 @@ def _value(value: object) -> str:
             return f"{value:.12g}"
         case _:
             return str(value)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.replace("``", "`").split())
 
 
 def _wrapped(text: str, indent: int, *, hanging: int = 0) -> list[str]:

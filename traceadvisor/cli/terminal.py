@@ -49,20 +49,27 @@ _WITHOUT_LOG_COMMANDS: dict[str, Callable[[str], str]] = {
     "html": html_without_log_commands,
     "md": without_log_commands,
     "json": json_without_log_commands,
+    "sarif": json_without_log_commands,
+    "gitlab": json_without_log_commands,
 }
-"""For each format of text; the others are not read line by line."""
+"""For each format of text. The others are not read line by line, or are commands themselves."""
 
 
-def print_summary(report: Report, written: Sequence[Path]) -> None:
+def print_summary(report: Report, written: Sequence[Path], *, goes_on: bool = True) -> None:
     """Print the summary of a report and the paths of its files; colour only on a terminal.
 
     Lines are wrapped to the terminal, or to 80 columns without one. If the reader closes the pipe, as `head` does, the
     rest is dropped without an error.
+
+    Args:
+        report: what to summarise.
+        written: the files of the report.
+        goes_on: whether to end with the commands that go on from here; the caller may have better ones.
     """
     columns = get_terminal_size((UNKNOWN_COLUMNS, 24)).columns
     lines = [part for line in summary(report, columns) for part in wrapped(line, columns)]
     paths = [SummaryLine((Piece("Written: "), Piece(clean(str(path)), Style.STRONG))) for path in written]
-    for block in (paths, next_commands(report)):
+    for block in (paths, next_commands(report) if goes_on else ()):
         lines += [SummaryLine(), *block] if block else []
     with _until_the_reader_leaves():
         (_print_styled if may_have_colour() else _print_plain)(lines)

@@ -19,6 +19,7 @@ from traceadvisor.judging.popular_fixes import not_worth_doing, with_fix_replaye
 from traceadvisor.judging.ranking import ranked, with_severity
 from traceadvisor.judging.ranks import RankRecording, compare, rank_recording, side_by_side
 from traceadvisor.judging.rows import in_rows
+from traceadvisor.judging.rule_texts import rule_texts
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Finding, Found
 from traceadvisor.model.health import Health, HealthNote
@@ -105,6 +106,7 @@ def assess(
         for one in judgements
     ]
     of_ranks = [[row] for row in _compared(compared, recordings)]
+    found = {row.rule.id for row in outcomes if isinstance(row.outcome, Found)}
     return Report(
         tool_version=__version__,
         source=source,
@@ -126,6 +128,7 @@ def assess(
         not_worth_doing=not_worth_doing(rules, outcomes, recordings.values()),
         outcomes=outcomes,
         settings=settings,
+        rules=rule_texts(rules, found),
     )
 
 

@@ -17,6 +17,7 @@ from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.location import Location
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
+from traceadvisor.model.rule_text import RuleText
 from traceadvisor.model.run import Run
 from traceadvisor.model.run_lines import RunLines
 from traceadvisor.model.run_time import RunTime
@@ -494,6 +495,8 @@ class Report:
     not_worth_doing: tuple[NotWorthDoing, ...]
     outcomes: tuple[OutcomeRow, ...]
     settings: UsedSettings = UsedSettings()
+    rules: tuple[RuleText, ...] = ()
+    """The rules that were run; empty in a report that does not hold them."""
 
     def __repr__(self) -> str:
         """One line: how much it holds, and its first finding."""

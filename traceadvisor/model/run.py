@@ -180,6 +180,10 @@ class Repository:
     dirty: bool | None
     """Whether tracked files differed from the commit."""
 
+    folder: str | None = None
+    """Folder of the script, or working directory of a module, relative to the root; ``.`` for the root itself. Paths in
+    torch's call stacks are usually relative to it."""
+
 
 @dataclass(frozen=True, slots=True)
 class StateSteps:

@@ -137,7 +137,15 @@ def _entries(root: Path) -> Iterator[Path]:
     """Yield every path under a folder except folders; links to folders are not followed."""
     for folder, folders, names in os.walk(root):
         yield from (Path(folder, name) for name in names)
-        yield from (path for path in (Path(folder, name) for name in folders) if path.is_symlink())
+        yield from (path for path in (Path(folder, name) for name in folders) if _is_link(path))
+
+
+def _is_link(path: Path) -> bool:
+    """Whether a path is a link; False if the system refuses it, such as one in 1,500 nested folders."""
+    try:
+        return path.is_symlink()
+    except OSError:
+        return False
 
 
 def _is_file_inside(path: Path, root: Path) -> bool:

@@ -13,16 +13,27 @@ from types import ModuleType
 TORCH = "torch"
 
 
-def after_torch_import(call: Callable[[], None]) -> None:
+def _ignore(_error: BaseException) -> None:
+    """Ignore a failed import: the program deals with it."""
+
+
+def after_torch_import(call: Callable[[], None], failed: Callable[[BaseException], None] = _ignore) -> None:
     """Call a function once torch is imported; at once if it is already.
 
     An earlier import of torch would ignore what the script sets first: thread counts, allocator options, log levels.
     """
-    after_import(TORCH, call)
+    after_import(TORCH, call, failed)
 
 
-def after_import(name: str, call: Callable[[], None]) -> Callable[[], None]:
+def after_import(
+    name: str, call: Callable[[], None], failed: Callable[[BaseException], None] = _ignore
+) -> Callable[[], None]:
     """Call a function once a module is imported; at once if it is already.
+
+    Args:
+        name: the module.
+        call: called once.
+        failed: called with the error of each import that fails.
 
     Returns:
         A function that stops waiting for the import.
@@ -30,7 +41,7 @@ def after_import(name: str, call: Callable[[], None]) -> Callable[[], None]:
     if name in sys.modules:
         call()
         return lambda: None
-    waiting = _OnImport(name, call)
+    waiting = _OnImport(name, call, failed)
     sys.meta_path.insert(0, waiting)
     return waiting.stop
 
@@ -38,9 +49,10 @@ def after_import(name: str, call: Callable[[], None]) -> Callable[[], None]:
 class _OnImport(MetaPathFinder):
     """Finds a module once through the other finders, and calls back when it has been executed."""
 
-    def __init__(self, name: str, call: Callable[[], None]) -> None:
+    def __init__(self, name: str, call: Callable[[], None], failed: Callable[[BaseException], None]) -> None:
         self._name = name
         self._call = call
+        self._failed = failed
         self._is_looking = False
 
     def stop(self) -> None:
@@ -66,7 +78,12 @@ class _OnImport(MetaPathFinder):
             execute = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
-                execute(module)
+                try:
+                    execute(module)
+                except BaseException as error:
+                    with suppress(Exception):
+                        self._failed(error)
+                    raise
                 if self in sys.meta_path:  # a look-up alone does not import
                     sys.meta_path.remove(self)
                     with suppress(Exception):  # the import succeeded in any case

@@ -38,6 +38,7 @@ def repository_of(folder: Path) -> Repository | None:
                 commit=commit,
                 branch=clipped(clean(branch), _LONGEST) if branch else None,
                 dirty=dirty,
+                folder=clipped(clean(folder.relative_to(root).as_posix()), _LONGEST),
             )
     return None
 

@@ -39,6 +39,7 @@ from traceadvisor.recording.children.rendezvous import Rendezvous, Result, Train
 from traceadvisor.recording.notices import remark, report_command, say
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.rank_files import Growing, Part, RankFiles, Whole, Written
+from traceadvisor.recording.same_phases import SamePhases
 from traceadvisor.recording.script.launch import Launch, start_of_this_process
 from traceadvisor.recording.stacks import StackSampler
 from traceadvisor.recording.telemetry import TelemetrySampler
@@ -148,7 +149,7 @@ class CaptureSession:
         if self._launch.local_rank == 0:
             self._start_sampler(self._writer.stage)
         self._sample_stacks()
-        after_torch_import(self._attach)
+        after_torch_import(self._attach, self._torch_failed)
 
     def start_in_child(self) -> None:
         """Follow the training loop of a child process; it writes nothing before it trains."""
@@ -335,6 +336,11 @@ class CaptureSession:
             )
         )
 
+    def _torch_failed(self, error: BaseException) -> None:
+        """The script could not import torch, and perhaps goes on without it."""
+        message = f"The script could not import torch ({type(error).__name__}: {error}), so no training was recorded."
+        self._no_loop = Note("torch-failed", message)
+
     def _attach(self) -> None:
         """Follow the training loop; torch is imported by now."""
         try:
@@ -353,6 +359,7 @@ class CaptureSession:
                 saved=self._recording_saved,
                 lost=self._lost,
                 trains=self._first_step_ended,
+                ranks=SamePhases(self._launch),
             )
         except Exception as error:  # noqa: BLE001  # an unknown version of torch must not stop the script
             self._no_loop = Note(

@@ -15,6 +15,7 @@ import sys
 from typing import Any, Protocol
 
 from traceadvisor.bundle.layout import Note
+from traceadvisor.recording.job_store import wait_for_device
 from traceadvisor.recording.script.launch import Launch
 
 MARGIN_STEPS = 3
@@ -23,7 +24,7 @@ MARGIN_STEPS = 3
 MOST_EXITS = 3
 """How often to raise if the script catches it and goes on."""
 
-_KEY = "traceadvisor/saved/{rank}"
+_KEY = "traceadvisor/saved/{restart}/{rank}"
 
 
 class StoppedAfterWindow(SystemExit):
@@ -99,7 +100,9 @@ class Ranks:
 
     def __init__(self, launched_size: int | None = None) -> None:
         """Take the number of processes of the launcher; by default from its variables."""
-        self._launched_size = Launch.of_this_process().world_size if launched_size is None else launched_size
+        launch = Launch.of_this_process()
+        self._launched_size = launch.world_size if launched_size is None else launched_size
+        self._restart = launch.restart
         self._saved = False
 
     def end(self, steps: int) -> int | None:
@@ -122,17 +125,10 @@ class Ranks:
     def _agreed(self, distributed: Any, size: int, steps: int) -> int | None:
         store = distributed.distributed_c10d._get_default_store()
         if not self._saved:
-            store.set(_KEY.format(rank=distributed.get_rank()), str(steps))
+            store.set(_KEY.format(restart=self._restart, rank=distributed.get_rank()), str(steps))
             self._saved = True
-        _wait_for_device()
-        keys = [_KEY.format(rank=rank) for rank in range(size)]
+        wait_for_device()
+        keys = [_KEY.format(restart=self._restart, rank=rank) for rank in range(size)]
         if not store.check(keys):
             return None
         return max(int(store.get(key)) for key in keys) + MARGIN_STEPS
-
-
-def _wait_for_device() -> None:
-    """Wait until the GPU has done what was launched, if one is in use."""
-    cuda = sys.modules["torch.cuda"]
-    if cuda.is_initialized():
-        cuda.synchronize()

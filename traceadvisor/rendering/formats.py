@@ -11,6 +11,7 @@ from pathlib import Path
 
 from traceadvisor.errors import OutputError
 from traceadvisor.model.report import Report
+from traceadvisor.rendering.own_files import is_own_file, remove_stale_parts
 from traceadvisor.text.cleaning import clipped_inside
 
 
@@ -26,8 +27,11 @@ class Format:
     module: str
     """The module with its ``render`` function, imported on first use."""
 
+    is_printed: bool = False
+    """Whether the command line prints it to standard output, where a CI system reads it, and writes no file."""
+
     def render(self, report: Report) -> bytes:
-        """Render the report in this format; the result contains `MARKER`.
+        """Render the report in this format; the result contains `MARKER`, or is a Code Quality report.
 
         Raises:
             TraceAdvisorError: this machine cannot render the format.
@@ -43,6 +47,9 @@ FORMATS = {
         Format("pdf", "report.pdf", "rendering.page.pdf"),
         Format("md", "report.md", "rendering.markdown.render"),
         Format("json", "report.json", "results.report_json"),
+        Format("sarif", "report.sarif", "rendering.alerts.sarif"),
+        Format("github", "annotations.txt", "rendering.alerts.github", is_printed=True),
+        Format("gitlab", "gl-code-quality-report.json", "rendering.alerts.gitlab"),
     )
 }
 """All formats by name, in the order of the help text."""
@@ -97,6 +104,7 @@ def write_file(path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         _write_new(part, content)
         part.replace(path)
+        remove_stale_parts(path)
     except OSError as error:
         raise _refused(path, "written", error) from error
     finally:
@@ -106,8 +114,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 def is_report(path: Path) -> bool:
     """Whether a file is a TraceAdvisor report in any format; an empty file counts as one."""
-    content = path.read_bytes()
-    return not content or MARKER.encode() in content
+    return is_own_file(path)
 
 
 def _check_replaceable(path: Path) -> None:
@@ -144,3 +151,6 @@ LONGEST_PATH = 200
 
 MARKER = "traceadvisor.report/1"
 """Identifies a report in every format: the ``schema`` of JSON, a meta tag, or a comment."""
+
+CHECK_PREFIX = "traceadvisor/"
+"""Begins the names of checks in a Code Quality report, which has no place for `MARKER`."""

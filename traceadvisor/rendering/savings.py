@@ -8,11 +8,13 @@ from typing import assert_never
 
 from traceadvisor.model.findings import Estimate, Method
 from traceadvisor.model.report import RecordedFinding, Report
-from traceadvisor.rendering.units import duration, money, number_of, percent
+from traceadvisor.rendering.units import duration, money, number_of, percent, percent_range
 
 NOTICED_SHARE = 0.0005
 """A smaller share of the step is not shown as a saving."""
 
+WIDE_RATIO = 3.0
+"""From this ratio of the highest to the lowest saving on, a single figure would claim too much: the range is shown."""
 
 LEAST_NS = 0.5
 """A saving below this is shown as ``0 ns``, so it is none."""
@@ -21,6 +23,11 @@ LEAST_NS = 0.5
 def saves_nothing(saving: Estimate) -> bool:
     """Whether the saving is too small to be shown as a time."""
     return saving.high_ns < LEAST_NS
+
+
+def is_wide(saving: Estimate) -> bool:
+    """Whether the range of a simulated or calculated saving is too wide for a single figure."""
+    return saving.method is not Method.BOUND and saving.high_ns > WIDE_RATIO * saving.low_ns
 
 
 def further(row: RecordedFinding) -> Estimate:
@@ -52,18 +59,26 @@ def _amount(saving: Estimate, *, adds: bool = False) -> str:
         case Method.BOUND:
             return f"up to a further {duration(saving.high_ns)}" if adds else range_words(saving)
         case Method.REPLAY | Method.MODEL:
-            if saving.expected_ns <= max(NOTICED_SHARE * saving.high_ns, LEAST_NS):
-                return f"up to {'a further ' if adds else ''}{duration(saving.high_ns)}"
-            return f"{'a further' if adds else 'about'} {duration(saving.expected_ns)}"
+            a_further = "a further " if adds else ""
+            if _starts_at_nothing(saving):
+                return f"up to {a_further}{duration(saving.high_ns)}"
+            if is_wide(saving):
+                return f"{a_further}{range_words(saving)}"
+            return f"{a_further or 'about '}{duration(saving.expected_ns)}"
         case _:
             assert_never(saving.method)
 
 
+def _starts_at_nothing(saving: Estimate) -> bool:
+    """Whether the lower end of a wide range is too small to be shown."""
+    return is_wide(saving) and saving.low_ns <= max(NOTICED_SHARE * saving.high_ns, LEAST_NS)
+
+
 def share_words(saving: Estimate, expected_share: float) -> str:
-    """The saving as a share of the step: the expected share, or the highest share of an upper limit."""
+    """The saving as a share of the step: the expected share, a wide range, or the highest share of an upper limit."""
     if saves_nothing(saving):
         return "no speed-up"
-    is_limit = saving.method is Method.BOUND or not saving.expected_ns
+    is_limit = saving.method is Method.BOUND or _starts_at_nothing(saving)
     return f"{'up to ' if is_limit else ''}{_share(saving, expected_share)} of the step"
 
 
@@ -95,11 +110,13 @@ def effect_words(row: RecordedFinding, whole: str) -> str:
 
 
 def _share(saving: Estimate, expected_share: float) -> str:
-    """The expected share of the step; for an upper limit, the highest."""
-    if saving.method is not Method.BOUND:
+    """The expected share of the step; a range if it is wide; for an upper limit, the highest."""
+    if saving.method is not Method.BOUND and not is_wide(saving):
         return percent(expected_share)
-    high_over_expected = saving.high_ns / saving.expected_ns if saving.expected_ns else 1.0
-    return percent(min(1.0, expected_share * high_over_expected))
+    per_ns = expected_share / saving.expected_ns if saving.expected_ns else 0.0
+    low, high = min(1.0, per_ns * saving.low_ns), min(1.0, per_ns * saving.high_ns)
+    is_limit = saving.method is Method.BOUND or _starts_at_nothing(saving)
+    return percent(high) if is_limit else percent_range(low, high)
 
 
 def range_words(saving: Estimate) -> str:
@@ -133,6 +150,8 @@ def worth_words(row: RecordedFinding) -> str | None:
         case Method.BOUND:
             return f"up to {money(amounts.high, worth.currency)} per {of_what}"
         case Method.REPLAY | Method.MODEL:
+            if is_wide(row.finding.saving):
+                return f"{money(amounts.low, worth.currency)} to {money(amounts.high, worth.currency)} per {of_what}"
             return f"about {money(amounts.expected, worth.currency)} per {of_what}"
         case _:
             assert_never(row.finding.saving.method)

@@ -12,7 +12,7 @@ from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.steps import StepSource
 from traceadvisor.rendering.code import fitted_code
 from traceadvisor.rendering.headline import recording_verdict, step_time, step_word, verdict, verdict_scope
-from traceadvisor.rendering.page.findings import FindingView, finding_views
+from traceadvisor.rendering.page.findings import FindingView, finding_views, repeated_changes
 from traceadvisor.rendering.page.health import NoteView, quiet_notes, warnings
 from traceadvisor.rendering.page.recordings import busy_words, cost_words, largest_category
 from traceadvisor.rendering.run_lines import first_line
@@ -85,7 +85,9 @@ def summary(report: Report, columns: int = 80) -> tuple[SummaryLine, ...]:
     """
     whole = report = redacted(report)
     notes = _notes(report)
-    changes = [row.finding.fix.change or "" for row in report.findings[:TOP_FINDINGS]]
+    repeated = repeated_changes(report)
+    leading = enumerate(report.findings[:TOP_FINDINGS], start=1)
+    changes = [(row.finding.fix.change if rank not in repeated else None) or "" for rank, row in leading]
     report = shortened(report, LONGEST_TEXT)
     blocks = (
         notes,

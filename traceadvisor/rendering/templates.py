@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import sys
+from collections.abc import Container
 from contextlib import suppress
 from functools import cache
 from importlib.util import cache_from_source
@@ -37,7 +38,7 @@ def html_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"prose": prose, "capitalize_first": capitalize_first}
+    environment.filters |= {one.__name__: one for one in (prose, capitalize_first, rule_links, unbroken)}
     return environment
 
 
@@ -48,6 +49,31 @@ _CODE = re.compile(r"`((?:[\w .,:=()\[\]*/+-]|&#3[49];|&[lg]t;){1,200})`")
 def prose(text: object) -> Markup:
     """The text, escaped, with code in backticks as an element."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(str(text)))))  # noqa: S704  # escaped before
+
+
+_RULE_ID = re.compile(r"\b[A-Z][A-Z0-9]{1,30}[0-9]{3}\b")
+
+
+def rule_links(text: object, explained: Container[str]) -> Markup:
+    """The text, escaped, with links from the ids of rules to their explanation on the page.
+
+    Args:
+        text: the text; what is already escaped stays as it is.
+        explained: the ids of rules with an explanation.
+    """
+
+    def link(found: re.Match[str]) -> str:
+        return f'<a href="#rule-{found[0]}">{found[0]}</a>' if found[0] in explained else found[0]
+
+    return Markup(_RULE_ID.sub(link, str(escape(text))))  # noqa: S704  # escaped before
+
+
+_FIGURE = re.compile(r"\d[\d.,]* (?:ns|µs|ms|s|min)\b")
+
+
+def unbroken(text: object) -> Markup:
+    """The text, escaped, in which no line ends between a time and its unit."""
+    return Markup(_FIGURE.sub(r'<span class="together">\g<0></span>', str(escape(text))))  # noqa: S704  # escaped before
 
 
 def capitalize_first(text: str) -> str:

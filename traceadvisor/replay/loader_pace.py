@@ -70,6 +70,8 @@ def paced(graph: StepGraph, steps: Sequence[Step], turn: int = 1, undisturbed_sh
     pace_ns = round(spans_ns * undisturbed_share / taken)
     late_ns = _late_ns(spent_ns)
     turns_ns = late_ns[is_inner][: taken - taken % turn].reshape(-1, turn).sum(axis=1)
+    if not turns_ns.size:  # fewer fetches than one turn of the workers show no pace
+        return graph
     if np.mean(turns_ns >= LEAST_WAIT_SHARE * turn * spans_ns / taken) <= 0.5:  # most turns
         return graph
     host = graph.host

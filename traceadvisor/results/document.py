@@ -443,6 +443,7 @@ def _finish_report(arguments: Arguments, _: Written) -> None:
     rules = {row.finding.rule.id: row.finding.rule for row in findings}
     rules |= {one.rule.id: one.rule for row in cases for one in row.folded}
     rules |= {one.rule.id: one.rule for recording in recordings for one in recording.umbrellas}
+    rules |= {one.id: RuleMeta(one.id, one.name, one.title) for one in arguments["rules"]}
     arguments["outcomes"] = tuple(
         _row(
             one,

@@ -33,10 +33,10 @@ _SPACED_NAME = rf"(?:{_NAME}(?: {_NAME}){{1,2}}(?=[/\\])|{_NAME})"
 """A user's name; with spaces only where the path goes on, because else a sentence follows."""
 
 _HOMES = re.compile(
-    r"(?<![\w.~-])(?:/(?:var|usr|export|mnt|net|nfs|data|srv|gpfs|ceph|lustre|beegfs|storage|cluster|Volumes/[^/\s]{1,60}))?"
-    rf"/{{1,9}}(?:home|homes|Users)/{{1,9}}{_SPACED_NAME}"
+    r"(?<![\w.~-])(?:/(?:Volumes/[^/\s]{1,60}|[\w.-]{1,60}(?:/[\w.-]{1,60}){0,2}))?"
+    rf"/{{1,9}}(?:home\d{{0,2}}|homes|[Uu]sers)/{{1,9}}{_SPACED_NAME}"
     r"|(?<![\w.~-])(?:/var)?/root(?![\w.-])"
-    rf"|\b[A-Za-z]:[\\/]Users[\\/]{_SPACED_NAME}"
+    rf"|(?:\b[A-Za-z]:|\\\\[\w.$-]{{1,60}})[\\/]Users[\\/]{_SPACED_NAME}"
 )
 
 # Bounded repetitions keep the time linear, even for a megabyte of hostile text.

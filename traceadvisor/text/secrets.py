@@ -15,7 +15,8 @@ LONGEST_NAMED = 80
 _LONGEST_READ = 1 << 12
 
 _KEYS = (
-    r"token(?!i[sz]|_type|s_per|s?/)|secret|api_?-?key|(?:access|account|auth|client|encryption|service|shared_?access|signing|private)_?-?key"
+    r"token(?!i[sz]|_type|s_per|s?/)|secret|api[_ -]?key"
+    r"|(?:access|account|auth|client|encryption|service|shared_?access|signing|private)_?-?key"
     r"|credentials?"
 )
 _PASSWORDS = (
@@ -24,6 +25,8 @@ _PASSWORDS = (
 )
 _NO_SECRETS = r"(?:None|null|nil|true|false|required|optional|str|bytes|int|ask|prompt)\b"
 _ASSIGNED = r"[\w.-]{0,40}[\"']?\s{0,4}(?:=|:(?!:))\s{0,4}"
+_QUOTE = r"[bBrRuUfF]{0,2}(?P<quote>[\"'])(?!\[redacted\](?P=quote))"
+"""The start of a quoted text, in Python too."""
 
 _PRIVATE_KEYS = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
@@ -36,19 +39,38 @@ _USER_AT_HOST = re.compile(
 )
 _SIGNATURES = re.compile(r"(?i)([?&;](?:sig|signature|x-(?:amz|goog)-(?:signature|credential))=)[A-Za-z0-9%+/=_.-]{8,}")
 _HEADERS = re.compile(
-    r"(?i)(\b(?:proxy-)?authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:[a-z-]{3,20}\s{1,4})?)[A-Za-z0-9+/._~=:-]{8,}"
+    r"(?i)(\b(?:proxy-)?authorization[\"']?\s{0,4}[:=]\s{0,4}[\"']?"
+    r"(?:(?P<scheme>(?:token|basic|bearer|digest|negotiate|apikey)\s{1,4})|(?:[a-z-]{3,20}\s{1,4})?))"
+    r"(?(scheme)(?!\[redacted\])[^\s\"']+|[A-Za-z0-9+/._~=:-]{8,})"
 )
+_QUERY = re.compile(
+    r"(?i)([?&](?:(?:access_?|auth_?)?token|auth|(?:api_?)?key|secret|pass(?:word)?|pwd|sig(?:nature)?)=)"
+    r"(?!\[redacted\])[^\s&#\"'<>]{1,2000}"
+)
+_USER_OPTIONS = re.compile(
+    r"((?<![\w-])(?:-u|--(?:proxy-)?user|--auth|--login)[ =]\s{0,3}[\"']?[\w.@-]{1,60}:)"
+    r"(?!\d+\b|\[redacted\])[^\s\"'/:][^\s\"']{0,200}"
+)
+_VARIABLES = re.compile(r"(\b[A-Z][A-Z0-9_]{0,60}_(?:PW|PASS|AUTH|CREDS?)=)(?!\[redacted\])[^\s\"']+")
 _BEARERS = re.compile(r"(?i)(\b(?:bearer|basic)\s{1,4})(?=[a-z+/._~=-]{0,200}[0-9])[A-Za-z0-9+/._~=-]{16,}")
 _COOKIES = re.compile(r"(?i)(\b(?:set-)?cookie[\"']?\s{0,4}:\s{0,4}[\"']?)[\w.-]{1,100}=[^\"'\r\n]+")
 _SECRET_KEYS = re.compile(
     rf"(?i)((?:{_KEYS}){_ASSIGNED}[\"']?)(?!{_NO_SECRETS})"
     r"(?=[^\s\"',;&]{0,200}[A-Za-z])"  # a plain number is a setting (`max_tokens=4096`)
-    r"[^\s\"',;&()<>\[\]{}]{6,}"
+    r"(?:(?<==)[^\s\"',;&()<>\[\]{}]{3,}|[^\s\"',;&()<>\[\]{}]{6,})"
 )
-_PASSWORDS_QUOTED = re.compile(rf"(?i)((?:{_PASSWORDS}){_ASSIGNED})(?:\"[^\"\n]{{3,400}}\"|'[^'\n]{{3,400}}')")
+_SECRET_KEYS_QUOTED = re.compile(
+    rf"(?i)((?:{_KEYS}){_ASSIGNED}{_QUOTE})(?!{_NO_SECRETS})(?=[^\n]{{0,200}}[A-Za-z])(?:(?!(?P=quote))[^\n]){{3,400}}(?=(?P=quote))"
+)
+_AFTER_NAME = re.compile(rf"(?i)((?:{_KEYS})\s{{1,4}})(?=[A-Za-z0-9+/_=.-]{{0,200}}\d)[A-Za-z0-9+/_=.-]{{20,}}")
+_PASSWORDS_QUOTED = re.compile(rf"(?i)((?:{_PASSWORDS}){_ASSIGNED})(?:\"[^\"\n]{{1,400}}\"|'[^'\n]{{1,400}}')")
 _PASSWORDS_BARE = re.compile(
     rf"(?i)((?:{_PASSWORDS}){_ASSIGNED})(?!{_NO_SECRETS}|\[redacted\])"
-    r"[^\s\"'()<>\[\]{}]{3,}"
+    r"(?:(?<==)[^\s\"'()<>\[\]{}]+|[^\s\"'()<>\[\]{}]{3,})"
+)
+_OPTIONS_QUOTED = re.compile(
+    rf"(?i)((?<![\w-])--?(?:[\w-]{{0,60}}[_-])?(?:{_KEYS}|{_PASSWORDS})\s{{1,4}}{_QUOTE})"
+    r"(?=[^\n]{0,200}[A-Za-z])(?:(?!(?P=quote))[^\n]){1,400}(?=(?P=quote))"
 )
 _OPTION = rf"--?(?:[\w-]{{0,60}}[_-])?(?:{_KEYS}|{_PASSWORDS})"
 _OPTIONS = re.compile(
@@ -56,7 +78,12 @@ _OPTIONS = re.compile(
     r"(?!-)(?(key)(?=[^\s\"']{0,200}[A-Za-z])[^\s\"']{6,}|[^\s\"']+)"
 )
 _OPTION_NAME = re.compile(rf"(?i){_OPTION}")
-_OPTION_VALUE = re.compile(r"(?=.*[A-Za-z])[^-<\[].{5,}", re.DOTALL)
+_OPTION_VALUE = re.compile(rf"(?=.*[A-Za-z])(?!{_NO_SECRETS})[^-<\[].{{2,}}", re.DOTALL | re.IGNORECASE)
+_SHORT_OPTION = re.compile(r"(?i)--?(?:[\w-]{0,60}[_-])?(?:auth|creds?|pw|pass)")
+_KEY_OPTION = re.compile(r"(?i)--?(?:[\w-]{0,60}[_-])?key")
+_LONG_KEY = re.compile(r"(?=.*[A-Za-z])(?=.*\d)[A-Za-z0-9+/_=-]{20,}")
+_USER_OPTION = re.compile(r"-u|--(?:proxy-)?user|--auth|--login")
+_USER_AND_PASSWORD = re.compile(r"([\w.@-]{1,60}:)(?!\d+\Z)[^/:].*", re.DOTALL)
 _PASSWORD_OPTION = re.compile(rf"(?i)--?(?:[\w-]{{0,60}}[_-])?(?:{_PASSWORDS})")
 _LONG_VALUES = re.compile(
     r"(\b[A-Za-z_][\w.-]{0,60}[\"']?\s{0,4}=\s{0,4}[\"']?)"
@@ -73,13 +100,19 @@ _KEY_HINTS = ("token", "secret", "key", "credential")
 _PASSWORD_HINTS = ("pass", "pwd")
 _NAMED: _Patterns = (
     (("@",), _USER_AT_HOST),
+    (("=",), _QUERY),
     (("sig", "x-"), _SIGNATURES),
+    (("-u", "--auth", "--login"), _USER_OPTIONS),
+    (("_pw", "_pass", "_auth", "_cred"), _VARIABLES),
     (("authorization",), _HEADERS),
     (("bearer", "basic"), _BEARERS),
     (("cookie",), _COOKIES),
+    (_KEY_HINTS, _SECRET_KEYS_QUOTED),
     (_KEY_HINTS, _SECRET_KEYS),
+    (_KEY_HINTS, _AFTER_NAME),
     (_PASSWORD_HINTS, _PASSWORDS_QUOTED),
     (_PASSWORD_HINTS, _PASSWORDS_BARE),
+    ((*_KEY_HINTS, *_PASSWORD_HINTS), _OPTIONS_QUOTED),
     ((*_KEY_HINTS, *_PASSWORD_HINTS), _OPTIONS),
 )
 """Patterns, each with texts of which one occurs in every match, in lower case.
@@ -111,11 +144,21 @@ def without_secret_arguments(words: Iterable[str]) -> tuple[str, ...]:
     result: list[str] = []
     before = ""
     for word in words:
-        is_value = _OPTION_NAME.fullmatch(before) and _OPTION_VALUE.fullmatch(word)
-        is_password = _PASSWORD_OPTION.fullmatch(before) and not word.startswith("-")
-        result.append(REDACTED if is_value or is_password else without_secrets(word))
+        if _USER_OPTION.fullmatch(before) and (found := _USER_AND_PASSWORD.fullmatch(word)):
+            result.append(f"{found[1]}{REDACTED}")
+        else:
+            result.append(REDACTED if _is_secret_value(before, word) else without_secrets(word))
         before = word
     return tuple(result)
+
+
+def _is_secret_value(option: str, word: str) -> bool:
+    """Whether an argument is the secret that the argument before it announces."""
+    if _PASSWORD_OPTION.fullmatch(option):
+        return not word.startswith("-")
+    if _OPTION_NAME.fullmatch(option) or _SHORT_OPTION.fullmatch(option):
+        return _OPTION_VALUE.fullmatch(word) is not None
+    return _KEY_OPTION.fullmatch(option) is not None and _LONG_KEY.fullmatch(word) is not None
 
 
 def beginning(name: str) -> str:

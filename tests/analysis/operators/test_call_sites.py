@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tests.analysis.analysing import facts_of, spans_us
@@ -25,6 +26,20 @@ def test_time_is_of_the_innermost_function_of_the_user_and_what_it_calls(tmp_pat
         "torch/serialization.py(9): save, called by save (train.py:12)": [(20, 60)],
         "in save (train.py:12)": [(10, 20), (60, 90)],
         "in main (train.py:80)": [(0, 10), (90, 100)],
+    }
+
+
+def test_what_a_framework_calls_is_left_out_up_to_the_next_user_function(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).python("train.py(80): main", 0, 100)
+    builder.python("site-packages/frame/trainer.py(5): train", 10, 90).python("torch/_tensor.py(3): backward", 20, 80)
+    builder.python("site-packages/frame/wrap.py(7): closure", 30, 70).python("train.py(12): hook", 40, 60)
+    facts = facts_of(builder, tmp_path)
+    spans = SpanSet.of((0, 100_000))
+    sites = call_sites(facts.trace, facts.tree, facts.observation.thread, spans, without=re.compile("torch/"))
+    assert _spent(sites) == {
+        "site-packages/frame/trainer.py(5): train, called by main (train.py:80)": [(10, 20), (80, 90)],
+        "in main (train.py:80)": [(0, 10), (90, 100)],
+        "in hook (train.py:12)": [(40, 60)],
     }
 
 

@@ -175,3 +175,28 @@ def test_a_launch_without_a_duration_is_a_launch(tmp_path: Path) -> None:
     event = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": MAIN, "tid": MAIN, "ts": 5, "dur": 0}
     trace = TraceBuilder().op("a", 0, 10).event(**event).trace(tmp_path)
     assert trace.health.status is HealthStatus.OK
+
+
+@pytest.mark.parametrize("strays", [13, 1400])
+def test_many_events_near_time_0_do_not_displace_twelve_good_steps(strays: int, tmp_path: Path) -> None:
+    builder = TraceBuilder(origin_us=TODAY_US)
+    for number in range(12):
+        at = 100 * number
+        builder.step(number, at, at + 100).op("aten::mm", at, at + 20).launch(
+            at + 10, at + 15, kernel=(at + 20, at + 90)
+        )
+    for at in range(strays):
+        builder.event(**absolute(at, 1))
+    facts = facts_of(builder, tmp_path)
+    assert [row.step.duration_ns for row in facts.step_rows] == [100_000] * 12
+    assert f"{strays} events were more than an hour away" in facts.trace.health.notes[0].message
+
+
+def test_of_two_groups_with_as_many_kinds_the_larger_stays(tmp_path: Path) -> None:
+    builder = unmarked()
+    for at in range(5):
+        builder.event(**absolute(TODAY_US - YEAR_US + at, 1)).event(
+            **absolute(TODAY_US - YEAR_US + at, 1, cat="kernel")
+        )
+    builder.event(**absolute(TODAY_US - YEAR_US, 1, cat="cuda_runtime"))
+    assert builder.trace(tmp_path).wall_clock_start_ns == (TODAY_US - YEAR_US) * 1000

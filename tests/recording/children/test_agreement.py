@@ -24,7 +24,7 @@ OTHER_NODE = replace(FIRST, rank=2, host="b", pid=8)
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> HashStore:
     shared = HashStore()
-    monkeypatch.setattr(agreement, "_store", lambda: shared)
+    monkeypatch.setattr(agreement, "job_store", lambda: shared)
     return shared
 
 
@@ -62,7 +62,7 @@ def test_attempts_and_blocks_of_a_job_agree_anew(tmp_path: Path) -> None:
 def test_jobs_with_the_same_id_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = set()
     for _ in range(2):
-        monkeypatch.setattr(agreement, "_store", HashStore)
+        monkeypatch.setattr(agreement, "job_store", HashStore)
         jobs.add(proposed(replace(FIRST, job_id="none"), tmp_path / "one", tmp_path / "place").job)
     assert len(jobs) == 2
 
@@ -73,7 +73,7 @@ def test_without_a_store_the_launchers_id_is_the_job(tmp_path: Path, monkeypatch
             raise RuntimeError("connection reset")
 
     for store in (None, Gone()):
-        monkeypatch.setattr(agreement, "_store", lambda store=store: store)
+        monkeypatch.setattr(agreement, "job_store", lambda store=store: store)
         assert proposed(FIRST, tmp_path / "one", tmp_path / "place").job == FIRST.job
 
 

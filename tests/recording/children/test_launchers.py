@@ -86,6 +86,8 @@ def two_ranks(folder: Path, done: Done) -> None:
         (0, Ending.COMPLETED, 30),
         (1, Ending.COMPLETED, 30),
     ]
+    first, second = ([step.state for step in steps(bundle, rank)] for rank in (0, 1))
+    assert first == second, "both ranks record the same steps"
     assert len(traces(bundle)) == 2
     assert [path.name for path in bundle.glob("telemetry.*")] == [
         path.name for path in bundle.glob("telemetry.*.jsonl")

@@ -125,6 +125,11 @@ def timed(folder: Path, dataset: Dataset[Any], epochs: int = 1, **arguments: Any
     return batches
 
 
+def least_ms(batches: tuple[TimedBatch, ...], field: str) -> float:
+    """The time of the fastest batch: a busy machine delays some, seldom all."""
+    return min(getattr(batch, field) or 0 for batch in batches) / MS
+
+
 def mean_ms(batches: tuple[TimedBatch, ...], field: str) -> float:
     return sum(getattr(batch, field) or 0 for batch in batches) / len(batches) / MS
 
@@ -136,15 +141,15 @@ def mean_ms(batches: tuple[TimedBatch, ...], field: str) -> float:
 def test_waiting_takes_time_but_no_cpu_time(workers: int, tmp_path: Path) -> None:
     batches = timed(tmp_path, Slow(16, sleep_ms=10), num_workers=workers)
     assert len(batches) == 8
-    assert 20 <= mean_ms(batches, "fetch_ns") < 60
-    assert mean_ms(batches, "fetch_cpu_ns") < 5
+    assert 20 <= least_ms(batches, "fetch_ns") < 60
+    assert least_ms(batches, "fetch_cpu_ns") < 5
     assert {batch.worker for batch in batches} == ({None} if workers == 0 else set(range(workers)))
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_computing_is_cpu_time_of_the_thread_and_of_the_process(workers: int, tmp_path: Path) -> None:
     batches = timed(tmp_path, Slow(burn_ms=10), num_workers=workers)
-    assert 20 <= mean_ms(batches, "fetch_cpu_ns") < 24
+    assert 20 <= least_ms(batches, "fetch_cpu_ns") < 24
     assert mean_ms(batches, "process_cpu_ns") >= 20
 
 
@@ -152,27 +157,27 @@ def test_computing_is_cpu_time_of_the_thread_and_of_the_process(workers: int, tm
 @pytest.mark.parametrize("dataset", [Slow(burn_ms=1), Batched(burn_ms=1)], ids=["samples", "batches"])
 def test_collating_is_separated_from_fetching(dataset: Slow, workers: int, tmp_path: Path) -> None:
     batches = timed(tmp_path, dataset, num_workers=workers, collate_fn=slow_collate)
-    assert 8 <= mean_ms(batches, "collate_cpu_ns") < 10
-    assert 2 <= mean_ms(batches, "fetch_cpu_ns") < 4
+    assert 8 <= least_ms(batches, "collate_cpu_ns") < 10
+    assert 2 <= least_ms(batches, "fetch_cpu_ns") < 4
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_of_a_stream_are_timed_without_its_end(workers: int, tmp_path: Path) -> None:
     batches = timed(tmp_path, Stream(5), num_workers=workers)
     assert len(batches) == 3 * max(workers, 1)
-    assert 10 <= mean_ms(batches, "fetch_ns") < 40
+    assert 10 <= least_ms(batches, "fetch_ns") < 40
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_single_samples_without_automatic_batches_are_timed(workers: int, tmp_path: Path) -> None:
     batches = timed(tmp_path, Slow(6, sleep_ms=5), num_workers=workers, batch_size=None)
     assert len(batches) == 6
-    assert 5 <= mean_ms(batches, "fetch_ns") < 20
+    assert 5 <= least_ms(batches, "fetch_ns") < 20
 
 
 def test_computing_in_a_background_thread_is_cpu_time_of_the_process(tmp_path: Path) -> None:
     batches = timed(tmp_path, Behind(), num_workers=1)
-    assert mean_ms(batches, "fetch_cpu_ns") < 5
+    assert least_ms(batches, "fetch_cpu_ns") < 5
     assert mean_ms(batches, "process_cpu_ns") >= 20
 
 
@@ -186,7 +191,7 @@ def test_batches_of_all_epochs_are_timed(persistent: bool, tmp_path: Path) -> No
 def test_batches_of_workers_that_were_not_forked_are_timed(method: str, tmp_path: Path) -> None:
     batches = timed(tmp_path, Slow(sleep_ms=5), num_workers=2, multiprocessing_context=method)
     assert len(batches) == 6
-    assert 10 <= mean_ms(batches, "fetch_ns") < 40
+    assert 10 <= least_ms(batches, "fetch_ns") < 40
     assert {batch.collate_ns is None for batch in batches} == {False}
 
 
@@ -209,7 +214,7 @@ def test_a_loader_inside_a_data_set_does_not_count_as_collating(tmp_path: Path) 
     for workers in (0, 1):
         batches = timed(tmp_path / str(workers), Nested(), num_workers=workers)
         assert mean_ms(batches, "fetch_cpu_ns") >= 10
-        assert mean_ms(batches, "collate_cpu_ns") < 2
+        assert least_ms(batches, "collate_cpu_ns") < 2
 
 
 def test_starts_are_wall_clock_times(tmp_path: Path) -> None:

@@ -88,7 +88,8 @@ def test_code_of_a_notebook_or_a_console_is_the_users(file: str) -> None:
         "/scratch/torchinductor_root/ab/cabc.py",
     ],
 )
-def test_generated_code_and_libraries_are_not_the_users(file: str) -> None:
+def test_generated_code_and_libraries_are_not_the_users(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["train.py"])
     assert not is_user(code_of("def f(): pass", file))
 
 
@@ -133,3 +134,9 @@ def test_a_frame_of_this_test_is_the_users() -> None:
     frame: FrameType = sys._getframe()
     shown = frame_of(frame.f_code, frame.f_lasti)
     assert (shown.function, shown.is_user) == ("test_a_frame_of_this_test_is_the_users", True)
+
+
+def test_a_file_name_with_a_secret_is_not_recorded() -> None:
+    token = "ghp_" + "a1B2" * 8
+    code = compile("pass", f"/data/{token}/train.py", "exec")
+    assert token not in (frame_of(code, 0).file or "")

@@ -16,8 +16,9 @@ from tests.build_report import (
     ranked,
     three_recordings,
 )
+from tests.children import run
 from tests.rendering.captures import captured, captured_on_host, captured_ranks
-from tests.rendering.reading import markdown_page
+from tests.rendering.reading import Page, markdown_page
 from tests.shared import CHECKOUT, SHARED_TRACES
 from traceadvisor import load
 from traceadvisor.model.findings import Estimate, Fix, Severity
@@ -75,7 +76,34 @@ def test_a_table_keeps_its_columns_with_any_text(build: Callable[[], Report]) ->
     assert max((max(each) for each in widths if each), default=0) <= 8
 
 
-@pytest.mark.parametrize("text", ["@team", "#1", "GH-12", "http://e", "www.e.org", "a@b.org"])
+REFERENCES = (
+    *(
+        "@team",
+        "#1",
+        "GH-12",
+        "gh-12",
+        "http://e",
+        "www.e.org",
+        "a@b.org",
+        "owner/repo#1",
+        "user@abcdef0123",
+        "closes #3",
+    ),
+    *(
+        "CVE-2026-1",
+        "GHSA-abcd-efgh-ijkl",
+        "https://e.org/a.png",
+        "mailto:a@b.org",
+        "0123abc",
+        "a" * 40,
+        "1623143089861",
+    ),
+    *("!12", "~bug", '~"a b"', "%3", "$4", "&5", "^alert#1", "[vulnerability:6]", "/close"),
+)
+"""What a forge would link, close or do."""
+
+
+@pytest.mark.parametrize("text", REFERENCES)
 def test_rendered_text_contains_no_mention_issue_or_link(text: str) -> None:
     shown = markdown_page(str(escaped(text))).text.strip()
 
@@ -89,7 +117,7 @@ def test_rendered_text_contains_no_mention_issue_or_link(text: str) -> None:
 def test_text_that_looks_like_markup_is_shown_as_it_is(text: str) -> None:
     page = markdown_page(f"x {escaped(text)}")
 
-    assert page.text.strip() == f"x {text}"
+    assert page.text.strip().replace("\u200b", "") == f"x {text}"
     assert set(page.elements) == {"p"}
 
 
@@ -232,3 +260,23 @@ def test_a_long_line_of_code_fits_the_column_of_a_comment() -> None:
     finding = replace(report.findings[0].finding, fix=Fix("Fix it", change))
     text = text_of(replace(report, findings=(replace(report.findings[0], finding=finding),)))
     assert "\n# and keep the rest\nloader = DataLoader(dataset, " in text
+
+
+@pytest.mark.slow
+def test_a_forge_links_nothing_in_a_hostile_comment(page_checkers: Path) -> None:
+    wild = (hostile(build()) for build in ALL)
+    text = "\n\n".join(comment(report, ROOMS[0]) for report in wild)
+    assert _forge(page_checkers, text).links == []
+    linked = _forge(page_checkers, "@team #1 GH-2 a/b#3 abcdef0123 https://e.org www.e.org a@b.org")
+    assert len(linked.links) == 8
+
+
+@pytest.mark.slow
+def test_a_forge_links_no_reference(page_checkers: Path) -> None:
+    text = "\n\n".join(f"{escaped(one)} and {prose(one)}" for one in REFERENCES)
+    assert _forge(page_checkers, text).links == []
+
+
+def _forge(page_checkers: Path, text: str) -> Page:
+    done = run("node", page_checkers.parent / "forge.mjs", stdin=text, check=True)
+    return Page(done.stdout)

@@ -125,7 +125,7 @@ def test_without_a_known_clock_a_notice_explains_the_missing_shading() -> None:
 
 def test_only_recorded_gpus_are_shown() -> None:
     view = view_of(with_telemetry(telemetry_with_devices(3)))
-    assert [table.caption.split(":")[0] for table in view.tables] == ["GPU 0", "CPU and memory of node7"]
+    assert [table.caption.split(":")[0] for table in view.tables] == ["GPU 0", "CPU and memory (node7)"]
 
 
 def test_visible_gpus_are_shown_if_the_recorded_one_is_unknown() -> None:
@@ -134,7 +134,7 @@ def test_visible_gpus_are_shown_if_the_recorded_one_is_unknown() -> None:
         replace(device, cuda_index=None, visible=place > 0) for place, device in enumerate(telemetry.devices)
     )
     view = view_of(with_telemetry(replace(telemetry, devices=unknown)))
-    assert [table.caption.split(":")[0] for table in view.tables] == ["GPU 1", "GPU 2", "CPU and memory of node7"]
+    assert [table.caption.split(":")[0] for table in view.tables] == ["GPU 1", "GPU 2", "CPU and memory (node7)"]
 
 
 def test_gpus_beyond_the_available_colours_are_counted() -> None:

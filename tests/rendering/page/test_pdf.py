@@ -4,6 +4,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pypdf
 import pytest
@@ -145,3 +146,36 @@ def test_without_pango_only_the_banner_of_weasyprint_is_not_printed() -> None:
     done = run(sys.executable, "-c", WITHOUT_PANGO, cwd=CHECKOUT)
     others = "-----\nanother line\n-----\n" * 2  # it tries this library twice
     assert (done.returncode, done.stdout, done.stderr) == (3, others, "")
+
+
+@pytest.mark.parametrize(
+    ("page_count", "end", "font_px"),
+    [
+        (8, 900, None),
+        (8, 350, None),
+        (5, 100, 12 * 0.95),
+        (3, 300, 12 * (1 - pdf.MOST_TIGHTER)),
+        (2, 100, None),
+        (13, 100, None),
+    ],
+)
+def test_a_nearly_empty_last_page_is_laid_out_again_in_a_smaller_font(
+    page_count: int, end: float, font_px: float | None
+) -> None:
+    pages = [SimpleNamespace(anchors={"end": (0, end, 100, end + 20)}, height=1000.0)] * page_count
+    tighter = pdf._tighter_font(SimpleNamespace(pages=pages))
+    assert tighter == (None if font_px is None else pytest.approx(font_px))
+
+
+@makes_a_pdf
+@pytest.mark.parametrize(("is_again", "page_count"), [(False, 4), (True, 3)])
+def test_the_second_layout_saves_the_last_page(
+    page_count: int, monkeypatch: pytest.MonkeyPatch, *, is_again: bool
+) -> None:
+    if not is_again:
+        monkeypatch.setattr(pdf, "_tighter_font", lambda _: None)
+    blocks = "<p style='height: 100px; margin: 0'>a</p>" * 9
+    lines = "<p style='margin: 0; line-height: 1.5'>word</p>" * 119
+    style = "<style>@page { size: A4; margin: 16mm 15mm 18mm } body { font-size: 12px; margin: 0 }</style>"
+    document = pdf.from_html(f"{style}<body>{blocks}{lines}<footer id=end>end</footer></body>")
+    assert len(pypdf.PdfReader(io.BytesIO(document)).pages) == page_count

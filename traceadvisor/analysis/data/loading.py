@@ -89,13 +89,24 @@ class Loading:
         Args:
             beside_others: whether cores that other programs use do not count.
         """
-        used = self._others_cores if beside_others else 0.0
-        free = None if self.host_cores is None else max(self.host_cores - used, 1.0)
+        used = self.others_cores if beside_others else 0.0
+        free = None if self.host_cores is None else max(self.host_cores - used, self._share_with_a_worker(used), 1.0)
         limits = [limit for limit in (self.settings.cpu_quota, free) if limit is not None]
         return max(min(limits) / self.settings.ranks_on_host, 1.0) if limits else None
 
+    def _share_with_a_worker(self, used: float) -> float:
+        """Cores that a training process without workers gets once it has one, next to other programs; else 0.
+
+        What it leaves to others says little: its single thread can use one core. The scheduler divides the cores evenly
+        among the threads that want one, and others want at least as many cores as they use.
+        """
+        if self.workers != 0 or self.host_cores is None:
+            return 0.0
+        own = 2.0 * self.settings.ranks_on_host
+        return self.host_cores * min(own / (own + used), 1.0)
+
     @property
-    def _others_cores(self) -> float:
+    def others_cores(self) -> float:
         """Cores that other programs keep busy; 0 if unknown."""
         if self.telemetry is None or self.host_cores is None:
             return 0.0

@@ -52,24 +52,36 @@ class _Site:
 
     function: int = NONE
     callee: int = NONE
+    is_left_out: bool = False
 
 
-def call_sites(trace: Trace, tree: OperatorTree, thread: int, spans: SpanSet) -> list[CallSite]:
-    """Return where a thread spends some spans, costliest first; time without a stack is left out."""
+def call_sites(
+    trace: Trace, tree: OperatorTree, thread: int, spans: SpanSet, *, without: re.Pattern[str] | None = None
+) -> list[CallSite]:
+    """Return where a thread spends some spans, costliest first; time without a stack is left out.
+
+    Args:
+        trace: the recording.
+        tree: its operators.
+        thread: the thread's number.
+        spans: the time to split.
+        without: leaves out the time in calls whose names match from their start, and in what they call, up to the next
+            user function. Needs recorded Python calls.
+    """
     if trace.python_calls.start_ns.size:
-        sites = _from_python_calls(trace, thread, spans)
+        sites = _from_python_calls(trace, thread, spans, without)
     else:
         sites = _from_neighbours(trace, tree, thread, spans)
     return sorted(sites, key=lambda site: -site.spans.total_ns)
 
 
-def _from_python_calls(trace: Trace, thread: int, spans: SpanSet) -> list[CallSite]:
+def _from_python_calls(trace: Trace, thread: int, spans: SpanSet, without: re.Pattern[str] | None) -> list[CallSite]:
     """Use the innermost call of a user function, and the call that it makes."""
     segments: dict[tuple[Location, str | None], list[tuple[int, int]]] = {}
     locations: dict[int, Location | None] = {}
-    for site, start, end in _segments(trace, thread, spans, locations):
+    for site, start, end in _segments(trace, thread, spans, locations, without):
         location = locations.get(site.function)
-        if location:
+        if location and not site.is_left_out:
             callee = None if site.callee == NONE else _ADDRESS.sub("", trace.names[site.callee])
             segments.setdefault((location, callee), []).append((start, end))
     return [
@@ -80,13 +92,18 @@ def _from_python_calls(trace: Trace, thread: int, spans: SpanSet) -> list[CallSi
 
 
 def _segments(
-    trace: Trace, thread: int, spans: SpanSet, locations: dict[int, Location | None]
+    trace: Trace,
+    thread: int,
+    spans: SpanSet,
+    locations: dict[int, Location | None],
+    without: re.Pattern[str] | None,
 ) -> Iterator[tuple[_Site, int, int]]:
     """Split the thread's time where calls begin or end; only calls that overlap the spans count."""
     calls = trace.python_calls
     chosen = np.flatnonzero((calls.thread == thread) & _overlaps(spans, calls.start_ns, calls.end_ns))
     chosen = chosen[np.lexsort((-calls.end_ns[chosen], calls.start_ns[chosen]))]
     open_: list[tuple[int, _Site]] = []
+    left_out: dict[int, bool] = {}
     since = 0
     columns = (calls.start_ns, calls.end_ns, calls.name_id)
     for start, end, name in zip(*(column[chosen].tolist() for column in columns), strict=True):
@@ -99,17 +116,16 @@ def _segments(
         since = start
         if name not in locations:
             locations[name] = _of_user(trace.names[name], trace.own_code)
-        open_.append((end, _inner(outer, name, is_user=locations[name] is not None)))
+            left_out[name] = bool(without and without.match(trace.names[name]))
+        if locations[name]:
+            open_.append((end, _Site(name)))
+        else:
+            callee = name if outer.callee == NONE else outer.callee
+            open_.append((end, _Site(outer.function, callee, outer.is_left_out or left_out[name])))
     while open_:
         until, site = open_.pop()
         yield site, since, until
         since = max(since, until)
-
-
-def _inner(outer: _Site, name: int, *, is_user: bool) -> _Site:
-    if is_user:
-        return _Site(name)
-    return _Site(outer.function, name) if outer.callee == NONE else outer
 
 
 def _of_user(name: str, own_code: frozenset[str] | None) -> Location | None:

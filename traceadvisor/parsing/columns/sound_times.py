@@ -95,20 +95,29 @@ def with_sound_times(tables: Tables) -> tuple[Tables, Corrections]:
 
 
 def _without_strays(tables: Tables) -> Tables:
-    """Keep the largest group of events without a long pause, timed from its first event."""
+    """Keep the group of events without a long pause that has most kinds of them, timed from its first event."""
     starts = [column for column in (tables.events.start_ns, tables.python_calls.start_ns) if column.size]
     first, last = min(int(column[0]) for column in starts), max(int(column[-1]) for column in starts)
     if last - first > LONGEST_PAUSE_NS:
-        return _between(tables, *_largest_cluster(np.sort(np.concatenate(starts))))
+        return _between(tables, *_main_cluster(tables, np.sort(np.concatenate(starts))))
     near = _near(tables.memory.time_ns, first, last)
     return tables if near.all() else replace(tables, memory=_rows(tables.memory, near))
 
 
-def _largest_cluster(starts_ns: Int64) -> tuple[int, int]:
-    """Return the first and last start of the largest group without a long pause."""
+def _main_cluster(tables: Tables, starts_ns: Int64) -> tuple[int, int]:
+    """Return the first and last start of the group without a long pause that has most kinds of events.
+
+    Steps, operators, calls and kernels make a recording; events with a wrong clock are many of one kind. Of groups with
+    as many kinds, it is the largest.
+    """
     begins = np.concatenate(([0], np.flatnonzero(np.diff(starts_ns) > LONGEST_PAUSE_NS) + 1))
     sizes = np.diff(np.append(begins, starts_ns.size))
-    begin, size = int(begins[sizes.argmax()]), int(sizes.max())
+    events = tables.events
+    group = np.searchsorted(starts_ns[begins], events.start_ns, side="right") - 1
+    kinds = np.unique(np.stack((group, events.kind.astype(np.int64))), axis=1)[0]
+    variety = np.bincount(kinds, minlength=begins.size)
+    chosen = int(np.lexsort((np.arange(0, -begins.size, -1), sizes, variety))[-1])  # the first of equal ones
+    begin, size = int(begins[chosen]), int(sizes[chosen])
     return int(starts_ns[begin]), int(starts_ns[begin + size - 1])
 
 

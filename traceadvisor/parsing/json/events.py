@@ -1,7 +1,7 @@
 """Types of one event's JSON: only the needed members are decoded, the decoder skips the rest.
 
 The phase (``ph``) selects the type: a complete event with a duration, an instant, metadata, or an event that is not
-needed.
+needed. What is encoded again holds no defaults: what an event lacked it still lacks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MISSING = msgspec.Raw(b"")
 NAN = float("nan")
 
 
-class KeyArgs(msgspec.Struct, frozen=True, gc=False):
+class KeyArgs(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The members of ``args`` that link a timed event to others. Ids are opaque keys."""
 
     correlation: int = NONE
@@ -38,7 +38,7 @@ class KeyArgs(msgspec.Struct, frozen=True, gc=False):
     record_id: int = msgspec.field(default=NONE, name="Record function id")
 
 
-class EventArgs(KeyArgs, frozen=True, gc=False):
+class EventArgs(KeyArgs, frozen=True, gc=False, omit_defaults=True):
     """All members of ``args`` that some analysis needs."""
 
     byte_count: int | float | str = msgspec.field(default=NONE, name="bytes")
@@ -63,7 +63,7 @@ class EventArgs(KeyArgs, frozen=True, gc=False):
     group: str = msgspec.field(default="", name="Process Group Description")
 
 
-class InstantArgs(msgspec.Struct, frozen=True, gc=False):
+class InstantArgs(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What the caching allocator holds, in memory events; events of 2021 have no totals."""
 
     device_type: int = msgspec.field(default=NONE, name="Device Type")
@@ -72,7 +72,7 @@ class InstantArgs(msgspec.Struct, frozen=True, gc=False):
     reserved_bytes: int = msgspec.field(default=NONE, name="Total Reserved")
 
 
-class MetadataArgs(msgspec.Struct, frozen=True, gc=False):
+class MetadataArgs(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The arguments of a metadata event."""
 
     name: str | None = None
@@ -86,7 +86,7 @@ Key = int | str | float | None
 Args = TypeVar("Args", bound=KeyArgs)
 
 
-class TimedEvent(msgspec.Struct, Generic[Args], gc=False, tag_field="ph", tag="X"):
+class TimedEvent(msgspec.Struct, Generic[Args], gc=False, tag_field="ph", tag="X", omit_defaults=True):
     """An event with a duration."""
 
     cat: str = ""
@@ -102,14 +102,14 @@ class TimedEvent(msgspec.Struct, Generic[Args], gc=False, tag_field="ph", tag="X
     args: Args = EventArgs()  # type: ignore[assignment]  # it has all members of any
 
 
-class InstantEvent(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
+class InstantEvent(msgspec.Struct, gc=False, tag_field="ph", tag="i", omit_defaults=True):
     """An event without a duration."""
 
     ts: msgspec.Raw = MISSING
     args: InstantArgs = InstantArgs()
 
 
-class MetadataEvent(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
+class MetadataEvent(msgspec.Struct, gc=False, tag_field="ph", tag="M", omit_defaults=True):
     """The name of a process or thread."""
 
     name: str = ""

@@ -6,15 +6,13 @@ Launchers' ids are not enough: several jobs may have the same, one after the oth
 from __future__ import annotations
 
 import secrets
-import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from traceadvisor.recording.bundle_writer import read_manifest
+from traceadvisor.recording.job_store import job_store
 from traceadvisor.recording.script.launch import AGREED, Launch
 
 _KEY = "traceadvisor/bundle"
@@ -44,7 +42,7 @@ def agreed(launch: Launch, folder: Path, place: Path) -> Proposal:
 
     Ranks that torch.distributed does not connect have the id of their launcher in common.
     """
-    store = _store() if launch.world_size > 1 else None
+    store = job_store() if launch.world_size > 1 else None
     if store is None:
         return Proposal(launch.job, str(folder), str(place))
     mine = Proposal(f"{launch.job}{AGREED}{secrets.token_hex(8)}", str(folder), str(place))
@@ -52,15 +50,3 @@ def agreed(launch: Launch, folder: Path, place: Path) -> Proposal:
         found = store.compare_set(f"{_KEY}/{launch.restart}.{launch.block}", "", msgspec.json.encode(mine).decode())
         return msgspec.json.decode(found, type=Proposal)
     return Proposal(launch.job, str(folder), str(place))
-
-
-def _store() -> Any:
-    """The store of the default process group; None without one."""
-    distributed = sys.modules.get("torch.distributed")
-    module: Any = sys.modules.get("torch.distributed.distributed_c10d")
-    get: Callable[[], Any] | None = getattr(module, "_get_default_store", None)
-    if distributed is None or get is None:
-        return None
-    with suppress(Exception):
-        return get() if distributed.is_initialized() else None
-    return None

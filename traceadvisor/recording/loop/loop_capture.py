@@ -22,7 +22,7 @@ from traceadvisor.recording.loop.hooks import Hooks, LoopListener
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.profiler import TorchRecorder, is_profiling
 from traceadvisor.recording.loop.tracker import LoopTracker
-from traceadvisor.recording.loop.window import Window
+from traceadvisor.recording.loop.window import Ranks, Window
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.settings import SettingsSeen
 from traceadvisor.recording.stopping import Stopper
@@ -57,6 +57,7 @@ class LoopCapture:
         saved: Callable[[str, int, bool], None],
         lost: Callable[[Exception], None],
         trains: Callable[[], None],
+        ranks: Ranks | None = None,
     ) -> None:
         self._saved = saved
         """Called with the file name and cycle of each recording, and whether its window is whole."""
@@ -68,7 +69,7 @@ class LoopCapture:
         self._seen = SettingsSeen()
         self._recorder = _Recorder(options, host, stage=stage, saved=self._recording_saved)
         self._recorder.lost = lost
-        self._window = Window(options.schedule, self._recorder)
+        self._window = Window(options.schedule, self._recorder, ranks)
         self._tracker = LoopTracker(self._window, log, trained=self._first_step_ended)
         self._clocks = BatchClocks(thread)
         self._loader: KnownLoader | None = None

@@ -52,6 +52,16 @@ class Recorder(Protocol):
         """Stop if running, and save nothing."""
 
 
+class Ranks(Protocol):
+    """The ranks of the job; see :mod:`traceadvisor.recording.same_phases`."""
+
+    def starts(self, phase: int, steps: int) -> None:
+        """The phase with this number starts, and needs so many steps on this rank."""
+
+    def longest(self, phase: int, steps: int) -> int:
+        """Steps that the phase needs on all ranks together; ``steps`` on this one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Number of steps in each phase, for a given loader."""
@@ -109,11 +119,15 @@ _STATES = {
 class Window:
     """Moves the recorder through its phases as steps start and end."""
 
-    def __init__(self, schedule: Schedule, recorder: Recorder) -> None:
+    def __init__(self, schedule: Schedule, recorder: Recorder, ranks: Ranks | None = None) -> None:
         self._schedule = schedule
         self._recorder = recorder
+        self._ranks = ranks
         self._phase = _Phase.WAITING
-        self._left = schedule.skip_first + schedule.wait
+        self._phases = 0
+        """Phases that have started."""
+        self._length = self._left = schedule.skip_first + schedule.wait
+        """Steps of this phase, and those that are left."""
         self._given_way = False
         self._cycle = 0
         self._whole_windows = 0
@@ -162,7 +176,9 @@ class Window:
     def begins(self, step: int, *, trains: bool) -> StepState:
         """A step starts; ``trains`` if it is probably a training step. Returns its state."""
         while self._left <= 0 and self._may_advance(trains=trains):
-            self._advance()
+            self._lengthen()
+            if self._left <= 0:
+                self._advance()
         if self.recording:
             self._recorder.mark(step)
         if self._just_saved:
@@ -274,7 +290,17 @@ class Window:
                 pass
 
     def _enter(self, phase: _Phase, steps: int) -> None:
-        self._phase, self._left = phase, steps
+        self._phase, self._length, self._left = phase, steps, steps
+        self._phases += 1
+        if self._ranks:
+            self._ranks.starts(self._phases, steps)
+
+    def _lengthen(self) -> None:
+        """Go on with this phase as long as another rank needs."""
+        if self._ranks and self._phases:
+            longest = self._ranks.longest(self._phases, self._length)
+            self._left += longest - self._length
+            self._length = longest
 
     def _save_or_discard(self, *, whole: bool) -> None:
         if self._recorded:

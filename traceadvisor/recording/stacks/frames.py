@@ -14,6 +14,7 @@ from traceadvisor.model.samples import SampledFrame
 from traceadvisor.recording import after_import
 from traceadvisor.recording.script import program
 from traceadvisor.recording.script.own_code import OWN_FILE, is_of_library
+from traceadvisor.text.secrets import without_secrets
 
 PACKAGE = f"{Path(__file__).parents[2]}{os.sep}"
 RUNS_SCRIPT = program.__file__
@@ -115,10 +116,10 @@ def _torch_folder() -> str:
 
 @lru_cache(maxsize=_MOST_FILES)
 def _shown(file: str) -> str:
-    """The path as recorded stacks have it: without the longest folder of ``sys.path`` around it."""
+    """The path as recorded stacks have it: without secrets and the longest folder of ``sys.path`` around it."""
     around = [f"{place.rstrip(os.sep)}{os.sep}" for place in (*map(str, sys.path), _working_folder())]
     folder = max((place for place in around if len(place) > 1 and file.startswith(place)), key=len, default="")
-    return file[len(folder) :]
+    return without_secrets(file[len(folder) :])
 
 
 def _working_folder() -> str:

@@ -99,12 +99,27 @@ _SPECIAL = re.compile(r"[\\`*\[\]<>&~|$@#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _BACKSLASHED = frozenset("\\`*[]~|_")
 """Those that a backslash takes the meaning of; the others are written as character references."""
 
-_LINKED = re.compile(r"(?<=[@#])|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=\bGH-)(?=\d)", re.IGNORECASE)
-"""Positions for a zero-width space, which prevents mentions, issue references and links.
+_LINKED = re.compile(
+    r"(?<=[@#])|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=\bGH-)(?=\d)"
+    r"|(?<=\bCVE-)(?=\d)|(?<=\bGHSA-)(?=\w)"
+    r"|(?<=[!$&])(?=\d)|(?<=[~%])(?=[\"\w])|(?<=\^)(?=alert)|(?<=\[)(?=\w+:)"  # GitLab: labels, milestones, others
+    r"|(?<=^/)",  # GitLab's quick actions, at the beginning of a line
+    re.IGNORECASE,
+)
+"""Positions for a zero-width space, which prevents mentions, references, links and quick actions.
 
-A forge finds these in the rendered text, so character references do not prevent them.
+A forge finds these in the rendered text, so character references do not prevent them. GitHub's:
+https://docs.github.com/en/get-started/writing-on-github/working-with-advanced-formatting/autolinked-references-and-urls.
+GitLab's: https://docs.gitlab.com/user/markdown/#gitlab-specific-references. References that a repository defines for
+itself, such as ``TICKET-12``, cannot be known.
 """
 
+_HASH = re.compile(r"\b[0-9a-f]{7,}\b", re.IGNORECASE)
+"""Seven and more hexadecimal digits, which a forge links where a commit begins with them."""
+
+_HASH_PIECE = re.compile(r".{1,6}")
+
+_UNSEEN = "\u200b"
 _UNSEEN_SPACE = "&#8203;"
 
 
@@ -116,8 +131,10 @@ def escaped(value: object) -> Markup:
 
 
 def _plain(text: str) -> Markup:
+    text = _HASH.sub(lambda found: _UNSEEN.join(_HASH_PIECE.findall(found[0])), text)
     pieces = _LINKED.split(text)
-    return Markup(_UNSEEN_SPACE).join(Markup(_SPECIAL.sub(_reference, piece)) for piece in pieces)  # noqa: S704  # escaped here
+    escaped_pieces = (_SPECIAL.sub(_reference, piece).replace(_UNSEEN, _UNSEEN_SPACE) for piece in pieces)
+    return Markup(_UNSEEN_SPACE.join(escaped_pieces))  # noqa: S704  # escaped here
 
 
 def fenced(code: str) -> Markup:
@@ -136,8 +153,13 @@ def prose(value: object) -> Markup:
     if isinstance(value, Markup):
         return value
     parts = _QUOTED.split(one_line(str(value)))
-    pieces = (Markup(f"`{part}`") if place % 2 else _plain(part) for place, part in enumerate(parts))  # noqa: S704
-    return Markup("").join(pieces)
+    return Markup("").join(_quoted(part) if place % 2 else _plain(part) for place, part in enumerate(parts))
+
+
+def _quoted(text: str) -> Markup:
+    """A code span; plain text where a forge might find a reference in it."""
+    is_plain = _LINKED.search(text) or _HASH.search(text)
+    return _plain(f"`{text}`") if is_plain else Markup(f"`{text}`")  # noqa: S704  # _QUOTED has no markup
 
 
 def _reference(match: re.Match[str]) -> str:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from traceadvisor.model.breakdown import Category, Totals
 from traceadvisor.model.report import Recording, Report, Work
 from traceadvisor.rendering.headline import step_time
+from traceadvisor.rendering.page.drawn import anchors
 from traceadvisor.rendering.page.recordings import largest_category
 from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
 from traceadvisor.rendering.units import NOT_MEASURED, duration, percent, percent_range
 from traceadvisor.rendering.words import CATEGORY
-
-MOST_DRAWN = 4
-"""Recordings with charts of their own; the table and the JSON report show all."""
 
 OPEN_ROWS = 12
 """Rows shown unfolded."""
@@ -26,7 +24,8 @@ def comparison_table(report: Report) -> Table | None:
     """One row per recording with its totals; None for a single recording."""
     if len(report.recordings) < 2:
         return None
-    rows = tuple(_row(report, recording, place) for place, recording in enumerate(report.recordings, start=1))
+    linked = anchors(report)
+    rows = tuple(_row(report, recording, linked.get(recording.id)) for recording in report.recordings)
     columns = (
         Column("Recording", numeric=False),
         Column("Step time"),
@@ -92,9 +91,9 @@ def _total_shares(recording: Recording) -> tuple[float | None, ...]:
     return tuple(None if ns is None else ns / mean.duration_ns for ns in seven)
 
 
-def _row(report: Report, recording: Recording, place: int) -> tuple[Cell, ...]:
+def _row(report: Report, recording: Recording, anchor: str | None) -> tuple[Cell, ...]:
     return (
-        Cell(recording.id, href=f"#recording-{place}" if place <= MOST_DRAWN else None),
+        Cell(recording.id, href=anchor and f"#{anchor}"),
         _step(recording),
         Cell(percent_range(recording.shown_figures.busy_share, recording.shown_figures.busy_share_high)),
         *total_cells(report, recording),

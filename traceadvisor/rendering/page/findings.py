@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from traceadvisor.model.findings import Confidence, Estimate, Fix, Location, Method, Severity
+from traceadvisor.model.findings import Confidence, Effort, Estimate, Finding, Fix, Location, Method, Severity
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report, Umbrella
 from traceadvisor.rendering.charts.drawing import across
 from traceadvisor.rendering.headline import HARDWARE, step_time
@@ -13,6 +13,7 @@ from traceadvisor.rendering.origins import OriginView, finding_view, frame_words
 from traceadvisor.rendering.page.trace import TraceLink, trace_link
 from traceadvisor.rendering.savings import (
     further,
+    is_wide,
     range_over,
     range_words,
     saves_nothing,
@@ -146,12 +147,27 @@ def finding_views(report: Report, traced: Sequence[Recording] = ()) -> tuple[Fin
     recordings = {recording.id: recording for recording in report.recordings}
     views: list[FindingView] = []
     seen: set[str] = set()
+    repeated = repeated_changes(report)
     for rank, ranked in enumerate(report.findings, start=1):
         provider = report.settings.providers.get(ranked.finding.rule.id)
         view = _view(rank, ranked, recordings, provider, adds=ranked.recording_ids[0] in seen)
+        if earlier := repeated.get(rank):
+            view = replace(view, fix=f"{view.fix} (same change as finding {earlier})", change=None)
         views.append(replace(view, in_trace=trace_link(ranked, traced)))
         seen.update(ranked.recording_ids)
     return tuple(views)
+
+
+def repeated_changes(report: Report) -> dict[int, int]:
+    """The rank of each finding whose code is that of an earlier one, with the rank of the first of these."""
+    first: dict[str, int] = {}
+    repeated: dict[int, int] = {}
+    for rank, row in enumerate(report.findings, start=1):
+        if change := row.finding.fix.change:
+            earlier = first.setdefault(change, rank)
+            if earlier != rank:
+                repeated[rank] = earlier
+    return repeated
 
 
 LONGEST_PLACE = 100
@@ -186,7 +202,7 @@ def _view(
         saving=_saving(ranked, of_rows, adds=adds),
         confidence=CONFIDENCE[finding.confidence],
         unsure=finding.confidence is Confidence.LOW,
-        effort=EFFORT[finding.effort],
+        effort=_effort(finding),
         evidence=tuple(Row(evidence.label, evidence_value(evidence)) for evidence in finding.evidence),
         places=tuple(_place(location) for location in finding.locations),
         fix=_fix_words(finding.fix),
@@ -198,6 +214,12 @@ def _view(
         origin=finding_view(finding.origins),
         origin_phrase=origin_phrase(finding.origins),
     )
+
+
+def _effort(finding: Finding) -> str:
+    """The effort of a fix; code of several lines is not called one line."""
+    lines = len((finding.fix.change or "").splitlines())
+    return "change a few lines" if finding.effort is Effort.LINE and lines > 1 else EFFORT[finding.effort]
 
 
 def _fix_words(fix: Fix) -> str:
@@ -223,32 +245,32 @@ def _by_recording(ranked: RankedFinding) -> Table | None:
     """The figures of each recording of a row; None for one recording."""
     if not ranked.by_recording:
         return None
-    columns = (
+    columns: tuple[Column, ...] = (
         Column("Recording", numeric=False),
         Column("Saving alone", numeric=False),
-        Column("Share", numeric=False),
         Column("After those above", numeric=False),
         Column("Step now"),
         Column("Certainty", numeric=False),
-        Column("Cause", numeric=False),
-        Column("Location and change", numeric=False),
+        Column("Location and other change", numeric=False),
     )
-    rows = tuple(map(_recording_row, ranked.by_recording))
+    rows = tuple(_recording_row(case, ranked.finding.fix.change) for case in ranked.by_recording)
+    if not any(row[-1].text for row in rows):
+        columns, rows = columns[:-1], tuple(row[:-1] for row in rows)
     return Table(f"By recording ({len(rows)})", columns, rows)
 
 
-def _recording_row(case: RecordedFinding) -> tuple[Cell, ...]:
+def _recording_row(case: RecordedFinding, shown_change: str | None) -> tuple[Cell, ...]:
+    """The figures of one recording; its change only if it differs from the one that is shown for the row."""
     finding, after = case.finding, case.further_saving
     places = (location_words(location) for location in finding.locations[:1])
+    change = None if finding.fix.change == shown_change else finding.fix.change
     return (
         Cell(", ".join(case.recording_ids)),
-        Cell(saving_words(finding.saving)),
-        Cell(share_words(finding.saving, case.saving_share)),
-        Cell("unknown" if after is None else saving_words(after, adds=True)),
+        Cell(saving_words(finding.saving), remark=share_words(finding.saving, case.saving_share)),
+        Cell("unknown" if after is None else "the same" if after == finding.saving else saving_words(after, adds=True)),
         Cell(duration(case.step_ns)),
-        Cell(CERTAINTY[finding.saving.certainty]),
-        Cell(f"{CONFIDENCE[finding.confidence]} confidence"),
-        Cell("; ".join(filter(None, (*places, finding.fix.change)))),
+        Cell(CERTAINTY[finding.saving.certainty], remark=f"cause: {CONFIDENCE[finding.confidence]} confidence"),
+        Cell("; ".join(filter(None, (*places, change)))),
     )
 
 
@@ -274,7 +296,9 @@ def _saving(ranked: RankedFinding, recordings: Sequence[Recording], *, adds: boo
         alone=_alone_words(ranked) if adds and saving != alone else None,
         certainty=CERTAINTY[saving.certainty],
         is_certainty_shown=not nothing,
-        range=None if bound or duration(saving.low_ns) == duration(saving.high_ns) else range_words(saving),
+        range=None
+        if bound or is_wide(saving) or duration(saving.low_ns) == duration(saving.high_ns)
+        else range_words(saving),
         predicted=_predicted(ranked, recordings),
         method=_method(alone) if alone.high_ns else None,
         span_start=across(min(1.0, saving.low_ns / scale)) if drawn else None,

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 
 from traceadvisor.model.breakdown import DEVICE_CATEGORIES, HOST_CATEGORIES
-from traceadvisor.model.findings import Skipped
+from traceadvisor.model.findings import Clear, Skipped
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.palette import ALL_PAINTS, PAINTS, SAVING, SAVING_RANGE, TRACK, Paint
 from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.headline import recording_of_verdict, verdict, verdict_scope
-from traceadvisor.rendering.page.comparison import MOST_DRAWN, comparison_table, rank_table
+from traceadvisor.rendering.page.comparison import comparison_table, rank_table
+from traceadvisor.rendering.page.drawn import drawn_recordings, not_drawn
 from traceadvisor.rendering.page.findings import FindingView, finding_views
 from traceadvisor.rendering.page.health import HealthView, health_view, without_step_notes
 from traceadvisor.rendering.page.machine import MachineView, machine_view
 from traceadvisor.rendering.page.outcomes import OutcomesView, outcomes_view
 from traceadvisor.rendering.page.recordings import Fact, Figure, RecordingView, is_without_device, recording_view
+from traceadvisor.rendering.page.rules import RuleView, rule_views
 from traceadvisor.rendering.page.run import RunView, by_machine, by_run, run_view
 from traceadvisor.rendering.page.settings import settings_facts
 from traceadvisor.rendering.page.titles import titles, with_titles
@@ -57,7 +59,10 @@ class ReportView:
     verdict_scope: str | None
     first_action: FindingView | None
     no_action: str
-    """Shown if there is no finding."""
+    """Shown in the headline if there is no finding."""
+
+    checked: str
+    """Shown in the place of findings if there is none."""
 
     figures: tuple[Figure, ...]
     """Those of the first screen."""
@@ -92,12 +97,16 @@ class ReportView:
     not_drawn: str | None
     """A sentence on recordings without charts; None if all have them."""
 
+    rules: Mapping[str, RuleView]
+    """What each rule checks, by its id."""
+
 
 def report_view(report: Report) -> ReportView:
     """The view of a report, after redaction. Recordings have titles in the place of their ids."""
+    rules = rule_views(redacted(report))
     report = shortened(redacted(report), LONGEST_TEXT)
     report = with_titles(report, titles(report.recordings))
-    drawn = report.recordings[:MOST_DRAWN]
+    drawn = drawn_recordings(report)
     findings = finding_views(report, drawn)
     with_origins = len(report.recordings) <= MOST_WITH_ORIGINS
     return ReportView(
@@ -105,7 +114,8 @@ def report_view(report: Report) -> ReportView:
         verdict=verdict(report, with_device=False),
         verdict_scope=verdict_scope(report),
         first_action=findings[0] if findings else None,
-        no_action=_no_action(report),
+        no_action="No check found a problem.",
+        checked=_checked(report),
         figures=top_figures(report),
         health=health_view(without_step_notes(report, [recording.id for recording in drawn])),
         chart=top_chart(report),
@@ -120,12 +130,13 @@ def report_view(report: Report) -> ReportView:
         ),
         runs=tuple(run_view(shared, place) for place, shared in enumerate(by_run(drawn), start=1)),
         machines=tuple(machine_view(shared, place) for place, shared in enumerate(by_machine(drawn), start=1)),
-        not_drawn=_not_drawn(len(report.recordings) - len(drawn)),
+        not_drawn=not_drawn(report),
         several=len(report.recordings) > 1,
         outcomes=outcomes_view(report),
         definitions=tuple(_definitions(report)),
         source=tuple(_source(report)),
         tool_version=report.tool_version,
+        rules=rules,
     )
 
 
@@ -136,10 +147,12 @@ def _title(report: Report) -> str:
     return report.source.paths[0].name if report.source.paths else "Training performance"
 
 
-def _no_action(report: Report) -> str:
-    skipped = sum(isinstance(row.outcome, Skipped) for row in report.outcomes)
-    remark = f" {number_of(skipped, 'check')} could not run." if skipped else ""
-    return f"No check found a problem.{remark}"
+def _checked(report: Report) -> str:
+    """How many rules passed on some recording, and how many could not run on any."""
+    passed = {row.rule.id for row in report.outcomes if isinstance(row.outcome, Clear)}
+    skipped = {row.rule.id for row in report.outcomes if isinstance(row.outcome, Skipped)} - passed
+    remark = f", {len(skipped)} could not run" if skipped else ""
+    return f"None. {number_of(len(passed), 'check')} passed{remark}; the details below list them."
 
 
 def _joint(report: Report) -> tuple[str, ...]:
@@ -155,10 +168,6 @@ def _joint(report: Report) -> tuple[str, ...]:
 
 def _as_row(case: RecordedFinding) -> RankedFinding:
     return RankedFinding(**{item.name: getattr(case, item.name) for item in fields(RecordedFinding)})
-
-
-def _not_drawn(count_: int) -> str | None:
-    return f"{number_of(count_, 'more recording')}: see the comparison and the JSON report." if count_ else None
 
 
 def _definitions(report: Report) -> Iterator[DefinitionView]:

@@ -132,7 +132,7 @@ def host_table(telemetry: Telemetry, window: TelemetryWindow | None) -> Table | 
     if window is None:
         return None
     rows = (*_node_rows(telemetry, window.node), *_process_rows(telemetry, window.processes))
-    return Table(f"CPU and memory of {telemetry.host}", _COLUMNS, rows)
+    return Table(f"CPU and memory ({telemetry.host})", _COLUMNS, rows)
 
 
 def _device_rows(device: ShownDevice) -> Iterator[Row]:

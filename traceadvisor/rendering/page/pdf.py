@@ -55,11 +55,40 @@ def from_html(html: str) -> bytes:
 
     read = weasyprint.HTML(string=html, url_fetcher=RefusingFetcher())
     _drop_unprinted(read.etree_element)
-    document: bytes = read.write_pdf(finisher=_mark_list_items, pdf_variant=VARIANT)
+    laid_out = read.render(pdf_variant=VARIANT)
+    if (font_px := _tighter_font(laid_out)) is not None:
+        tighter = weasyprint.CSS(string=f":root, body {{ font-size: {font_px:.2f}px !important }}")
+        again = read.render(stylesheets=[tighter], pdf_variant=VARIANT)
+        laid_out = again if len(again.pages) < len(laid_out.pages) else laid_out
+    document: bytes = laid_out.write_pdf(finisher=_mark_list_items, pdf_variant=VARIANT)
     if refused:
         raise RefusedFetchError(_refusal(refused[0]))
     # PDF readers ignore text after the end-of-file marker. The PDF metadata could be compressed.
     return document + f"%{MARKER}\n".encode()
+
+
+FONT_PX = 12.0
+"""Of the style sheet for print."""
+
+NEARLY_EMPTY_SHARE = 1 / 3
+"""A last page with less on it is worth another layout, in which its text goes to the pages before."""
+
+MOST_TIGHTER = 0.06
+"""A font that is smaller by more than this share would be noticed."""
+
+MOST_PAGES = 12
+"""A longer document is not laid out twice, because that takes seconds."""
+
+
+def _tighter_font(document: Any) -> float | None:
+    """The font size that should save the last page, if that is nearly empty; None if it is well filled."""
+    pages = document.pages
+    end = pages[-1].anchors["end"][1] if "end" in pages[-1].anchors else pages[-1].height
+    filled = float(end / pages[-1].height)
+    if filled >= NEARLY_EMPTY_SHARE or not 2 < len(pages) <= MOST_PAGES:
+        return None
+    needed = 2 * filled / (len(pages) - 1)  # the space that elements leave before the end of a page does not shrink
+    return FONT_PX * (1 - min(needed, MOST_TIGHTER))
 
 
 def _mark_list_items(_document: object, pdf: Any) -> None:
@@ -80,16 +109,18 @@ def _mark_list_items(_document: object, pdf: Any) -> None:
                 body["S"] = "/NonStruct" if body["S"] == "/LBody" else body["S"]
 
 
-UNPRINTED = frozenset({"chart-data", "rest", "trace", "in-cell", "in-trace", "bar"})
+UNPRINTED = frozenset({"chart-data", "rest", "trace", "in-cell", "in-trace", "bar", "explained", "trust-checks"})
 """Classes of elements that are not printed. Dropped early, they cost no layout."""
 
 
 def _drop_unprinted(root: Element) -> None:
-    """Take the elements out of the page that its style sheet hides in print."""
+    """Take the elements out of the page that its style sheet hides in print, and links to them."""
     for parent in list(root.iter()):
         for child in list(parent):
             if child.tag == "script" or UNPRINTED & set((child.get("class") or "").split()):
                 parent.remove(child)
+            elif (child.get("href") or "").startswith("#rule-"):
+                del child.attrib["href"]
 
 
 def _weasyprint() -> ModuleType:

@@ -104,6 +104,9 @@ class RecordingView:
     kernels: Table | None
     operators: Table | None
     modules: Table | None
+    missing_tables: tuple[str, ...]
+    """What was not measured, for a sentence in the place of tables."""
+
     environment: tuple[Fact, ...]
 
 
@@ -143,6 +146,9 @@ def recording_view(report: Report, recording: Recording, number: int, *, with_or
         kernels=kernel_table(recording),
         operators=operator_table(recording),
         modules=module_table(recording),
+        missing_tables=tuple(
+            name for name, rows in (("operators", recording.operators), ("kernels", recording.kernels)) if not rows
+        ),
         environment=tuple(_environment(recording)),
     )
 

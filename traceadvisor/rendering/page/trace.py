@@ -59,7 +59,7 @@ class TraceLink:
     from_ns: int
     to_ns: int
     words: str
-    """``12.3 ms to 45.6 ms of step 21``."""
+    """``33.3 ms, from 12.3 ms of step 21``: its length and its start."""
 
 
 def trace_view(timeline: Timeline | None, most_events: int) -> TraceView | None:
@@ -126,6 +126,10 @@ def base36(number: int) -> str:
     return _DIGITS[number] + digits
 
 
+def _begin(start_ns: int) -> str:
+    return f"from {duration(start_ns)}" if start_ns else "from the start"
+
+
 def trace_link(row: RankedFinding, recordings: Sequence[Recording]) -> TraceLink | None:
     """The longest range that a finding explains in the trace of its recording; None if its trace is not shown.
 
@@ -141,6 +145,6 @@ def trace_link(row: RankedFinding, recordings: Sequence[Recording]) -> TraceLink
             if longest is None:
                 return None
             start_ns, end_ns = (instant - timeline.start_ns for instant in longest)
-            words = f"{duration(start_ns)} to {duration(end_ns)} of step {timeline.step_index}"
+            words = f"{duration(end_ns - start_ns)}, {_begin(start_ns)} of step {timeline.step_index}"
             return TraceLink(f"recording-{place}-trace", start_ns, end_ns, words)
     return None

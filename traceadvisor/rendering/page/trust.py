@@ -54,7 +54,8 @@ def _line(simulated: Sequence[Recording]) -> str:
     worst = max(errors)
     close = "exactly" if not worst else f"within {percent(worst)}"
     where = f" in each of {len(simulated)} recordings" if len(simulated) > 1 else ""
-    return f"It reproduces the recorded step {close}{where}. {_limits(simulated)}"
+    on_cpu = "" if any(one.device is not None for one in simulated) else ", which proves little without a GPU"
+    return f"It reproduces the recorded step {close}{where}{on_cpu}. {_limits(simulated)}"
 
 
 def _limits(simulated: Sequence[Recording]) -> str:

@@ -31,6 +31,9 @@ estimated.md``)."""
 WAITS_FOR_CORES_SHARE = 0.5
 """Time that a loading thread waits for a core, as a share of its time for a batch. Short delays are less."""
 
+MIN_OTHERS_SHARE = 0.2
+"""Share of a machine's cores that other programs keep busy, from which they change how many workers help."""
+
 
 class Limit(Enum):
     """What limits the loading."""
@@ -221,4 +224,13 @@ def core_caveats(facts: Facts, workers: int) -> tuple[str, ...]:
         if curve.loop.cores is not None and workers > curve.loop.cores:
             waits += " So you can ignore PyTorch's warning about more workers than cores."
         return (waits, "A disk or server may answer more slowly when more workers ask.", memory)
-    return ("With few CPU cores the gain is smaller: workers and the training thread share them.", memory)
+    few = "With few CPU cores the gain is smaller: workers and the training thread share them."
+    return (*_beside_others(facts), few, memory)
+
+
+def _beside_others(facts: Facts) -> tuple[str, ...]:
+    """Return a sentence on cores that other programs kept busy, if that matters."""
+    cores, others = facts.run.host_cores, facts.loading.others_cores if facts.loading else 0.0
+    if not cores or others < MIN_OTHERS_SHARE * cores:
+        return ()
+    return (f"Other programs kept {others:.1f} of {cores} CPU cores busy. Without them the saving is larger.",)

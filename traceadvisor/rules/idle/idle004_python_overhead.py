@@ -27,7 +27,8 @@ BETWEEN = Fix(
 )
 
 _TRAINING = re.compile(r"<traceadvisor>|nn\.Module:|torch/(?!serialization\.py|utils/tensorboard/)")
-"""Training code that the script or a capture calls. Time in it belongs to PyTorch, or is a wait for a busy core."""
+"""Training code that the script, a framework or a capture calls. Time in it belongs to PyTorch, or is a wait for a busy
+core."""
 
 USUAL_SHARE = 0.5
 """Python time of the median step, relative to the mean step. Above it, usual steps run this code too."""
@@ -160,5 +161,4 @@ def _some_of(by_step_ns: Sequence[int], most_ns: int) -> str:
 
 def _own_sites(facts: Facts, lost: SpanSet) -> list[CallSite]:
     """Lines where the script's own code runs, without PyTorch and the capture."""
-    sites = call_sites(facts.trace, facts.tree, facts.observation.thread, lost)
-    return [site for site in sites if not _TRAINING.match(site.callee or "")]
+    return call_sites(facts.trace, facts.tree, facts.observation.thread, lost, without=_TRAINING)

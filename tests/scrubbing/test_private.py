@@ -1,0 +1,118 @@
+"""No text about people and machines is in a copy."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.scrubbing.private_capture import HOME, PRIVATE, private_trace, write_private_capture
+from traceadvisor.api import load, scrub
+from traceadvisor.bundle.layout import MANIFEST
+from traceadvisor.parsing.json.events import EventArgs
+from traceadvisor.scrubbing.events import SCRUBBED_ARGUMENTS
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    scrub(write_private_capture(tmp_path / "zqrun"), tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def contents(folder: Path) -> dict[str, str]:
+    packed = {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {
+        name: (gzip.decompress(content) if name.endswith(".gz") else content).decode()
+        for name, content in packed.items()
+    }
+
+
+def test_a_copied_capture_holds_nothing_private(copy: Path) -> None:
+    for name, text in contents(copy).items():
+        assert PRIVATE not in name.lower()
+        assert PRIVATE not in text.lower(), (name, text[max(text.lower().find(PRIVATE) - 80, 0) :][:160])
+
+
+def test_the_private_capture_tells_something_in_each_of_its_files(tmp_path: Path) -> None:
+    folder = write_private_capture(tmp_path / "zqrun")
+    assert all(PRIVATE in text for text in contents(folder).values())
+
+
+def test_a_copied_trace_holds_nothing_private(tmp_path: Path) -> None:
+    path = private_trace().write(tmp_path / "zqnode_7.1.pt.trace.json")
+    scrub(path, tmp_path / "copy.json")
+    assert PRIVATE not in (tmp_path / "copy.json").read_text().lower()
+
+
+def test_names_of_operators_kernels_ranges_functions_and_source_files_stay(copy: Path) -> None:
+    trace = contents(copy)["rank0.cycle0.pt.trace.json.gz"]
+    for name in ("aten::mm", "gemm_kernel", "ProfilerStep#1", "train.py(41): step", "net.py(7): forward"):
+        assert name in trace
+
+
+def test_numbers_and_names_of_classes_stay(copy: Path) -> None:
+    files = contents(copy)
+    settings = json.loads(files["settings.0.json"])
+    assert settings["environment"] == {"OMP_NUM_THREADS": "4"}
+    assert settings["optimizer"] == {"fused": True, "name": "SGD"}
+    assert re.fullmatch(r"\['folder\d', 'train.py'\]", str(settings["own_code"]))
+    assert settings["loader"]["file"].endswith("/train.py")
+    assert json.loads(files[MANIFEST])["endings"][0]["message"] == "ValueError"
+    assert json.loads(files[MANIFEST])["command"] == ["train.py"]
+
+
+def test_a_report_on_the_copy_knows_the_same_files_as_the_users(tmp_path: Path, copy: Path) -> None:
+    report = load(copy)
+    assert PRIVATE not in repr(report).replace(str(tmp_path), "")
+    assert len(report.recordings) == 1
+
+
+def test_what_the_manifest_does_not_name_is_left_out(copy: Path) -> None:
+    assert sorted(path.name for path in copy.iterdir()) == [
+        "batches.0.csv",
+        "manifest.json",
+        "rank0.cycle0.pt.trace.json.gz",
+        "settings.0.json",
+        "stacks.0.jsonl",
+        "steps.0.csv",
+        "telemetry.host1.jsonl",
+    ]
+
+
+def test_every_argument_of_an_event_that_may_hold_text_is_scrubbed() -> None:
+    may_hold_text = {
+        field.name
+        for field in msgspec.structs.fields(EventArgs)
+        if field.type is msgspec.Raw or "str" in str(field.type)
+    }
+    assert may_hold_text == SCRUBBED_ARGUMENTS
+
+
+def test_a_gzipped_copy_tells_neither_name_nor_time(tmp_path: Path) -> None:
+    path = private_trace().write(tmp_path / "zqnode_7.1.pt.trace.json")
+    scrub(path, tmp_path / "zqcopy.json.gz")
+    head = (tmp_path / "zqcopy.json.gz").read_bytes()[:10]
+    assert (head[3], head[4:8]) == (0, bytes(4))  # no flags, so no name; no time
+
+
+@pytest.mark.parametrize("member", ["host_name", "env"])
+def test_members_beside_the_events_that_no_report_reads_are_gone(tmp_path: Path, member: str) -> None:
+    path = private_trace().write(tmp_path / "a.pt.trace.json")
+    assert member in path.read_text()
+    document: dict[str, Any] = json.loads(scrub(path, tmp_path / "copy.json").path.read_text())
+    assert member not in document
+    assert document["distributedInfo"] == {"backend": "nccl", "rank": 0, "world_size": 2}
+
+
+def test_the_same_folder_has_the_same_number_at_each_place(tmp_path: Path) -> None:
+    path = private_trace().write(tmp_path / "a.pt.trace.json")
+    text = scrub(path, tmp_path / "copy.json").path.read_text()
+    assert HOME not in text
+    frames = re.findall(r"[^\";]*/train.py\(41\): step", text)
+    assert len(frames) == 4  # two stacks, two Python calls
+    assert len(set(frames)) == 1

@@ -1,0 +1,192 @@
+"""Every secret that is known to leak into command lines and messages, in every surrounding in which it occurs."""
+
+from __future__ import annotations
+
+import pytest
+
+from traceadvisor.text.cleaning import clean
+from traceadvisor.text.secret_members import secret_members
+from traceadvisor.text.secrets import without_secret_arguments
+
+HEX = "0123456789abcdef"
+MIXED = "abcdefghijABCDEFGHIJ0123456789_klmno"
+PLAIN = "abcdefghijABCDEFGHIJ0123456789"
+
+TOKENS = {
+    "Stripe": f"sk_live_{PLAIN}",
+    "Google OAuth client": f"GOCSPX-{MIXED}",
+    "Google OAuth": f"ya29.{MIXED}",
+    "Groq": f"gsk_{PLAIN}",
+    "Replicate": f"r8_{PLAIN}",
+    "Vault": f"hvs.{MIXED}",
+    "Databricks": f"dapi{HEX}{HEX}",
+    "SendGrid": f"SG.{MIXED[:22]}.{MIXED}",
+    "xAI": f"xai-{PLAIN}",
+    "Docker": f"dckr_pat_{MIXED}",
+    "GitHub": f"ghp_{PLAIN}012345",
+    "Hugging Face": f"hf_{PLAIN}ABCD",
+    "AWS": "AKIAIOSFODNN7EXAMPLE",
+    "Slack": "xoxb-123456789012-abcdefghijkl",
+}
+"""Tokens that their form betrays. The forms are those of gitleaks and detect-secrets."""
+
+SURROUNDINGS = (
+    "{}",
+    "login failed for {}",
+    "--hub-token={}",
+    "--hub-token {}",
+    "X={}",
+    '{{"x": "{}"}}',
+    "x='{}'",
+    "Authorization: token {}",
+    "https://{}@host/x",
+    "https://host/x?key={}",
+    "call({})",
+    "[{}]",
+    "{};",
+    "{},",
+    "a\n{}\nb",
+)
+
+
+@pytest.mark.parametrize("surrounding", SURROUNDINGS)
+@pytest.mark.parametrize("token", TOKENS.values(), ids=list(TOKENS))
+def test_a_token_is_redacted_in_every_surrounding(token: str, surrounding: str) -> None:
+    assert token[6:] not in clean(surrounding.format(token))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\n{}\n-----END PGP PRIVATE KEY BLOCK-----",
+        "https://{}@host",
+        "redis://:{}@h",
+        "redis://:{}@x@h:6379",
+        "user:{}p@ss@host",
+        "mysql --password {} -h host",
+        "mysql --password '{} and more' -h host",
+        'mysql --password "{} and more" -h host',
+        "MYSQL_PWD={}",
+        "DB_PASS={}",
+        "DB_PASS={}!,;x",
+        "LDAP_BIND_PW={}",
+        "REDIS_AUTH={}",
+        "Authorization: token {}",
+        "Authorization: Basic {}",
+        "Authorization: Bearer {}",
+        "Proxy-Authorization: Digest {}",
+        "Cookie: session={}; theme=dark",
+        "Set-Cookie: a={}",
+        "{{'api_key': b'{}'}}",
+        '"token": "{} with words"',
+        "token={}",
+        "secret={}",
+        "+wandb.api_key={}",
+        "api key: {}1234",
+        "?token={}",
+        "&password={}",
+        "jdbc:mysql://h/db?user=a&password={}",
+        "curl --user ada:{} https://host",
+        "curl -u ada:{} https://host",
+        "mongodb+srv://ada:{}%40x@host/db",
+        "password='{}'",
+        "passwd={}",
+        "--db-password={}",
+    ],
+)
+@pytest.mark.parametrize("secret", ["xyq", "xyqzzqyx", "xyq0XYQ!zz$"])
+def test_a_secret_is_redacted_by_what_stands_around_it(text: str, secret: str) -> None:
+    assert "xyq" not in clean(text.format(secret))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://hooks.slack.com/services/T000/B000/xyqabcdefghijklmnopqrstu",
+        "https://a.blob.core.windows.net/c?sv=1&sig=xyq%2Fabcd%3D",
+        "SharedAccessSignature=sv=1&sig=xyq%2Fabcd%3D",
+        "AccountName=a;AccountKey=xyq+/==;Suffix=b",
+    ],
+)
+def test_a_secret_in_an_address_is_redacted(text: str) -> None:
+    assert "xyq" not in clean(text)
+
+
+@pytest.mark.parametrize(
+    "home",
+    [
+        "/home/xyq",
+        "/var/home/xyq",
+        "/export/home/xyq",
+        "/home2/xyq",
+        "/mnt/nfs/home/xyq",
+        "/nfs/users/xyq",
+        "/Users/xyq",
+        "/home/xyq xyq",
+        "/Users/xyq von xyq",
+        r"C:\Users\xyq xyq",
+        r"\\server\Users\xyq",
+    ],
+)
+def test_a_home_directory_names_nobody(home: str) -> None:
+    separator = "\\" if "\\" in home else "/"
+    assert "xyq" not in clean(f"open {home}{separator}train.py failed")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--password", "xyq"),
+        ("--hub-token", "xyq"),
+        ("--hub-token=xyq"),
+        ("--passwd=xyq"),
+        ("--auth", "ada:xyq"),
+        ("-u", "ada:xyq"),
+        ("--hf-auth", "xyq"),
+        ("--pw", "xyq"),
+        ("--wandb_key", f"xyq{HEX}{HEX}"),
+        ("--header", "Authorization: token xyq"),
+        ("--db", "postgres://ada:xyq@host"),
+        ('{"password": "xyq"}',),
+        ("-c", "python train.py --password xyq"),
+    ],
+)
+def test_an_argument_that_is_a_secret_is_redacted(words: tuple[str, ...]) -> None:
+    assert "xyq" not in " ".join(without_secret_arguments(("train.py", *words)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token_type=bpe",
+        "tokenizer=bert-base",
+        "--max-tokens 4096",
+        "max_tokens=4096",
+        "python -u train.py",
+        "docker run -u 1000:1000 image",
+        "monkey=banana",
+        "?step=3&x=1",
+        "compass=north",
+        "void at::native::softmax<token>(int)",
+        "key-value cache: attention",
+        "sort_key=name",
+        "author: Ada",
+        "/homework/ada/x.py",
+        "/opt/users.py",
+        "Bearer of good news",
+    ],
+)
+def test_ordinary_text_stays(text: str) -> None:
+    assert clean(text) == text
+
+
+@pytest.mark.parametrize(
+    "words", [("--key", "name"), ("--pass", "2"), ("-u", "train.py"), ("-u", "1000:1000"), ("--token", "none")]
+)
+def test_ordinary_arguments_stay(words: tuple[str, ...]) -> None:
+    assert without_secret_arguments(words) == words
+
+
+@pytest.mark.parametrize("token", TOKENS.values(), ids=list(TOKENS))
+def test_a_file_that_holds_a_token_is_named(token: str) -> None:
+    assert secret_members({"a": {"b": ["x", token]}}) == ["a.b"]

@@ -1,0 +1,47 @@
+"""``traceadvisor scrub``: copy a recording without what tells about people and machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from traceadvisor import api
+from traceadvisor.cli.exit_codes import ended_by_interrupt, errors_as_exit_codes
+from traceadvisor.cli.options import LimitedCommand, limits_options
+from traceadvisor.cli.terminal import reading_progress, tell
+from traceadvisor.model.limits import Limits
+from traceadvisor.text.cleaning import clean, one_line
+
+MOST_REMARKS = 8
+
+
+@click.command("scrub", cls=LimitedCommand, context_settings={"max_content_width": 100})
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="OUT",
+    help="The copy: a new file, gzipped if its name ends with .gz, or a new folder for a capture.",
+)
+@limits_options
+def command(*, path: Path, output: Path, limits: Limits) -> None:
+    """Copy a recording without environment, paths, hosts, users and arguments, to share it.
+
+    PATH is a trace file (*.pt.trace.json, gzipped or not) or a folder written by `traceadvisor capture`. A report on
+    the copy shows the same figures. Names stay: those of operators, kernels, ranges, modules, functions and source
+    files. Folders and hosts become numbers. Existing files are never overwritten.
+
+    Look at the copy before you share it. Exit codes: 0 success; 2 wrong usage, or the copy cannot be written; 3 input
+    unreadable; 70 unexpected error.
+    """
+    with ended_by_interrupt(), errors_as_exit_codes():
+        with reading_progress() as progress:
+            done = api.scrub(path, output, limits=limits, progress=progress)
+        for remark in done.remarks[:MOST_REMARKS]:
+            tell(one_line(clean(remark)))
+        if len(done.remarks) > MOST_REMARKS:
+            tell(f"and {len(done.remarks) - MOST_REMARKS} more remarks.")
+        click.echo(f"Written: {clean(str(done.path))} ({done.events} events). Look at it before you share it.")

@@ -1,0 +1,185 @@
+"""Findings of a report as alerts, one for each place in the code."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from traceadvisor.model.findings import Confidence, Location, RuleMeta, Severity
+from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report
+from traceadvisor.model.run import Run
+from traceadvisor.rendering.alerts.source_tree import SourceTree, checkout
+from traceadvisor.rendering.savings import saving_sentence
+from traceadvisor.rendering.units import number_of
+from traceadvisor.results.redaction import redacted, shortened
+from traceadvisor.text.cleaning import clipped, clipped_inside, one_line
+
+MOST_ALERTS = 1_000
+"""The most important ones; code hosts show no more than some thousands."""
+
+LONGEST_MESSAGE = 1_000
+LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a file of the repository."""
+
+    file: str
+    """Relative to the repository, with ``/``."""
+
+    line: int
+    """From 1."""
+
+    function: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One finding at one place."""
+
+    rule: RuleMeta
+    severity: Severity
+    confidence: Confidence
+    message: str
+    """The saving and the fix: one line of plain text."""
+
+    place: Place
+    """Where to look: the line, else the script, else the input as the user named it."""
+
+    related: tuple[Place, ...]
+    """Other places of the finding."""
+
+    saving_share: float
+    """Expected saving as a share of the step, 0..1."""
+
+    place_fingerprint: str
+    """The same for the same rule, file and function, whatever the line."""
+
+    fingerprint: str
+    """Also depends on the line's code, where it is known. Unique in a report."""
+
+    @property
+    def text(self) -> str:
+        """The title of the rule, then the message."""
+        return f"{one_line(self.rule.title).rstrip('.')}. {self.message}"
+
+
+def alerts_of(report: Report) -> tuple[Alert, ...]:
+    """The alerts of a report, in the order of its findings. Paths are looked up in the checkout of this folder."""
+    return alerts_in(report, checkout(Path.cwd()))
+
+
+def alerts_in(report: Report, tree: SourceTree) -> tuple[Alert, ...]:
+    """The alerts of a report, in the order of its findings.
+
+    Args:
+        report: the report; its texts are redacted here.
+        tree: the checkout with the files of its recordings.
+    """
+    clean = shortened(redacted(report), LONGEST_MESSAGE)
+    recordings = {recording.id: recording for recording in clean.recordings}
+    lookup = _Lookup(recordings, tree, _input(clean, tree))
+    alerts = [alert for row in clean.findings for alert in _of_row(row, lookup)]
+    return _numbered(alerts[:MOST_ALERTS])
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    """What the places of findings are made from."""
+
+    recordings: dict[str, Recording]
+    tree: SourceTree
+    input: str
+    """Place of findings without any other."""
+
+
+def _of_row(row: RankedFinding, lookup: _Lookup) -> Iterator[Alert]:
+    """An alert for each place, with the recordings that have it."""
+    cases: defaultdict[tuple[str, str | None], list[tuple[RecordedFinding, tuple[Place, ...]]]] = defaultdict(list)
+    for case in row.by_recording or (row,):
+        places = _places(case, lookup)
+        cases[places[0].file, places[0].function].append((case, places))
+    for same in cases.values():
+        case, places = max(same, key=lambda one: one[0].saving_share)
+        ids = [id_ for one, _ in same for id_ in one.recording_ids]
+        yield _alert(case, places, _where(ids) if len(lookup.recordings) > 1 else None, lookup.tree)
+
+
+def _alert(case: RecordedFinding, places: Sequence[Place], where: str | None, tree: SourceTree) -> Alert:
+    rule, place = case.finding.rule, places[0]
+    identity = (rule.id, place.file, place.function or "")
+    code = tree.code(place.file, place.line)
+    return Alert(
+        rule=rule,
+        severity=case.severity,
+        confidence=case.finding.confidence,
+        message=_message(case, where),
+        place=place,
+        related=tuple(dict.fromkeys(other for other in places if other != place)),
+        saving_share=case.saving_share,
+        place_fingerprint=_digest(*identity),
+        fingerprint=_digest(*identity, code or ""),
+    )
+
+
+def _numbered(alerts: Sequence[Alert]) -> tuple[Alert, ...]:
+    """The alerts with a number behind the fingerprint, so that no two are equal."""
+    seen: Counter[str] = Counter()
+    numbered = []
+    for alert in alerts:
+        seen[alert.fingerprint] += 1
+        numbered.append(replace(alert, fingerprint=f"{alert.fingerprint}:{seen[alert.fingerprint]}"))
+    return tuple(numbered)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def _message(case: RecordedFinding, where: str | None) -> str:
+    finding = case.finding
+    saving = saving_sentence(finding.saving, case.saving_share, of_run=finding.of_run)
+    parts = (saving, f"Fix: {finding.fix.summary}", where and f"Recorded in {where}")
+    return clipped(one_line(". ".join(part.rstrip(". ") for part in parts if part)), LONGEST_MESSAGE - 1) + "."
+
+
+def _where(ids: Sequence[str]) -> str:
+    first = clipped_inside(one_line(ids[0]), LONGEST_NAME) if ids else "all recordings"
+    return first if len(ids) < 2 else f"{first} and {number_of(len(ids) - 1, 'more recording')}"
+
+
+def _places(case: RecordedFinding, lookup: _Lookup) -> tuple[Place, ...]:
+    """The places of a finding; without any, its script or the input."""
+    recording = lookup.recordings.get(case.recording_ids[0]) if case.recording_ids else None
+    run = recording.captured if recording else None
+    repository = run.repository if run else None
+    found = tuple(
+        Place(lookup.tree.relative(one_line(where.file), repository), max(where.line, 1), _function(where))
+        for where in case.finding.locations
+        if where.file
+    )
+    return found or (Place((_script(run, lookup.tree) if run else None) or lookup.input, 1),)
+
+
+def _function(location: Location) -> str | None:
+    return clipped_inside(one_line(location.function), LONGEST_NAME) if location.function else None
+
+
+def _script(run: Run, tree: SourceTree) -> str | None:
+    """The script of a captured run; None for a module or another program."""
+    if not run.command or run.command[0].startswith("-"):
+        return None
+    file = one_line(run.command[0])
+    if run.repository and run.repository.folder is not None:  # the folder of the script is known
+        file = file.replace("\\", "/").rpartition("/")[2]
+    return tree.relative(file, run.repository)
+
+
+def _input(report: Report, tree: SourceTree) -> str:
+    """The first path that the user gave: the same in each run of a job, as the names of recordings are not."""
+    path = next(iter(report.source.paths), Path("recording"))
+    return tree.relative(one_line(str(path)), None)

@@ -1,0 +1,1 @@
+"""Copies recordings without what tells about people and machines: environment, paths, hosts, users, arguments."""

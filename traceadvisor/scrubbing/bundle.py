@@ -1,0 +1,178 @@
+"""Scrubs a capture: every file that its manifest names, under names that tell nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path, PurePath
+
+import msgspec
+
+from traceadvisor.bundle.folder import LARGEST_MANIFEST_BYTES, find_in_bundle
+from traceadvisor.bundle.layout import MANIFEST, BundleFile, FileKind, Manifest, Note, RankEnding, RankProcess
+from traceadvisor.errors import InputError
+from traceadvisor.model.limits import LIMITS, Limits
+from traceadvisor.scrubbing.output import Writable, file_in, gzipped
+from traceadvisor.scrubbing.sidecars import SCRUBS, own_code_of, read_settings
+from traceadvisor.scrubbing.texts import Texts
+from traceadvisor.scrubbing.trace import scrub_trace
+from traceadvisor.text.cleaning import clean
+
+_MOST_RANKS = 1_000_000
+_ERROR_CLASS = re.compile(r"[A-Za-z_][\w.]{0,80}(?:Error|Exception|Interrupt|Exit|Warning)\b")
+_CODE = re.compile(r"[\w-]{1,60}")
+_VERSION = re.compile(r"[\w.+-]{1,60}")
+_ENDINGS = {
+    FileKind.TELEMETRY: "jsonl",
+    FileKind.STEPS: "csv",
+    FileKind.BATCHES: "csv",
+    FileKind.STACKS: "jsonl",
+    FileKind.SETTINGS: "json",
+}
+
+Told = Callable[[Path, int], None]
+"""Called with a trace file and the number of its bytes read so far."""
+
+
+@dataclass(slots=True)
+class ScrubbedBundle:
+    """What became of a capture."""
+
+    events: int = 0
+    """Events of all traces."""
+
+    remarks: list[str] = field(default_factory=list)
+    """What the copy lacks besides."""
+
+
+def scrub_bundle(
+    folder: Path, copy: Path, limits: Limits = LIMITS, on_progress: Told = lambda *_: None
+) -> ScrubbedBundle:
+    """Fill a folder with a scrubbed copy of a capture. Files that the manifest does not name are left out.
+
+    Args:
+        folder: the capture.
+        copy: an empty folder.
+        limits: how much to read of each trace.
+        on_progress: called with the progress of each trace.
+
+    Raises:
+        InputError: the manifest cannot be read.
+        OutputError: the copy cannot be written.
+    """
+    find_in_bundle(folder)  # raises what a report says of a damaged manifest
+    with (folder / MANIFEST).open("rb") as stream:
+        manifest = msgspec.json.decode(stream.read(LARGEST_MANIFEST_BYTES), type=Manifest)
+    result = ScrubbedBundle()
+    files = list(_unique(folder, manifest.files, result.remarks))
+    texts = Texts(_own_code(folder, files))
+    texts.learn(*(one.host for one in files), *(one.host for one in manifest.processes))
+    kept: list[BundleFile] = []
+
+    def scrub_packed(path: Path, written: Writable) -> int:
+        with gzipped(written) as packed:
+            return scrub_trace(path, packed, texts, limits, lambda read: on_progress(path, read)).events
+
+    for file in sorted(files, key=lambda one: one.kind is FileKind.TRACE):
+        name = _free_name(copy, file, texts)
+        try:
+            with file_in(copy, name) as written:
+                if file.kind is FileKind.TRACE:
+                    result.events += scrub_packed(folder / file.path, written)
+                else:
+                    SCRUBS[file.kind](folder / file.path, written, texts)
+        except (InputError, ValueError, OSError) as error:
+            (copy / name).unlink(missing_ok=True)
+            reason = error.found if isinstance(error, InputError) else f"cannot be read ({error})"
+            result.remarks.append(f"{clean(file.path)} was left out: it {reason}.")
+        else:
+            host = None if file.host is None else texts.host(file.host)
+            kept.append(msgspec.structs.replace(file, path=name, host=host))
+    with file_in(copy, MANIFEST) as written:
+        written.write(msgspec.json.format(msgspec.json.encode(_manifest(manifest, kept, texts)), indent=2))
+    return result
+
+
+def _unique(folder: Path, files: tuple[BundleFile, ...], remarks: list[str]) -> Iterator[BundleFile]:
+    """Yield the files that lie in the folder, each file once: a manifest may point elsewhere, or repeat a file."""
+    root = folder.resolve()
+    known: set[Path] = set()
+    for file in files:
+        try:
+            path = (folder / file.path).resolve()
+            is_inside = path.is_relative_to(root) and path.is_file()
+        except (OSError, ValueError, RuntimeError):
+            path, is_inside = root, False
+        if is_inside and path not in known:
+            known.add(path)
+            yield file
+        else:
+            remarks.append(f"{clean(file.path)} was left out: it is {'listed twice' if is_inside else 'missing'}.")
+
+
+def _own_code(folder: Path, files: list[BundleFile]) -> frozenset[str] | None:
+    """First path parts of the user's modules, of all ranks."""
+    found = (read_settings(folder / file.path) for file in files if file.kind is FileKind.SETTINGS)
+    parts = [own for settings in found if settings is not None and (own := own_code_of(settings)) is not None]
+    return frozenset().union(*parts) if parts else None
+
+
+def _free_name(folder: Path, file: BundleFile, texts: Texts) -> str:
+    """A name that tells kind, rank and cycle."""
+    rank = file.rank if file.rank is not None and 0 <= file.rank < _MOST_RANKS else None
+    if file.kind is FileKind.TRACE:
+        cycle = file.cycle if file.cycle is not None and 0 <= file.cycle < _MOST_RANKS else 0
+        begin, end = f"{'worker' if rank is None else f'rank{rank}'}.cycle{cycle}", "pt.trace.json.gz"
+    else:
+        of = texts.host(file.host or "") if rank is None else str(rank)
+        begin, end = f"{file.kind.value}.{of}", _ENDINGS[file.kind]
+    names = (f"{begin}{f'-{number}' if number > 1 else ''}.{end}" for number in range(1, 1 << 20))
+    return next(name for name in names if not (folder / name).exists())
+
+
+def _manifest(manifest: Manifest, files: list[BundleFile], texts: Texts) -> Manifest:
+    ranks = {file.rank for file in files} | {ending.rank for ending in manifest.endings}
+    is_part = len(ranks - {None}) < manifest.world_size
+    return msgspec.structs.replace(
+        manifest,
+        tool_version=manifest.tool_version if _VERSION.fullmatch(manifest.tool_version) else "",
+        command=_command(manifest.command),
+        endings=tuple(map(_ending, manifest.endings)),
+        files=tuple(files),
+        notes=tuple(_note(note, texts) for note in manifest.notes),
+        job=_job(manifest.job) if manifest.job and is_part else None,
+        processes=tuple(_process(process, texts) for process in manifest.processes),
+        repository=None,
+    )
+
+
+def _command(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The script or module without its folder and its arguments."""
+    match command:
+        case ("-m", module, *_):
+            return "-m", clean(module.rpartition(".")[2])
+        case (script, *_) if not script.startswith("-"):
+            return (clean(PurePath(script.replace("\\", "/")).name),)
+    return ()
+
+
+def _ending(ending: RankEnding) -> RankEnding:
+    """The end of a rank with the class of the exception, without its message."""
+    found = _ERROR_CLASS.match(ending.message or "")
+    return msgspec.structs.replace(ending, message=found[0] if found else None)
+
+
+def _note(note: Note, texts: Texts) -> Note:
+    code = note.code if _CODE.fullmatch(note.code) else "note"
+    return msgspec.structs.replace(note, code=code, message=texts.free(note.message))
+
+
+def _process(process: RankProcess, texts: Texts) -> RankProcess:
+    return msgspec.structs.replace(process, host=texts.host(process.host), start_ticks=None)
+
+
+def _job(job: str) -> str:
+    """The same for all parts of a job, so that reports join them."""
+    return blake2b(job.encode(errors="surrogatepass"), digest_size=16).hexdigest()

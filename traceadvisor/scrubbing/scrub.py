@@ -1,0 +1,57 @@
+"""Scrubs a trace file or a capture into a copy that can be shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from traceadvisor.bundle.folder import is_bundle
+from traceadvisor.errors import InputError
+from traceadvisor.model.limits import LIMITS, Limits
+from traceadvisor.scrubbing.bundle import scrub_bundle
+from traceadvisor.scrubbing.output import gzipped, new_file, new_folder
+from traceadvisor.scrubbing.texts import Texts
+from traceadvisor.scrubbing.trace import scrub_trace
+
+
+@dataclass(frozen=True, slots=True)
+class Scrubbed:
+    """A copy without what tells about people and machines."""
+
+    path: Path
+    events: int
+    """Events in the copy."""
+
+    remarks: tuple[str, ...]
+    """What else the copy lacks, because it could not be read."""
+
+
+def scrub(
+    path: Path, copy: Path, *, limits: Limits = LIMITS, on_progress: Callable[[Path, int], None] = lambda *_: None
+) -> Scrubbed:
+    """Copy a trace file or a capture without environment, paths, hosts, users and arguments.
+
+    Args:
+        path: a trace file, gzipped or not, or a folder that a capture wrote.
+        copy: the new file, gzipped if its name ends with ``.gz``, or the new folder. Nothing is overwritten.
+        limits: how much to read of each trace.
+        on_progress: called with a trace file and the number of its bytes read so far.
+
+    Raises:
+        InputError: the recording cannot be read.
+        OutputError: the copy exists already, or cannot be written.
+    """
+    if path.is_dir():
+        if not is_bundle(path):
+            raise InputError(
+                path, "is no capture", expected="a trace file or a capture", remedy="Pass each trace file on its own."
+            )
+        with new_folder(copy) as folder:
+            bundle = scrub_bundle(path, folder, limits, on_progress)
+        return Scrubbed(copy, bundle.events, tuple(bundle.remarks))
+    packs = copy.name.lower().endswith(".gz")
+    with new_file(copy) as file, gzipped(file) if packs else nullcontext(file) as unpacked:
+        trace = scrub_trace(path, unpacked, Texts(), limits, lambda read: on_progress(path, read))
+    return Scrubbed(copy, trace.events, trace.remarks)

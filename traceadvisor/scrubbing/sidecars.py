@@ -1,0 +1,289 @@
+"""Scrubs the files of a capture beside its traces, each as a stream of lines.
+
+Lines that a report cannot read stay unreadable, so that a report on the copy counts the same ones.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from traceadvisor.bundle.batches import LARGEST_BATCHES_BYTES
+from traceadvisor.bundle.folder import LARGEST_MANIFEST_BYTES, UNREADABLE
+from traceadvisor.bundle.layout import TELEMETRY_FORMAT, FileKind
+from traceadvisor.bundle.settings import RECORDED_ENV, RecordedLoader, RecordedSettings
+from traceadvisor.bundle.stacks import LARGEST_STACKS_BYTES, LONGEST_LINE, OUTSIDE, STACKS_FORMAT
+from traceadvisor.bundle.steps import LARGEST_STEPS_BYTES, whole_lines
+from traceadvisor.bundle.telemetry import LARGEST_FILE_BYTES, LONGEST_LINE_BYTES
+from traceadvisor.model.run import StepState, TimedBatch, TimedStep
+from traceadvisor.model.telemetry import (
+    DeviceColumn,
+    DeviceTelemetry,
+    NodeColumn,
+    ProcessColumn,
+    Telemetry,
+    WorkerColumn,
+)
+from traceadvisor.scrubbing.output import Writable
+from traceadvisor.scrubbing.texts import Texts
+
+_INTEGER = re.compile(r"-?\d{1,19}|")
+_STATES = frozenset(state.value for state in StepState)
+_STEP_COLUMNS = frozenset({"step", *(field.name for field in fields(TimedStep))})
+_BATCH_COLUMNS = frozenset(field.name for field in fields(TimedBatch))
+_VERSION = re.compile(r"[\w.+-]{1,60}")
+_PROCESS_NAME = re.compile(r"pt_\w{1,20}|python[\d.]{0,8}")
+_VARIABLE = re.compile(r"[\w.:,;\[\]+-]{0,200}")
+_UNREADABLE_LINE = b"damaged\n"
+_UNREADABLE_FRAME = b'{"record":"frame"}\n'
+
+_HEADER = frozenset(
+    {"time_ns", "interval_s", *(field.name for kind in (Telemetry, DeviceTelemetry) for field in fields(kind))}
+)
+_OF_A_DEVICE = _HEADER | {"max_link_generation", "max_link_width"}
+_DEVICE, _NODE, _PROCESS, _WORKER = (
+    frozenset(map(str, columns)) for columns in (DeviceColumn, NodeColumn, ProcessColumn, WorkerColumn)
+)
+_LONGEST_TEXT = 1000
+
+
+def scrub_steps(path: Path, file: Writable, _texts: Texts) -> None:
+    """Write the steps of a rank: numbers and known states only."""
+    _scrub_table(path, file, _STEP_COLUMNS, LARGEST_STEPS_BYTES)
+
+
+def scrub_batches(path: Path, file: Writable, _texts: Texts) -> None:
+    """Write the batches of a rank: numbers only."""
+    _scrub_table(path, file, _BATCH_COLUMNS, LARGEST_BATCHES_BYTES)
+
+
+def scrub_stacks(path: Path, file: Writable, texts: Texts) -> None:
+    """Write samples of stacks; files are scrubbed as in traces."""
+    for line in _lines(path, LONGEST_LINE, LARGEST_STACKS_BYTES):
+        found = _decoded(line)
+        record = _stack_record(found, texts) if found is not None else None
+        if record is None:
+            file.write(_UNREADABLE_FRAME if b'"frame"' in line[:40] else _UNREADABLE_LINE)
+        else:
+            file.write(msgspec.json.encode(record) + b"\n")
+
+
+def scrub_telemetry(path: Path, file: Writable, texts: Texts) -> None:
+    """Write samples: the known figures, with other names for the host and its devices."""
+    for line in _lines(path, LONGEST_LINE_BYTES, LARGEST_FILE_BYTES):
+        found = _decoded(line)
+        match found and found.get("record"):
+            case "header":
+                record = _telemetry_header(found or {}, texts)
+            case "sample":
+                record = _telemetry_sample(found or {}, texts)
+            case _:
+                file.write(_UNREADABLE_LINE)
+                continue
+        file.write(msgspec.json.encode(record) + (b"\n" if line.endswith(b"\n") else b""))
+
+
+def scrub_settings(path: Path, file: Writable, texts: Texts) -> None:
+    """Write the known settings: figures, names of classes, and the recorded environment variables in usual forms."""
+    found = read_settings(path)
+    if found is None:
+        file.write(_UNREADABLE_LINE)
+        return
+    kept: dict[str, Any] = _figures(found, {field.name for field in fields(RecordedSettings)})
+    kept |= {name: found[name] for name in _versions(found)}
+    for name in ("autocast_dtype", "device_name"):
+        kept[name] = _named(found.get(name), texts)
+    if isinstance(optimizer := found.get("optimizer"), dict):
+        kept["optimizer"] = _figures(optimizer, {"fused", "foreach", "parameter_count", "parameter_bytes"})
+        kept["optimizer"]["name"] = _named(optimizer.get("name"), texts)
+    if isinstance(loader := found.get("loader"), dict):
+        known = {field.name for field in fields(RecordedLoader)} - {"location"}
+        kept["loader"] = _figures(loader, known | {"num_workers", "line"})
+        kept["loader"] |= {name: _named(loader.get(name), texts) for name in ("sampler", "function")}
+        place = loader.get("file")
+        kept["loader"]["file"] = texts.file(place[:_LONGEST_TEXT]) if isinstance(place, str) else None
+    parts = own_code_of(found)
+    kept["own_code"] = None if parts is None else sorted(map(texts.own_part, parts))
+    if isinstance(environment := found.get("environment"), dict):
+        kept["environment"] = {name: environment[name] for name in RECORDED_ENV if _is_usual(environment.get(name))}
+    file.write(msgspec.json.format(msgspec.json.encode(kept), indent=2))
+
+
+def read_settings(path: Path) -> Mapping[str, Any] | None:
+    """The content of a settings file; None if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(LARGEST_MANIFEST_BYTES), type=dict[str, Any])
+    except UNREADABLE:
+        return None
+
+
+def own_code_of(settings: Mapping[str, Any]) -> frozenset[str] | None:
+    """First path parts of the user's modules, from a settings file."""
+    found = settings.get("own_code")
+    return frozenset(part for part in found if isinstance(part, str)) if isinstance(found, list) else None
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def _scrub_table(path: Path, file: Writable, known: Collection[str], most_bytes: int) -> None:
+    if path.stat().st_size > most_bytes:
+        raise ValueError("is larger than a capture writes it")
+    with path.open(newline="", encoding="utf-8", errors="replace") as table:
+        rows = csv.reader(whole_lines(table))
+        kept = [(place, name) for place, name in enumerate(next(rows, [])) if name in known]
+        file.write(",".join(name for _, name in kept).encode() + b"\n")
+        try:
+            for row in rows:
+                values = (_figure(name, row[place]) for place, name in kept if place < len(row))
+                file.write(",".join(values).encode() + b"\n")
+        except csv.Error:
+            file.write(_UNREADABLE_LINE)
+
+
+def _figure(name: str, text: str) -> str:
+    """A value of a table; one that is not possible stays impossible."""
+    possible = text in _STATES if name == "state" else _INTEGER.fullmatch(text) is not None
+    return text if possible else "damaged"
+
+
+# -- lines of JSON -----------------------------------------------------------------------------------------------------
+
+
+def _lines(path: Path, longest: int, most_bytes: int) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while file.tell() <= most_bytes and (line := file.readline(longest)):
+            yield line
+
+
+def _decoded(line: bytes) -> dict[str, Any] | None:
+    """The object in a line, with null for bare ``NaN`` and ``Infinity``; None without one."""
+    try:
+        found = msgspec.json.decode(line)
+    except (ValueError, RecursionError):
+        try:
+            found = json.loads(line.decode(errors="replace"), parse_constant=lambda _: None)
+        except (ValueError, RecursionError):
+            return None
+    return found if isinstance(found, dict) else None
+
+
+def _stack_record(found: Mapping[str, Any], texts: Texts) -> dict[str, Any] | None:
+    """A line of stacks with known members only; None for a line that a capture does not write."""
+    match found:
+        case {"record": "header"}:
+            figures = _figures(found, {"squares_ns2", "late_ns", "late_by_ns", "cpu_ns"})
+            known = STACKS_FORMAT if found.get("format") == STACKS_FORMAT else ""
+            return {"record": "header", "format": known, **figures}
+        case {"record": "frame", "function": str(function)}:
+            place = found.get("file")
+            file = texts.file(place[:_LONGEST_TEXT]) if isinstance(place, str) else None
+            return {"record": "frame", "function": texts.name(function[:_LONGEST_TEXT]), "file": file} | _figures(
+                found, {"line", "user"}
+            )
+        case {"record": "stack", "frames": list(frames)}:
+            kept = {"record": "stack", "frames": [one for one in frames if _is_figure(one)], "samples": _tallies(found)}
+            return kept | _figures(found, {"fetching"})
+        case {"record": "other"}:
+            return {"record": "other", "samples": _tallies(found)}
+    return None
+
+
+def _tallies(found: Mapping[str, Any]) -> dict[str, Any]:
+    samples = found.get("samples")
+    known = samples.items() if isinstance(samples, dict) else ()
+    return {
+        name: [one for one in pair if _is_figure(one)]
+        for name, pair in known
+        if name in _STATES | {OUTSIDE} and isinstance(pair, list)
+    }
+
+
+def _telemetry_header(found: Mapping[str, Any], texts: Texts) -> dict[str, Any]:
+    kept: dict[str, Any] = {"record": "header", "format": _known_format(found), **_figures(found, _HEADER)}
+    kept |= {name: found[name] for name in _versions(found)}
+    if isinstance(host := found.get("host"), str):
+        kept["host"] = texts.host(host)
+    if isinstance(reason := found.get("nvml_unavailable"), str):
+        kept["nvml_unavailable"] = texts.free(reason[:_LONGEST_TEXT])
+    if isinstance(devices := found.get("devices"), list):
+        kept["devices"] = [
+            {"uuid": texts.device(str(device.get("uuid"))), "name": _named(device.get("name"), texts)}
+            | _figures(device, _OF_A_DEVICE)
+            for device in devices
+            if isinstance(device, dict)
+        ]
+    return kept
+
+
+def _telemetry_sample(found: Mapping[str, Any], texts: Texts) -> dict[str, Any]:
+    devices, processes = found.get("devices"), found.get("processes")
+    kept: dict[str, Any] = {"record": "sample", **_figures(found, {"time_ns", "interval_s"})}
+    kept["devices"] = {
+        texts.device(uuid): _figures(figures, _DEVICE) if isinstance(figures, dict) else {}
+        for uuid, figures in (devices.items() if isinstance(devices, dict) else ())
+    }
+    kept["node"] = _figures(found.get("node"), _NODE)
+    kept["processes"] = _figures(processes, _PROCESS)
+    busiest = processes.get("busiest") if isinstance(processes, dict) else None
+    if isinstance(busiest, list):
+        kept["processes"]["busiest"] = [_worker(one) for one in busiest if isinstance(one, dict)]
+    return kept
+
+
+def _worker(found: Mapping[str, Any]) -> dict[str, Any]:
+    name = found.get("name")
+    shown = name if isinstance(name, str) and _PROCESS_NAME.fullmatch(name) else "process"
+    return {"name": shown if name is not None else None, **_figures(found, {"pid", *_WORKER})}
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def _figures(found: object, names: Collection[str]) -> dict[str, Any]:
+    """The members with the given names whose values hold no text."""
+    if not isinstance(found, dict):
+        return {}
+    return {name: value for name, value in found.items() if name in names and _is_figure(value)}
+
+
+def _is_figure(value: object) -> bool:
+    return value is None or isinstance(value, int | float)
+
+
+def _versions(found: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("torch_version", "cuda_version", "python_version", "nvml_version", "driver_version"):
+        if isinstance(version := found.get(name), str) and _VERSION.fullmatch(version):
+            yield name
+
+
+def _named(name: object, texts: Texts) -> str | None:
+    return texts.name(name[:_LONGEST_TEXT]) if isinstance(name, str) else None
+
+
+def _known_format(found: Mapping[str, Any]) -> str:
+    return TELEMETRY_FORMAT if found.get("format") == TELEMETRY_FORMAT else "unknown"
+
+
+def _is_usual(value: object) -> bool:
+    return isinstance(value, str) and _VARIABLE.fullmatch(value) is not None
+
+
+Scrub = Callable[[Path, Writable, Texts], None]
+
+SCRUBS: Mapping[FileKind, Scrub] = {
+    FileKind.STEPS: scrub_steps,
+    FileKind.BATCHES: scrub_batches,
+    FileKind.STACKS: scrub_stacks,
+    FileKind.TELEMETRY: scrub_telemetry,
+    FileKind.SETTINGS: scrub_settings,
+}
+"""Writes a scrubbed copy of a file, by its kind; raises OSError, or ValueError if the file cannot be read."""

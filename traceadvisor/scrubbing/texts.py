@@ -1,0 +1,189 @@
+"""Texts of a recording without paths, hosts, users and secrets; equal texts stay equal.
+
+A folder, a host or a device id becomes a number of its own (``folder3``), the same at each place. So whatever a report
+counts by path or by host stays the same. Names of public libraries stay, because they tell library code from the
+user's code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from hashlib import blake2b
+
+from traceadvisor.analysis.operators.source_files import FRAME, is_library
+from traceadvisor.text.cleaning import clean
+
+MOST_NUMBERED = 100_000
+"""Distinct folders, hosts and others that get numbers; all further ones share one."""
+
+MOST_CACHED_CHARACTERS = 1 << 24
+"""Characters of texts whose results are kept, for each kind of text."""
+
+_SEPARATOR = re.compile(r"([/\\]+)")
+_INSTALLED = re.compile(
+    r"(?P<packages>(?:site|dist)-packages)(?=[/\\])|(?P<standard>[/\\]lib[/\\]python\d[\w.]{0,9})(?=[/\\])"
+    r"|(?P<own>traceadvisor[/\\]recording)(?=[/\\])|(?P<inductor>[/\\]torchinductor)_\w+(?=[/\\])"
+)
+"""Where an installation begins; what stands before it tells about the machine."""
+
+_DRIVE = re.compile(r"[A-Za-z]:(?=[/\\])")
+_NO_FILE = re.compile(r"<(?:frozen [\w.]{1,100}|string|stdin|built-in|traceadvisor|torch_package_\d+)>|\.{3}")
+_STAYING = frozenset({"", ".", "..", "...", "~"})
+_SOURCE = re.compile(r".{1,100}\.(?:pyx?|pyi|so|cc?|cpp|cuh?|h|hpp)", re.DOTALL)
+
+_URL = re.compile(r"\b[A-Za-z][\w+.-]{1,20}://[^\s\"'<>]{1,2000}")
+_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}")
+_IP = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?(?![\w.])")
+_IP_6 = re.compile(r"(?<![\w:.])(?=[0-9A-Fa-f:]{0,39}?(?:::|(?::[0-9A-Fa-f]{1,4}){3}))[0-9A-Fa-f:]{4,39}(?![\w:])")
+_DOMAIN = re.compile(r"(?<![\w.-])(?:[A-Za-z0-9-]{1,63}\.){1,8}(?:internal|local|lan|corp|home|com|net|org|io)\b")
+_IN_PATH = r"[^\s/\\:;,'\"()<>|\[\]{}*?]{1,255}"
+_PATH = re.compile(
+    rf"(?<![\w.)\]}}>/\\~])(?:(?:[A-Za-z]:(?=[/\\])|\\(?=\\))?(?:[/\\]{_IN_PATH}){{2,100}}|~(?:[/\\]{_IN_PATH}){{1,100}})"
+)
+_RELATIVE = re.compile(r"(?<![\w./\\~-])[\w.-]{1,255}(?:[/\\][\w.-]{1,255}){2,100}")
+ADDRESS = "[address]"
+
+
+class Numbers:
+    """Numbers each distinct text of one kind: ``folder1``, ``folder2``."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._numbers: dict[bytes, int] = {}
+
+    def __call__(self, text: str) -> str:
+        """The replacement of a text, always the same."""
+        key = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+        if key not in self._numbers and len(self._numbers) >= MOST_NUMBERED:
+            return self._kind
+        return f"{self._kind}{self._numbers.setdefault(key, len(self._numbers) + 1)}"
+
+
+class Texts:
+    """Scrubs the texts of one recording, or of all recordings of a capture."""
+
+    def __init__(self, own_code: frozenset[str] | None = None) -> None:
+        """Start without any number.
+
+        Args:
+            own_code: first path parts of the user's modules; see :func:`is_library`.
+        """
+        self._own_code = own_code
+        self._folder = Numbers("folder")
+        self.host = Numbers("host")
+        self.device = Numbers("device")
+        self.key = Numbers("track")
+        self._code = Numbers("code")
+        self._known: set[str] = set()
+        self._known_words: re.Pattern[str] | None = None
+        self.file = _Kept(self._file)
+        """A path with its folders numbered; what lies in public libraries stays, and so does the file's own name."""
+
+        self.name = _Kept(self._name)
+        """The name of an event: an operator, a kernel, a range or a Python function."""
+
+        self.stack = _Kept(self._stack)
+        """Frames, separated by semicolons."""
+
+    def learn(self, *words: str | None) -> None:
+        """Remember names of hosts and users: they are replaced wherever :meth:`free` finds them."""
+        self._known.update(word for word in words if word and len(word) <= 255)
+        longest_first = sorted(self._known, key=lambda word: (-len(word), word))[:1000]
+        if longest_first:
+            any_word = "|".join(map(re.escape, longest_first))
+            self._known_words = re.compile(rf"(?<![A-Za-z0-9-])(?:{any_word})(?![A-Za-z0-9-])")
+
+    def free(self, text: str) -> str:
+        """A sentence for people: notes and messages."""
+        if self._known_words:
+            text = self._known_words.sub(lambda match: self.host(match[0]), text)
+        text = _URL.sub(ADDRESS, clean(text))
+        text = _RELATIVE.sub(self._replaced, self._without_paths(text))
+        for form in (_MAIL, _IP, _IP_6, _DOMAIN):
+            text = form.sub(ADDRESS, text)
+        return text
+
+    def own_part(self, part: str) -> str:
+        """The first path part of a module of the user."""
+        return clean(part) if _SOURCE.fullmatch(part) or self._is_public(f"{part}/") else self._folder(part)
+
+    # -- texts of events -----------------------------------------------------------------------------------------
+
+    def _name(self, name: str) -> str:
+        if frame := FRAME.match(name):
+            return f"{self.file(frame['file'])}({frame['line']}): {self._plain(frame['function'])}"
+        return self._plain(name)
+
+    def _stack(self, stack: str) -> str:
+        return ";".join(self.name(frame) for frame in stack.split(";"))
+
+    def _plain(self, name: str) -> str:
+        """A name, with secrets, paths and addresses replaced where it holds some."""
+        name = clean(name)
+        if "/" in name or "\\" in name:
+            name = self._without_paths(_URL.sub(ADDRESS, name))
+        if "@" in name:
+            name = _MAIL.sub(ADDRESS, name)
+        return _IP.sub(ADDRESS, name) if "." in name else name
+
+    def _without_paths(self, text: str) -> str:
+        return _PATH.sub(self._replaced, text)
+
+    def _replaced(self, match: re.Match[str]) -> str:
+        """A path within a text; its last part may be a folder, too."""
+        folder, last = _SEPARATOR.split(match[0])[-2:]
+        scrubbed = self.file(match[0])
+        is_folder = not _SOURCE.fullmatch(last) and not self._is_public(match[0])
+        return f"{scrubbed[: scrubbed.rindex(folder)]}{folder}{self._folder(last)}" if is_folder else scrubbed
+
+    # -- paths ---------------------------------------------------------------------------------------------------
+
+    def _file(self, file: str) -> str:
+        if _NO_FILE.fullmatch(file):
+            return file
+        if file.startswith("<"):
+            return f"<{self._code(file)}>"
+        prefix, rest = "", file
+        for installed in _INSTALLED.finditer(file):
+            prefix = "/torchinductor_user" if installed["inductor"] else installed[0]
+            rest = file[installed.end() :]
+        if not prefix and (drive := _DRIVE.match(file)):
+            rest = file[drive.end() :]
+        if self._is_public(rest.lstrip("/\\") if prefix else rest):
+            return clean(f"{prefix}{rest}")
+        *folders, last = _SEPARATOR.split(rest)
+        return f"{prefix}{''.join(map(self._numbered, folders))}{clean(last)}"
+
+    def _numbered(self, part: str) -> str:
+        return part if part in _STAYING or part[0] in "/\\" else self._folder(part)
+
+    def _is_public(self, file: str) -> bool:
+        """Whether a relative path lies in a library that everybody knows, by its name alone."""
+        top, separator, _ = _SEPARATOR.split(file, maxsplit=1) if _SEPARATOR.search(file) else (file, "", "")
+        if not separator or top in _STAYING or top.startswith(("<", "...")):
+            return False
+        if is_library(f"{top}/module.py", None):
+            return True
+        return top not in (self._own_code or ()) and not file.endswith(".pyx") and is_library(file, None)
+
+
+class _Kept:
+    """A function whose results are kept, up to a total length."""
+
+    def __init__(self, function: Callable[[str], str]) -> None:
+        self._function = function
+        self._results: dict[str, str] = {}
+        self._characters = 0
+
+    def __call__(self, text: str) -> str:
+        """The result for a text."""
+        found = self._results.get(text)
+        if found is None:
+            found = self._function(text)
+            self._characters += len(text) + len(found)
+            if self._characters > MOST_CACHED_CHARACTERS:
+                self._results.clear()
+                self._characters = len(text) + len(found)
+            self._results[text] = found
+        return found
