@@ -1,0 +1,1 @@
+"""Checks sweep against training scripts whose best settings are known."""

@@ -1,0 +1,75 @@
+"""Writes the ledgers of several ``traceadvisor try`` into a page.
+
+python -m benchmarks.experiments.ledger DIR... [--into docs/validation.md]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from benchmarks.tables import put_between, table
+from traceadvisor.model.experiment import ExperimentResult, LedgerRow
+from traceadvisor.results.experiment_json import read_experiment
+from traceadvisor.statistics import FEWEST_ROUNDS, Verdict
+
+INCONCLUSIVE = Verdict.INCONCLUSIVE.value
+
+BEGIN, END = "<!-- tried: begin -->\n", "<!-- tried: end -->\n"
+
+HEADER = (
+    "script",
+    "fix",
+    "setting",
+    "predicted step (range)",
+    "measured step (interval)",
+    "A/A",
+    "verdict",
+    "in range",
+)
+
+
+@click.command()
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--into", type=click.Path(path_type=Path, exists=True), help="A page to write the table to.")
+def main(*, folders: tuple[Path, ...], into: Path | None) -> None:
+    """Make one table of all ledgers."""
+    made = table(HEADER, list(rows(read_experiment(folder) for folder in folders)))
+    click.echo(made)
+    if into:
+        put_between(into, BEGIN, END, made)
+
+
+def rows(results: Iterable[ExperimentResult]) -> Iterator[tuple[str, ...]]:
+    """A row for each fix that was measured."""
+    for result in results:
+        for one in result.ledger:
+            if one.measured and one.measured.rounds >= FEWEST_ROUNDS:
+                words = (Path(result.command[0]).name, *result.command[1:])
+                yield (f"`{' '.join(words)}`", *_row(one))
+
+
+def _row(one: LedgerRow) -> tuple[str, ...]:
+    found = one.measured
+    assert found is not None  # noqa: S101  # the caller looked
+    low, high = one.predicted_low, one.predicted_high
+    settings = ", ".join(f"`{name}={value}`" for name, value in one.settings.items())
+    expected = "at least" if one.predicted is None else f"{one.predicted:.2f}"
+    between = "" if low is None else f" {low:.2f}" if one.predicted is None else f" ({low:.2f} to {high or 1:.2f})"
+    overlaps = low is not None and high is not None and found.high >= low and found.low <= high
+    in_range = "" if low is None or found.verdict == INCONCLUSIVE else "yes" if overlaps else "no"
+    return (
+        one.fix,
+        settings,
+        f"{expected}{between}" if low is not None or one.predicted is not None else "not predicted",
+        f"{found.ratio:.2f} ({found.low:.2f} to {found.high:.2f})",
+        f"{found.null_low:.2f} to {found.null_high:.2f}",
+        found.verdict,
+        in_range,
+    )
+
+
+if __name__ == "__main__":
+    main()

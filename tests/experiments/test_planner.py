@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.experiments.building import facts, finished, plan_in, round_of
+from traceadvisor.experiments.journal import AnyRow, Failed, Finished, Void
+from traceadvisor.experiments.plan import Axis, Change, Experiment
+from traceadvisor.experiments.planner import (
+    ALL_FIXES,
+    COMBINED,
+    SWITCHES,
+    experiments_after,
+    memory_at,
+    next_experiment,
+)
+from traceadvisor.experiments.settings import Settings
+
+FOLDER = Path("never-made")
+
+
+def _next(rows: list[AnyRow], *axes: Axis, **changed: object) -> Experiment | None:
+    return next_experiment(plan_in(FOLDER, axes=axes, **changed), rows, facts())
+
+
+def test_an_axis_without_values_begins_with_a_few_and_one_cached_batch() -> None:
+    found = _next([], Axis("workers"))
+    assert found is not None
+    assert list(found.arms) == ["workers=0", "workers=1", "workers=2", "workers=4", "one cached batch"]
+    assert list(found.rates) == ["workers=0", "workers=1", "workers=2", "workers=4"]
+
+
+def test_more_workers_are_tried_while_the_most_are_the_best() -> None:
+    rows = finished("workers", {"workers=0": 1.0, "workers=1": 1.0, "workers=2": 0.5, "workers=4": 0.25})
+    found = _next(rows, Axis("workers"))
+    assert found is not None
+    assert [arm.count("workers") for arm in found.arms.values()] == [4, 8, None]  # at most four a core
+
+
+def test_numbers_between_the_last_poor_and_the_first_good_one_are_tried() -> None:
+    rows = finished("workers", {"workers=0": 1.0, "workers=1": 1.0, "workers=2": 0.5, "workers=4": 0.2})
+    rows += finished("workers 2", {"workers=4": 0.2, "workers=8": 0.2})
+    found = _next(rows, Axis("workers"))
+    assert found is not None
+    assert (found.name, [arm.count("workers") for arm in found.arms.values()]) == ("workers 3", [3, 4, None])
+
+
+def test_an_axis_ends_at_its_plateau() -> None:
+    rows = finished("workers", {"workers=0": 1.0, "workers=1": 0.9, "workers=2": 0.5, "workers=4": 0.5})
+    assert _next(rows, Axis("workers")) is None
+
+
+def test_given_values_are_measured_once() -> None:
+    found = _next([], Axis("batch_size", (8, 64)))
+    assert found is not None
+    assert [arm for arm in found.arms if "cached" not in arm] == ["batch_size=8", "batch_size=64"]
+    assert (
+        _next(finished("batch_size", {"batch_size=8": 2.0, "batch_size=64": 0.1}), Axis("batch_size", (8, 64))) is None
+    )
+
+
+def test_the_best_of_an_axis_is_the_base_of_the_next_where_it_is_faster() -> None:
+    rows = finished("workers", {"workers=0": 1.0, "workers=2": 0.5})
+    found = _next(rows, Axis("workers", (0, 2)), Axis("batch_size", (8,)))
+    assert found is not None
+    assert found.base.document() == {"workers": 2}
+    rows = finished("workers", {"workers=0": 1.0, "workers=2": 1.0})
+    found = _next(rows, Axis("workers", (0, 2)), Axis("batch_size", (8,)))
+    assert found is not None
+    assert not found.base
+
+
+def test_batch_sizes_above_one_that_ran_out_of_memory_are_not_tried() -> None:
+    rows: list[AnyRow] = [Failed("batch_size", "batch_size=64", "out of memory", out_of_memory=True)]
+    rows += finished("batch_size", {"batch_size=8": 2.0, "batch_size=16": 1.0, "batch_size=32": 0.5})
+    assert _next(rows, Axis("batch_size")) is None
+
+
+def test_batch_sizes_that_the_dataset_cannot_fill_are_not_tried() -> None:
+    plan = plan_in(FOLDER, axes=(Axis("batch_size"),))
+    found = next_experiment(plan, [], facts(dataset_length=40))
+    assert found is not None
+    assert [arm for arm in found.arms if "cached" not in arm] == ["batch_size=8", "batch_size=16", "batch_size=32"]
+
+
+def test_memory_follows_the_line_through_the_measured_peaks() -> None:
+    arms = {f"batch_size={size}": Settings.of({"batch_size": size}) for size in (8, 16, 32)}
+    rows: list[AnyRow] = [round_of("batch_size", {}, {arm: 100 + 10 * one.values[0][1] for arm, one in arms.items()})]  # type: ignore[misc,operator]
+    found = memory_at(64, [Experiment("batch_size", "batch_size", Settings(), arms)], rows)
+    assert found is not None
+    assert round(found) == 740
+
+
+def test_all_switches_are_arms_of_one_experiment_but_for_those_that_are_unavailable() -> None:
+    plan = plan_in(FOLDER, all_switches=True)
+    found = next_experiment(plan, [], facts(unavailable={"tf32": "no GPU"}))
+    assert found is not None
+    assert found.name == SWITCHES
+    assert "fused=True" in found.arms
+    assert "tf32=True" not in found.arms
+    assert "prefetch=4" not in found.arms  # without workers nothing prefetches
+
+
+def test_settings_that_are_faster_alone_are_measured_together() -> None:
+    rows = finished(SWITCHES, {"amp=bfloat16": 0.5, "fused=True": 0.8, "foreach=True": 1.0})
+    switches = (Axis("amp", ("bfloat16",)), Axis("fused", (True,)), Axis("foreach", (True,)))
+    found = _next(rows, switches=switches, combine=True)
+    assert found is not None
+    assert (found.name, list(found.arms)) == (COMBINED, ["amp=bfloat16, fused=True"])
+    rows.insert(0, Void(SWITCHES, "fused=True", "no fused kernels"))
+    assert _next(rows, switches=switches, combine=True) is None
+
+
+def test_fixes_are_measured_one_by_one_and_together_and_the_first_wins() -> None:
+    changes = (Change("DATA002", {"workers": 2}), Change("DATA003", {"workers": 4}), Change("GPU005", {"fused": True}))
+    found = _next([], changes=changes)
+    assert found is not None
+    assert list(found.arms) == ["DATA002", "DATA003", "GPU005", ALL_FIXES]
+    assert found.arms[ALL_FIXES].document() == {"workers": 2, "fused": True}
+    assert _next([Finished("fixes")], changes=changes) is None
+
+
+def test_later_experiments_keep_their_share_of_the_time() -> None:
+    plan = plan_in(FOLDER, axes=(Axis("workers"), Axis("batch_size")), all_switches=True, combine=True)
+    first = Experiment("workers", "workers", Settings(), {})
+    last = Experiment(COMBINED, "", Settings(), {})
+    assert experiments_after(plan, first) > 3
+    assert experiments_after(plan, last) == 0

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.experiments.building import facts, finished, plan_in, round_of
+from traceadvisor.errors import InputError
+from traceadvisor.experiments.journal import AnyRow, Failed, Loss, Note, Rate, Void
+from traceadvisor.experiments.ledger import Proposal
+from traceadvisor.experiments.plan import Axis, Change, Plan
+from traceadvisor.experiments.result import Surroundings, result_of
+from traceadvisor.experiments.run import Outcome
+from traceadvisor.model.cost import Price
+from traceadvisor.model.experiment import ExperimentResult
+from traceadvisor.rendering.experiment import page, text
+from traceadvisor.rendering.experiment.formats import write
+from traceadvisor.results.experiment_json import read_experiment, render
+
+FOLDER = Path("never-made")
+
+
+def _result(plan: Plan, rows: list[AnyRow], **around: object) -> ExperimentResult:
+    values: dict[str, object] = {"kind": "sweep", "seconds": 60.0, "changed_files": (), "price": None}
+    return result_of(plan, Outcome(rows, None, interrupted=False, processes=1), Surroundings(**(values | around)))  # type: ignore[arg-type]
+
+
+def _workers() -> ExperimentResult:
+    rows: list[AnyRow] = [facts(), *(Rate("workers", f"workers={one}", one, 200.0 * one) for one in (1, 2, 4))]
+    times = {"workers=0": 1.0, "workers=1": 0.9, "workers=2": 0.5, "workers=4": 0.5, "one cached batch": 0.4}
+    rows += finished("workers", times)
+    return _result(
+        plan_in(
+            FOLDER, axes=(Axis("workers"),), script=("train.py", "--token", "ghp_0123456789abcdefghijABCDEFGHIJ012345")
+        ),
+        rows,
+    )
+
+
+def test_the_fewest_workers_at_the_plateau_are_recommended_with_a_line_to_paste() -> None:
+    result = _workers()
+    axis = result.sections[0].axis
+    assert axis is not None
+    assert (axis.knee, axis.own, axis.is_faster) == (2, 0, True)
+    assert result.recommended == {"workers": 2}
+    assert result.recommended_ratio == pytest.approx(0.5, rel=0.01)
+    assert result.lines == ("DataLoader(..., num_workers=2)",)
+    assert [point.value for point in axis.loader] == [1, 2, 4]
+    assert axis.model[0].samples_per_s == pytest.approx(2.5, rel=0.01)
+
+
+def test_a_plateau_that_is_not_faster_is_no_gain_and_not_recommended() -> None:
+    rows: list[AnyRow] = [facts(), *finished("workers", {"workers=0": 1.0, "workers=2": 1.01})]
+    result = _result(plan_in(FOLDER, axes=(Axis("workers", (0, 2)),)), rows)
+    assert not result.recommended
+    assert "No setting was shown to be faster" in "\n".join(text.summary(result))
+
+
+def test_out_of_memory_ends_the_axis_with_a_sentence() -> None:
+    rows: list[AnyRow] = [facts(), Failed("batch_size", "batch_size=64", "CUDA out of memory", out_of_memory=True)]
+    rows += finished("batch_size", {"batch_size=16": 1.0, "batch_size=32": 0.5})
+    result = _result(plan_in(FOLDER, axes=(Axis("batch_size", (16, 32, 64)),)), rows)
+    words = "\n".join(text.summary(result))
+    assert "Batch size 64 ran out of memory." in words
+    assert "CUDA out of memory" in words
+
+
+def test_a_setting_without_effect_is_void_and_never_recommended() -> None:
+    rows: list[AnyRow] = [facts(), Void("settings", "amp=bfloat16", "the first matmul ran in float32")]
+    rows += finished("settings", {"amp=bfloat16": 0.5, "fused=True": 1.0})
+    plan = plan_in(FOLDER, switches=(Axis("amp", ("bfloat16",)), Axis("fused", (True,))))
+    result = _result(plan, rows)
+    assert not result.recommended
+    assert "void: the first matmul ran in float32" in "\n".join(text.summary(result))
+
+
+def test_a_loss_outside_the_spread_of_other_batches_is_flagged() -> None:
+    losses: dict[str, float | None] = {
+        "A": 1.0,
+        "A'": 1.1,
+        "amp=bfloat16": 2.0,
+        "fused=True": None,
+        "foreach=True": 1.05,
+    }
+    rows: list[AnyRow] = [facts(), Loss("settings", losses, allowed=0.1)]
+    rows += finished("settings", {"amp=bfloat16": 0.5, "fused=True": 1.0, "foreach=True": 1.0})
+    switches = (Axis("amp", ("bfloat16",)), Axis("fused", (True,)), Axis("foreach", (True,)))
+    arms = {arm.name: arm.loss_problem for arm in _result(plan_in(FOLDER, switches=switches), rows).sections[0].arms}
+    assert "the loss is 2 instead of 1" in str(arms["amp=bfloat16"])
+    assert arms["fused=True"] == "the loss is not finite"
+    assert arms["foreach=True"] is None
+
+
+def test_the_ledger_has_what_was_predicted_beside_what_was_measured() -> None:
+    plan = plan_in(FOLDER, changes=(Change("DATA002", {"workers": 2}), Change("GPU001", {"amp": "bfloat16"})))
+    rows: list[AnyRow] = [facts(unavailable={"amp": "the script uses autocast already"})]
+    rows += finished("fixes", {"DATA002": 0.6})
+    proposals = (
+        Proposal("DATA002", "Loading", {"workers": 2}, 0.4, 0.5, 0.7),
+        Proposal("GPU001", "Precision", {"amp": "bfloat16"}, 0.5, None, 1.0),
+    )
+    first, second = _result(plan, rows, kind="try", proposals=proposals).ledger
+    assert first.measured is not None
+    assert (first.predicted, first.measured.verdict) == (0.5, "faster")
+    assert (second.measured, second.problem) == (None, "the script uses autocast already")
+
+
+def test_too_few_rounds_have_no_interval_and_no_verdict() -> None:
+    rows: list[AnyRow] = [facts(), *(round_of("settings", {"fused=True": 0.5}) for _ in range(2))]
+    words = "\n".join(text.summary(_result(plan_in(FOLDER, switches=(Axis("fused", (True,)),)), rows)))
+    assert "inconclusive: 2 rounds of at least 5" in words
+    assert "148" not in words
+
+
+def test_a_price_gives_the_cost_per_million_samples_on_a_gpu() -> None:
+    rows: list[AnyRow] = [facts(device="cuda", device_name="GPU"), *finished("settings", {"fused=True": 0.5})]
+    result = _result(plan_in(FOLDER, switches=(Axis("fused", (True,)),)), rows, price=Price(3.6, "EUR"))
+    assert result.sections[0].base_cost_per_million_samples == pytest.approx(1000.0, rel=0.01)
+    assert "1,000.00 EUR" in "\n".join(text.summary(result))
+
+
+def test_written_and_read_again_a_result_is_the_same(tmp_path: Path) -> None:
+    result = _workers()
+    (path, *_) = write(result, tmp_path, ("html", "md"))
+    again = read_experiment(path)
+    assert render(again) == path.read_bytes()
+    assert {one.name for one in tmp_path.iterdir()} == {"experiment.json", "experiment.html", "experiment.md"}
+    path.write_text("{}")
+    with pytest.raises(InputError, match=r"traceadvisor\.experiment/1"):
+        read_experiment(tmp_path)
+
+
+def test_no_format_shows_a_secret_of_the_command() -> None:
+    result = _workers()
+    for content in (render(result), page.render(result), text.render(result), "\n".join(text.summary(result)).encode()):
+        assert b"ghp_0123456789" not in content
+
+
+def test_the_page_draws_both_ceilings_and_escapes_all_texts() -> None:
+    rows: list[AnyRow] = [facts(), Note("<script>alert(1)</script>")]
+    rows += [Rate("batch_size", f"batch_size={one}", one, 0.2 * one) for one in (8, 16)]
+    rows += finished("batch_size", {"batch_size=8": 1.0, "batch_size=16": 0.5, "batch_size=16, one cached batch": 0.4})
+    html = page.render(_result(plan_in(FOLDER, axes=(Axis("batch_size", (8, 16)),)), rows)).decode()
+    assert "Model alone (cached batches)" in html
+    assert "Loader alone" in html
+    assert "<script" not in html
+    assert html.count('vector-effect="non-scaling-stroke"') >= 5
+
+
+def test_an_experiment_without_rows_says_that_nothing_was_measured() -> None:
+    words = text.summary(_result(plan_in(FOLDER, axes=(Axis("workers"),)), []))
+    assert words[0] == "Nothing was measured"

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.children import added, run, started
+from tests.experiments.building import plan_in
+from tests.waiting import wait_until
+from traceadvisor.experiments.journal import Begin, Ended, Failed, Journal, Round, read
+from traceadvisor.experiments.plan import Axis, Plan
+from traceadvisor.experiments.run import Outcome, measure
+from traceadvisor.results.experiment_json import read_experiment
+from traceadvisor.text.cleaning import clean
+
+TRAIN = """
+import sys, time, torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+EXTRA_S = 0.0
+torch.set_num_threads(1)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+for epoch in range(3):
+    for inputs, targets in DataLoader(data, batch_size=8, shuffle=True):
+        if len(inputs) > 32:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 1 GiB")
+        time.sleep(0.002 + EXTRA_S)
+        loss = (model(inputs) - targets).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    torch.save(model.state_dict(), "model.pt")
+print("the end")
+"""
+
+
+def _script(folder: Path, source: str) -> Path:
+    path = folder / "train.py"
+    path.write_text(source)
+    return path
+
+
+def _measured(folder: Path, source: str, **changed: object) -> tuple[Plan, Outcome]:
+    out = folder / "out"
+    out.mkdir()
+    plan = plan_in(out, script=(str(_script(folder, source)),), **changed)
+    return plan, measure(plan, lambda rows: None)
+
+
+def test_a_script_that_ends_before_it_trains_says_so(tmp_path: Path) -> None:
+    _, outcome = _measured(tmp_path, "print('nothing to train')", axes=(Axis("workers"),))
+    assert outcome.problem is not None
+    assert "ended before a round was measured" in outcome.problem
+    assert (tmp_path / "out" / "output.log").read_text().startswith("nothing to train")
+
+
+def test_a_script_that_fails_says_why(tmp_path: Path) -> None:
+    _, outcome = _measured(tmp_path, "raise ValueError('no data')", axes=(Axis("workers"),))
+    assert "The script failed: ValueError: no data" in str(outcome.problem)
+
+
+WRITES_ROWS = """
+import os, signal, sys
+from pathlib import Path
+from traceadvisor.experiments.journal import Begin, Ended, Journal, Round, Void
+journal = Journal(Path({journal!r}))
+{body}
+"""
+
+
+def _writing(folder: Path, body: str) -> str:
+    return WRITES_ROWS.format(journal=str(folder / "out" / "journal.jsonl"), body=body)
+
+
+def test_the_arm_in_which_the_system_killed_the_script_ran_out_of_memory(tmp_path: Path) -> None:
+    body = "\n".join(
+        [
+            "if not journal.rows:",
+            "    journal.add(Begin('batch_size', 'batch_size=64'))",
+            "    os.kill(os.getpid(), signal.SIGKILL)",
+            "journal.add(Ended('done'))",
+        ]
+    )
+    _, outcome = _measured(tmp_path, _writing(tmp_path, body), axes=(Axis("batch_size"),))
+    failed = [row for row in outcome.rows if isinstance(row, Failed)]
+    assert [(row.arm, row.out_of_memory) for row in failed] == [("batch_size=64", True)]
+    assert outcome.problem is None
+    assert outcome.processes == 2
+
+
+def test_a_script_that_ends_early_is_run_again_as_long_as_it_makes_progress(tmp_path: Path) -> None:
+    body = "\n".join(
+        [
+            "rounds = sum(isinstance(row, Round) for row in journal.rows)",
+            "journal.add(Ended('done') if rounds == 2 else Round('x', {}, {}, {}, {}, steps=1))",
+        ]
+    )
+    _, outcome = _measured(tmp_path, _writing(tmp_path, body), axes=(Axis("batch_size"),))
+    assert outcome.processes == 3
+    assert outcome.problem is None
+
+
+def test_a_script_that_hangs_is_ended_after_the_deadline_with_all_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("traceadvisor.experiments.run.GRACE_S", 0.0)
+    pid = tmp_path / "pid"
+    source = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(pid)!r} + '.part', 'w').write(str(child.pid))\n"
+        f"import os; os.rename({str(pid)!r} + '.part', {str(pid)!r})\n"
+        "time.sleep(600)\n"
+    )
+    _, outcome = _measured(tmp_path, source, axes=(Axis("workers"),), deadline_s=time.time() + 15)
+    assert "budget was spent" in str(outcome.problem)
+    child = int(pid.read_text())
+    wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
+
+
+def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.add(Begin("workers", "A"))
+    journal.add(Ended("done"))
+    with (tmp_path / "journal.jsonl").open("ab") as file:
+        file.write(b'{"row":"round","exper')
+    assert read(tmp_path / "journal.jsonl") == [Begin("workers", "A"), Ended("done")]
+
+
+SWEEP = (sys.executable, "-m", "traceadvisor", "sweep")
+
+
+@pytest.mark.slow
+def test_a_sweep_finds_what_is_faster_and_leaves_no_file(tmp_path: Path) -> None:
+    _script(tmp_path, TRAIN)
+    done = run(
+        *(*SWEEP, "--batch-size", "8,16,64", "--set", "set:__main__.EXTRA_S=0.02", "--minutes", "2", "-o", "out"),
+        *("--format", "html,md,json", "--", "train.py"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "The run ends by itself within 2 minutes" in done.stderr
+    result = read_experiment(tmp_path / "out")
+    sizes, switches = result.sections
+    arms = {arm.name: arm for arm in (*sizes.arms, *switches.arms)}
+    assert "out of memory" in str(arms["batch_size=64"].problem)
+    assert sizes.axis is not None
+    assert sizes.axis.out_of_memory_at == 64
+    slower = arms["__main__.EXTRA_S=0.02"].measured
+    assert slower is not None
+    assert slower.verdict == "slower"
+    assert result.processes == 2
+    assert not (tmp_path / "model.pt").exists()
+    assert result.changed_files == ()
+
+
+@pytest.mark.slow
+def test_ctrl_c_writes_what_was_measured_so_far(tmp_path: Path) -> None:
+    _script(tmp_path, TRAIN)
+    command = (*SWEEP, "--set", "set:__main__.EXTRA_S=0.001", "--minutes", "3", "-o", "out", "--", "train.py")
+    with started(*command, cwd=tmp_path, new_session=True) as child:
+        journal = tmp_path / "out" / "journal.jsonl"
+        wait_until(lambda: any(isinstance(row, Round) for row in read(journal)), 120)
+        os.kill(child.pid, signal.SIGINT)
+        assert child.wait(60) == 130
+    assert "Interrupted" in str(read_experiment(tmp_path / "out").problem)
+
+
+@pytest.mark.slow
+def test_a_setting_of_the_environment_is_measured_in_processes(tmp_path: Path) -> None:
+    _script(tmp_path, TRAIN.replace("EXTRA_S = 0.0", "import os; EXTRA_S = float(os.environ.get('EXTRA', '0'))"))
+    done = run(
+        *(*SWEEP, "--processes", "--set", "env:EXTRA=0.02", "--minutes", "3", "-o", "out", "--", "train.py"),
+        cwd=tmp_path,
+        env=added(OMP_NUM_THREADS="1"),
+        limit_s=240,
+    )
+    assert done.returncode == 0, clean(done.stderr)
+    (arm,) = read_experiment(tmp_path / "out").sections[0].arms
+    assert arm.measured is not None
+    assert arm.measured.ratio > 2

@@ -1,0 +1,58 @@
+"""Options that ``sweep`` and ``try`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+FORMATS = ("json", "html", "md", "pdf")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options that both verbs have."""
+
+    minutes: float
+    steps: int | None
+    output: Path | None
+    formats: str
+    is_module: bool
+    script: tuple[str, ...]
+
+
+def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that :class:`Asked` holds."""
+    for option in (
+        click.argument("script", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT..."),
+        click.option("-m", "is_module", is_flag=True, help="Run a module, like python -m."),
+        click.option(
+            "--format",
+            "formats",
+            default="html",
+            show_default=True,
+            metavar="NAMES",
+            help=f"Comma-separated: {', '.join(FORMATS)}. JSON is always written.",
+        ),
+        click.option(
+            "-o",
+            "--output",
+            type=click.Path(path_type=Path, file_okay=False),
+            metavar="DIR",
+            help="Output folder.  [default: runs/<time>-<script>-<verb>]",
+        ),
+        click.option("--steps", type=click.IntRange(min=50), metavar="N", help="Most training steps."),
+        click.option(
+            "--minutes",
+            type=click.FloatRange(min=0.1),
+            default=5.0,
+            show_default=True,
+            metavar="N",
+            help="Time for everything, the start of the script included.",
+        ),
+    ):
+        command = option(command)
+    return command

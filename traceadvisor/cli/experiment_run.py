@@ -1,0 +1,148 @@
+"""What ``sweep`` and ``try`` share: options, promises, progress and output."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from traceadvisor.cli.exit_codes import ExitCode
+from traceadvisor.cli.experiment_options import Asked
+from traceadvisor.cli.terminal import tell
+from traceadvisor.config import find_settings
+from traceadvisor.errors import UsageError
+from traceadvisor.experiments.footprints import Footprints
+from traceadvisor.experiments.ledger import Proposal
+from traceadvisor.experiments.plan import Axis, Change, Plan
+from traceadvisor.experiments.progress import progress_line
+from traceadvisor.experiments.result import Surroundings, result_of
+from traceadvisor.experiments.run import measure
+from traceadvisor.model.experiment import ExperimentResult
+from traceadvisor.model.report import Report
+from traceadvisor.rendering.experiment.formats import FORMATS, write
+from traceadvisor.rendering.experiment.text import summary
+from traceadvisor.rendering.experiment.words import PROMISES
+from traceadvisor.rendering.formats import write_formats
+from traceadvisor.text.cleaning import clean
+
+RUNS = Path("runs")
+SHORTEST_BLOCK_S, LONGEST_BLOCK_S = 0.3, 2.0
+BLOCKS = 200
+"""A block takes about this part of the time, within the limits above."""
+
+_LOOK_S = 2.0
+
+
+def run(  # it connects the parts
+    kind: str,
+    asked: Asked,
+    *,
+    axes: tuple[Axis, ...] = (),
+    switches: tuple[Axis, ...] = (),
+    all_switches: bool = False,
+    changes: tuple[Change, ...] = (),
+    proposals: tuple[Proposal, ...] = (),
+    not_applicable: dict[str, str] | None = None,
+    trace_report: str | None = None,
+    report: Report | None = None,
+    combine: bool = True,
+    processes: bool = False,
+) -> None:
+    """Measure, write the result and print it; Ctrl-C writes what was measured so far."""
+    names = format_names(asked.formats)
+    words = asked.script[1:] if asked.script[0] == "--" else asked.script
+    is_module = asked.is_module or words[:1] == ("-m",)
+    script = words[1:] if words[:1] == ("-m",) else words
+    if not script:
+        raise UsageError("Name a training script." if not is_module else "-m needs the name of a module.")
+    if not is_module and not Path(script[0]).exists():
+        raise UsageError(f"Cannot run {script[0]}: no such file. Launchers such as torchrun are not supported.")
+    folder = _folder(asked.output, Path(script[0]).stem, kind)
+    plan = Plan(
+        script=script,
+        is_module=is_module,
+        folder=str(folder.absolute()),
+        deadline_s=time.time() + asked.minutes * 60,
+        most_steps=asked.steps,
+        axes=axes,
+        switches=switches,
+        all_switches=all_switches,
+        combine=combine,
+        changes=changes,
+        separate_processes=processes,
+        block_s=min(max(asked.minutes * 60 / BLOCKS, SHORTEST_BLOCK_S), LONGEST_BLOCK_S),
+    )
+    if report:  # predictions beside measurements
+        write_formats(report, folder, ("html",))
+    for promise in PROMISES:
+        click.echo(promise.format(scratch=plan.scratch, minutes=asked.minutes), err=True)
+    before = Footprints.below(Path.cwd(), ignored=folder)
+    begin_s = time.time()
+    outcome = measure(plan, _Progress(plan).show)
+    around = Surroundings(
+        kind=kind,
+        seconds=time.time() - begin_s,
+        changed_files=before.changed(Footprints.below(Path.cwd(), ignored=folder)),
+        price=find_settings(Path.cwd(), []).price,
+        proposals=proposals,
+        not_applicable=tuple((not_applicable or {}).items()),
+        trace_report=trace_report,
+    )
+    _print(result_of(plan, outcome, around), folder, names)
+    if outcome.interrupted:
+        sys.exit(128 + 2)
+    if not any(section.base_step_us for section in result_of(plan, outcome, around).sections):
+        sys.exit(ExitCode.UNREADABLE)
+
+
+def format_names(formats: str) -> list[str]:
+    """The formats by name; raises UsageError for an unknown one."""
+    names = [name.strip().lower() for name in formats.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in FORMATS]:
+        raise UsageError(f"Unknown format {', '.join(unknown)}. Known formats: {', '.join(FORMATS)}.")
+    return names
+
+
+def _print(result: ExperimentResult, folder: Path, names: Sequence[str]) -> None:
+    paths = write(result, folder, names)
+    click.echo()
+    for line in summary(result):
+        click.echo(clean(line))
+    for path in paths:
+        click.echo(f"Written: {path}")
+
+
+def _folder(given: Path | None, script: str, kind: str) -> Path:
+    """The output folder, empty of earlier experiments."""
+    folder = given or RUNS / f"{datetime.now().astimezone().strftime('%Y-%m-%dT%H-%M-%S')}-{script}-{kind}"
+    if (folder / "journal.jsonl").exists():
+        raise UsageError(f"{folder} already holds an experiment. Choose another folder with -o, or remove it.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"Cannot write to {folder}: {error.strerror}. Choose another folder with -o.") from error
+    return folder
+
+
+class _Progress:
+    """A line on a terminal, rewritten; without a terminal a line for each new experiment."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._is_terminal = sys.stderr.isatty()
+        self._shown, self._at_s = "", 0.0
+
+    def show(self, rows: Sequence[Any]) -> None:
+        """Show how far the rows are."""
+        now_s = time.time()
+        line = progress_line(self._plan, list(rows), now_s)
+        if self._is_terminal:
+            click.echo(f"\r\033[K{line}", err=True, nl=False)
+        elif now_s - self._at_s > _LOOK_S and line.partition(",")[0] != self._shown:
+            self._shown, self._at_s = line.partition(",")[0], now_s
+            tell(line)

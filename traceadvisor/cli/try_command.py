@@ -1,0 +1,69 @@
+"""``traceadvisor try``: measure the fixes that a report proposes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from traceadvisor.cli.exit_codes import ended_by_interrupt, errors_as_exit_codes
+from traceadvisor.cli.experiment_options import Asked, shared_options
+from traceadvisor.errors import UsageError
+
+if TYPE_CHECKING:
+    from traceadvisor.model.report import Report
+
+
+@click.command("try", context_settings={"max_content_width": 100, "allow_interspersed_args": False})
+@click.argument("report", type=click.Path(path_type=Path, exists=True), metavar="REPORT")
+@click.option("--fix", "fixes", multiple=True, metavar="RULE", help="Only this fix; can be repeated.  [default: all]")
+@shared_options
+def command(
+    *,
+    report: Path,
+    fixes: tuple[str, ...],
+    minutes: float,
+    steps: int | None,
+    output: Path | None,
+    formats: str,
+    is_module: bool,
+    script: tuple[str, ...],
+) -> None:
+    """Measure the fixes that a report proposes, one by one and together, beside what the report predicts.
+
+    REPORT is a folder written by `traceadvisor capture`, a trace, or a JSON report. SCRIPT is the training script that
+    was recorded, with its arguments. It runs unchanged for a limited time; meanwhile, the fixes alternate in short
+    blocks of steps in random order.
+
+        traceadvisor try runs/my-run -- train.py --epochs 3
+
+        traceadvisor try report.json --fix DATA002 --fix GPU001 -- train.py
+
+    Fixes that change code, not a setting, are listed with the reason. Ctrl-C reports what was measured so far.
+    """
+    with ended_by_interrupt(), errors_as_exit_codes():
+        from traceadvisor.cli.experiment_run import run  # noqa: PLC0415  # not for --help
+        from traceadvisor.experiments.fixes import changes, proposals  # noqa: PLC0415
+
+        read = _read(report)
+        found, others = proposals(read, fixes)
+        if not found:
+            listed = "; ".join(f"{rule}: {reason}" for rule, reason in others.items())
+            raise UsageError(f"The report proposes no setting that can be tried. {listed or 'It has no findings'}.")
+        run(
+            "try",
+            Asked(minutes, steps, output, formats, is_module, script),
+            changes=changes(found),
+            proposals=found,
+            not_applicable=others,
+            trace_report=str(report),
+            report=read,
+        )
+
+
+def _read(path: Path) -> Report:
+    from traceadvisor import api  # noqa: PLC0415  # it imports pandas
+    from traceadvisor.results.report_json import read  # noqa: PLC0415
+
+    return read(path) if path.is_file() and path.name.endswith("report.json") else api.load(path)

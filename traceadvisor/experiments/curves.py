@@ -1,0 +1,87 @@
+"""Curves over an axis: the ratio of each value to the base, the knee, and the plateau."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log, log1p
+from statistics import fmean, stdev
+from typing import TypeAlias
+
+from traceadvisor.experiments.journal import AnyRow, Round
+from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN
+from traceadvisor.statistics import FEWEST_ROUNDS, NO_DIFFERENCE, Comparison, compare, student_t
+
+NEAR_THE_PEAK = NO_DIFFERENCE
+"""A value within this share of the best one is as good."""
+
+Point: TypeAlias = Mapping[tuple[str, int], float]
+"""Logarithm of the ratio to the base, by experiment and round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knee:
+    """The smallest value that is as good as the best."""
+
+    value: int
+    low: int
+    """The knee may be at this value or higher..."""
+
+    high: int
+    """...and at this one or lower."""
+
+    best: int
+
+
+def rounds_of(rows: Iterable[AnyRow], experiments: Iterable[str]) -> list[Round]:
+    """The rounds of some experiments."""
+    wanted = set(experiments)
+    return [row for row in rows if isinstance(row, Round) and row.experiment in wanted]
+
+
+def points(rounds: Sequence[Round]) -> dict[str, Point]:
+    """For each arm, the logarithm of its time per sample over that of the base, by round."""
+    found: dict[str, dict[tuple[str, int], float]] = {}
+    for number, row in enumerate(rounds):
+        base = (log(row.seconds[AS_IT_IS]) + log(row.seconds[SAME_AGAIN])) / 2
+        for arm, seconds in row.seconds.items():
+            found.setdefault(arm, {})[row.experiment, number] = log(seconds) - base
+    return dict(found)
+
+
+def compared(rounds: Sequence[Round], arm: str) -> Comparison | None:
+    """An arm compared with the base over the rounds that have it; None without any."""
+    mine = [row.seconds for row in rounds if arm in row.seconds]
+    if not mine:
+        return None
+    return compare(*([row[name] for row in mine] for name in (AS_IT_IS, SAME_AGAIN, arm)))
+
+
+def knee(curve: Mapping[int, Point]) -> Knee | None:
+    """The smallest value within 3% of the best; None with fewer than five rounds of every value."""
+    curve = {value: point for value, point in sorted(curve.items()) if len(point) >= FEWEST_ROUNDS}
+    if not curve:
+        return None
+    best = min(curve, key=lambda value: fmean(curve[value].values()))
+    limit = log1p(NEAR_THE_PEAK)
+    against = {value: _apart(curve[value], curve[best]) for value in curve if value < best}
+    against[best] = (0.0, 0.0)
+    return Knee(
+        value=min(value for value, (apart, _) in against.items() if apart <= limit),
+        low=min(value for value, (apart, half) in against.items() if apart - half <= limit),
+        high=min(value for value, (apart, half) in against.items() if apart + half <= limit),
+        best=best,
+    )
+
+
+def _apart(one: Point, other: Point) -> tuple[float, float]:
+    """Difference of two points, and half its 95% interval; by round where they share enough."""
+    shared = [one[key] - other[key] for key in one.keys() & other.keys()]
+    if len(shared) >= FEWEST_ROUNDS:
+        return fmean(shared), _half(shared)
+    a, b = list(one.values()), list(other.values())
+    return fmean(a) - fmean(b), (_half(a) ** 2 + _half(b) ** 2) ** 0.5
+
+
+def _half(values: Sequence[float]) -> float:
+    return float(student_t(0.975, len(values) - 1) * stdev(values) / len(values) ** 0.5)

@@ -1,0 +1,77 @@
+"""``python -m traceadvisor.experiments.inside PLAN``: run the script of a plan and measure it."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+
+from traceadvisor.experiments.inside.saving import ScratchFolder
+from traceadvisor.experiments.inside.step_limits import lift_limits
+from traceadvisor.experiments.journal import Begin, Ended, Failed, Journal, Note, read
+from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Plan
+from traceadvisor.recording.after_import import after_torch_import
+from traceadvisor.recording.script.own_code import strip_own_frames
+from traceadvisor.recording.script.program import Script
+
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory")
+
+
+def main(plan: Plan) -> int:
+    """Run the script; returns the exit code."""
+    journal = Journal(plan.journal)
+    before = len(journal.rows)
+    script = Script(plan.script[0], tuple(plan.script[1:]), is_module=plan.is_module)
+    run = script.prepare()
+    conductors = []
+
+    def attach() -> None:
+        from traceadvisor.experiments.inside.conductor import Conductor  # noqa: PLC0415  # it imports torch
+
+        try:
+            conductor = Conductor(plan, journal)
+            conductors.append(conductor)
+            ScratchFolder(plan.scratch, conductor.disturbed)
+            lift_limits()
+        except Exception as error:
+            journal.add(Note(f"This torch cannot be followed: {type(error).__name__}: {error}."))
+            raise
+
+    after_torch_import(attach)
+    try:
+        run()
+    except SystemExit as leaving:
+        if not _has_ended(plan, before):
+            journal.add(Ended("script", f"it ended with exit code {leaving.code}"))
+    except BaseException as error:  # noqa: BLE001  # any exception ends the script
+        strip_own_frames(error)
+        traceback.print_exception(error)
+        if not _has_ended(plan, before):
+            _failed(journal, error, before)
+        return 1
+    else:
+        if not _has_ended(plan, before):
+            journal.add(Ended("script"))
+    finally:
+        for conductor in conductors:
+            conductor.close()
+    return 0
+
+
+def _has_ended(plan: Plan, before: int) -> bool:
+    """Whether this process has written how it ended."""
+    return any(isinstance(row, Ended) for row in read(plan.journal)[before:])
+
+
+def _failed(journal: Journal, error: BaseException, before: int) -> None:
+    """Blame the arm of the block that the script was in; its own settings are not to blame."""
+    text = f"{type(error).__name__}: {error}"
+    short = text.splitlines()[0][:300]
+    last = next((row for row in reversed(journal.rows[before:]) if isinstance(row, Begin)), None)
+    if last and last.arm not in (AS_IT_IS, SAME_AGAIN):
+        journal.add(Failed(last.experiment, last.arm, short, any(word in text.lower() for word in _OUT_OF_MEMORY)))
+    journal.add(Ended("failed", short))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Plan.read(Path(sys.argv[1]))))

@@ -1,0 +1,183 @@
+"""Serves the loop's batches in blocks: switches settings, times steps, and stops where the budget ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import torch
+
+from traceadvisor.experiments.inside.clock import BlockClock
+from traceadvisor.experiments.inside.loop import Found, device_of
+from traceadvisor.experiments.inside.memory import PeakMemory
+from traceadvisor.experiments.inside.sources import Source
+from traceadvisor.experiments.inside.switches import Switches
+from traceadvisor.experiments.plan import AS_IT_IS, Experiment, Plan
+from traceadvisor.experiments.settings import VARIABLE, Settings
+from traceadvisor.statistics import FEWEST_ROUNDS
+
+SETTLING_STEPS = 3
+FEWEST_STEPS, MOST_STEPS = 8, 200
+COMPILE_STEPS = 8
+"""More steps to discard where a first call may compile."""
+
+START = "start"
+"""Key of the script's own step before any experiment."""
+
+ROUNDS_SHARE = 0.6
+"""Share of an experiment's time for its measured steps, if it had the fewest rounds."""
+
+
+class OutOfBudgetError(Exception):
+    """The time or the steps are spent."""
+
+
+class NoBatchError(Exception):
+    """The loader of an arm gives no batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block's figures."""
+
+    step_s: float
+    samples: float
+    peak_bytes: int | None
+
+
+class Blocks:
+    """The blocks of one training loop."""
+
+    def __init__(self, plan: Plan, found: Found, *, steps: int, now_s: Callable[[], float]) -> None:
+        """``steps``: batches that earlier processes took."""
+        self._plan, self._found, self.now_s = plan, found, now_s
+        self.device = device_of(found)
+        self.memory = PeakMemory(self.device)
+        self._clock = BlockClock(self._synchronise)
+        self._timing = False
+        names = [axis.name for axis in (*plan.axes, *plan.switches)]
+        names += [name for change in plan.changes for name in change.settings]
+        names += list(plan.arm or {})
+        self.switches = Switches(found, self.device, [name for name in names if name.startswith(VARIABLE)])
+        self.ahead = max(found.fetched - found.backwards, 0) if found.backwards else 0
+        """Batches that the loop fetches before it trains on them."""
+
+        self.batches_per_step = max(round(found.fetched / max(found.steps, 1)), 1)
+        self.source: Source | None = None
+        self.last_batch: Any = None
+        self.steps = steps
+        self.share_s = plan.block_s * FEWEST_ROUNDS
+        """Time of the experiment."""
+
+        self.arms = 1
+        self.arm_step_s: dict[str, float] = {}
+        """First idea of a step's length, by arm."""
+
+    def asked(self, *, new_loop: bool, last: bool) -> None:
+        """The loop asks for a batch: a step has ended."""
+        self.steps += 1
+        if self._timing:
+            self._clock.step_ended(interrupted=new_loop)
+            if last:
+                self._clock.last_of_epoch()
+
+    def disturbed(self) -> None:
+        """The script does something else than training: it does not count."""
+        if self._timing:
+            self._clock.disturbed()
+
+    def check_budget(self) -> None:
+        """Raise OutOfBudgetError if the time or the steps are spent."""
+        if self.now_s() > self._plan.deadline_s:
+            raise OutOfBudgetError
+        if self._plan.most_steps is not None and self.steps > self._plan.most_steps:
+            raise OutOfBudgetError
+
+    def enter(self, settings: Settings) -> None:
+        """Have these settings from the next batch on; raises what torch or the dataset does about them."""
+        self.switches.switch(settings)
+        wanted = settings.of_loader()
+        if self.source is None or self.source.settings != wanted:
+            self.leave()
+            self.source = Source(self._found.loader, wanted)
+
+    def leave(self) -> None:
+        """End the workers, so that they take no time of the next block."""
+        if self.source:
+            self.source.close()
+            self.source = None
+
+    def discarded(self, settings: Settings) -> int:
+        """Steps after a switch that do not count: until the loader's queue is as full as ever."""
+        queue = self.source.queue if self.source else 0
+        settling = SETTLING_STEPS + self.ahead + (COMPILE_STEPS if settings["compile"] else 0)
+        return self.whole(max(settling, queue + 2 if queue else 0))
+
+    def whole(self, steps: int) -> int:
+        """Whole steps of the optimizer."""
+        batches = self.batches_per_step
+        return ceil(steps / batches) * batches
+
+    def _measured(self, arm: str) -> int:
+        """Steps of a block: about as much time in all arms, and whole queues of the loader."""
+        blocks = FEWEST_ROUNDS * self.arms
+        block_s = min(self._plan.block_s, ROUNDS_SHARE * self.share_s / blocks)
+        step_s = self.arm_step_s.get(arm) or self.arm_step_s.get(AS_IT_IS) or self.arm_step_s[START]
+        queue = self.source.queue if self.source else 0
+        return self.whole(min(max(ceil(block_s / step_s), FEWEST_STEPS, queue), MOST_STEPS))
+
+    def timed(self, steps: int) -> Generator[Any, None, float]:
+        """Run steps; returns seconds per step."""
+        self._clock.start()
+        self._timing = True
+        try:
+            while self._clock.measured < steps:
+                yield from self.steps_of(1)
+        finally:
+            self._timing = False
+        return self._clock.stop()
+
+    def steps_of(self, count: int) -> Iterator[Any]:
+        """Serve batches of the open source; returns when the loop asks for the one after them."""
+        assert self.source is not None  # noqa: S101  # entered
+        for _ in range(count):
+            self.check_budget()
+            try:
+                batch = self.source.next()
+            except Exception as error:  # whatever the dataset raises, the other arms are worth measuring
+                raise NoBatchError(f"{type(error).__name__}: {error}"[:300]) from error
+            self.last_batch = batch
+            yield batch
+
+    def block(self, experiment: Experiment, arm: str) -> Generator[Any, None, Block]:
+        """A block of an arm that was entered."""
+        yield from self.steps_of(self.discarded(experiment.settings(arm)))
+        self.memory.free_cached()
+        self.memory.reset()
+        step_s = yield from self.timed(self._measured(arm))
+        assert self.source is not None  # noqa: S101  # entered
+        return Block(step_s, self.source.samples, self.memory.peak_bytes())
+
+    def rate(self, settings: Settings) -> tuple[float, float]:
+        """The loader alone: batches and samples per second. It takes no step of the loop."""
+        self.leave()
+        source = Source(self._found.loader, settings.of_loader())
+        try:
+            for _ in range(source.queue + 2):
+                source.next()
+            begin_s, batches, least = time.perf_counter(), 0, 4 * max(source.queue, 1)
+            while batches < least or time.perf_counter() - begin_s < self._plan.block_s:
+                source.next()
+                batches += 1
+                self.check_budget()
+            per_s = batches / (time.perf_counter() - begin_s)
+        finally:
+            source.close()
+        return per_s, per_s * source.samples
+
+    def _synchronise(self) -> None:
+        if self.device == "cuda":
+            torch.cuda.synchronize()

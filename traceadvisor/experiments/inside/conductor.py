@@ -1,0 +1,295 @@
+"""Conducts an experiment from inside the training loop: each batch that the loop asks for is one of a block.
+
+The procedure is a generator of batches. It is resumed by the loop's request for the next one, which is where a step
+ends. So it reads as a program that runs steps, although the script runs them.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, TypeAlias
+
+from traceadvisor.experiments.curves import compared
+from traceadvisor.experiments.inside.blocks import START, Block, Blocks, NoBatchError, OutOfBudgetError
+from traceadvisor.experiments.inside.evidence import Witness
+from traceadvisor.experiments.inside.found_facts import facts_about
+from traceadvisor.experiments.inside.guard import LossGuard
+from traceadvisor.experiments.inside.loop import Found, LoopWatcher
+from traceadvisor.experiments.journal import (
+    Begin,
+    Ended,
+    Facts,
+    Failed,
+    Finished,
+    Journal,
+    Note,
+    Rate,
+    Round,
+    Void,
+    facts_of,
+    left_out,
+    rounds_of,
+)
+from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Experiment, Plan
+from traceadvisor.experiments.planner import experiments_after, next_experiment
+from traceadvisor.experiments.settings import BATCH_SIZE, Settings
+from traceadvisor.statistics import FEWEST_ROUNDS, NO_DIFFERENCE
+
+TRIED_STEPS = 4
+"""Steps that give the first idea of a step's length in an arm."""
+
+FIRST_STEPS = 12
+"""Steps that give the first idea of a step's length."""
+
+TRIED_STEPS = 4
+"""Steps that give the first idea of a step's length in an arm."""
+
+Served: TypeAlias = Generator[Any, None, Block | None]
+"""Gives the loop batches, and returns a block if one was measured."""
+
+
+class Conductor:
+    """Runs all experiments of a plan, and writes what it measures into a journal."""
+
+    def __init__(self, plan: Plan, journal: Journal, *, now_s: Callable[[], float] = time.time) -> None:
+        self._plan, self._journal, self._now_s = plan, journal, now_s
+        self._chance = random.Random()  # noqa: S311  # orders of blocks are no secret
+        self._blocks: Blocks
+        self._is_leading = False
+        self.watcher = LoopWatcher(self._begin, self._asked)
+        self.watcher.disturbed = self.disturbed
+
+    def close(self) -> None:
+        """Restore torch and end workers."""
+        if self._is_leading:
+            self._blocks.leave()
+        self.watcher.remove()
+
+    def disturbed(self) -> None:
+        """The script does something else than training: it does not count."""
+        if self._is_leading:
+            self._blocks.disturbed()
+
+    # -- called by the watcher ---------------------------------------------------------------------------------------
+
+    def _begin(self, found: Found) -> Iterator[Any]:
+        self._found = found
+        steps = sum(row.steps for row in self._journal.rows if isinstance(row, Round))
+        self._blocks = Blocks(self._plan, found, steps=steps, now_s=self._now_s)
+        self._is_leading = True
+        self._guard = LossGuard(found, self.watcher)
+        return self._procedure()
+
+    def _asked(self, *, new_loop: bool, last: bool) -> None:
+        self._blocks.asked(new_loop=new_loop, last=last)
+
+    # -- the procedure -----------------------------------------------------------------------------------------------
+
+    def _procedure(self) -> Iterator[Any]:
+        try:
+            facts = yield from self._first_facts()
+            if self._plan.arm is not None:
+                yield from self._one_arm(Settings.of(self._plan.arm))
+            else:
+                while experiment := next_experiment(self._plan, self._journal.rows, facts):
+                    yield from self._run(experiment)
+            self._end("done")
+        except OutOfBudgetError:
+            self._end("budget")
+        except NoBatchError as error:  # under the script's own settings
+            self._end("failed", str(error))
+        finally:
+            self._blocks.leave()
+            self._blocks.switches.switch(Settings())
+
+    def _end(self, reason: str, detail: str = "") -> None:
+        if problem := self._found.schedule_problem:
+            text = f"The learning-rate schedule refused a step, which was skipped: {problem}."
+            self._journal.add(Note(text))
+        self._journal.add(Ended(reason, detail))
+
+    def _first_facts(self) -> Generator[Any, None, Facts]:
+        """Steps under the script's own settings, timed; returns the facts."""
+        self._journal.add(Begin("start", AS_IT_IS))
+        blocks = self._blocks
+        blocks.enter(Settings())
+        yield from blocks.steps_of(blocks.discarded(Settings()))
+        self._first_step_s = yield from blocks.timed(FIRST_STEPS)
+        if (facts := facts_of(self._journal.rows)) is None:
+            facts = facts_about(self._found, blocks, self._first_step_s)
+            self._journal.add(facts)
+        return facts
+
+    def _run(self, experiment: Experiment) -> Iterator[Any]:
+        """All rounds of an experiment."""
+        self._blocks.share_s = self._slice_s(experiment)
+        self._blocks.arms = len(self._arms(experiment))
+        self._blocks.arm_step_s = {START: self._first_step_s}
+        begin_s = self._now_s()
+        self._separate = any(one.of_loader() for one in experiment.arms.values())
+        yield from self._tried(experiment)
+        self._rates(experiment)
+        yield from self._guarded(experiment)
+        longest_s = 0.0
+        while not self._is_enough(experiment, self._now_s() - begin_s, longest_s):
+            round_begin_s = self._now_s()
+            yield from self._round(experiment)
+            longest_s = max(longest_s, self._now_s() - round_begin_s)
+        self._journal.add(Finished(experiment.name))
+
+    def _slice_s(self, experiment: Experiment) -> float:
+        """What this experiment may take of the time left, so that later ones have theirs."""
+        left_s = self._plan.deadline_s - self._now_s()
+        return left_s / (1 + experiments_after(self._plan, experiment))
+
+    def _is_enough(self, experiment: Experiment, spent_s: float, longest_s: float) -> bool:
+        """Whether no more rounds are needed or affordable. It looks at widths only, never at the size of an effect."""
+        rounds = rounds_of(self._journal.rows, experiment.name)
+        arms = self._arms(experiment)
+        if len(arms) <= 2:
+            return True
+        if len(rounds) < FEWEST_ROUNDS:
+            return False
+        if len(rounds) >= self._plan.most_rounds or spent_s + longest_s > self._blocks.share_s:
+            return True
+        results = [compared(rounds, arm) for arm in arms if arm not in (AS_IT_IS, SAME_AGAIN)]
+        return all(one is not None and one.smallest_visible <= NO_DIFFERENCE for one in results)
+
+    def _arms(self, experiment: Experiment) -> list[str]:
+        """The arms that still count. Where a batch size runs out of memory, larger ones do not either."""
+        out = left_out(self._journal.rows, experiment.name)
+        failed = [row for row in self._journal.rows if isinstance(row, Failed) and row.experiment == experiment.name]
+        too_large = [experiment.settings(row.arm).count(BATCH_SIZE) for row in failed if row.out_of_memory]
+        limit = min((size for size in too_large if size is not None), default=None)
+
+        def counts(arm: str) -> bool:
+            size = experiment.settings(arm).count(BATCH_SIZE)
+            return arm not in out and (limit is None or size is None or size < limit)
+
+        return [arm for arm in experiment.all_arms if counts(arm)]
+
+    def _tried(self, experiment: Experiment) -> Iterator[Any]:
+        """Run each arm once in ascending order, and look for evidence that its settings are in force."""
+        for arm in self._arms(experiment):
+            if arm != SAME_AGAIN and arm in self._arms(experiment):
+                yield from self._serving(experiment, arm, self._try(experiment, arm))
+
+    def _serving(self, experiment: Experiment, arm: str, steps: Generator[Any, None, Block | None]) -> Served:
+        """Run the steps of an arm; an arm whose loader gives no batch has failed, and gives None."""
+        self._journal.add(Begin(experiment.name, arm))
+        block = None
+        try:
+            if self._entered(experiment, arm):
+                block = yield from steps
+        except NoBatchError as error:
+            if arm in (AS_IT_IS, SAME_AGAIN):
+                raise
+            self._journal.add(Failed(experiment.name, arm, str(error)))
+            self._blocks.leave()
+        if self._separate:
+            self._blocks.leave()
+        return block
+
+    def _try(self, experiment: Experiment, arm: str) -> Generator[Any, None, None]:
+        """The first steps of an arm."""
+        blocks, settings = self._blocks, experiment.settings(arm)
+        yield from blocks.steps_of(blocks.discarded(settings))
+        witness = None
+        if not settings["compile"]:
+            witness = Witness()
+            with witness:
+                yield from blocks.steps_of(blocks.whole(1 + blocks.ahead) + blocks.batches_per_step)
+        blocks.arm_step_s[arm] = yield from blocks.timed(blocks.whole(TRIED_STEPS))
+        assert blocks.source is not None  # noqa: S101  # entered
+        reason = blocks.source.void(blocks.last_batch) or blocks.switches.void(settings, witness)
+        if reason and arm != AS_IT_IS:
+            self._journal.add(Void(experiment.name, arm, reason))
+
+    def _entered(self, experiment: Experiment, arm: str) -> bool:
+        """Switch to an arm; False if torch or the dataset refuses, which is noted."""
+        try:
+            self._blocks.enter(experiment.settings(arm))
+        except Exception as error:  # noqa: BLE001  # whatever it is, the other arms are worth measuring
+            self._journal.add(Failed(experiment.name, arm, f"{type(error).__name__}: {error}"[:300]))
+            self._blocks.switches.switch(Settings())
+            return False
+        return True
+
+    def _round(self, experiment: Experiment) -> Iterator[Any]:
+        arms = self._arms(experiment)
+        blocks: dict[str, Block] = {}
+        before = self._blocks.steps
+        for arm in self._chance.sample(arms, len(arms)):
+            block = yield from self._serving(experiment, arm, self._blocks.block(experiment, arm))
+            if block is None:
+                return
+            blocks[arm] = block
+        self._journal.add(_round_row(experiment.name, blocks, self._blocks.steps - before))
+
+    def _rates(self, experiment: Experiment) -> None:
+        """Measure loaders alone."""
+        known = {row.arm for row in self._journal.rows if isinstance(row, Rate) and row.experiment == experiment.name}
+        for arm, settings in experiment.rates.items():
+            if arm in known or arm not in self._arms(experiment):
+                continue
+            try:
+                batches_per_s, samples_per_s = self._blocks.rate(experiment.base.having(settings))
+            except OutOfBudgetError:
+                raise
+            except Exception as error:  # noqa: BLE001  # whatever it is, the other arms are worth measuring
+                self._journal.add(Failed(experiment.name, arm, f"{type(error).__name__}: {error}"[:300]))
+            else:
+                self._journal.add(Rate(experiment.name, arm, batches_per_s, samples_per_s))
+
+    def _guarded(self, experiment: Experiment) -> Iterator[Any]:
+        """Compare the losses of arms that change what a step computes."""
+        arms = [
+            arm
+            for arm in self._arms(experiment)
+            if arm not in (AS_IT_IS, SAME_AGAIN)
+            and (changed := experiment.arms[arm]) != changed.of_loader()
+            and changed[BATCH_SIZE] is None
+        ]
+        if not arms or self._guard.is_done(self._journal.rows, experiment.name):
+            return
+        if not self._entered(experiment, AS_IT_IS):
+            return
+        blocks = self._blocks
+        assert blocks.source is not None  # noqa: S101  # entered
+        batches = [blocks.source.next() for _ in range(self._guard.batches)]
+        prefix = blocks.whole(1 + blocks.ahead) + blocks.batches_per_step
+
+        def switch(arm: str) -> None:
+            self._journal.add(Begin(experiment.name, arm))
+            blocks.switches.switch(experiment.settings(arm))
+
+        for batch in self._guard.compare(experiment.name, arms, batches, prefix, switch, self._journal):
+            blocks.check_budget()
+            yield batch
+        blocks.switches.switch(Settings())
+
+    def _one_arm(self, settings: Settings) -> Iterator[Any]:
+        """For interleaved processes: one block of one arm, long enough for a process."""
+        name, blocks = self._plan.arm_name, self._blocks
+        blocks.share_s, blocks.arm_step_s = self._plan.block_s * FEWEST_ROUNDS * 4, {START: self._first_step_s}
+        experiment = Experiment("process", "", Settings(), {name: settings})
+        self._journal.add(Begin(experiment.name, name))
+        blocks.enter(settings)
+        block = yield from blocks.block(experiment, name)
+        assert blocks.source is not None  # noqa: S101  # entered
+        if reason := blocks.source.void(blocks.last_batch):
+            self._journal.add(Void(experiment.name, name, reason))
+        self._journal.add(_round_row(experiment.name, {name: block}, blocks.steps))
+
+
+def _round_row(experiment: str, blocks: dict[str, Block], steps: int) -> Round:
+    return Round(
+        experiment,
+        seconds={arm: one.step_s / one.samples for arm, one in blocks.items()},
+        step_s={arm: one.step_s for arm, one in blocks.items()},
+        samples={arm: one.samples for arm, one in blocks.items()},
+        peak_bytes={arm: one.peak_bytes for arm, one in blocks.items() if one.peak_bytes is not None},
+        steps=steps,
+    )

@@ -1,0 +1,276 @@
+"""Finds the ``DataLoader`` that feeds the training loop, and lets an experiment serve the loop's batches instead.
+
+The training thread's loaders are followed. The loader whose batch was fetched last before the optimizer steps feeds the
+training loop. After a few steps the experiment takes over: each further request of that loop is one of the experiment.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import nn
+from torch.amp.grad_scaler import GradScaler
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.data import DataLoader
+
+from traceadvisor.recording.script.own_code import unseen
+
+SETTLING_STEPS = 4
+"""Steps of the optimizer under the script's own loader, before the experiment begins."""
+
+
+class ExperimentOverError(SystemExit):
+    """Ends the script: everything is measured."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
+class Found:
+    """The training loop as it was found."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self.loader = loader
+        self.optimizers: dict[int, Optimizer] = {}
+        self.modules: dict[int, nn.Module] = {}
+        """Modules called from outside any other, with gradients."""
+
+        self.fetched = 0
+        self.backwards = 0
+        self.steps = 0
+        self.scaled = False
+        """Whether a gradient scaler is in use."""
+
+        self.autocast = False
+        """Whether the script uses autocast itself."""
+
+        self.schedule_problem: str | None = None
+
+
+class LoopIterator:
+    """What a loop over a loader of the script iterates."""
+
+    def __init__(self, watcher: LoopWatcher, loader: DataLoader[Any], original: Any) -> None:
+        self._watcher, self.loader, self.original = watcher, loader, original
+        self.taken = 0
+        self.length: int | None = None
+        with suppress(Exception):  # datasets without a length
+            self.length = len(loader)
+
+    def __iter__(self) -> LoopIterator:
+        return self
+
+    @unseen
+    def __next__(self) -> Any:
+        return self._watcher.next_batch(self)
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("original", "_watcher"):  # not yet set
+            raise AttributeError(name)
+        return getattr(self.original, name)
+
+
+class LoopWatcher:
+    """Hooks torch until :meth:`remove`."""
+
+    def __init__(self, begin: Callable[[Found], Iterator[Any]], asked: Callable[..., None]) -> None:
+        self._begin = begin
+        """Begins the experiment; gives the batches that the loop gets."""
+
+        self._asked = asked
+        """Called for each request of the loop, before the next batch is made."""
+
+        self._thread = threading.get_ident()
+        self._found: dict[int, Found] = {}
+        self._last: LoopIterator | None = None
+        self._leading: Found | None = None
+        self._current: weakref.ref[LoopIterator] | None = None
+        self._batches: Iterator[Any] | None = None
+        self._depth = 0
+        self._module_depth = 0
+        self.losses: list[torch.Tensor] | None = None
+        """Where to keep the losses, if wanted."""
+
+        self.disturbed: Callable[[], None] = lambda: None
+        """Called where the loop does something else than training, such as validation or saving a checkpoint."""
+
+        self._restore: list[Callable[[], None]] = []
+        self._observing: list[Callable[[], None]] = []
+        self._install()
+
+    def next_batch(self, loop: LoopIterator) -> Any:
+        """The next batch of a loop."""
+        if self._leading and loop.original is None:
+            return self._led(loop)
+        if threading.get_ident() != self._thread or self._depth:
+            return next(loop.original)
+        if self._last is loop and (found := self._found.get(id(loop.loader.dataset))) and found.steps >= SETTLING_STEPS:
+            self._lead(found, loop)
+            return self._led(loop)
+        self._depth += 1
+        try:
+            batch = next(loop.original)
+        finally:
+            self._depth -= 1
+        self._last = loop
+        self._of(loop).fetched += 1
+        return batch
+
+    def remove(self) -> None:
+        """Restore torch."""
+        for undo in reversed((*self._restore, *self._observing)):
+            undo()
+        self._restore.clear()
+        self._observing.clear()
+
+    def _lead(self, found: Found, loop: LoopIterator) -> None:
+        for undo in reversed(self._observing):
+            undo()
+        self._observing.clear()
+        self._leading = found
+        found.loader = loop.loader
+        loop.original = None
+        loop.loader._iterator = None  # persistent workers
+        gc.collect()
+        self._batches = self._begin(found)
+
+    def _led(self, loop: LoopIterator) -> Any:
+        current = self._current() if self._current else None
+        self._current = weakref.ref(loop)
+        loop.taken += 1
+        self._asked(new_loop=current is not loop, last=loop.length is not None and loop.taken % loop.length == 0)
+        self._depth += 1
+        try:
+            assert self._batches is not None  # noqa: S101  # set as it leads
+            return next(self._batches)
+        except StopIteration:
+            raise ExperimentOverError from None
+        finally:
+            self._depth -= 1
+
+    def _of(self, loop: LoopIterator) -> Found:
+        key = id(loop.loader.dataset)
+        if key not in self._found:
+            self._found[key] = Found(loop.loader)
+        return self._found[key]
+
+    def _is_ours(self) -> bool:
+        return threading.get_ident() == self._thread
+
+    def _install(self) -> None:
+        self._replace(self._restore, DataLoader, "__iter__", self._hooked_iter(DataLoader.__iter__))
+        self._replace(self._restore, torch.Tensor, "backward", self._hooked_backward(torch.Tensor.backward))
+        self._replace(self._observing, GradScaler, "step", self._hooked_scaler(GradScaler.step))
+        for kind in {LRScheduler, *_subclasses(LRScheduler)}:
+            if "step" in kind.__dict__:
+                self._replace(self._restore, kind, "step", self._hooked_schedule(kind.__dict__["step"]))
+        before = register_module_forward_pre_hook(self._module_begins)
+        after = register_module_forward_hook(self._module_ended, always_call=True)
+        stepped = register_optimizer_step_post_hook(self._stepped)
+        self._observing += [before.remove, after.remove, stepped.remove]
+
+    def _replace(self, undo: list[Callable[[], None]], owner: Any, name: str, replacement: Any) -> None:
+        original = owner.__dict__[name]
+        setattr(owner, name, replacement)
+        undo.append(lambda: setattr(owner, name, original))
+
+    def _hooked_iter(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @functools.wraps(original)
+        @unseen
+        def iterate(loader: Any) -> Any:
+            if self._depth or not self._is_ours():
+                return original(loader)
+            found = self._leading
+            if found and loader.dataset is found.loader.dataset:
+                return LoopIterator(self, loader, None)
+            if found:
+                self.disturbed()
+            return LoopIterator(self, loader, original(loader))
+
+        return iterate
+
+    def _hooked_backward(self, original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        @unseen
+        def backward(tensor: Any, *args: Any, **kwargs: Any) -> None:
+            if self.losses is not None and tensor.numel() == 1:
+                self.losses.append(tensor.detach().clone())
+            if self._last is not None and not self._leading:
+                self._of(self._last).backwards += 1
+            original(tensor, *args, **kwargs)
+
+        return backward
+
+    def _hooked_scaler(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        @unseen
+        def step(scaler: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._last is not None and scaler.is_enabled():
+                self._of(self._last).scaled = True
+            return original(scaler, *args, **kwargs)
+
+        return step
+
+    def _hooked_schedule(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A schedule may refuse more steps, or another number of them than it was made for."""
+
+        @functools.wraps(original)
+        @unseen
+        def step(schedule: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._leading:
+                return original(schedule, *args, **kwargs)
+            try:
+                return original(schedule, *args, **kwargs)
+            except Exception as error:  # noqa: BLE001  # whatever it refuses, the step can be timed without it
+                if self._leading.schedule_problem is None:
+                    self._leading.schedule_problem = f"{type(schedule).__name__}: {error}"
+                return None
+
+        return step
+
+    def _module_begins(self, module: nn.Module, _: Any) -> None:
+        if not self._is_ours():
+            return
+        self._module_depth += 1
+        if self._module_depth == 1 and torch.is_grad_enabled() and self._last is not None:
+            found = self._of(self._last)
+            found.modules.setdefault(id(module), module)
+            kinds = {one.device.type for one in module.parameters(recurse=True)}
+            found.autocast |= any(torch.is_autocast_enabled(kind) for kind in kinds)
+
+    def _module_ended(self, *_: Any) -> None:
+        if self._is_ours():
+            self._module_depth = max(self._module_depth - 1, 0)
+
+    def _stepped(self, optimizer: Optimizer, *_: Any) -> None:
+        if self._is_ours() and self._last is not None:
+            found = self._of(self._last)
+            found.steps += 1
+            found.optimizers[id(optimizer)] = optimizer
+
+
+def _subclasses(base: type) -> set[type]:
+    direct: list[type] = base.__subclasses__()
+    return set(direct).union(*(_subclasses(kind) for kind in direct))
+
+
+def device_of(found: Found) -> str:
+    """The type of the device of the model's parameters."""
+    for optimizer in found.optimizers.values():
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                return str(parameter.device.type)
+    return "cpu"

@@ -1,0 +1,54 @@
+"""Peak memory of a block: of the GPU's tensors, or of this process where no GPU is used."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+from traceadvisor.system.control_groups import control_groups
+
+_RESET_PEAK = "5"
+"""Written to ``/proc/self/clear_refs``, it sets the peak of resident memory to what is used now; see proc(5)."""
+
+
+class PeakMemory:
+    """Measures the most memory in use since :meth:`reset`."""
+
+    def __init__(self, device: str) -> None:
+        self._is_gpu = device == "cuda"
+
+    def reset(self) -> None:
+        """Begin anew."""
+        if self._is_gpu:
+            torch.cuda.reset_peak_memory_stats()
+            return
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text(_RESET_PEAK)
+
+    def peak_bytes(self) -> int | None:
+        """The most bytes since the reset; None if the system does not tell."""
+        if self._is_gpu:
+            return int(torch.cuda.max_memory_reserved())
+        with suppress(OSError, ValueError, StopIteration):
+            lines = Path("/proc/self/status").read_text().splitlines()
+            return 1024 * int(next(line for line in lines if line.startswith("VmHWM:")).split()[1])
+        return None
+
+    def total_bytes(self) -> int | None:
+        """The memory of the GPU, or what this process may use of the machine's."""
+        if self._is_gpu:
+            return int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
+        with suppress(OSError, ValueError):
+            machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            names = {1: "memory.limit_in_bytes", 2: "memory.max"}
+            limits = (group.number(names[group.version]) for group in control_groups("memory"))
+            return min([machine, *(limit for limit in limits if limit is not None)])
+        return None
+
+    def free_cached(self) -> None:
+        """Give memory that no tensor uses back, so that one arm does not count that of another."""
+        if self._is_gpu:
+            torch.cuda.empty_cache()

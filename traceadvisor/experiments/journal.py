@@ -1,0 +1,175 @@
+"""``journal.jsonl``: what an experiment has measured so far, one row per line, flushed as it is written.
+
+The training process writes it. It survives a crash, a kill and Ctrl-C, and the next process goes on where it ends.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from traceadvisor.experiments.settings import Value
+
+
+class Row(msgspec.Struct, frozen=True, tag_field="row"):
+    """One line."""
+
+
+class Facts(Row, frozen=True, tag="facts"):
+    """What the script does by itself."""
+
+    device: str
+    """Type of the device: ``cpu`` or ``cuda``."""
+
+    device_name: str | None
+    memory_bytes: int | None
+    """Memory of the device, or what this process may use of the machine's."""
+
+    loader: dict[str, Value]
+    """Its own loader settings, by the names of :data:`~traceadvisor.experiments.settings.KNOBS`."""
+
+    unavailable: dict[str, str]
+    """Settings that cannot be changed in this script while it runs, with reasons."""
+
+    dataset_length: int | None
+    optimizer: str
+    torch: str
+    cores: int
+    batches_per_step: int
+    """Batches between two steps of the optimizer."""
+
+    step_s: float
+    """First idea of the time between two batches."""
+
+
+class Begin(Row, frozen=True, tag="begin"):
+    """A block begins; the last one before a crash names its cause."""
+
+    experiment: str
+    arm: str
+
+
+class Round(Row, frozen=True, tag="round"):
+    """One block of each arm, in random order."""
+
+    experiment: str
+    seconds: dict[str, float]
+    """Seconds per sample, or per batch where the batch size is unknown."""
+
+    step_s: dict[str, float]
+    samples: dict[str, float]
+    """Samples in a batch."""
+
+    peak_bytes: dict[str, int]
+    steps: int
+    """Batches that the loop took in the round, discarded ones included."""
+
+
+class Finished(Row, frozen=True, tag="finished"):
+    """No more rounds of an experiment are needed."""
+
+    experiment: str
+
+
+class Rate(Row, frozen=True, tag="rate"):
+    """The loader alone: batches that nobody uses."""
+
+    experiment: str
+    arm: str
+    batches_per_s: float
+    samples_per_s: float
+
+
+class Void(Row, frozen=True, tag="void"):
+    """An arm whose setting did not take effect."""
+
+    experiment: str
+    arm: str
+    reason: str
+
+
+class Failed(Row, frozen=True, tag="failed"):
+    """An arm with which the script fails."""
+
+    experiment: str
+    arm: str
+    reason: str
+    out_of_memory: bool = False
+
+
+class Loss(Row, frozen=True, tag="loss"):
+    """The loss of each arm over some steps from one restored state."""
+
+    experiment: str
+    losses: dict[str, float | None]
+    """Mean; None if it is not finite."""
+
+    allowed: float
+    """Largest difference that another choice of batches makes."""
+
+
+class Note(Row, frozen=True, tag="note"):
+    """Something to tell."""
+
+    text: str
+
+
+class Ended(Row, frozen=True, tag="ended"):
+    """How a process of the script ended."""
+
+    reason: str
+    """``done``, ``budget``, ``script`` or ``failed``."""
+
+    detail: str = ""
+
+
+AnyRow: TypeAlias = Facts | Begin | Round | Finished | Rate | Void | Failed | Loss | Note | Ended
+
+_DECODER: msgspec.json.Decoder[AnyRow] = msgspec.json.Decoder(AnyRow)
+
+
+class Journal:
+    """Appends rows to a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.rows: list[AnyRow] = read(path)
+
+    def add(self, row: AnyRow) -> None:
+        """Write a row at once."""
+        with self._path.open("ab") as file:
+            file.write(msgspec.json.encode(row) + b"\n")
+        self.rows.append(row)
+
+
+def read(path: Path) -> list[AnyRow]:
+    """All whole rows; a line that was cut off by a kill is left out."""
+    rows: list[AnyRow] = []
+    for text in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            rows.append(_DECODER.decode(text))
+        except msgspec.DecodeError:
+            continue
+    return rows
+
+
+def facts_of(rows: list[AnyRow]) -> Facts | None:
+    """The first facts."""
+    return next((row for row in rows if isinstance(row, Facts)), None)
+
+
+def left_out(rows: list[AnyRow], experiment: str) -> dict[str, str]:
+    """Arms of an experiment that are void or fail, with reasons."""
+    return {row.arm: row.reason for row in rows if isinstance(row, Void | Failed) and row.experiment == experiment}
+
+
+def is_finished(rows: list[AnyRow], experiment: str) -> bool:
+    """Whether an experiment needs no more rounds."""
+    return any(isinstance(row, Finished) and row.experiment == experiment for row in rows)
+
+
+def rounds_of(rows: list[AnyRow], experiment: str) -> list[Round]:
+    """The rounds of an experiment."""
+    return [row for row in rows if isinstance(row, Round) and row.experiment == experiment]

@@ -1,0 +1,134 @@
+"""Measures each setting in processes of its own, interleaved in random order, for what cannot be switched at run time.
+
+Each process runs the script until one block is measured. A round has one process of every arm, as a round of blocks
+has one block. Processes differ from one another for no reason, so only larger changes become visible.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from traceadvisor.experiments.curves import compared
+from traceadvisor.experiments.journal import (
+    AnyRow,
+    Begin,
+    Ended,
+    Facts,
+    Failed,
+    Finished,
+    Journal,
+    Round,
+    Void,
+    facts_of,
+    left_out,
+    read,
+    rounds_of,
+)
+from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Experiment, Plan
+from traceadvisor.experiments.planner import in_processes
+from traceadvisor.experiments.settings import ENVIRONMENT
+from traceadvisor.statistics import FEWEST_ROUNDS, NO_DIFFERENCE
+
+BLOCK_S = 1.5
+"""Time of the measured steps of a process, at least."""
+
+OneProcess = Callable[[Plan, dict[str, str]], int]
+"""Runs a plan with more environment variables; returns the exit code."""
+
+
+class Interleaved:
+    """The rounds of processes."""
+
+    def __init__(self, plan: Plan, run: OneProcess, *, chance: random.Random | None = None) -> None:
+        self._plan, self._run = plan, run
+        self._chance = chance or random.Random()  # noqa: S311  # orders are no secret
+        self._journal = Journal(plan.journal)
+        self._number = 0
+
+    def measure(self) -> str | None:
+        """Run rounds until they are enough; returns why less was measured than planned."""
+        experiment = in_processes(self._plan)
+        longest_s = 0.0
+        while not self._is_enough(experiment):
+            begin_s = time.time()
+            if begin_s + longest_s > self._plan.deadline_s:
+                return "The budget was spent. Raise --minutes to measure more."
+            if problem := self._round(experiment):
+                return problem
+            longest_s = max(longest_s, time.time() - begin_s)
+        self._journal.add(Finished(experiment.name))
+        return None
+
+    def _is_enough(self, experiment: Experiment) -> bool:
+        rounds, arms = rounds_of(self._journal.rows, experiment.name), self._arms(experiment)
+        if len(arms) <= 2 or len(rounds) >= self._plan.most_rounds:
+            return True
+        results = [compared(rounds, arm) for arm in arms if arm not in (AS_IT_IS, SAME_AGAIN)]
+        return len(rounds) >= FEWEST_ROUNDS and all(one and one.smallest_visible <= NO_DIFFERENCE for one in results)
+
+    def _arms(self, experiment: Experiment) -> list[str]:
+        out = left_out(self._journal.rows, experiment.name)
+        return [arm for arm in experiment.all_arms if arm not in out]
+
+    def _round(self, experiment: Experiment) -> str | None:
+        """One process of each arm; returns why no more can be measured."""
+        arms = self._arms(experiment)
+        found: dict[str, Round] = {}
+        for arm in self._chance.sample(arms, len(arms)):
+            self._journal.add(Begin(experiment.name, arm))
+            code, rows = self._process(experiment, arm)
+            measured = next((row for row in rows if isinstance(row, Round)), None)
+            if facts_of(self._journal.rows) is None and (facts := facts_of(rows)):
+                self._journal.add(facts)
+            if voids := [row for row in rows if isinstance(row, Void)]:
+                self._journal.add(Void(experiment.name, arm, voids[0].reason))
+            elif measured:
+                found[arm] = measured
+                continue
+            elif time.time() > self._plan.deadline_s:
+                return "The budget was spent. Raise --minutes to measure more."
+            else:
+                self._journal.add(Failed(experiment.name, arm, _reason(rows, code)))
+            if arm in (AS_IT_IS, SAME_AGAIN):
+                return f"The script failed with its own settings: {_reason(rows, code)}."
+        self._journal.add(_merged(experiment.name, found))
+        return None
+
+    def _process(self, experiment: Experiment, arm: str) -> tuple[int, list[AnyRow]]:
+        self._number += 1
+        folder = Path(self._plan.folder, "processes", f"{self._number:03d}")
+        folder.mkdir(parents=True)
+        settings = experiment.settings(arm)
+        variables = {
+            name.removeprefix(ENVIRONMENT): str(value)
+            for name, value in settings.values
+            if name.startswith(ENVIRONMENT)
+        }
+        kept = {name: value for name, value in settings.values if not name.startswith(ENVIRONMENT)}
+        plan = replace(self._plan, folder=str(folder), arm=kept, arm_name=arm, block_s=max(self._plan.block_s, BLOCK_S))
+        code = self._run(plan, variables)
+        return code, read(plan.journal)
+
+
+def _reason(rows: list[AnyRow], code: int) -> str:
+    ended = next((row for row in reversed(rows) if isinstance(row, Ended)), None)
+    if ended and ended.detail:
+        return ended.detail
+    if not any(isinstance(row, Facts) for row in rows):
+        return "no DataLoader fed an optimizer of torch for long enough"
+    return f"exit code {code}"
+
+
+def _merged(experiment: str, found: dict[str, Round]) -> Round:
+    return Round(
+        experiment,
+        seconds={arm: row.seconds[arm] for arm, row in found.items()},
+        step_s={arm: row.step_s[arm] for arm, row in found.items()},
+        samples={arm: row.samples[arm] for arm, row in found.items()},
+        peak_bytes={arm: row.peak_bytes[arm] for arm, row in found.items() if arm in row.peak_bytes},
+        steps=sum(row.steps for row in found.values()),
+    )

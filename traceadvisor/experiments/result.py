@@ -1,0 +1,294 @@
+"""Builds the result of an experiment from the rows of its journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from traceadvisor import __version__
+from traceadvisor.experiments.curves import compared
+from traceadvisor.experiments.journal import (
+    AnyRow,
+    Facts,
+    Failed,
+    Loss,
+    Note,
+    Rate,
+    Round,
+    facts_of,
+    left_out,
+    rounds_of,
+)
+from traceadvisor.experiments.ledger import Proposal, ledger
+from traceadvisor.experiments.plan import AS_IT_IS, Experiment, Plan
+from traceadvisor.experiments.planner import (
+    COMBINED,
+    DEFAULT_SWITCHES,
+    FIXES,
+    GOOD_MEMORY,
+    curve_of,
+    experiments,
+    memory_line,
+    winners,
+)
+from traceadvisor.experiments.run import Outcome
+from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, Settings, Value, line
+from traceadvisor.model.cost import Price
+from traceadvisor.model.experiment import (
+    AxisResult,
+    CurvePoint,
+    ExperimentResult,
+    MeasuredArm,
+    MeasuredRatio,
+    Section,
+)
+from traceadvisor.statistics import Comparison, Verdict
+
+FURTHEST = 16
+"""A line through measured peaks is not followed further than this multiple of the largest batch size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is known beside the rows."""
+
+    kind: str
+    seconds: float
+    changed_files: tuple[str, ...] | None
+    price: Price | None
+    proposals: tuple[Proposal, ...] = ()
+    not_applicable: tuple[tuple[str, str], ...] = ()
+    trace_report: str | None = None
+
+
+def result_of(plan: Plan, outcome: Outcome, around: Surroundings) -> ExperimentResult:
+    """All that was measured."""
+    rows, facts = outcome.rows, facts_of(outcome.rows)
+    done = list(experiments(plan, rows, facts)) if facts else []
+    done = [one for one in done if rounds_of(rows, one.name) or left_out(rows, one.name)]
+    price = around.price if facts and facts.device == "cuda" else None
+    builder = _Builder(rows, facts, price) if facts else None
+    sections = tuple(builder.sections(plan, done)) if builder else ()
+    chosen, ratio = _recommended(done, rows)
+    scratch = plan.scratch
+    return ExperimentResult(
+        tool_version=__version__,
+        kind=around.kind,
+        command=(*(("-m",) if plan.is_module else ()), *plan.script),
+        device=facts.device if facts else "unknown",
+        device_name=facts.device_name if facts else None,
+        torch=facts.torch if facts else None,
+        cores=facts.cores if facts else None,
+        own_settings=facts.loader if facts else {},
+        optimizer=facts.optimizer if facts else None,
+        seconds=around.seconds,
+        steps=sum(row.steps for row in rows if isinstance(row, Round)),
+        processes=outcome.processes,
+        sections=sections,
+        ledger=ledger(around.proposals, sections, facts.unavailable if facts else {}),
+        recommended=chosen.document(),
+        recommended_ratio=ratio,
+        lines=_lines(chosen, facts) if facts else (),
+        unavailable=_wanted(plan, facts.unavailable) if facts else {},
+        not_applicable=dict(around.not_applicable),
+        notes=tuple(dict.fromkeys(row.text for row in rows if isinstance(row, Note))),
+        problem=outcome.problem,
+        scratch=str(scratch) if scratch.exists() else None,
+        changed_files=around.changed_files,
+        trace_report=around.trace_report,
+        currency=price.currency if price else None,
+    )
+
+
+class _Builder:
+    """Sections from the rows."""
+
+    def __init__(self, rows: list[AnyRow], facts: Facts, price: Price | None) -> None:
+        self._rows, self._facts, self._price = rows, facts, price
+
+    def sections(self, plan: Plan, done: Sequence[Experiment]) -> Iterator[Section]:
+        """One for each axis, whatever its number of experiments, and one for each other experiment."""
+        named = {axis.name for axis in plan.axes}
+        for axis in plan.axes:
+            mine = [one for one in done if one.axis == axis.name]
+            if mine:
+                yield self._section(axis.name, mine, self._axis(axis.name, mine))
+        for one in done:
+            if one.axis not in named:
+                yield self._section(one.name, [one], None)
+
+    def _section(self, name: str, mine: Sequence[Experiment], axis: AxisResult | None) -> Section:
+        rounds = [row for one in mine for row in rounds_of(self._rows, one.name)]
+        base = [row for row in rounds if AS_IT_IS in row.seconds]
+        samples_per_s = _per_s(base, AS_IT_IS)
+        return Section(
+            name=name,
+            base=mine[0].base.document(),
+            base_samples_per_s=samples_per_s,
+            base_step_us=_step_us(base, AS_IT_IS),
+            base_peak_bytes=_peak(base, AS_IT_IS),
+            base_cost_per_million_samples=self._cost(samples_per_s),
+            arms=tuple(self._arms(mine, rounds)),
+            axis=axis,
+        )
+
+    def _arms(self, mine: Sequence[Experiment], rounds: Sequence[Round]) -> Iterator[MeasuredArm]:
+        all_arms = {arm: settings for one in mine for arm, settings in one.arms.items() if not settings[CACHED]}
+        for arm, settings in sorted(all_arms.items(), key=_order):
+            out = next((out[arm] for one in mine if arm in (out := left_out(self._rows, one.name))), None)
+            result = compared(rounds, arm)
+            per_s = _per_s(rounds, arm)
+            yield MeasuredArm(
+                name=arm,
+                settings=settings.document(),
+                measured=_ratio(result) if result else None,
+                problem=out if out or result else "the budget was spent before it was measured",
+                samples_per_s=per_s,
+                step_us=_step_us(rounds, arm),
+                peak_bytes=_peak(rounds, arm),
+                loss_problem=self._loss_problem(mine, arm),
+                cost_per_million_samples=self._cost(per_s),
+            )
+
+    def _loss_problem(self, mine: Sequence[Experiment], arm: str) -> str | None:
+        names = {one.name for one in mine}
+        for row in self._rows:
+            if not isinstance(row, Loss) or row.experiment not in names or arm not in row.losses:
+                continue
+            mean, base = row.losses[arm], row.losses[AS_IT_IS]
+            if mean is None:
+                return "the loss is not finite"
+            if base is not None and abs(mean - base) > row.allowed:
+                return f"the loss is {mean:.4g} instead of {base:.4g}; other batches change it by {row.allowed:.2g}"
+        return None
+
+    def _axis(self, name: str, mine: Sequence[Experiment]) -> AxisResult:
+        knee = curve_of(name, mine, self._rows)
+        own = self._facts.loader.get(name)
+        rounds = [row for one in mine for row in rounds_of(self._rows, one.name)]
+        arm = Settings.of({name: knee.value}).words() if knee else ""
+        result = compared(rounds, arm) if knee else None
+        memory = memory_line(mine, self._rows) if name == BATCH_SIZE else None
+        total = self._facts.memory_bytes
+        good = int((GOOD_MEMORY * total - memory[0]) / memory[1]) if memory and total else 0
+        largest = max((size for one in mine for arm in one.arms.values() if (size := arm.count(name))), default=0)
+        return AxisResult(
+            name=name,
+            own=int(own) if isinstance(own, int) else None,
+            knee=knee.value if knee else None,
+            knee_low=knee.low if knee else None,
+            knee_high=knee.high if knee else None,
+            best=knee.best if knee else None,
+            is_faster=bool(result and result.verdict is Verdict.FASTER),
+            loop=tuple(self._curve(name, mine, rounds, cached=False)),
+            model=tuple(self._curve(name, mine, rounds, cached=True)),
+            loader=tuple(self._rates(name, mine)),
+            out_of_memory_at=self._out_of_memory(name, mine),
+            memory_bytes=total if name == BATCH_SIZE else None,
+            good_memory_at=good if 0 < good <= FURTHEST * largest else None,
+        )
+
+    def _curve(
+        self, name: str, mine: Sequence[Experiment], rounds: Sequence[Round], *, cached: bool
+    ) -> Iterator[CurvePoint]:
+        arms = {arm: settings for one in mine for arm, settings in one.arms.items() if bool(settings[CACHED]) is cached}
+        for arm, settings in sorted(arms.items(), key=_order):
+            per_s = _per_s(rounds, arm)
+            value = settings.count(name)
+            if per_s is not None and (value is not None or cached):
+                yield CurvePoint(value=value or 0, samples_per_s=per_s, peak_bytes=_peak(rounds, arm))
+
+    def _rates(self, name: str, mine: Sequence[Experiment]) -> Iterator[CurvePoint]:
+        rates = {row.arm: row.samples_per_s for row in self._rows if isinstance(row, Rate)}
+        arms = {arm: settings for one in mine for arm, settings in one.rates.items()}
+        for arm, settings in sorted(arms.items(), key=_order):
+            value = settings.count(name)
+            if arm in rates and value is not None:
+                yield CurvePoint(value=value, samples_per_s=rates[arm])
+
+    def _out_of_memory(self, name: str, mine: Sequence[Experiment]) -> int | None:
+        settings = {(one.name, arm): changed for one in mine for arm, changed in one.arms.items()}
+        failed = [row for row in self._rows if isinstance(row, Failed) and row.out_of_memory]
+        sizes = [settings[key].count(name) for row in failed if (key := (row.experiment, row.arm)) in settings]
+        return min((size for size in sizes if size is not None), default=None)
+
+    def _cost(self, samples_per_s: float | None) -> float | None:
+        if self._price is None or not samples_per_s:
+            return None
+        return self._price.per_gpu_hour * 1_000_000 / samples_per_s / 3600
+
+
+def _wanted(plan: Plan, unavailable: Mapping[str, str]) -> dict[str, str]:
+    """The settings that were to be measured and cannot be."""
+    names = {axis.name for axis in (*plan.axes, *plan.switches)}
+    names |= {name for change in plan.changes for name in change.settings}
+    if plan.all_switches:
+        names |= {name for name, _ in DEFAULT_SWITCHES}
+    return {name: reason for name, reason in unavailable.items() if name in names}
+
+
+def _order(item: tuple[str, Settings]) -> tuple[bool, float]:
+    """Ascending by a single number; other arms stay in their order."""
+    numbers = [value for name, value in item[1].values if name != CACHED and not isinstance(value, bool | str)]
+    return (len(numbers) != 1, float(numbers[0]) if len(numbers) == 1 else 0.0)
+
+
+def _per_s(rounds: Sequence[Round], arm: str) -> float | None:
+    found = [row.seconds[arm] for row in rounds if arm in row.seconds]
+    return 1 / median(found) if found else None
+
+
+def _step_us(rounds: Sequence[Round], arm: str) -> float | None:
+    found = [row.step_s[arm] for row in rounds if arm in row.step_s]
+    return median(found) * 1e6 if found else None
+
+
+def _peak(rounds: Sequence[Round], arm: str) -> int | None:
+    return max((row.peak_bytes[arm] for row in rounds if arm in row.peak_bytes), default=None)
+
+
+def _ratio(found: Comparison) -> MeasuredRatio:
+    return MeasuredRatio(
+        ratio=found.ratio,
+        low=found.low,
+        high=found.high,
+        null_low=found.null_low,
+        null_high=found.null_high,
+        smallest_visible=found.smallest_visible,
+        rounds=found.rounds,
+        verdict=found.verdict.value,
+    )
+
+
+def _recommended(done: Sequence[Experiment], rows: list[AnyRow]) -> tuple[Settings, float | None]:
+    """The fastest settings that were shown to be faster: of the combinations, else of a single experiment."""
+    combined = next((one for one in done if one.name in (COMBINED, FIXES)), None)
+    if combined and (best := winners(combined, rows)):
+        return best[0][1], best[0][0]
+    found: list[tuple[float, Settings]] = []
+    for axis in dict.fromkeys(one.axis for one in done if one.axis):
+        mine = [one for one in done if one.axis == axis]
+        knee = curve_of(axis, mine, rows)
+        if knee is None:
+            continue
+        arm = Settings.of({axis: knee.value})
+        result = compared([row for one in mine for row in rounds_of(rows, one.name)], arm.words())
+        if result and result.verdict is Verdict.FASTER:
+            found.append((result.ratio, mine[0].base.having(arm)))
+    if found:
+        return found[-1][1], found[-1][0] if len(found) == 1 else None
+    rest = [item for one in done if not one.axis for item in winners(one, rows)]
+    return (rest[0][1], rest[0][0]) if rest else (Settings(), None)
+
+
+def _lines(settings: Settings, facts: Facts) -> tuple[str, ...]:
+    """Code to paste, the loader's arguments in one line."""
+
+    def shown(item: tuple[str, Value]) -> str:
+        return line(item[0], item[1], device=facts.device, optimizer=facts.optimizer)
+
+    loader = [shown(item) for item in settings.of_loader().values]
+    arguments = [one.removeprefix("DataLoader(..., ").removesuffix(")") for one in loader if one]
+    lines = [f"DataLoader(..., {', '.join(arguments)})"] if arguments else []
+    return (*lines, *(shown(item) for item in settings.values if item not in settings.of_loader().values))

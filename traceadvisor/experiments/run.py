@@ -1,0 +1,163 @@
+"""Runs the script of a plan in a process of its own, again where it ended early, and ends it within the budget."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from traceadvisor.experiments.journal import AnyRow, Begin, Ended, Failed, Journal, Note, Rate, Round, Void, read
+from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Plan
+from traceadvisor.experiments.processes import Interleaved
+
+LOG, PLAN = "output.log", "plan.json"
+GRACE_S = 10.0
+"""Time for the script to end by itself once everything is measured, or the budget is spent."""
+
+LOOK_S = 0.2
+MOST_PROCESSES = 24
+
+Watch = Callable[[list[AnyRow]], None]
+"""Called with all rows so far, several times a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the measuring ended."""
+
+    rows: list[AnyRow]
+    problem: str | None
+    """Why less was measured than planned; None if everything was."""
+
+    interrupted: bool
+    processes: int
+
+
+def measure(plan: Plan, watch: Watch) -> Outcome:
+    """Run the script until everything is measured or the budget is spent. Ctrl-C ends it, too."""
+    journal = Journal(plan.journal)
+    problem: str | None = None
+    number = 0
+    with _terminated_as_interrupted():
+        try:
+            if plan.separate_processes:
+                interleaved = Interleaved(plan, lambda one, added: _one_process(one, watch, plan.journal, added))
+                problem = interleaved.measure()
+                rows = read(plan.journal)
+                number = sum(len(row.seconds) for row in rows if isinstance(row, Round))
+                return Outcome(rows, problem, interrupted=False, processes=number)
+            while number < MOST_PROCESSES:
+                number += 1
+                before = len(journal.rows)
+                code = _one_process(plan, watch, plan.journal)
+                journal = Journal(plan.journal)
+                goes_on, problem = _after(journal, before, code, plan)
+                if not goes_on:
+                    break
+        except KeyboardInterrupt:
+            rows = read(plan.journal)
+            return Outcome(rows, "Interrupted: this is what was measured so far.", interrupted=True, processes=number)
+    return Outcome(journal.rows, problem, interrupted=False, processes=number)
+
+
+def _one_process(plan: Plan, watch: Watch, shown: Path, added: Mapping[str, str] = MappingProxyType({})) -> int:
+    """Run the script once; returns its exit code, negative for a signal. ``shown`` is the journal to watch."""
+    folder = Path(plan.folder)
+    plan.write(folder / PLAN)
+    with (folder / LOG).open("ab") as log:
+        child = subprocess.Popen(  # noqa: S603  # the user asked for it
+            [sys.executable, "-m", "traceadvisor.experiments.inside", str((folder / PLAN).absolute())],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONPATH": _path()} | dict(added),
+        )
+    ended_s: float | None = None
+    before = len(read(plan.journal))
+    try:
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                return child.wait(LOOK_S)
+            rows = read(plan.journal)
+            watch(rows if shown == plan.journal else read(shown))
+            if ended_s is None and len(rows) > before and isinstance(rows[-1], Ended):
+                ended_s = time.time()
+            limit_s = plan.deadline_s if ended_s is None else min(ended_s, plan.deadline_s)
+            if time.time() > limit_s + GRACE_S:
+                return -signal.SIGTERM
+    finally:
+        _end_group(child)
+
+
+def _path() -> str:
+    """The package itself must be found, wherever the script runs."""
+    here = str(Path(__file__).resolve().parents[2])
+    others = os.environ.get("PYTHONPATH", "")
+    return others if "site-packages" in here else os.pathsep.join([*filter(None, [others]), here])
+
+
+def _end_group(child: subprocess.Popen[bytes]) -> None:
+    """End the script and everything that it started, such as loader workers."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(child.pid, number)
+        except ProcessLookupError:
+            break
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(1.0)
+    child.wait()
+
+
+def _after(journal: Journal, before: int, code: int, plan: Plan) -> tuple[bool, str | None]:  # noqa: PLR0911  # one per ending
+    """Whether to run the script again, and why less was measured than planned."""
+    new = journal.rows[before:]
+    ended = new[-1] if new and isinstance(new[-1], Ended) else None
+    progress = any(isinstance(row, Round | Failed | Void | Rate) for row in new)
+    notes = [row.text for row in new if isinstance(row, Note)]
+    log = f"See {Path(plan.folder, LOG)}."
+    if ended and ended.reason == "done":
+        return False, None
+    if (ended and ended.reason == "budget") or time.time() > plan.deadline_s:
+        return False, "The budget was spent. Raise --minutes or --steps to measure more."
+    if ended and ended.reason == "script":
+        if progress:
+            return True, "The script ended early and could not be run often enough."
+        detail = " ".join([ended.detail, *notes]).strip() or "no DataLoader fed an optimizer of torch for long enough"
+        return False, f"The script ended before a round was measured: {detail}. Give it more steps. {log}"
+    if ended:
+        return progress, f"The script failed: {ended.detail}. {log}"
+    last = next((row for row in reversed(new) if isinstance(row, Begin)), None)
+    if last is None or last.arm in (AS_IT_IS, SAME_AGAIN):
+        return False, f"The script ended with exit code {code}. {log}"
+    journal.add(_blamed(last, code))
+    return True, None
+
+
+def _blamed(last: Begin, code: int) -> Failed:
+    """The arm in which the system or a crash ended the process."""
+    killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+    reason = "the system killed the process, which it does where memory runs out" if killed else f"exit code {code}"
+    return Failed(last.experiment, last.arm, reason, out_of_memory=killed)
+
+
+class _terminated_as_interrupted:  # noqa: N801  # reads as a function
+    """SIGTERM and SIGHUP end the measuring as Ctrl-C does: what was measured is written."""
+
+    def __enter__(self) -> None:
+        self._before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

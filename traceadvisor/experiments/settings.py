@@ -1,0 +1,186 @@
+"""The settings that an experiment can change while a script trains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import TypeAlias
+
+from traceadvisor.errors import UsageError
+
+Value: TypeAlias = bool | int | float | str
+
+
+class Where(Enum):
+    """What a change of the setting replaces."""
+
+    LOADER = "loader"
+    """The ``DataLoader``: each value has worker processes of its own."""
+
+    STEP = "step"
+    """The training step: switched between two steps."""
+
+    PROCESS = "process"
+    """The environment of a process; nothing changes it while a script runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """A setting that can be switched at run time."""
+
+    name: str
+    where: Where
+    kind: type[bool] | type[int] | type[str]
+    line: str
+    """What a user writes to have it, with ``{value}``."""
+
+    needs_gpu: bool = False
+
+
+BATCH_SIZE, WORKERS, CACHED = "batch_size", "workers", "cached"
+
+_PRECISION = 'torch.set_float32_matmul_precision("high" if {value} else "highest")'
+
+_KNOBS = (
+    Knob(WORKERS, Where.LOADER, int, "DataLoader(..., num_workers={value})"),
+    Knob("prefetch", Where.LOADER, int, "DataLoader(..., prefetch_factor={value})"),
+    Knob("pin_memory", Where.LOADER, bool, "DataLoader(..., pin_memory={value})", needs_gpu=True),
+    Knob("persistent_workers", Where.LOADER, bool, "DataLoader(..., persistent_workers={value})"),
+    Knob(BATCH_SIZE, Where.LOADER, int, "DataLoader(..., batch_size={value})"),
+    Knob(CACHED, Where.LOADER, bool, ""),
+    Knob("amp", Where.STEP, str, 'with torch.autocast("{device}", dtype=torch.{value}): ...'),
+    Knob(
+        "tf32", Where.STEP, bool, 'torch.set_float32_matmul_precision("high" if {value} else "highest")', needs_gpu=True
+    ),
+    Knob("cudnn_benchmark", Where.STEP, bool, "torch.backends.cudnn.benchmark = {value}", needs_gpu=True),
+    Knob("fused", Where.STEP, bool, "{optimizer}(..., fused={value})"),
+    Knob("foreach", Where.STEP, bool, "{optimizer}(..., foreach={value})"),
+    Knob("set_to_none", Where.STEP, bool, "optimizer.zero_grad(set_to_none={value})"),
+    Knob("channels_last", Where.STEP, bool, "model.to(memory_format=torch.channels_last)", needs_gpu=True),
+    Knob("compile", Where.STEP, bool, "model = torch.compile(model)"),
+)
+
+KNOBS: Mapping[str, Knob] = MappingProxyType({knob.name: knob for knob in _KNOBS})
+
+ENVIRONMENT = "env:"
+"""Prefix of settings that are environment variables, as in ``env:OMP_NUM_THREADS``."""
+
+VARIABLE = "set:"
+"""Prefix of settings that assign to a variable of a module, as in ``set:__main__.CHUNK``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What differs from the script's own settings; empty where nothing does."""
+
+    values: tuple[tuple[str, Value], ...] = ()
+
+    @classmethod
+    def of(cls, values: Mapping[str, Value]) -> Settings:
+        """Settings from names and values."""
+        return cls(tuple(sorted(values.items())))
+
+    def __getitem__(self, name: str) -> Value | None:
+        """The value of a setting; None if it is the script's own."""
+        return dict(self.values).get(name)
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def count(self, name: str) -> int | None:
+        """The value of a setting that is a whole number."""
+        value = self[name]
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def having(self, changes: Settings) -> Settings:
+        """These settings with others on top."""
+        return Settings.of(dict(self.values) | dict(changes.values))
+
+    def of_loader(self) -> Settings:
+        """The part that the loader has."""
+        return Settings(tuple(item for item in self.values if where(item[0]) is Where.LOADER))
+
+    def without(self, *names: str) -> Settings:
+        """These settings without some."""
+        return Settings(tuple(item for item in self.values if item[0] not in names))
+
+    def words(self) -> str:
+        """As a user reads and writes them: ``batch_size=64, workers=2``."""
+        return ", ".join(_words(name, value) for name, value in self.values) or "as it is"
+
+    def document(self) -> dict[str, Value]:
+        """As it stands in a JSON file."""
+        return dict(self.values)
+
+
+def where(name: str) -> Where:
+    """What a change of the setting replaces."""
+    if name.startswith(ENVIRONMENT):
+        return Where.PROCESS
+    return Where.STEP if name.startswith(VARIABLE) else KNOBS[name].where
+
+
+def line(name: str, value: Value, *, device: str, optimizer: str) -> str:
+    """A line of code that has the setting."""
+    if name.startswith(ENVIRONMENT):
+        return f"export {name.removeprefix(ENVIRONMENT)}={value}"
+    if name.startswith(VARIABLE):
+        return f"{name.removeprefix(VARIABLE).removeprefix('__main__.')} = {value!r}"
+    return KNOBS[name].line.format(value=value, device=device, optimizer=f"torch.optim.{optimizer}")
+
+
+def parsed(text: str) -> tuple[str, tuple[Value, ...]]:
+    """Name and values from a text such as ``workers=0,2,4`` or ``set:__main__.CHUNK=1,2``.
+
+    Raises:
+        UsageError: the name is unknown, or a value has the wrong type.
+    """
+    name, sign, values = text.partition("=")
+    name = name.strip()
+    words = [word.strip() for word in values.split(",") if word.strip()]
+    if not sign or not words:
+        raise UsageError(f"{text!r} is no setting. Write name=value, or name=value,value.")
+    if name.startswith(VARIABLE):
+        if "." not in name.removeprefix(VARIABLE):
+            raise UsageError(f"{name!r} names no variable of a module. Write {VARIABLE}module.VARIABLE=value.")
+        return name, tuple(_literal(word) for word in words)
+    if name.startswith(ENVIRONMENT):
+        return name, tuple(words)
+    if name not in KNOBS or name == CACHED:
+        known = ", ".join(known for known in KNOBS if known != CACHED)
+        raise UsageError(f"There is no setting {name!r}. Known settings: {known}, {VARIABLE}module.VARIABLE.")
+    return name, tuple(_value(KNOBS[name], word) for word in words)
+
+
+def _value(knob: Knob, word: str) -> Value:
+    value = _literal(word)
+    if knob.kind is str:
+        if word not in ("bfloat16", "float16"):
+            raise UsageError(f"{knob.name}={word}: the value is bfloat16 or float16.")
+        return word
+    if knob.kind is bool:
+        if not isinstance(value, bool) and value not in (0, 1):
+            raise UsageError(f"{knob.name}={word}: the value is true or false.")
+        return bool(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < (0 if knob.name == WORKERS else 1):
+        raise UsageError(f"{knob.name}={word}: the value is a whole number.")
+    return value
+
+
+def _literal(word: str) -> Value:
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return word
+
+
+def _words(name: str, value: Value) -> str:
+    if name == CACHED:
+        return "one cached batch"
+    return f"{name.removeprefix(VARIABLE).removeprefix(ENVIRONMENT)}={value}"

@@ -1,0 +1,190 @@
+"""The result of an experiment: settings of a training script, measured against the script as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+SCHEMA = "traceadvisor.experiment/1"
+"""Identifies the JSON file and its version."""
+
+SettingValue: TypeAlias = bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRatio:
+    """Time per sample with changed settings over that of the base."""
+
+    ratio: float
+    """Below 1 the changed settings are faster."""
+
+    low: float
+    high: float
+    """Ends of the 99% interval."""
+
+    null_low: float
+    null_high: float
+    """The base over itself, the smallest and largest of a round: the A/A band."""
+
+    smallest_visible: float
+    """The smallest relative change that these rounds could have shown."""
+
+    rounds: int
+    verdict: str
+    """``faster``, ``slower``, ``no difference`` or ``inconclusive``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredArm:
+    """Settings that were tried."""
+
+    name: str
+    settings: dict[str, SettingValue]
+    """What was changed, on top of the section's base."""
+
+    measured: MeasuredRatio | None
+    """None if the settings could not be measured."""
+
+    problem: str | None = None
+    """Why they could not be measured, or do not count."""
+
+    samples_per_s: float | None = None
+    step_us: float | None = None
+    peak_bytes: int | None = None
+    loss_problem: str | None = None
+    """What is wrong with the loss; None if nothing is, or it was not compared."""
+
+    cost_per_million_samples: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """A value of an axis, and a rate."""
+
+    value: int
+    samples_per_s: float
+    peak_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisResult:
+    """What an axis shows."""
+
+    name: str
+    """``batch_size``, ``workers`` or another setting with whole numbers."""
+
+    own: int | None
+    """The script's own value."""
+
+    knee: int | None
+    """The smallest value within 3% of the best; None with too few rounds."""
+
+    knee_low: int | None
+    knee_high: int | None
+    """The knee lies between these two."""
+
+    best: int | None
+    is_faster: bool
+    """Whether the knee is faster than the script's own value."""
+
+    loop: tuple[CurvePoint, ...]
+    """Throughput of the training loop."""
+
+    model: tuple[CurvePoint, ...]
+    """Throughput with cached batches: the ceiling of the model. One point, or one for each batch size."""
+
+    loader: tuple[CurvePoint, ...]
+    """Throughput of the loader alone: its ceiling."""
+
+    out_of_memory_at: int | None
+    memory_bytes: int | None
+    good_memory_at: int | None
+    """Batch size at which 80% of the memory are in use, by the line through the measured peaks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """Settings that were alternated with one base."""
+
+    name: str
+    base: dict[str, SettingValue]
+    """What differs from the script's own settings in all arms."""
+
+    base_samples_per_s: float | None
+    base_step_us: float | None
+    base_peak_bytes: int | None
+    arms: tuple[MeasuredArm, ...]
+    axis: AxisResult | None = None
+    base_cost_per_million_samples: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRow:
+    """A fix that a report proposed: predicted beside measured."""
+
+    fix: str
+    """Id of the rule, or all fixes together."""
+
+    title: str
+    settings: dict[str, SettingValue]
+    predicted_low: float | None
+    predicted: float | None
+    predicted_high: float | None
+    """Predicted step time over that without the fix; without an expected one, the prediction is an upper limit."""
+
+    measured: MeasuredRatio | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentResult:
+    """All that ``sweep`` or ``try`` measured."""
+
+    tool_version: str
+    kind: str
+    """``sweep`` or ``try``."""
+
+    command: tuple[str, ...]
+    """The script and its arguments."""
+
+    device: str
+    device_name: str | None
+    torch: str | None
+    cores: int | None
+    own_settings: dict[str, SettingValue]
+    optimizer: str | None
+    seconds: float
+    steps: int
+    processes: int
+    sections: tuple[Section, ...]
+    ledger: tuple[LedgerRow, ...]
+    recommended: dict[str, SettingValue]
+    """Settings that were faster together; empty if none were."""
+
+    recommended_ratio: float | None
+    """Time per sample with them over that of the script as it is."""
+
+    lines: tuple[str, ...]
+    """Code to paste for them."""
+
+    unavailable: dict[str, str]
+    """Settings that cannot be switched in this script while it runs, with reasons."""
+
+    not_applicable: dict[str, str]
+    """Fixes of the report that are no settings of a run, with reasons."""
+
+    notes: tuple[str, ...]
+    problem: str | None
+    """Why less was measured than planned."""
+
+    scratch: str | None
+    """Folder with what the script saved meanwhile; None if it saved nothing."""
+
+    changed_files: tuple[str, ...] | None
+    """Files below the working directory that are new, differ or are gone; None if not known."""
+
+    trace_report: str | None = None
+    """The report whose fixes were tried."""
+
+    currency: str | None = None
+    schema: str = SCHEMA

@@ -1,0 +1,46 @@
+"""The formats of an experiment, and writing them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from traceadvisor.model.experiment import ExperimentResult
+from traceadvisor.rendering.experiment import page, text
+from traceadvisor.rendering.formats import write_file
+from traceadvisor.rendering.templates import html_environment
+from traceadvisor.results import experiment_json
+
+Render = Callable[[ExperimentResult], bytes]
+
+
+def _pdf(result: ExperimentResult) -> bytes:
+    from traceadvisor.rendering.page.pdf import from_html  # noqa: PLC0415  # it needs system libraries
+
+    for_browsers = html_environment().get_template("browser.css.j2").render()
+    return from_html(page.page(result).replace(for_browsers, ""))
+
+
+FORMATS: dict[str, tuple[str, Render]] = {
+    "json": (experiment_json.FILE, experiment_json.render),
+    "html": ("experiment.html", page.render),
+    "md": ("experiment.md", text.render),
+    "pdf": ("experiment.pdf", _pdf),
+}
+"""File name and function of each format."""
+
+
+def write(result: ExperimentResult, folder: Path, names: Iterable[str]) -> list[Path]:
+    """Write the named formats, JSON always; returns the paths.
+
+    Raises:
+        OutputError: writing failed.
+        PdfUnavailableError: this machine cannot render PDF; the other formats were written.
+    """
+    paths = []
+    for name in dict.fromkeys(("json", *names)):
+        file, render = FORMATS[name]
+        path = folder / file
+        write_file(path, render(result))
+        paths.append(path)
+    return paths
