@@ -4,7 +4,7 @@ VENV ?= $(or $(VIRTUAL_ENV),.venv)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help install frameworks test test-bare test-python slow fuzz kills mutants advice planted-captures lint format types layers check golden schema sample-traces report-pictures benchmark experiments-truths loaders gpu-wheels gpu-kit gpu-results wheel ci
+.PHONY: help install frameworks test test-bare test-python slow fuzz kills growth verdicts mutants advice planted-captures lint format types layers check golden schema sample-traces report-pictures benchmark experiments-truths loaders gpu-wheels gpu-kit gpu-results wheel ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,11 @@ kills: ## kill captures at random moments, and read what they leave (MOMENTS=...
 fuzz: ## try new random examples: property tests once, then damaged recordings for 5 minutes (MINUTES=... SEED=...)
 	nice -n 19 pytest -m hypothesis --hypothesis-profile=explore $(if $(SEED),--hypothesis-seed=$(SEED))
 	nice -n 19 python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+PAIRS ?= 2000
+
+verdicts: ## simulate pairs of captures with known differences: false alarms and power of `compare` (PAIRS=...)
+	nice -n 19 python -m tests.comparing.simulation $(PAIRS)
 
 SAMPLE ?= 400
 
@@ -96,6 +101,9 @@ report-pictures: ## draw docs/images/ (needs Chromium, pdftoppm and the public r
 
 benchmark: ## measure how traces are read, on an otherwise idle machine, and write it into docs/performance.md
 	python -m benchmarks.reading --into docs/performance.md
+
+growth: ## measure how costs grow with their input on worst cases, and write it into docs/performance.md (SHORT=1: sizes of the tests, no writing)
+	python -m benchmarks.growth $(if $(SHORT),--short,--into docs/performance.md)
 
 loaders: ## capture loaders, measure what reports propose for them, and write it into docs/validation.md, on an idle machine
 	python -m benchmarks.validation.loaders

@@ -17,6 +17,7 @@ PAGES = (
     "CHANGELOG.md",
     "docs/architecture.md",
     "docs/ci/README.md",
+    "docs/comparing.md",
     "docs/settings.md",
     "docs/writing-a-rule.md",
     "docs/rules/README.md",

@@ -92,10 +92,25 @@ def test_times_that_cannot_be_compared_are_refused(times: tuple[list[float], ...
         compare(*times)
 
 
-@pytest.mark.parametrize(("freedom", "quantile"), [(3, 3.182), (4, 2.776), (9, 2.262), (29, 2.045), (1000, 1.962)])
-def test_quantiles_of_students_t_are_those_of_tables(freedom: int, quantile: float) -> None:
+@pytest.mark.parametrize(
+    ("freedom", "quantile", "of_99_percent"),
+    [
+        (1, 12.706, 31.821),
+        (2, 4.303, 6.965),
+        (3, 3.182, 4.541),
+        (4, 2.776, 3.747),
+        (9, 2.262, 2.821),
+        (29, 2.045, 2.462),
+    ],
+)
+def test_quantiles_of_students_t_are_those_of_tables(freedom: int, quantile: float, of_99_percent: float) -> None:
     # https://www.itl.nist.gov/div898/handbook/eda/section3/eda3672.htm
-    assert student_t(0.975, freedom) == pytest.approx(quantile, rel=0.01)
+    assert student_t(0.975, freedom) == pytest.approx(quantile, abs=0.001)
+    assert student_t(0.99, freedom) == pytest.approx(of_99_percent, abs=0.001)
+
+
+def test_students_t_becomes_normal() -> None:
+    assert student_t(0.975, 100_000) == pytest.approx(1.95996, abs=0.0001)
 
 
 def test_one_more_window_lies_in_its_interval_as_often_as_promised() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from traceadvisor.api import capture, load, report, to_frame
+    from traceadvisor.comparing.inputs import compare_paths as compare
     from traceadvisor.config import Settings, find_settings
     from traceadvisor.errors import TraceAdvisorError
     from traceadvisor.judging.breakdown import breakdown
@@ -27,6 +28,7 @@ __all__ = [
     "__version__",
     "breakdown",
     "capture",
+    "compare",
     "find_settings",
     "load",
     "read",
@@ -37,6 +39,7 @@ __all__ = [
 _HOME = {
     "breakdown": "traceadvisor.judging.breakdown",
     "capture": "traceadvisor.api",
+    "compare": "traceadvisor.comparing.inputs",
     "load": "traceadvisor.api",
     "read": "traceadvisor.results.report_json",
     "report": "traceadvisor.api",
@@ -49,7 +52,11 @@ _HOME = {
 }
 
 
+_OTHER_NAME = {"compare": "compare_paths"}
+"""Names that differ in their module."""
+
+
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_HOME[name]), _OTHER_NAME.get(name, name))

@@ -160,7 +160,7 @@ def load(
     """
     if not paths:
         raise UsageError("No path given. Expected a trace file, a capture folder or a TensorBoard log directory.")
-    found = find_recordings([Path(path) for path in paths])
+    found = find_recordings([Path(path) for path in paths], limits)
     origins = [origin for origin in found.origins if selection.takes(origin)]
     if not origins:
         raise UsageError(f"The selection matches none of {len(found.origins)} recordings: {_listed(found.origins)}.")

@@ -1,7 +1,7 @@
 """Statistics of step times: two settings in blocks of random order, one step unlike the others, and sampled shares.
 
-A comparison of two settings has a size, an interval and a verdict.
-
+A comparison of two settings has a size, an interval and a verdict. ``comparing/run_statistics.py`` compares separate
+runs.
 
 Each round holds one block of every arm, in random order: the setting as it is (A), the same setting again (A'), and a
 changed one (B). Under the null hypothesis the three labels of a round are exchangeable, so permuting them within each
@@ -18,11 +18,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from enum import Enum
-from statistics import NormalDist, fmean, stdev
+from functools import lru_cache
+from statistics import fmean, stdev
 
 import numpy as np
 import numpy.typing as npt
+
+from traceadvisor.model.verdict import Verdict as Verdict  # noqa: PLC0414  # exported here, with what decides it
 
 Values = npt.NDArray[np.float64]
 
@@ -71,15 +73,6 @@ def share_interval(share: float, count: float) -> tuple[float, float]:
     middle = (share + squared / (2 * count)) / (1 + squared / count)
     half = NORMAL_95 / (1 + squared / count) * (share * (1 - share) / count + squared / (4 * count**2)) ** 0.5
     return max(middle - half, 0.0), min(middle + half, 1.0)
-
-
-class Verdict(Enum):
-    """What the rounds say about a changed setting."""
-
-    FASTER = "faster"
-    SLOWER = "slower"
-    NO_DIFFERENCE = "no difference"
-    INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +149,7 @@ def compare(as_it_is: Sequence[float], same_again: Sequence[float], changed: Seq
         null_low=float(np.exp(null.min())),
         null_high=float(np.exp(null.max())),
         rounds=len(logs),
-        verdict=_verdict(size, low, high, null_size),
+        verdict=verdict_of(size, low, high, null_size),
     )
 
 
@@ -167,8 +160,11 @@ def hodges_lehmann(samples: Values) -> Values:
     return estimate
 
 
-def _verdict(size: float, low: float, high: float, null_size: float) -> Verdict:
-    """A change has to be large enough to matter, and to exceed what the same setting did to itself."""
+def verdict_of(size: float, low: float, high: float, null_size: float = 0.0) -> Verdict:
+    """A change has to be large enough to matter, and to exceed what the same setting did to itself.
+
+    All are logarithms of ratios: the estimate, the ends of its interval, and the estimate of the same setting again.
+    """
     least = float(np.log1p(NO_DIFFERENCE))
     if max(-low, high) <= least:
         return Verdict.NO_DIFFERENCE
@@ -204,20 +200,22 @@ def _critical_shifts(logs: Values) -> Values:
     return shifts
 
 
-def student_t(probability: float, freedom: int) -> float:
-    """The quantile of Student's t distribution, within 1% from three degrees of freedom on.
+@lru_cache(maxsize=512)
+def student_t(probability: float, freedom: float) -> float:
+    """The quantile of Student's t distribution, to six digits.
 
-    Abramowitz and Stegun, "Handbook of Mathematical Functions", 1964, formula 26.7.5.
+    With ``t = sqrt(freedom) * tan(angle)``, the density is proportional to ``cos(angle) ** (freedom - 1)``, which is
+    integrated numerically.
+
+    Args:
+        probability: 0.5..1, below 1.
+        freedom: degrees of freedom, 1 or more; need not be whole.
     """
-    z = NormalDist().inv_cdf(probability)
-    terms = (
-        z,
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92_160,
-    )
-    return float(sum(term / freedom**power for power, term in enumerate(terms)))
+    angles = np.linspace(0.0, np.pi / 2, 40_001)
+    density = np.cos(angles) ** (freedom - 1)
+    reached = np.concatenate(([0.0], np.cumsum((density[1:] + density[:-1]) / 2)))
+    angle = np.interp(2 * probability - 1, reached / reached[-1], angles)
+    return float(freedom**0.5 * np.tan(angle))
 
 
 def spread_of_one_more(windows: Sequence[float]) -> float | None:
@@ -236,3 +234,18 @@ def spread_of_one_more(windows: Sequence[float]) -> float | None:
     if count < FEWEST_WINDOWS:
         return None
     return float(student_t((1 + CONFIDENCE) / 2, count - 1) * stdev(windows, fmean(windows)) * (1 + 1 / count) ** 0.5)
+
+
+def error_of_middle(windows: Sequence[float]) -> float | None:
+    """Half the width of the 95% interval of the mean of successive windows, such as logarithms of their medians.
+
+    The method of batch means: windows that are long enough do not depend on one another, although single steps do.
+    Source: Law, "Simulation Modeling and Analysis", section 9.5.3.
+
+    Returns:
+        None with fewer than :data:`FEWEST_WINDOWS` windows.
+    """
+    count = len(windows)
+    if count < FEWEST_WINDOWS:
+        return None
+    return float(student_t((1 + CONFIDENCE) / 2, count - 1) * stdev(windows, fmean(windows)) / count**0.5)

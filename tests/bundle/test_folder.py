@@ -10,8 +10,8 @@ import pytest
 
 from tests.build import TraceBuilder
 from traceadvisor.api import load
-from traceadvisor.bundle.folder import read_run
 from traceadvisor.bundle.layout import FORMAT, TELEMETRY_FORMAT
+from traceadvisor.bundle.runs import read_run
 from traceadvisor.bundle.stacks import STACKS_FORMAT
 from traceadvisor.bundle.steps import LARGEST_STEPS_BYTES
 from traceadvisor.errors import InputError
@@ -369,6 +369,7 @@ def test_secrets_in_notes_the_repository_stacks_and_telemetry_are_named(bundle: 
         (host_name(), 2**22 + 1, 5, "was killed"),
         ("elsewhere", os.getpid(), 5, "was killed, or is still running on elsewhere"),
     ],
+    ids=["running", "another process", "no process", "elsewhere"],
 )
 def test_a_rank_without_an_end_was_killed_unless_its_process_runs(
     host: str, pid: int, ticks: int | None, ending: str, bundle: Path

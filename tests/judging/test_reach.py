@@ -13,7 +13,7 @@ from tests.judging.reach import REACH, findings, violations
 from tests.recordings.advice import Label, Origin, folder_of, labels
 from tests.recordings.generated.chance import training_by_chance
 from tests.rules.judging import facts_of, finding
-from traceadvisor.bundle.folder import read_run
+from traceadvisor.bundle.runs import read_run
 from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.model.findings import Estimate, Finding, Method

@@ -19,7 +19,8 @@ from typing import Any
 from tests.recordings.test_table import facts_of, plain_reading_of
 from tests.shared import FOUR_WORKERS, NO_WORKERS, NO_WORKERS_LATER
 from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
-from traceadvisor.bundle.folder import find_in_bundle, read_run
+from traceadvisor.bundle.folder import find_in_bundle
+from traceadvisor.bundle.runs import read_run
 from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.events import Kind
@@ -178,7 +179,7 @@ def median_range(ranges: Sequence[Range]) -> Range:
 
 def facts_of_bundle(bundle: Path) -> Facts:
     """The facts of a capture's one recording on no device."""
-    (origin,) = find_in_bundle(bundle)
+    ((origin,), _) = find_in_bundle(bundle)
     return Facts(read_trace(origin), None, bundle.name, *read_run(bundle, origin.rank))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.build_report import three_recordings
 from traceadvisor.errors import OutputError
-from traceadvisor.rendering.formats import FORMATS, MARKER, write_report
+from traceadvisor.rendering.formats import COMPARISON_MARKER, FORMATS, MARKER, write_report
 from traceadvisor.rendering.own_files import STALE_S, is_own_file, remove_stale_parts
 
 USERS_FILES = (
@@ -22,15 +22,33 @@ USERS_FILES = (
     f'<!DOCTYPE html><p>&lt;meta name="keywords" content="{MARKER}"&gt;</p>',
     f"%PDF-1.7\n{MARKER}\n%%EOF\n",
     f'["{MARKER}"]',
+    '[{"check_name": "mine"}]',
 )
 
 
-@pytest.mark.parametrize("name", ["html", "md", "json"])
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "pdf"])
 def test_a_report_in_every_format_is_an_own_file(name: str, tmp_path: Path) -> None:
     path = tmp_path / FORMATS[name].file_name
     write_report(path, FORMATS[name].render(three_recordings()))
     assert is_own_file(path)
     write_report(path, b"replaced")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        '[\n  {\n    "description": "x",\n    "check_name": "traceadvisor/DATA001"',
+        f"<!-- {MARKER} traceadvisor.experiment/1 -->\n",
+        f'<!DOCTYPE html>\n<meta name="keywords" content="{MARKER} traceadvisor.experiment/1">',
+        f"<!-- {COMPARISON_MARKER} -->\n",
+        f'<!DOCTYPE html>\n<meta name="keywords" content="{COMPARISON_MARKER}">',
+        f'{{\n  "schema": "{COMPARISON_MARKER}",',
+    ],
+)
+def test_other_results_are_own_files(content: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(content)
+    assert is_own_file(tmp_path / "a")
 
 
 @pytest.mark.usefixtures("pango")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from traceadvisor.analysis.data.loader import Loader, find_loader
+from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
 from traceadvisor.analysis.operators.runtime_calls import allocator_rows, blocking_rows, profiler_stop_rows
 from traceadvisor.analysis.steps.inference import serving_rows
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, either
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
@@ -39,8 +40,6 @@ class Observation:
     """Time in which some thread waits for the device."""
 
     allocator_calls: Int64
-    _active: dict[int, SpanSet] = field(default_factory=dict)
-    _allocating: dict[int, SpanSet] = field(default_factory=dict)
 
     @property
     def loading(self) -> SpanSet:
@@ -52,19 +51,16 @@ class Observation:
         """Whether any device work was recorded."""
         return bool(self.launches.work_rows.size)
 
-    def active(self, thread: int) -> SpanSet:
-        """Return the time of a thread in operators or runtime calls."""
-        if thread not in self._active:
-            events = self.trace.events
-            self._active[thread] = events.spans(events.is_kind(Kind.OPERATOR, Kind.RUNTIME) & (events.thread == thread))
-        return self._active[thread]
+    @property
+    def active(self) -> ThreadSpans:
+        """Operators and runtime calls of all threads."""
+        events = self.trace.events
+        return ThreadSpans.of(events, events.rows(Kind.OPERATOR, Kind.RUNTIME))
 
-    def allocating(self, thread: int) -> SpanSet:
-        """Return the time in which a thread takes memory from the driver or gives it back."""
-        if thread not in self._allocating:
-            rows = self.allocator_calls
-            self._allocating[thread] = self.trace.events.spans(rows[self.trace.events.thread[rows] == thread])
-        return self._allocating[thread]
+    @property
+    def allocating(self) -> ThreadSpans:
+        """Calls in which threads take memory from the driver or give it back."""
+        return ThreadSpans.of(self.trace.events, self.allocator_calls)
 
 
 def observe(trace: Trace, launches: Launches) -> Observation:
@@ -76,7 +72,7 @@ def observe(trace: Trace, launches: Launches) -> Observation:
         launches,
         thread,
         find_loader(trace, thread),
-        profiler=trace.events.spans(np.union1d(overhead, profiler_stop_rows(trace))),
+        profiler=trace.events.spans(either(overhead, profiler_stop_rows(trace))),
         blocked=trace.events.spans(blocking_rows(trace, launches)),
         allocator_calls=allocator_rows(trace),
     )

@@ -17,6 +17,7 @@ _VERBS = {
     "demo": ("demo_command", "Record and report a small training script with four known problems."),
     "capture": ("capture_command", "Run a training script and record it."),
     "report": ("report_command", "Analyse recordings and write a report."),
+    "compare": ("compare_command", "Show what changed between captures, why, and how certain that is."),
     "sweep": ("sweep_command", "Measure batch sizes, loader workers and other settings of a script."),
     "try": ("try_command", "Measure the fixes that a report proposes."),
     "baseline": ("baseline_command", "Keep the JSON report of a commit, and show what is kept."),

@@ -110,6 +110,7 @@ _HELP = {
     "text_length": "Maximum length of a name; longer names are cut.",
     "nesting_depth": "Maximum nesting depth of JSON lists and objects.",
     "integer_digits": "Maximum number of digits of an integer.",
+    "ranks": "Maximum number of ranks of a capture; further ranks are left out.",
 }
 
 

@@ -9,16 +9,20 @@ from typing import assert_never
 import click
 
 from traceadvisor import api
+from traceadvisor.cli.compare_command import fail_where_met
 from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.fail_on import first_met, parse_conditions
+from traceadvisor.cli.gate import split_conditions
 from traceadvisor.cli.options import LimitedCommand, chosen_settings, limits_options, settings_options
 from traceadvisor.cli.step_summary import append_step_summary
-from traceadvisor.cli.terminal import print_report, print_summary, reading_progress, tell
+from traceadvisor.cli.terminal import print_comparison, print_report, print_summary, reading_progress, tell
+from traceadvisor.comparing.inputs import compare_with
 from traceadvisor.errors import UsageError
 from traceadvisor.judging.saved_steps import SavedStep, UnsavedStep
+from traceadvisor.model.comparison import Comparison
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.report import Report
-from traceadvisor.rendering.formats import FORMATS, write_formats
+from traceadvisor.rendering.formats import COMPARISON_FORMATS, FORMATS, write_formats
 from traceadvisor.text.cleaning import clean, one_line
 
 STANDARD_OUTPUT = "-"
@@ -57,6 +61,14 @@ GITHUB = "github"
     "a rule id, or 'degraded' for damaged input. Overrides fail_on in the settings; '' for none.",
 )
 @click.option(
+    "--base",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Also compare with this capture, trace, log directory or JSON report, as `compare` does; give it several "
+    "times for several captures. --fail-on then takes 'regression', 'regression=5%' and 'new:high', too.",
+)
+@click.option(
     "--processes",
     type=click.IntRange(min=1),
     metavar="N",
@@ -78,6 +90,7 @@ def command(
     worker: str | None,
     span: str | None,
     fail_on: tuple[str, ...],
+    base: tuple[Path, ...],
     processes: int | None,
     save_steps: bool,
     select: tuple[str, ...],
@@ -103,10 +116,15 @@ def command(
             no_plugins=no_plugins,
             select=select,
             ignore=ignore,
-            reviewed=paths,
+            reviewed=(*paths, *base),
         )
-        conditions = parse_conditions(fail_on, settings, catalogue)
+        compared, others = split_conditions(fail_on)
+        if compared and not base:
+            raise UsageError("--fail-on regression and new need --base, with what to compare with.")
+        conditions = parse_conditions((others or ("",)) if fail_on else (), settings, catalogue)
         names = _format_names(formats, output)
+        if base and output == STANDARD_OUTPUT:
+            raise UsageError("--base writes a comparison beside the report. Choose a folder with -o, or use `compare`.")
         if save_steps and output == STANDARD_OUTPUT:
             raise UsageError("--save-steps writes files. Choose a folder with -o.")
         with reading_progress() as progress:
@@ -122,9 +140,25 @@ def command(
         if save_steps:
             _save_steps(result, output, limits)
         met = first_met(conditions, result)
+        if base:
+            with reading_progress() as progress:
+                comparison = compare_with(
+                    result, base, settings=settings, progress=progress, processes=processes, limits=limits
+                )
+            _write_comparison(comparison, output, names)
+            if not met:
+                fail_where_met(compared, comparison)
     if met:
         tell(f"exit code 1 because of {'--fail-on' if fail_on else 'fail_on'}: {met}")
         sys.exit(ExitCode.CONDITION_MET)
+
+
+def _write_comparison(comparison: Comparison, output: str, names: list[str]) -> None:
+    """Write the comparison beside the report, and print its summary below that of the report."""
+    written = write_formats(comparison, Path(output), [name for name in names if name in COMPARISON_FORMATS])
+    click.echo()
+    print_comparison(comparison, list(written.paths.values()))
+    api.raise_failure(written)
 
 
 def _save_steps(result: Report, output: str, limits: Limits) -> None:

@@ -15,8 +15,10 @@ import click
 from traceadvisor import api
 from traceadvisor.cli.streams import discard, unwritable
 from traceadvisor.judging import files as judging
+from traceadvisor.model.comparison import Comparison
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
+from traceadvisor.rendering.comparison.terminal import comparison_summary
 from traceadvisor.rendering.formats import Format
 from traceadvisor.rendering.summary import Piece, Style, SummaryLine, next_commands, summary
 from traceadvisor.rendering.wrapping import wrapped
@@ -36,8 +38,8 @@ def tell(text: str) -> None:
     click.echo(f"traceadvisor: {without_log_commands(click.unstyle(text))}", err=True)
 
 
-def print_report(format_: Format, report: Report) -> None:
-    """Print a report in one format to standard output, without commands to a CI system."""
+def print_report(format_: Format, report: Report | Comparison) -> None:
+    """Print a report or a comparison in one format to standard output, without commands to a CI system."""
     content = format_.render(report)
     harmless = _WITHOUT_LOG_COMMANDS.get(format_.name)
     printed = content if harmless is None else harmless(content.decode()).encode()
@@ -67,9 +69,19 @@ def print_summary(report: Report, written: Sequence[Path], *, goes_on: bool = Tr
         goes_on: whether to end with the commands that go on from here; the caller may have better ones.
     """
     columns = get_terminal_size((UNKNOWN_COLUMNS, 24)).columns
-    lines = [part for line in summary(report, columns) for part in wrapped(line, columns)]
+    _print_lines(summary(report, columns), written, next_commands(report) if goes_on else ())
+
+
+def print_comparison(comparison: Comparison, written: Sequence[Path]) -> None:
+    """Print the summary of a comparison and the paths of its files, as :func:`print_summary` does."""
+    _print_lines(comparison_summary(comparison), written)
+
+
+def _print_lines(shown: Sequence[SummaryLine], written: Sequence[Path], commands: Sequence[SummaryLine] = ()) -> None:
+    columns = get_terminal_size((UNKNOWN_COLUMNS, 24)).columns
+    lines = [part for line in shown for part in wrapped(line, columns)]
     paths = [SummaryLine((Piece("Written: "), Piece(clean(str(path)), Style.STRONG))) for path in written]
-    for block in (paths, next_commands(report) if goes_on else ()):
+    for block in (paths, commands):
         lines += [SummaryLine(), *block] if block else []
     with _until_the_reader_leaves():
         (_print_styled if may_have_colour() else _print_plain)(lines)

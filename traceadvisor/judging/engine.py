@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log
 from statistics import median
 
 from traceadvisor import __version__
@@ -36,6 +37,7 @@ from traceadvisor.model.report import (
 )
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
+from traceadvisor.statistics import error_of_middle
 
 _NOTHING_SET = UsedSettings()
 
@@ -213,8 +215,16 @@ def recording_of(facts: Facts) -> Recording:
         start_up_share=facts.start_up_share,
         distortion=facts.distortion,
         run_time=facts.run.time,
+        step_error_share=_step_error(facts),
         is_cut_short=origin.is_cut_short,
     )
+
+
+def _step_error(facts: Facts) -> float | None:
+    """The error of the step time within the run; that of the typical recorded steps where no other was timed."""
+    if facts.run.timing.undisturbed_ns is not None:
+        return facts.run.timing.error_share
+    return error_of_middle([log(step.duration_ns) for step in facts.steps.typical if step.duration_ns])
 
 
 def _whole_health(judgements: Iterable[Judgement], health: Health) -> Health:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from traceadvisor.bundle.folder import read_run
 from traceadvisor.bundle.layout import MANIFEST
+from traceadvisor.bundle.runs import BundleRuns
 from traceadvisor.errors import InputError
 from traceadvisor.facts import Facts
 from traceadvisor.judging.engine import Judgement, judge
@@ -74,7 +74,7 @@ class FileJudge:
 
     rules: tuple[Rule, ...]
     limits: Limits = LIMITS
-    _runs: dict[tuple[Path, int | None], tuple[Run, tuple[HealthNote, ...]]] = field(default_factory=dict, init=False)
+    _bundles: dict[Path, BundleRuns] = field(default_factory=dict, init=False)
 
     def __call__(self, file: NamedFile, tell: Tell) -> JudgedFile:
         """Read and judge a file; ``tell`` receives the number of bytes read.
@@ -108,10 +108,9 @@ class FileJudge:
         """What a capture stored beside the recording; recordings of the same rank share it."""
         if origin.bundle is None:
             return None, ()
-        key = origin.bundle, origin.rank
-        if key not in self._runs:
-            self._runs[key] = read_run(*key)
-        return self._runs[key]
+        if origin.bundle not in self._bundles:
+            self._bundles[origin.bundle] = BundleRuns(origin.bundle)
+        return self._bundles[origin.bundle].run(origin.rank)
 
 
 def judge_files(

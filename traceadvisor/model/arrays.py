@@ -24,6 +24,21 @@ def distinct(ascending: Int64) -> Int64:
     return ascending[np.append(True, ascending[1:] != ascending[:-1])] if ascending.size else ascending
 
 
+def without(rows: Int64, others: Int64) -> Int64:
+    """Distinct row numbers of one array that are not in another, ascending; much faster than ``np.setdiff1d``."""
+    return distinct(np.sort(rows[~np.isin(rows, others, kind="table")], kind="stable"))
+
+
+def common(rows: Int64, others: Int64) -> Int64:
+    """Distinct row numbers that are in both arrays, ascending; much faster than ``np.intersect1d``."""
+    return distinct(np.sort(rows[np.isin(rows, others, kind="table")], kind="stable"))
+
+
+def either(rows: Int64, others: Int64) -> Int64:
+    """Distinct row numbers that are in one array or both, ascending; much faster than ``np.union1d``."""
+    return distinct(np.sort(np.concatenate((rows, others)), kind="stable"))
+
+
 def numbers_in(ids: Int32 | Int64) -> list[int]:
     """Distinct values of an array of small integers, -1 or larger."""
     return (np.flatnonzero(np.bincount(ids + 1)) - 1).tolist() if ids.size else []

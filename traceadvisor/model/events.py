@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +93,9 @@ class EventTable:
 
     byte_count: Int64
     """Bytes copied or set; NONE where absent."""
+
+    known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+    """Facts that were computed already, see :func:`~traceadvisor.model.once.once`."""
 
     def __post_init__(self) -> None:
         read_only(*(getattr(self, name) for name in self.dtypes()))

@@ -37,6 +37,9 @@ class Limits:
     integer_digits: int = 400
     """Most digits of an integer where none is expected."""
 
+    ranks: int = 2_048
+    """Most ranks of a capture."""
+
     def __post_init__(self) -> None:
         for field in fields(self):
             if getattr(self, field.name) < 1:

@@ -307,6 +307,10 @@ class Recording:
     run_time: RunTime | None = None
     """Where the time of the whole run of this rank goes; None without a capture."""
 
+    step_error_share: float | None = None
+    """Half the width of the 95% interval of the step time within this run, as a share of it: of the undisturbed median,
+    else of the typical step. None with too few steps. Another run of the same script may differ by more."""
+
     is_cut_short: bool = False
     """Whether a capture ended the recording before it had all requested steps. Whole recordings come first."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 
 from traceadvisor.model.spans import SpanSet
 
@@ -64,7 +65,7 @@ class Step:
         return self.kept and self.atypical is None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepTable:
     """The steps of one recording on one device."""
 
@@ -75,32 +76,32 @@ class StepTable:
     dropped: tuple[tuple[int, str], ...] = ()
     """Index and reason of recorded steps that are not shown at all."""
 
-    @property
+    @cached_property
     def kept(self) -> tuple[Step, ...]:
         """The steps that count in means and medians."""
         return tuple(step for step in self.steps if step.kept)
 
-    @property
+    @cached_property
     def kept_windows(self) -> SpanSet:
         """The kept steps' windows; device time belongs to them."""
         return SpanSet.of(*((step.start_ns, step.end_ns) for step in self.kept))
 
-    @property
+    @cached_property
     def kept_marks(self) -> SpanSet:
         """The kept steps' host marks; host counts belong to them."""
         return SpanSet.of(*((step.host_start_ns, step.host_end_ns) for step in self.kept))
 
-    @property
+    @cached_property
     def typical(self) -> tuple[Step, ...]:
         """The kept steps without start-up, teardown and outliers: those that findings speak of."""
         return tuple(step for step in self.steps if step.typical)
 
-    @property
+    @cached_property
     def typical_windows(self) -> SpanSet:
         """The typical steps' windows."""
         return SpanSet.of(*((step.start_ns, step.end_ns) for step in self.typical))
 
-    @property
+    @cached_property
     def typical_marks(self) -> SpanSet:
         """The typical steps' host marks."""
         return SpanSet.of(*((step.host_start_ns, step.host_end_ns) for step in self.typical))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -194,6 +196,9 @@ class Trace:
 
     with_sequence: bool = False
     """Whether torch wrote a sequence number for every operator that has one. Profilers of 2020 wrote none."""
+
+    known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+    """Facts that were computed already, see :func:`~traceadvisor.model.once.once`."""
 
     @property
     def is_empty(self) -> bool:

@@ -13,6 +13,7 @@ from traceadvisor.bundle.jobs import joined
 from traceadvisor.bundle.layout import MANIFEST, UNFINISHED
 from traceadvisor.errors import InputError
 from traceadvisor.model.health import HealthNote
+from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.input_bytes import open_bytes
@@ -54,7 +55,7 @@ def captures_in(folder: Path) -> list[Path]:
     return sorted(captures, key=lambda path: (started_ns(path), path.name), reverse=True)
 
 
-def find_recordings(paths: Sequence[Path]) -> FoundRecordings:
+def find_recordings(paths: Sequence[Path], limits: Limits = LIMITS) -> FoundRecordings:
     """Return the recordings under some paths, sorted by run, worker and time.
 
     A folder is searched recursively, without following links to other folders; each folder that holds recordings is a
@@ -68,7 +69,7 @@ def find_recordings(paths: Sequence[Path]) -> FoundRecordings:
     notes: list[HealthNote] = []
     for path in paths:
         try:
-            here, damaged, beside = _in_folder(path) if path.is_dir() else ([_file(path)], [], [])
+            here, damaged, beside = _in_folder(path, limits) if path.is_dir() else ([_file(path)], [], [])
         except InputError as error:
             refused.append(error)
         except OSError as error:
@@ -97,7 +98,7 @@ def _file(path: Path) -> Origin:
     return _origin(path, run="")
 
 
-def _in_folder(root: Path) -> tuple[list[Origin], list[InputError], list[HealthNote]]:
+def _in_folder(root: Path, limits: Limits) -> tuple[list[Origin], list[InputError], list[HealthNote]]:
     """Return the recordings in a folder, why damaged captures were left out, and a note on files that are not read.
 
     Raises:
@@ -107,25 +108,29 @@ def _in_folder(root: Path) -> tuple[list[Origin], list[InputError], list[HealthN
     next(root.iterdir(), None)
     everything = sorted(_entries(root))
     found = [path for path in everything if _is_file_inside(path, root)]
-    captures: list[Path] = []
+    captures: set[Path] = set()
+    notes: list[HealthNote] = []
     captured: list[Origin] = []
     damaged: list[InputError] = []
     broken: set[Path] = set()
     for folder in [path.parent for path in found if path.name == MANIFEST and is_bundle(path.parent)]:
         try:
-            captured += find_in_bundle(folder)
-            captures.append(folder)
+            listed, left_out = find_in_bundle(folder, limits.ranks)
+            captured += listed
+            notes += left_out
+            captures.add(folder)
         except InputError as error:  # its recordings are read without it
             damaged.append(error)
             broken.add(folder)
-    files = [path for path in found if not any(path.is_relative_to(folder) for folder in captures)]
+    files = [path for path in found if captures.isdisjoint(path.parents)]
     chosen = [path for path in files if _TRACE_NAME.match(path.name) or _begins_like_a_trace(path)]
     if not chosen and not captured and not damaged:
         raise _no_recording(root, files, passed_over=len(everything) - len(found))
     origins = captured + [_origin(path, run=_run_name(path.parent, root)) for path in chosen]
     known = {*chosen, *(path for path in files if path.parent in broken)}  # each broken capture has a note of its own
     unread = [path for path in files if path not in known]
-    return origins, damaged, [_files_not_read(root, unread, len(origins))] if unread else []
+    notes += [_files_not_read(root, unread, len(origins))] if unread else []
+    return origins, damaged, notes
 
 
 def _entries(root: Path) -> Iterator[Path]:

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from traceadvisor.errors import OutputError
+from traceadvisor.model.comparison import Comparison
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.own_files import is_own_file, remove_stale_parts
 from traceadvisor.text.cleaning import clipped_inside
@@ -30,8 +31,10 @@ class Format:
     is_printed: bool = False
     """Whether the command line prints it to standard output, where a CI system reads it, and writes no file."""
 
-    def render(self, report: Report) -> bytes:
-        """Render the report in this format; the result contains `MARKER`, or is a Code Quality report.
+    def render(self, report: Report | Comparison) -> bytes:
+        """Render the report, or the comparison, in this format.
+
+        The result contains its marker, or is a Code Quality report.
 
         Raises:
             TraceAdvisorError: this machine cannot render the format.
@@ -54,6 +57,17 @@ FORMATS = {
 }
 """All formats by name, in the order of the help text."""
 
+COMPARISON_FORMATS = {
+    format_.name: format_
+    for format_ in (
+        Format("html", "comparison.html", "rendering.comparison.html"),
+        Format("pdf", "comparison.pdf", "rendering.comparison.pdf"),
+        Format("md", "comparison.md", "rendering.comparison.markdown"),
+        Format("json", "comparison.json", "results.comparison_json"),
+    )
+}
+"""All formats of a comparison by name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
@@ -66,13 +80,14 @@ class Written:
     """Why the other formats were not written."""
 
 
-def write_formats(report: Report, folder: Path, names: Iterable[str]) -> Written:
+def write_formats(report: Report | Comparison, folder: Path, names: Iterable[str]) -> Written:
     """Render and write each of the named formats; a failure of one has no effect on the others."""
     written = Written({}, {})
+    formats = FORMATS if isinstance(report, Report) else COMPARISON_FORMATS
     for name in dict.fromkeys(names):
-        path = folder / FORMATS[name].file_name
+        path = folder / formats[name].file_name
         try:
-            write_report(path, FORMATS[name].render(report))
+            write_report(path, formats[name].render(report))
         except Exception as error:  # noqa: BLE001  # a bug in one format must not cost the others
             written.failures[name] = error
         else:
@@ -113,7 +128,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def is_report(path: Path) -> bool:
-    """Whether a file is a TraceAdvisor report in any format; an empty file counts as one."""
+    """Whether a file is a TraceAdvisor report or comparison in any format; an empty file counts as one."""
     return is_own_file(path)
 
 
@@ -154,3 +169,6 @@ MARKER = "traceadvisor.report/1"
 
 CHECK_PREFIX = "traceadvisor/"
 """Begins the names of checks in a Code Quality report, which has no place for `MARKER`."""
+
+COMPARISON_MARKER = "traceadvisor.comparison/1"
+"""The same for a comparison of reports."""

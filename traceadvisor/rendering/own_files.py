@@ -13,7 +13,7 @@ READ_BYTES = 1 << 16
 STALE_S = 3600
 """Age of an unfinished file whose writer is surely gone."""
 
-_MARKER = rb"traceadvisor\.[a-z]{1,20}/\d"
+_MARKER = rb"traceadvisor\.[a-z-]{1,20}/\d(?: traceadvisor\.[a-z-]{1,20}/\d)?"
 _BEGINNINGS = (
     re.compile(rb"\s*<!DOCTYPE html>.*<meta name=\"keywords\" content=\"" + _MARKER + rb"\">", re.DOTALL),
     re.compile(rb"<!-- " + _MARKER + rb" -->\n"),
@@ -21,6 +21,9 @@ _BEGINNINGS = (
 )
 _MEMBER = re.compile(rb"\"schema\":\s{0,4}\"" + _MARKER + rb"\"")
 _CHECK = re.compile(rb"\"check_name\":\s{0,4}\"traceadvisor/")
+_CODE_QUALITY = re.compile(rb"\s*\[\s*(?:\]\s*\Z|\{.{0,4000}?\"check_name\":\s{0,4}\"traceadvisor)", re.DOTALL)
+"""The format has no place for a marker."""
+
 _LAST_LINE = re.compile(rb"%" + _MARKER + rb"\s*\Z")
 
 
@@ -38,6 +41,8 @@ def is_own_file(path: Path) -> bool:
         return _MEMBER.search(begin) is not None or _MEMBER.search(end) is not None
     if begin.lstrip().startswith(b"["):
         return begin.strip() == b"[]" or _CHECK.search(begin) is not None
+    if begin.lstrip().startswith(b"["):
+        return _CODE_QUALITY.match(begin) is not None
     return any(form.match(begin) for form in _BEGINNINGS)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.operators.innermost import positions_by
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE
@@ -89,14 +90,11 @@ def _host_work(tasks: TimedTasks, thread: Int64) -> tuple[Int64, Int64]:
     over to the autograd thread and resumes when it is done. A thread that waits for the device hands over nothing.
     """
     own_end = np.full(thread.size, tasks.start_ns[0], dtype=np.int64)
-    for number in np.unique(thread).tolist():
-        mine = np.flatnonzero(thread == number)
-        own_end[mine[1:]] = np.maximum.accumulate(tasks.end_ns[mine])[:-1]
     before = np.maximum(np.arange(thread.size) - 1, 0)
     running_end = np.empty_like(own_end)
-    for number in np.unique(thread).tolist():
-        mine = np.flatnonzero(thread == number)
+    for mine in positions_by(thread).values():
         running_end[mine] = np.maximum.accumulate(tasks.end_ns[mine])
+        own_end[mine[1:]] = running_end[mine[:-1]]
     other_end = running_end[before]
     takes_over = thread[before] != thread
     is_waiting = np.isin(tasks.action[before], (Action.WAIT, Action.WAIT_ALL, Action.LAUNCH_AND_WAIT))

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceadvisor.analysis.operators.innermost import positions_by
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows, profiler_stop_rows
-from traceadvisor.model.arrays import Int64, Mask, numbers_in
+from traceadvisor.model.arrays import Int64, Mask, common, either, without
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.trace import Trace
+from traceadvisor.replay.last_done import LastDone
 from traceadvisor.replay.step_graph import Constants
 
 _STREAM_WAIT = re.compile(r"StreamWaitEvent")
@@ -55,12 +57,13 @@ class Work:
         """Return, for each task, the launches in its stream's queue at its own launch; each call counts once."""
         is_last = np.append(self.call_row[1:] != self.call_row[:-1], True)[: self.row.size]
         result = np.zeros(self.row.size, dtype=np.int64)
-        for number in range(self.stream_count):
-            mine = self.stream == number
-            unlaunched = self.unlaunched_end_ns[self.unlaunched_stream == number]
-            done = np.sort(np.concatenate((self.end_ns[mine & is_last], unlaunched)))
+        unlaunched_of = positions_by(self.unlaunched_stream)
+        for number, mine in positions_by(self.stream).items():
+            unlaunched = self.unlaunched_end_ns[unlaunched_of.get(number, mine[:0])]
+            last = mine[is_last[mine]]
+            done = np.sort(np.concatenate((self.end_ns[last], unlaunched)))
             called = self.call_start_ns[mine]
-            given = unlaunched.size + np.searchsorted(self.call_start_ns[mine & is_last], called)
+            given = unlaunched.size + np.searchsorted(self.call_start_ns[last], called)
             result[mine] = given - np.searchsorted(done, called, side="right")
         return result
 
@@ -85,11 +88,10 @@ class Waits:
 
 def recorded_work(events: EventTable, launches: Launches) -> Work:
     """Return device work in order of launch."""
-    streams, stream = np.unique(events.stream[launches.work_rows], return_inverse=True)
+    _, stream = np.unique(events.stream[launches.work_rows], return_inverse=True)
     start, end = events.start_ns[launches.work_rows], events.end_ns[launches.work_rows]
     previous = np.full(start.size, -1, dtype=np.int64)
-    for number in range(streams.size):
-        mine = np.flatnonzero(stream == number)
+    for mine in positions_by(stream).values():
         previous[mine[1:]] = np.maximum.accumulate(end[mine])[:-1]
     is_linked = launches.call_rows != NONE
     linked = np.flatnonzero(is_linked)
@@ -114,8 +116,8 @@ def recorded_waits(trace: Trace, launches: Launches, work: Work) -> Waits:
     """Return calls that wait for the device without launching anything."""
     events = trace.events
     frees = rows_named(trace, Kind.RUNTIME, lambda name: _FREE.match(name) is not None)
-    rows = np.union1d(np.union1d(blocking_rows(trace, launches), profiler_stop_rows(trace)), frees)
-    rows = np.setdiff1d(rows, work.call_row)
+    rows = either(either(blocking_rows(trace, launches), profiler_stop_rows(trace)), frees)
+    rows = without(rows, work.call_row)
     is_all = name_mask(trace.names, lambda name: _WHOLE_DEVICE.search(name) is not None)[events.name_id[rows]]
     is_event = name_mask(trace.names, lambda name: _EVENT.search(name) is not None)[events.name_id[rows]]
     target = _targets(events, work, rows, any_stream=is_all | is_event)
@@ -143,18 +145,15 @@ def stream_dependencies(trace: Trace, work: Work) -> Int64:
     has_following = following < others.size
     before = dict(zip(others[following[has_following]].tolist(), launched[has_following].tolist(), strict=True))
     waiting, given = np.array(list(before), dtype=np.int64), np.array(list(before.values()), dtype=np.int64)
-    done = [
-        np.where(work.stream[waiting] == number, NONE, _last_done(work, number, given, work.start_ns[waiting]))
-        for number in range(work.stream_count)
-    ]
-    result[waiting] = _latest(work, done)
+    done = LastDone.of(work.stream, work.end_ns)
+    result[waiting] = done.of_other_streams(work.stream[waiting], given, work.start_ns[waiting])
     return result
 
 
 def pageable_rows(trace: Trace, launches: Launches) -> Int64:
     """Return calls that launch work and wait for it: pageable and blocking copies."""
     calls = launches.call_rows[launches.call_rows != NONE]
-    return np.intersect1d(blocking_rows(trace, launches), calls)
+    return common(blocking_rows(trace, launches), calls)
 
 
 def _targets(events: EventTable, work: Work, rows: Int64, any_stream: Mask) -> Int64:
@@ -165,38 +164,21 @@ def _targets(events: EventTable, work: Work, rows: Int64, any_stream: Mask) -> I
     launched = np.searchsorted(work.call_start_ns, events.start_ns[rows])
     latest_ns = events.end_ns[rows] + _CLOCK_SLACK_NS
     stream = _stream_in_use(events, work, rows, launched)
-    done = [
-        np.where(any_stream | (stream == number), _last_done(work, number, launched, latest_ns), NONE)
-        for number in range(work.stream_count)
-    ]
-    return _latest(work, done)
+    done = LastDone.of(work.stream, work.end_ns)
+    own = done.of_stream(stream, launched, latest_ns)
+    return np.where(any_stream, done.of_any_stream(launched, latest_ns), own)
 
 
 def _stream_in_use(events: EventTable, work: Work, rows: Int64, launched: Int64) -> Int64:
     """Return the stream that each call's thread last launched to; NONE if it launched nothing before."""
     stream = np.full(rows.size, NONE, dtype=np.int64)
     launching = events.thread[work.call_row]
-    for thread in numbers_in(events.thread[rows]):
-        theirs, mine = np.flatnonzero(launching == thread), events.thread[rows] == thread
+    by_thread = positions_by(launching)
+    for thread, mine in positions_by(events.thread[rows]).items():
+        theirs = by_thread.get(thread, launching[:0].astype(np.int64))
         position = np.searchsorted(theirs, launched[mine]) - 1
         stream[mine] = np.where(position < 0, NONE, np.append(work.stream[theirs], NONE)[position])
     return stream
-
-
-def _last_done(work: Work, stream: int, launched: Int64, instants_ns: Int64) -> Int64:
-    """Return the last of the first ``launched`` tasks on a stream that ended by an instant; NONE if there is none."""
-    tasks = np.flatnonzero(work.stream == stream)
-    ended = np.searchsorted(np.maximum.accumulate(work.end_ns[tasks]), instants_ns, side="right")
-    position = np.minimum(ended, np.searchsorted(tasks, launched)) - 1
-    return np.where(position < 0, NONE, np.append(tasks, NONE)[position])
-
-
-def _latest(work: Work, tasks: list[Int64]) -> Int64:
-    """Return, element by element, the task that ended last; NONE if all are NONE."""
-    by_stream = np.stack(tasks)
-    ended = np.append(work.end_ns, np.iinfo(np.int64).min)[by_stream]
-    result: Int64 = np.take_along_axis(by_stream, ended.argmax(axis=0)[None, :], axis=0)[0]
-    return result
 
 
 QUEUE_DEPTH = 1022

@@ -178,7 +178,7 @@ def _unit_name(unit: Unit) -> str:
 _DocumentUnit: Any = Enum("DocumentUnit", {unit.name: _unit_name(unit) for unit in Unit})  # type: ignore[misc]
 _DocumentUnit.__doc__ = "Units of evidence and thresholds."
 
-_UNIT = Form(_DocumentUnit, _unit_name, {_unit_name(unit): unit for unit in Unit}.__getitem__)
+UNIT_FORM = Form(_DocumentUnit, _unit_name, {_unit_name(unit): unit for unit in Unit}.__getitem__)
 _TIMES = (Unit.NS, Unit.NS_PER_STEP)
 
 
@@ -696,5 +696,5 @@ RECORDS = (
     Record(UsedSettings, spread="price", renamed={"providers": "plugins", "price.per_gpu_hour": "gpu_price_per_hour"}),
 )
 
-FORMS = Forms(RECORDS, {Unit: _UNIT}, unwritten=(WhatIf, Timeline))
+FORMS = Forms(RECORDS, {Unit: UNIT_FORM}, unwritten=(WhatIf, Timeline))
 REPORT = FORMS.of(Report)

@@ -6,8 +6,8 @@ The form of a dataclass follows from its fields. ``document.py`` declares where 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from enum import Enum, IntFlag
 from fractions import Fraction
 from functools import reduce
@@ -278,6 +278,9 @@ class Key:
     described_by: str | tuple[type, str]
     """Its description, or the class and field or property whose docstring describes it."""
 
+    default: Callable[[], Any] | None = None
+    """What an earlier document has, which lacks the key; None where every document has it."""
+
 
 class Forms:
     """The forms of all types, declared or from their fields."""
@@ -349,12 +352,15 @@ class Forms:
         def read(written: Mapping[str, Any]) -> Any:
             arguments: Arguments = dict(absent)
             for key in keys:
-                if key.path:
+                if key.path and key.default and key.name not in written:
+                    arguments[key.path] = key.default()
+                elif key.path:
                     arguments[key.path] = _located(f".{key.name}", key.form.read, written[key.name])
             record.finish(arguments, written)
             return _built(record, arguments)
 
-        return Form(_struct(title, doc, {key.name: key.form.kind for key in keys}), write, read)
+        later = {key.name for key in keys if key.default}
+        return Form(_struct(title, doc, {key.name: key.form.kind for key in keys}, later), write, read)
 
     def _constants(self, record: Record) -> Iterator[Key]:
         for name, text in record.constant.items():
@@ -363,7 +369,7 @@ class Forms:
     def _keys(self, record: Record) -> Iterator[Key]:
         for path, owner, item, hint in record.fields():
             if path not in record.left_out.split() and not self._is_unwritten(hint):
-                yield self._key(record, path, owner, item.name, hint)
+                yield replace(self._key(record, path, owner, item.name, hint), default=_default(item))
         for path in record.derived.split():
             owner, name, hint = _at(record.owner, path)
             yield self._key(record, path, owner, name, hint, is_read=False)
@@ -480,5 +486,14 @@ def _located(where: str, read: Callable[[Any], Any], value: Any) -> Any:
         raise MisfitError.at(where, error) from error
 
 
-def _struct(title: str, doc: str, kinds: Mapping[str, Any]) -> Any:
-    return msgspec.defstruct(title, list(kinds.items()), namespace={"__doc__": doc})
+def _default(item: Field[Any]) -> Callable[[], Any] | None:
+    """What makes the default of a field; None without one."""
+    if item.default_factory is not MISSING:
+        return item.default_factory
+    return None if item.default is MISSING else lambda: item.default
+
+
+def _struct(title: str, doc: str, kinds: Mapping[str, Any], later: Collection[str] = ()) -> Any:
+    """A type of objects; an earlier document may lack the keys that were added later."""
+    members = [(name, kind, msgspec.UNSET) if name in later else (name, kind) for name, kind in kinds.items()]
+    return msgspec.defstruct(title, members, namespace={"__doc__": doc}, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import TimedStep
@@ -24,9 +24,12 @@ def redacted(report: Report) -> Report:
     return replace(cleaned, recordings=tuple(map(_without_secret_arguments, cleaned.recordings)))
 
 
-def shortened(report: Report, longest: int) -> Report:
-    """The report with every string in it cut to ``longest`` characters."""
-    return cast("Report", _mapped(report, partial(clipped, longest=longest)))
+T = TypeVar("T")
+
+
+def shortened(report: T, longest: int) -> T:
+    """The report, or a comparison of reports, with every string in it cut to ``longest`` characters."""
+    return cast("T", _mapped(report, partial(clipped, longest=longest)))
 
 
 def _without_secret_arguments(recording: Recording) -> Recording:

@@ -31,7 +31,7 @@ _WRITE_ONE = "Write one with `traceadvisor report PATH --format json`."
 def render(report: Report) -> bytes:
     """The report as UTF-8 JSON, without control characters and secrets. NaN and infinity become null."""
     fit = shortened(redacted(report), LONGEST_TEXT)
-    encoded = msgspec.json.encode(REPORT.write(fit), enc_hook=_plain_number)
+    encoded = msgspec.json.encode(REPORT.write(fit), enc_hook=plain_number)
     return msgspec.json.format(encoded, indent=2) + b"\n"
 
 
@@ -99,7 +99,7 @@ def _reason(error: Exception) -> str:
     return clipped(str(error), _LONGEST_REASON)
 
 
-def _plain_number(value: Any) -> object:
+def plain_number(value: Any) -> object:
     """A numpy number is a number to the type checker, but not to the encoder."""
     if isinstance(value, np.generic):
         return value.item()

@@ -16,27 +16,31 @@ from itertools import pairwise
 import msgspec
 
 from traceadvisor.results.document import FORMS, REPORT
-from traceadvisor.results.forms import Key
+from traceadvisor.results.forms import Form, Forms, Key
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NONE = re.compile(r"(^|\. )?\bNone\b")
 
 
-def schema() -> dict[str, object]:
+def schema(
+    form: Form = REPORT, forms: Forms = FORMS, title: str = "TraceAdvisor report, version 1"
+) -> dict[str, object]:
     """JSON Schema of version 1. Objects are open, since keys may be added; enums are closed."""
-    top = msgspec.json.schema(REPORT.kind)
+    top = msgspec.json.schema(form.kind)
     for definition in top["$defs"].values():
         definition["description"] = with_null(definition["description"])
-    for title, keys in FORMS.keys.items():
+        if "required" in definition:
+            definition["required"] = list(definition["properties"])  # every key is written; older documents lack some
+    for name, keys in forms.keys.items():
         for key in keys:
             if text := _description(key):
-                top["$defs"][title]["properties"][key.name]["description"] = text
-    return {"$schema": _DIALECT, "title": "TraceAdvisor report, version 1", **top}
+                top["$defs"][name]["properties"][key.name]["description"] = text
+    return {"$schema": _DIALECT, "title": title, **top}
 
 
-def schema_text() -> str:
-    """The schema as it is committed."""
-    return msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode() + "\n"
+def schema_text(written: dict[str, object] | None = None) -> str:
+    """A schema as it is committed; by default that of the report."""
+    return msgspec.json.format(msgspec.json.encode(written or schema()), indent=2).decode() + "\n"
 
 
 def _description(key: Key) -> str:

@@ -44,7 +44,7 @@ def test_a_script_sees_what_python_shows_it(tmp_path: Path) -> None:
     assert [note.code for note in manifest(tmp_path / "bundle").notes] == ["no-torch"]
 
 
-def test_a_failed_import_of_torch_is_told_with_its_error(tmp_path: Path) -> None:
+def test_a_failed_import_of_torch_is_named_with_its_error(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.12 is missing')")
     captured = both(tmp_path, "try:\n    import torch\nexcept ImportError:\n    print('goes on')")[1]
     assert (captured.stdout, captured.returncode) == ("goes on\n", 0)

@@ -346,7 +346,7 @@ def _tensile(_: str, name: str) -> KernelName | None:
 
 
 _MIOPEN = re.compile(
-    r"miopen\w*conv|sp3asmconv|miopengcnasm\w*(?:conv|wino)|igemm_(?:fwd|bwd|wrw)_|naive_conv|gridwise_conv"
+    r"miopen\w{0,200}conv|sp3asmconv|miopengcnasm\w{0,200}(?:conv|wino)|igemm_(?:fwd|bwd|wrw)_|naive_conv|gridwise_conv"
     r"|miopencvd|convolutionmeta|conv_?winograd|(?:im2d2col|col2im2d)"
 )
 
@@ -364,7 +364,9 @@ def _miopen(low: str, _: str) -> KernelName | None:
     return _matrix(Kind.CONVOLUTION, precision, on_matrix_cores)
 
 
-_CK = re.compile(r"\bck::|2ck16tensor_operation|7ck_tile|kernel_(?:grouped_|batched_)?(?:gemm|conv)_\w*(?:xdl|dl|wmma)")
+_CK = re.compile(
+    r"\bck::|2ck16tensor_operation|7ck_tile|kernel_(?:grouped_|batched_)?(?:gemm|conv)_\w{0,200}(?:xdl|dl|wmma)"
+)
 _CK_MANGLED = re.compile(r"(?:I|E|_|S\d_)(?P<types>tt|ff|DF16_DF16_|DF16bDF16b)(?:[tf]|DF16_|DF16b)*(?:L?NS|S)")
 _CK_TYPES = {"tt": Precision.BF16, "ff": Precision.FP32, "DF16_DF16_": Precision.FP16, "DF16bDF16b": Precision.BF16}
 
@@ -428,7 +430,7 @@ _PLAIN_WORD = re.compile(
     r"elementwise|softmax|(?:layer|rms|group|batch|instance)_?norm|rmsnorm|multi_tensor_apply|adamw?_|fusedadam"
     r"|radix_?sort|embedding|dropout|(?:max|avg|average)_?pool|upsampl|act_and_mul|rotary|index_?(?:select|put|copy|add)"
     r"|gather|scatter|cross_?entropy|memcpy|memset|transpose|catarray|direct_copy|reduce_kernel|spin_kernel|topk|cumsum"
-    r"|permute|copy\w*_kernel|indices|index_kernel"
+    r"|permute|copy\w{0,200}_kernel|indices|index_kernel"
 )
 _FUSABLE = re.compile(
     r"at::native::|elementwise_kernel|softmax_warp|cunn_softmax|cudnn::bn_|(?:layer|batch|group)_norm"

@@ -15,9 +15,10 @@ from traceadvisor.analysis.communication.surroundings import surroundings
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.analysis.operators.tree import OperatorTree
-from traceadvisor.model.arrays import Float64, Int64, Mask
+from traceadvisor.model.arrays import Float64, Int64, Mask, without
 from traceadvisor.model.communication import CollectiveKind, CommunicationRow, Message, Purpose
 from traceadvisor.model.events import EXCHANGE, HOST_COLLECTIVES, NONE, EventTable, Kind
+from traceadvisor.model.once import once
 from traceadvisor.model.ranks import CollectiveCalls
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step, StepTable
@@ -30,6 +31,7 @@ _DEFAULT_GROUPS = ("", "default_pg")
 """Descriptions of a group of all ranks, or of none that was recorded."""
 
 
+@once
 def host_collective_rows(trace: Trace) -> Int64:
     """Return the rows of host-side collectives: they enqueue device work, or do the work themselves (Gloo)."""
     return rows_named(trace, Kind.ANNOTATION, lambda name: name.lower().startswith(HOST_COLLECTIVES))
@@ -255,7 +257,7 @@ def _row(  # noqa: PLR0913, PLR0917  # all that the figures depend on
 
 def exposed_alone(found: Collectives, mine: Collectives, events: EventTable, communication: SpanSet) -> SpanSet:
     """Return the exposed time in which only some of the collectives run: a fix of these alone can save no more."""
-    others = np.setdiff1d(found.rows, mine.rows)
+    others = without(found.rows, mine.rows)
     return (events.spans(mine.rows) & communication) - events.spans(others)
 
 

@@ -20,7 +20,7 @@ from traceadvisor.analysis.operators.launches import Launches, link_launches
 from traceadvisor.analysis.operators.lost_launches import capture_spans, expected_launches
 from traceadvisor.analysis.operators.runtime_calls import graph_launch_rows, profiler_stop_rows, synchronise_rows
 from traceadvisor.analysis.steps.marks import recording_extent
-from traceadvisor.model.arrays import Int32, Int64, Mask
+from traceadvisor.model.arrays import Int32, Int64, Mask, without
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
 from traceadvisor.model.spans import SpanSet
 
@@ -140,7 +140,7 @@ class _Elsewhere:
     def of(observation: Observation) -> _Elsewhere:
         """Return the work that the observed device does not do."""
         events = observation.trace.events
-        rows = np.setdiff1d(events.rows(*DEVICE_WORK), observation.launches.work_rows)
+        rows = without(events.rows(*DEVICE_WORK), observation.launches.work_rows)
         return _Elsewhere(events.start_ns[rows], np.maximum.accumulate(events.end_ns[rows]))
 
     def busy_until(self, instants_ns: Int64) -> Int64:
@@ -312,7 +312,7 @@ def _waits_for_earlier_work(observation: Observation, gaps: Gaps, elsewhere: _El
     copies = SpanSet.union_of(since[long], gaps.end_ns[long])
     if not gaps.place.size or gaps.place[0] > 0:
         return copies
-    syncs = np.setdiff1d(synchronise_rows(trace), profiler_stop_rows(trace))
+    syncs = without(synchronise_rows(trace), profiler_stop_rows(trace))
     until = np.minimum(events.end_ns[syncs], gaps.end_ns[0])
     since = np.maximum(np.maximum(events.start_ns[syncs], gaps.start_ns[0]), elsewhere.busy_until(until))
     long = until - since > longest_ns

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceadvisor.analysis.operators.source_lines import location_of_call, user_frame
+from traceadvisor.analysis.operators.source_lines import locations_of, user_frame
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE
@@ -143,12 +143,11 @@ def _from_neighbours(trace: Trace, tree: OperatorTree, thread: int, spans: SpanS
     """Use the lines of the operators before and after, if they have stacks."""
     mine = np.flatnonzero(tree.thread == thread)
     starts = tree.start_ns[mine]
+    known = [*locations_of(trace, tree, tree.rows[mine]), None]
+    before, after = np.searchsorted(starts, spans.starts_ns) - 1, np.searchsorted(starts, spans.ends_ns)
     pieces: dict[tuple[Location, ...], list[tuple[int, int]]] = {}
-    for start, end in spans:
-        before, after = int(np.searchsorted(starts, start)) - 1, int(np.searchsorted(starts, end))
-        rows = [int(tree.rows[mine[at]]) for at in (before, after) if 0 <= at < mine.size]
-        found = [location_of_call(trace, tree, row) for row in rows]
-        lines = tuple(dict.fromkeys(location for location in found if location))
+    for span, one, other in zip(spans, before.tolist(), after.tolist(), strict=True):
+        lines = tuple(dict.fromkeys(location for location in (known[one], known[other]) if location))
         if lines:
-            pieces.setdefault(lines, []).append((start, end))
+            pieces.setdefault(lines, []).append(span)
     return [CallSite(lines, None, SpanSet.of(*some)) for lines, some in pieces.items()]

@@ -9,12 +9,14 @@ from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_with_pre
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.once import once
 from traceadvisor.model.trace import Trace
 
 MOST_THREADS = 8
 """Most forward threads that are distinguished: those with the most operators. Usually there is one."""
 
 
+@once
 def backward_rows(trace: Trace) -> Int64:
     """Return the rows of backward nodes: those of the autograd engine, and those with a recorded forward thread."""
     chosen = np.zeros(len(trace.events), dtype=np.bool_)

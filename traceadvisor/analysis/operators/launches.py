@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceadvisor.model.arrays import Int64, numbers_in, read_only
+from traceadvisor.analysis.operators.by_thread import ThreadSpans
+from traceadvisor.model.arrays import Int64, read_only
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
+from traceadvisor.model.once import once
 from traceadvisor.model.spans import SpanSet
 
 
@@ -30,6 +32,7 @@ class Launches:
         return Launches(self.work_rows[mine], self.call_rows[mine])
 
 
+@once
 def link_launches(events: EventTable) -> Launches:
     """Match device work with runtime calls by correlation id; the first of several calls with one id counts."""
     work = events.rows(*DEVICE_WORK)
@@ -56,10 +59,7 @@ def work_within(events: EventTable, launches: Launches, ranges: Int64, windows: 
         ranges: rows of operators or annotations.
         windows: the steps that count.
     """
-    within = np.zeros(launches.work_rows.size, dtype=np.bool_)
-    asked = (launches.call_rows != NONE) & windows.contains(events.start_ns[launches.work_rows])
-    for thread in numbers_in(events.thread[ranges]):
-        inside = events.spans(ranges[events.thread[ranges] == thread])
-        mine = asked & (events.thread[launches.call_rows] == thread)
-        within |= mine & inside.contains(events.start_ns[launches.call_rows])
+    within = (launches.call_rows != NONE) & windows.contains(events.start_ns[launches.work_rows])
+    calls = launches.call_rows[within]
+    within[within] = ThreadSpans.of(events, ranges).hold(events.thread[calls], events.start_ns[calls])
     return Launches(launches.work_rows[within], launches.call_rows[within])

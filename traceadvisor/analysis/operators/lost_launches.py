@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.operators.runtime_calls import graph_launch_rows, kernel_launch_rows
 from traceadvisor.analysis.steps.marks import recording_extent
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
+from traceadvisor.model.once import once
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import PythonCalls, Trace
 
@@ -38,6 +40,7 @@ class KernelLaunches:
         return self.rows[self.is_lost]
 
 
+@once
 def expected_launches(trace: Trace) -> KernelLaunches:
     """Return the kernel launches that a device should have run.
 
@@ -50,7 +53,7 @@ def expected_launches(trace: Trace) -> KernelLaunches:
     rows, work = kernel_launch_rows(trace), events.rows(*DEVICE_WORK)
     has_none = ~np.isin(events.correlation[rows], events.correlation[work])
     is_expected = ~(has_none & capture_spans(trace).contains(events.start_ns[rows]))
-    is_expected &= ~(has_none & _overlaps_any(events, rows, rows[~has_none]))
+    is_expected[has_none] &= ~_overlaps_any(events, rows[has_none], rows[~has_none])
     is_lost = has_none & bool(work.size)
     is_graph = np.isin(rows, graph_launch_rows(trace))
     if is_graph.any() and is_lost[is_graph].all() and (link_launches(events).call_rows == NONE).any():
@@ -60,20 +63,13 @@ def expected_launches(trace: Trace) -> KernelLaunches:
 
 def _overlaps_any(events: EventTable, rows: Int64, others: Int64) -> Mask:
     """Return whether each call overlaps one of some others on its thread; shape of ``rows``."""
-    if not others.size:
+    if not others.size or not rows.size:
         return np.zeros(rows.size, dtype=np.bool_)
-    times = np.unique(np.concatenate((events.start_ns[rows], events.end_ns[rows])))
-
-    def place(instants_ns: Int64, calls: Int64) -> Int64:
-        """Rank of instants, with a range of ranks for each thread."""
-        return events.thread[calls].astype(np.int64) * times.size + np.searchsorted(times, instants_ns)
-
-    others = others[np.lexsort((events.start_ns[others], events.thread[others]))]
-    ends = np.append(-1, np.maximum.accumulate(place(events.end_ns[others], others)))
-    before = np.searchsorted(place(events.start_ns[others], others), place(events.end_ns[rows], rows), side="left")
-    return ends[before] > place(events.start_ns[rows], rows)
+    asked = ThreadSpans.of(events, rows)
+    return asked.meet(ThreadSpans.of(events, others))
 
 
+@once
 def capture_spans(trace: Trace) -> SpanSet:
     """Return the time from the start of each graph capture to its end, on any thread.
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64, Mask, numbers_in
 from traceadvisor.model.events import Kind
+from traceadvisor.model.once import once
 from traceadvisor.model.trace import Trace
 
 BACKWARD_PREFIX = "autograd::engine::evaluate_function"
@@ -21,8 +22,16 @@ def name_mask(names: tuple[str, ...], matches: Callable[[str], bool]) -> Mask:
 
 def rows_named(trace: Trace, kind: Kind, matches: Callable[[str], bool]) -> Int64:
     """Return rows of one kind whose name matches, ascending."""
-    rows = trace.events.rows(kind)
-    return rows[name_mask(trace.names, matches)[trace.events.name_id[rows]]]
+    rows, used = trace.events.rows(kind), _names_of(trace, kind)
+    chosen = np.zeros(len(trace.names), dtype=np.bool_)
+    chosen[[name for name in used if matches(trace.names[name])]] = True
+    return rows[chosen[trace.events.name_id[rows]]] if chosen.any() else rows[:0]
+
+
+@once
+def _names_of(trace: Trace, kind: Kind) -> list[int]:
+    """Return the names that events of a kind have."""
+    return numbers_in(trace.events.name_id[trace.events.rows(kind)])
 
 
 def rows_with_prefix(trace: Trace, kind: Kind, *prefixes: str) -> Int64:

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.analysis.operators.launches import Launches, work_within
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask, rows_with_prefix
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.once import once
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
@@ -41,6 +43,7 @@ class OptimizerSteps:
     """Whether most of the calls run a closure."""
 
 
+@once
 def optimizer_steps(trace: Trace) -> OptimizerSteps:
     """Return the optimizer's steps.
 
@@ -79,12 +82,7 @@ def optimizer_work(trace: Trace, launches: Launches, windows: SpanSet) -> Launch
 def _inside_backward(trace: Trace, rows: Int64, backward: Int64) -> np.typing.NDArray[np.bool_]:
     """Whether each step begins inside a backward node of its thread: a hook that updates a parameter at once."""
     events = trace.events
-    inside = np.zeros(rows.size, dtype=np.bool_)
-    for thread in np.unique(events.thread[rows]).tolist():
-        mine = events.thread[rows] == thread
-        nodes = events.spans(backward[events.thread[backward] == thread])
-        inside |= mine & nodes.contains(events.start_ns[rows])
-    return inside
+    return ThreadSpans.of(events, backward).hold(events.thread[rows], events.start_ns[rows])
 
 
 def _linked(trace: Trace, nested: Int64, around: Int64) -> Int64:

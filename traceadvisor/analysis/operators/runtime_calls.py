@@ -8,8 +8,9 @@ import numpy as np
 
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import name_mask, rows_named, rows_with_prefix
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, either, without
 from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.once import once
 from traceadvisor.model.trace import Trace
 
 _VENDOR = r"^(?:cuda|cu|hip)"
@@ -27,27 +28,32 @@ def allocator_rows(trace: Trace) -> Int64:
     return rows_named(trace, Kind.RUNTIME, lambda name: _ALLOCATE.match(name) is not None)
 
 
+@once
 def kernel_launch_rows(trace: Trace) -> Int64:
     """Return calls that launch a kernel."""
     return rows_named(trace, Kind.RUNTIME, lambda name: _LAUNCH.search(name) is not None)
 
 
+@once
 def graph_launch_rows(trace: Trace) -> Int64:
     """Return calls that launch a captured graph, with all its operations."""
     return rows_named(trace, Kind.RUNTIME, lambda name: _GRAPH_LAUNCH.match(name) is not None)
 
 
+@once
 def synchronise_rows(trace: Trace, *, device_only: bool = False) -> Int64:
     """Return calls that wait for the device, or only those that wait for all its streams."""
     pattern = _DEVICE_SYNCHRONISE if device_only else _SYNCHRONISE
     return rows_named(trace, Kind.RUNTIME, lambda name: pattern.match(name) is not None)
 
 
+@once
 def enqueue_rows(trace: Trace) -> Int64:
     """Return calls that enqueue device work of any kind."""
     return rows_named(trace, Kind.RUNTIME, lambda name: _ENQUEUE.search(name) is not None)
 
 
+@once
 def profiler_stop_rows(trace: Trace) -> Int64:
     """Return the profiler's own synchronisation when it stops: the last device-related call, if it is one.
 
@@ -65,6 +71,7 @@ def profiler_stop_rows(trace: Trace) -> Int64:
     return last[np.array(is_synchronise, dtype=np.bool_)]
 
 
+@once
 def blocking_rows(trace: Trace, launches: Launches) -> Int64:
     """Return calls in which the host waits for the device: synchronisations, blocking and pageable copies.
 
@@ -73,8 +80,8 @@ def blocking_rows(trace: Trace, launches: Launches) -> Int64:
     by_name = rows_named(trace, Kind.RUNTIME, lambda name: bool(_SYNCHRONISE.match(name) or _BLOCKING_COPY.match(name)))
     pageable = name_mask(trace.names, lambda name: "Pageable" in name)[trace.events.name_id[launches.work_rows]]
     by_copy = launches.call_rows[pageable]
-    blocking = np.union1d(by_name, by_copy[by_copy != NONE])
-    return np.setdiff1d(blocking, profiler_stop_rows(trace))
+    blocking = either(by_name, by_copy[by_copy != NONE])
+    return without(blocking, profiler_stop_rows(trace))
 
 
 def copy_call_rows(launches: Launches, kinds: np.typing.NDArray[np.int8], kind: Kind) -> Int64:

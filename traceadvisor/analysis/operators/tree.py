@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceadvisor.model.arrays import Int32, Int64, Mask, numbers_in, read_only
+from traceadvisor.analysis.operators.innermost import positions_by
+from traceadvisor.model.arrays import Int32, Int64, Mask, read_only
 from traceadvisor.model.events import NONE, EventTable, Kind
+from traceadvisor.model.once import once
 
 DEEPEST = 128
 """Deepest level of nesting; deeper operators count as directly inside the last level.
@@ -41,9 +43,8 @@ class OperatorTree:
         if not self.rows.size:
             return np.full(instants_ns.shape, NONE, dtype=np.int64)
         result = np.full(instants_ns.shape, NONE, dtype=np.int64)
-        for thread in numbers_in(threads):
+        for thread, asked in positions_by(threads).items():
             first, last = np.searchsorted(self.thread, [thread, thread + 1])
-            asked = threads == thread
             position = first + np.searchsorted(self.start_ns[first:last], instants_ns[asked], side="right") - 1
             position[position < first] = NONE
             result[asked] = self._climb_to(position, instants_ns[asked])
@@ -56,6 +57,13 @@ class OperatorTree:
         while not np.array_equal(twice := above[above], above):  # each time twice as far
             above = twice
         return np.where(above == top, NONE, above)[:top]
+
+    def outermost(self) -> Int64:
+        """Return, for each operator, the outermost one around it: itself at the top."""
+        above = np.where(self.parent == NONE, np.arange(self.rows.size), self.parent)
+        while not np.array_equal(twice := above[above], above):  # each time twice as far
+            above = twice
+        return above
 
     def self_time_ns(self) -> Int64:
         """Return the time in each operator itself, without its children."""
@@ -75,6 +83,7 @@ class OperatorTree:
             position[ended] = self.parent[position[ended]]
 
 
+@once
 def operator_tree(events: EventTable) -> OperatorTree:
     """Build the tree; an operator that merely overlaps another is not inside it."""
     rows = events.rows(Kind.OPERATOR)

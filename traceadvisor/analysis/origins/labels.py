@@ -139,8 +139,8 @@ class OperatorLabels:
                 plain[place] = number.get(name.removeprefix(f"{BACKWARD_PREFIX}: "), place)
         return plain[names] if plain.size else names
 
-    def _key(self, kind: _Kind, first: Int64, second: Int64 | int = NONE) -> Int64:
-        key: Int64 = (int(kind) * self._base + first + 1) * self._base + second + 1
+    def _key(self, kind: _Kind, first: Int32 | Int64, second: Int64 | int = NONE) -> Int64:
+        key: Int64 = (int(kind) * self._base + first.astype(np.int64) + 1) * self._base + second + 1
         return key
 
     def _matching(self, pattern: re.Pattern[str]) -> Mask:

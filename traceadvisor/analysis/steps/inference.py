@@ -12,8 +12,9 @@ from functools import partial
 import numpy as np
 
 from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, numbers_in
 from traceadvisor.model.events import DEVICE_WORK, NONE, Kind
+from traceadvisor.model.once import once
 from traceadvisor.model.trace import Trace
 from traceadvisor.model.workload import InferenceSign
 
@@ -48,6 +49,7 @@ LEAST_COMPUTING = 10
 """Matrix products, convolutions and attention calls of a forward pass; a smaller recording shows too little."""
 
 
+@once
 def inference_sign(trace: Trace) -> InferenceSign | None:
     """Return what shows that a recording is of inference; None for training, and where nothing shows it.
 
@@ -62,14 +64,16 @@ def inference_sign(trace: Trace) -> InferenceSign | None:
     return InferenceSign.NO_GRADIENTS if _runs_without_gradients(trace) else None
 
 
+@once
 def has_training(trace: Trace) -> bool:
     """Whether a backward pass, an optimizer or a kernel of either was recorded."""
-    recorded = np.unique(trace.events.name_id).tolist()
+    recorded = numbers_in(trace.events.name_id)
     if any(_TRAINING.search(trace.names[name]) for name in recorded):
         return True
     return bool(rows_with_prefix(trace, Kind.ANNOTATION, "Optimizer.").size)
 
 
+@once
 def serving_rows(trace: Trace) -> Int64:
     """Return the ranges that a serving engine records once per iteration, on the thread of the first."""
     events = trace.events

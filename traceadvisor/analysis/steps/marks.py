@@ -14,6 +14,7 @@ from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.steps.inference import inference_sign, is_prefill, iteration_spans, serving_rows
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.once import once
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.trace import Trace
 
@@ -106,6 +107,7 @@ def _optimizer_marks(trace: Trace) -> tuple[Mark, ...]:
     return tuple(Mark(number, *pair) for number, pair in enumerate(pairwise(ends), 1))
 
 
+@once
 def recording_extent(trace: Trace) -> tuple[int, int]:
     """Return the first and the last instant of known events."""
     if trace.is_empty:

@@ -9,13 +9,16 @@ from statistics import fmean, median
 
 from traceadvisor.model.distortion import CHANGED_SHARE, Distortion
 from traceadvisor.model.run import StepState, TimedStep
-from traceadvisor.statistics import FEWEST_WINDOWS, spread_of_one_more
+from traceadvisor.statistics import FEWEST_WINDOWS, error_of_middle, spread_of_one_more
 
 DISTURBED_SHARE = CHANGED_SHARE
 """Difference between recorded and undisturbed steps above which the recording no longer represents the run."""
 
 SHORTEST_WINDOW = 2
 """Undisturbed steps of a window whose median is compared with the others'."""
+
+MOST_WINDOWS = 16
+"""Windows of a run whose medians give the error of its step time: each is then as long as possible."""
 
 MOST_LOG_SPREAD = 5.0
 """A factor of 148: the step times say nothing."""
@@ -56,6 +59,10 @@ class RunTiming:
 
     mean_undisturbed_ns: float | None = None
     """Mean undisturbed step, epoch starts and other long steps included: the training time per step."""
+
+    error_share: float | None = None
+    """Half the width of the 95% interval of the undisturbed step time within this run, as a share; None with too few
+    steps."""
 
     def distortion(self, gpu_work_ns: float | None = None) -> Distortion | None:
         """How far recorded steps lie from undisturbed ones, in whole nanoseconds; None where either is unknown.
@@ -129,6 +136,7 @@ def run_timing(steps: Sequence[TimedStep], burst: int) -> RunTiming:
         median_of_bursts([step.fetches for step in plain or recorded], 1),
         _spread(plain, len(recorded), burst),
         fmean(step.duration_ns for step in plain) if plain else None,
+        _error(plain, burst),
     )
 
 
@@ -142,6 +150,13 @@ def _spread(plain: Sequence[TimedStep], recorded_count: int, burst: int) -> floa
     medians = [median_of_bursts(window, burst) for window in _windows(plain, length)]
     half = spread_of_one_more([log(each) for each in medians if each])
     return None if half is None else exp(min(half, MOST_LOG_SPREAD))
+
+
+def _error(plain: Sequence[TimedStep], burst: int) -> float | None:
+    """Return how far the undisturbed step time of this run may lie from its true value, from windows of its steps."""
+    length = max(burst, SHORTEST_WINDOW, len(plain) // MOST_WINDOWS)
+    medians = [median_of_bursts(window, burst) for window in _windows(plain, length)]
+    return error_of_middle([log(each) for each in medians if each])
 
 
 def _windows(steps: Sequence[TimedStep], length: int) -> Iterator[list[int]]:

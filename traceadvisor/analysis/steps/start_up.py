@@ -12,7 +12,7 @@ from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows
 from traceadvisor.analysis.operators.tree import OperatorTree, operator_tree
 from traceadvisor.analysis.steps.marks import recording_extent
-from traceadvisor.model.arrays import Int32, Int64
+from traceadvisor.model.arrays import Int32, Int64, without
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
 
@@ -141,7 +141,7 @@ def _lead_in(observation: Observation) -> SpanSet:
     marks = rows_with_prefix(trace, Kind.ANNOTATION, "ProfilerStep#")
     if not marks.size or int(events.start_ns[marks[0]]) > start:
         return SpanSet.empty()
-    rows = np.setdiff1d(events.rows(Kind.OPERATOR, Kind.RUNTIME, Kind.ANNOTATION), marks)
+    rows = without(events.rows(Kind.OPERATOR, Kind.RUNTIME, Kind.ANNOTATION), marks)
     starts = (events.start_ns[rows], trace.python_calls.start_ns)
     first = min((int(each.min()) for each in starts if each.size), default=start)
     return SpanSet.of((start, first))

@@ -37,6 +37,11 @@ class _Work:
     """Position among the marks; NONE if launched outside all of them."""
 
     is_carry_in: np.typing.NDArray[np.bool_]
+    end_of_step_ns: Int64
+    """When the work of each mark had ended; NONE without work. Shape ``(marks,)``."""
+
+    carried: SpanSet
+    """Time of the work that is carried in."""
 
 
 def step_windows(trace: Trace, launches: Launches, not_counted: Mapping[int, str] | None = None) -> StepTable:
@@ -84,21 +89,21 @@ def _assign(trace: Trace, launches: Launches, marks: tuple[Mark, ...], *, can_ca
     events = trace.events
     can_carry_in = can_carry_in and bool((launches.call_rows != NONE).any())
     launched_ns = np.where(launches.call_rows == NONE, -1, events.start_ns[launches.call_rows])
-    return _Work(
-        events.start_ns[launches.work_rows],
-        events.end_ns[launches.work_rows],
-        np.where(launches.call_rows == NONE, NONE, position_at([mark.span for mark in marks], launched_ns)),
-        ((launches.call_rows == NONE) | (launched_ns < marks[0].start_ns)) & can_carry_in,
-    )
+    starts, ends = events.start_ns[launches.work_rows], events.end_ns[launches.work_rows]
+    step = np.where(launches.call_rows == NONE, NONE, position_at([mark.span for mark in marks], launched_ns))
+    is_carry_in = ((launches.call_rows == NONE) | (launched_ns < marks[0].start_ns)) & can_carry_in
+    last_ends = np.full(len(marks), NONE, dtype=np.int64)
+    np.maximum.at(last_ends, step[step != NONE], ends[step != NONE])
+    return _Work(starts, ends, step, is_carry_in, last_ends, SpanSet.union_of(starts[is_carry_in], ends[is_carry_in]))
 
 
 def _window(mark: Mark, work: _Work, position: int, previous_end_ns: int | None) -> Step:
-    mine = work.step == position
     if previous_end_ns is None:
+        mine = work.step == position
         before = work.is_carry_in & (work.start_ns < (work.start_ns[mine].min() if mine.any() else mark.start_ns))
         previous_end_ns = int(work.end_ns[before].max()) if before.any() else mark.start_ns
     start = max(previous_end_ns, mark.start_ns)
-    end = max(start, mark.end_ns, int(work.end_ns[mine].max()) if mine.any() else start)
+    end = max(start, mark.end_ns, int(work.end_of_step_ns[position]))
     step = Step(mark.index, start, end, mark.start_ns, mark.end_ns)
     share = _carry_in_share(step, work, is_first=position == 0)
     if share <= CARRY_IN_SHARE:
@@ -111,8 +116,7 @@ def _carry_in_share(step: Step, work: _Work, *, is_first: bool) -> float:
 
     If the device lags throughout, the step also ends later and nothing is cut off.
     """
-    carried = SpanSet.union_of(work.start_ns[work.is_carry_in], work.end_ns[work.is_carry_in])
-    inside = carried.clip(step.start_ns, step.end_ns).total_ns
+    inside = work.carried.clip(step.start_ns, step.end_ns).total_ns
     cut = max(0, (step.host_end_ns - step.host_start_ns) - step.duration_ns) if is_first else 0
     whole = step.duration_ns + cut
     return (inside + cut) / whole if whole else 0.0

@@ -72,7 +72,9 @@ class DetailColumns:
             operators = [args[row] for row in rows.tolist()]
             numbers = int64([arg.sequence for arg in operators])
             self._add("sequence", rows, numbers, numbers >= 0)
-            self.has_record_ids = self.has_record_ids or any(arg.record_id != NONE for arg in operators)
+            if not self.has_record_ids:
+                record_ids = [arg.record_id for arg in operators]
+                self.has_record_ids = record_ids.count(NONE) < len(record_ids)
         self._row_count += len(args)
 
     def _add_ratios(self, args: list[EventArgs], rows: Int64) -> None:

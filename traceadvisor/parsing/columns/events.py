@@ -78,7 +78,7 @@ class Columns:
         """Add the rest of the main table, and the details."""
         on_device = _ON_DEVICE[kind]
         place = np.full(kind.size, NONE, np.int32)
-        place[on_device] = [self._places[arg.device, arg.stream] for arg in compress(args, on_device.tobytes())]
+        place[on_device] = [self._places[arg.device][arg.stream] for arg in compress(args, on_device.tobytes())]
         correlation = keys([arg.correlation for arg in args])
         self._main.add_all(correlation=correlation, external_id=_external_ids(args), place=place)
         if self._wants_details:

@@ -20,8 +20,8 @@ T = TypeVar("T", bound=Hashable)
 FIRST_DEVICE = 0
 """Device of work that was recorded without one."""
 
-_WITH_SHAPES = re.compile(r"::.*(?:mm|mv|conv|att|rnn|batch_norm)")
-"""Operators that may multiply matrices, convolve, attend or normalise; extra matches do no harm."""
+_WITH_SHAPES = re.compile(r"mm|mv|conv|att|rnn|batch_norm")
+"""After a ``::``: operators that may multiply matrices, convolve, attend or normalise; extra matches do no harm."""
 
 _FIRST_OF_FAR_DEVICES = 1 << 30
 """A larger device id is not an ordinal and may not fit a column."""
@@ -61,14 +61,31 @@ class Texts(Interner[str]):
         return super().__missing__(key) if short is key else self[short]
 
 
-class Signatures(dict[tuple[str, str, Key, Key], int]):
+class Keys(Interner[Key]):
+    """Numbers each distinct process or thread id, and stores its text by number."""
+
+    def __init__(self, shortened: Shortener) -> None:
+        self._shortened = shortened
+        self.texts: list[str] = []
+
+    def __missing__(self, key: Key) -> int:
+        short = self._shortened(key)
+        if short is not key:
+            return self[short]
+        self.texts.append(str(key))
+        return super().__missing__(key)
+
+
+class Signatures(dict[tuple[str, str, int, int], int]):
     """Numbers each distinct (category, name, process, thread) and stores its properties by number.
 
-    A process or thread is the same whether its id is a number or text.
+    A process or thread is the same whether its id is a number or text. Keys hold their numbers instead of their ids,
+    because a file can choose pairs of ids that Python hashes alike.
     """
 
     def __init__(self, shortened: Shortener) -> None:
         self._shortened = shortened
+        self._keys = Keys(shortened)
         self.names: Interner[str] = Interner()
         self.threads: Interner[tuple[str, str]] = Interner()
         self.unknown_categories: set[str] = set()
@@ -83,43 +100,55 @@ class Signatures(dict[tuple[str, str, Key, Key], int]):
         keys = zip(  # over lists: much faster than one tuple per event
             [event.cat for event in events],
             [event.name for event in events],
-            [event.pid for event in events],
-            [event.tid for event in events],
+            map(self._keys.__getitem__, [event.pid for event in events]),
+            map(self._keys.__getitem__, [event.tid for event in events]),
             strict=True,
         )
         return np.fromiter(map(self.__getitem__, keys), np.int32, len(events))
 
-    def __missing__(self, key: tuple[str, str, Key, Key]) -> int:
+    def __missing__(self, key: tuple[str, str, int, int]) -> int:
         category, name, process, thread = key
-        short = (
-            self._shortened(category),
-            self._shortened(name),
-            self._shortened(process),
-            self._shortened(thread),
-        )
+        short = self._shortened(category), self._shortened(name), process, thread
         if short != key:
             return self[short]
         self[key] = number = len(self)
         self.name_ids.append(self.names[name])
-        self.thread_ids.append(self.threads[str(process), str(thread)])
+        self.thread_ids.append(self.threads[self._keys.texts[process], self._keys.texts[thread]])
         kind = kind_of(category, name)
         self.kinds.append(kind)
-        self.has_shapes.append(_WITH_SHAPES.search(name) is not None)
+        self.has_shapes.append(_may_have_shapes(name))
         self.has_message.append(name == EXCHANGE or kind is Kind.COLLECTIVE or _is_range_of_collective(kind, name))
         if not is_known(category):
             self.unknown_categories.add(category)
         return number
 
 
+def _may_have_shapes(name: str) -> bool:
+    """Whether input shapes of an operator matter; the time is linear, whatever the name."""
+    namespace = name.find("::")
+    return namespace >= 0 and _WITH_SHAPES.search(name, namespace + 2) is not None
+
+
 def _is_range_of_collective(kind: Kind, name: str) -> bool:
     return kind is Kind.ANNOTATION and name.lower().startswith(HOST_COLLECTIVES)
 
 
-class Places(dict[tuple[int, int | str], int]):
-    """Numbers each distinct (device, stream) and stores both by number.
+class Streams(dict[int | str, int]):
+    """The numbers of the places of one device, by stream."""
+
+    def __init__(self, places: Places, device: int) -> None:
+        self._places, self._device = places, device
+
+    def __missing__(self, stream: int | str) -> int:
+        self[stream] = number = self._places.number_of(self._device, stream)
+        return number
+
+
+class Places(dict[int, Streams]):
+    """Numbers each distinct (device, stream) and stores both by number: ``places[device][stream]``.
 
     A stream is the same whether its id is a number or text. A device id that is not an ordinal gets a new
-    number.
+    number. Each device has a dictionary of its own, because a file can choose pairs that Python hashes alike.
     """
 
     def __init__(self, shortened: Shortener) -> None:
@@ -128,11 +157,15 @@ class Places(dict[tuple[int, int | str], int]):
         self.streams: Interner[str] = Interner()
         self.devices, self.stream_ids = array("i"), array("i")
 
-    def __missing__(self, key: tuple[int, int | str]) -> int:
-        device, stream = key
+    def __missing__(self, device: int) -> Streams:
+        self[device] = streams = Streams(self, device)
+        return streams
+
+    def number_of(self, device: int, stream: int | str) -> int:
+        """Return the number of a place; called once for each."""
         if (short := self._shortened(stream)) != stream:
-            return self[device, short]
-        self[key] = number = len(self)
+            return self[device][short]
+        number = len(self.devices)
         self.devices.append(FIRST_DEVICE if device == NONE else self._device(device))
         self.stream_ids.append(NONE if stream == NONE else self.streams[str(stream)])
         return number

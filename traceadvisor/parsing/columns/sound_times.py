@@ -141,7 +141,9 @@ def _near(times_ns: Int64, first_ns: int, last_ns: int) -> Mask:
 
 def _rows(table: Table, kept: Mask, **less: int) -> Table:
     """Return some rows of a table, with offsets subtracted from the named columns."""
-    columns = {field.name: getattr(table, field.name)[kept] - less.get(field.name, 0) for field in fields(table)}
+    columns = {
+        field.name: getattr(table, field.name)[kept] - less.get(field.name, 0) for field in fields(table) if field.init
+    }
     return replace(table, **columns)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache, reduce
+from hashlib import blake2b
 from operator import or_
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
@@ -24,14 +25,19 @@ MISSING = msgspec.Raw(b"")
 NAN = float("nan")
 
 
+Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""An integer that is a key of a dictionary. Python hashes all multiples of 2**61 - 1 alike: of larger integers, a file
+could hold so many that reading takes quadratic time."""
+
+
 class KeyArgs(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The members of ``args`` that link a timed event to others. Ids are opaque keys."""
 
     correlation: int = NONE
     external_id: int = msgspec.field(default=NONE, name="External id")
     external_id_2021: int = msgspec.field(default=NONE, name="external id")
-    device: int = NONE
-    stream: int | str = NONE
+    device: Whole = NONE
+    stream: Whole | str = NONE
     sequence: int = msgspec.field(default=NONE, name="Sequence number")
     """Links an operator of the forward pass to the node of the backward pass that autograd made for it."""
 
@@ -79,7 +85,7 @@ class MetadataArgs(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The thread's name."""
 
 
-Key = int | str | float | None
+Key = Whole | str | float | None
 """A process or thread id; vendors use numbers and texts."""
 
 
@@ -189,11 +195,17 @@ class Lenient:
         for field in _fields(kind):
             if raw.get(field.encode_name) is None or field.type is msgspec.Raw:
                 continue
+            value = raw[field.encode_name]
+            if field.name in _KEY_MEMBERS:
+                value = _bounded(value)
             try:
-                kept[field.name] = msgspec.convert(raw[field.encode_name], field.type, strict=False)
+                kept[field.name] = msgspec.convert(value, field.type, strict=False)
             except msgspec.ValidationError:
                 self.repaired += 1
         return kept
+
+
+_KEY_MEMBERS = frozenset({"device", "stream"})
 
 
 @cache
@@ -203,7 +215,14 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]
 
 
 def _key(value: object) -> Key:
-    return value if isinstance(value, int | str | float) else None
+    return _bounded(value) if isinstance(value, int | str | float) else None
+
+
+def _bounded(value: Any) -> Any:
+    """The same key; another integer for one beyond 64 bits, different for different ones."""
+    if not isinstance(value, int) or value.bit_length() <= 63:
+        return value
+    return 1 << 61 | int.from_bytes(blake2b(hex(value).encode(), digest_size=7).digest())
 
 
 def _text(value: object) -> str:

@@ -71,12 +71,12 @@ def _last_form(report: Report) -> bytes:
 
 
 def _text(report: Report, room: Room) -> str:
-    template = _environment().get_template("report.md.j2")
+    template = environment().get_template("report.md.j2")
     return template.render(view=markdown_view(report, room), marker=MARKER)
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
     """A template environment that escapes all output for Markdown and skips HTML escaping."""
     environment = Environment(
         loader=FileSystemLoader(template_folder()),

@@ -41,8 +41,8 @@ VARIANT = "pdf/ua-1"
 """Tagged, so that a screen reader can follow it: ISO 14289-1."""
 
 
-def from_html(html: str) -> bytes:
-    """Convert a report page to tagged PDF; raises the same errors as :func:`render`."""
+def from_html(html: str, marker: str = MARKER) -> bytes:
+    """Convert a report page to tagged PDF that ends with a marker; raises the same errors as :func:`render`."""
     weasyprint = _weasyprint()
     refused: list[str] = []
 
@@ -64,7 +64,7 @@ def from_html(html: str) -> bytes:
     if refused:
         raise RefusedFetchError(_refusal(refused[0]))
     # PDF readers ignore text after the end-of-file marker. The PDF metadata could be compressed.
-    return document + f"%{MARKER}\n".encode()
+    return document + f"%{marker}\n".encode()
 
 
 FONT_PX = 12.0

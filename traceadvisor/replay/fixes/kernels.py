@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.model.arrays import Float64, Int64
+from traceadvisor.model.arrays import Float64, Int64, common
 from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
@@ -32,7 +32,7 @@ class FasterKernels(Edit):
         """Whether both speed up mostly the same kernels: a kernel runs in one way only."""
         if not isinstance(other, FasterKernels):
             return False
-        shared = np.intersect1d(self.rows, other.rows).size
+        shared = common(self.rows, other.rows).size
         return shared > SAME_KERNELS_SHARE * max(min(self.rows.size, other.rows.size), 1)
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:

@@ -75,14 +75,35 @@ def _results_read(graph: StepGraph) -> Int64:
     for_all = host.action == Action.WAIT_ALL
     given = np.maximum.accumulate(np.where(host.count > 0, host.first + host.count, 0))
     until = np.where(for_all, given, host.first + np.maximum(host.count, 1))
-    for stream in np.unique(device.stream[to_host]).tolist():
-        copies = np.flatnonzero(to_host & (device.stream == stream))
-        for_stream = (host.first != NONE) & (np.append(device.stream, NONE)[host.first] == stream)
-        waits = np.flatnonzero(for_all | (for_stream & (own | (host.action == Action.WAIT))))
-        last = np.searchsorted(copies, until[waits]) - 1
-        is_new = last > np.maximum.accumulate(np.append(-1, last))[:-1]
-        result[waits[is_new]] = np.maximum(result[waits[is_new]], copies[last[is_new]])
+    copies = np.flatnonzero(to_host)
+    every = np.flatnonzero(for_all)
+    one = np.flatnonzero((host.first != NONE) & (own | (host.action == Action.WAIT)))
+    first = np.minimum(
+        _first_behind(every, until[every], np.zeros_like(every), copies, np.zeros_like(copies)),
+        _first_behind(one, until[one], device.stream[host.first[one]], copies, device.stream[copies]),
+    )
+    waited = first < len(host)
+    np.maximum.at(result, first[waited], copies[waited])
     return result
+
+
+def _first_behind(waits: Int64, until: Int64, stream: Int64, copies: Int64, copy_stream: Int64) -> Int64:
+    """For each copy, the first wait for its stream that waits for it; a number beyond all without one.
+
+    Args:
+        waits: host tasks, ascending, shape ``(n,)``.
+        until: each waits for all device tasks of its stream before this one.
+        stream: of each wait.
+        copies: device tasks, shape ``(m,)``.
+        copy_stream: of each copy.
+    """
+    order = np.argsort(stream, kind="stable")
+    length = max(int(until.max(initial=0)), int(copies.max(initial=0))) + 1
+    reached = np.maximum.accumulate(stream[order] * length + np.maximum(until[order], 0))
+    place = np.searchsorted(reached, copy_stream * length + copies, side="right")
+    found = (place < order.size) & (np.append(stream[order], NONE)[place] == copy_stream)
+    beyond = np.iinfo(np.int64).max
+    return np.where(found, np.append(waits[order], beyond)[place], beyond)
 
 
 def _is_among(host: HostTasks, rows: frozenset[int]) -> Mask:

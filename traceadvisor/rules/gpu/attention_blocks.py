@@ -15,6 +15,7 @@ from traceadvisor.analysis.arithmetic.device_work import DeviceWork
 from traceadvisor.analysis.arithmetic.flops import FORMULAS
 from traceadvisor.analysis.arithmetic.kernel_work import PLAIN
 from traceadvisor.analysis.arithmetic.work import Kind as WorkKind
+from traceadvisor.analysis.operators.innermost import positions_by
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.analysis.operators.tree import OperatorTree
@@ -60,17 +61,17 @@ def attention_blocks(trace: Trace, launches: Launches, tree: OperatorTree, windo
     rows, calls = launches.work_rows[is_kernel], launches.call_rows[is_kernel]
     order = np.lexsort((events.start_ns[calls], events.thread[calls]))
     rows, calls = rows[order], calls[order]
-    thread, called_ns = events.thread[calls], events.start_ns[calls]
-    softmaxes: list[int] = []
-    entered = np.zeros(rows.size + 1, dtype=np.int64)  # blocks that begin at a kernel, less those that end before it
-    for first, middle, last in _blocks(trace, tree):
-        begin, end = np.searchsorted(thread, [tree.thread[first], tree.thread[first] + 1])
-        one, beyond = begin + np.searchsorted(called_ns[begin:end], [tree.start_ns[first], tree.end_ns[last]])
-        if one < beyond:
-            softmaxes.append(int(tree.rows[middle]))
-            entered[one] += 1
-            entered[beyond] -= 1
-    return AttentionBlocks(np.array(softmaxes, dtype=np.int64), np.sort(rows[np.cumsum(entered)[:-1] > 0]))
+    thread, called_ns = events.thread[calls].astype(np.int64), events.start_ns[calls]
+    first, middle, last = np.array(list(_blocks(trace, tree)), dtype=np.int64).reshape(-1, 3).T
+    one, beyond = np.zeros_like(first), np.zeros_like(first)
+    for owner, mine in positions_by(tree.thread[first]).items():
+        begin, end = np.searchsorted(thread, [owner, owner + 1])
+        one[mine] = begin + np.searchsorted(called_ns[begin:end], tree.start_ns[first[mine]])
+        beyond[mine] = begin + np.searchsorted(called_ns[begin:end], tree.end_ns[last[mine]])
+    filled = one < beyond
+    entered = np.bincount(one[filled], minlength=rows.size + 1)  # blocks that begin at a kernel
+    entered -= np.bincount(beyond[filled], minlength=rows.size + 1)  # less those that end before it
+    return AttentionBlocks(tree.rows[middle[filled]], np.sort(rows[np.cumsum(entered)[:-1] > 0]))
 
 
 def blocks_by_name(work: DeviceWork) -> AttentionBlocks:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceadvisor.model.arrays import either
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.kernels import FasterKernels
 from traceadvisor.rules.base import Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
@@ -44,7 +45,7 @@ class UnfusedAttention(Rule):
         """Compare the time of attention blocks with the step."""
         by_operator = attention_blocks(facts.trace, facts.launches, facts.tree, facts.steps.typical_windows)
         by_name = blocks_by_name(facts.device_work)
-        kernels = np.union1d(by_operator.kernels, by_name.kernels)
+        kernels = either(by_operator.kernels, by_name.kernels)
         softmaxes = np.concatenate((by_operator.softmaxes, by_name.softmaxes))
         claims = facts.exposed(kernels, Category.KERNEL)
         share = facts.share(claims)

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import rows_with_prefix
 from traceadvisor.analysis.operators.optimizer import optimizer_work
+from traceadvisor.model.arrays import either, without
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
 from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
@@ -47,7 +46,7 @@ class ElementwiseChains(Rule):
         resets = rows_with_prefix(trace, Kind.ANNOTATION, "Optimizer.zero_grad#")
         resetting = work_within(trace.events, facts.launches, resets, windows)
         updating = optimizer_work(trace, facts.launches, windows)
-        kernels = np.setdiff1d(facts.device_work.kernels, np.union1d(updating.work_rows, resetting.work_rows))
+        kernels = without(facts.device_work.kernels, either(updating.work_rows, resetting.work_rows))
         runs = elementwise_runs(facts.trace, kernels, self.fewest_in_run, facts.device_work.calls.kernel_rows)
         claims = facts.exposed(runs.rows, Category.KERNEL)
         share = facts.share(claims)

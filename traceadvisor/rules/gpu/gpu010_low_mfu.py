@@ -6,6 +6,7 @@ import numpy as np
 
 from traceadvisor.analysis.arithmetic.matrix_work import KINDS
 from traceadvisor.analysis.arithmetic.roofline import REACH, Case
+from traceadvisor.model.arrays import either
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
@@ -52,7 +53,7 @@ class LowMfu(Rule):
         busy = facts.share(facts.claim(Category.KERNEL))
         if busy < self.min_busy:
             return Skipped(f"Kernels take {busy:.0%} of the step: first reduce waits, copies and communication.")
-        limited_by_memory = np.union1d(work.plain_kernels, work.kernels_of(limits.is_memory_bound))
+        limited_by_memory = either(work.plain_kernels, work.kernels_of(limits.is_memory_bound))
         limited = work.time_ns(limited_by_memory) / max(work.time_ns(work.kernels), 1)
         if limited > self.max_limited:
             remark = "arithmetic is not the limit"

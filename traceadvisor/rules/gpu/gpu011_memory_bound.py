@@ -6,7 +6,7 @@ import numpy as np
 
 from traceadvisor.analysis.arithmetic.device_work import DeviceWork
 from traceadvisor.analysis.arithmetic.kernel_work import PLAIN
-from traceadvisor.model.arrays import Mask
+from traceadvisor.model.arrays import Mask, common, either
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import (
     LEAST_JUDGED_SHARE,
@@ -70,11 +70,11 @@ class MemoryBound(Rule):
         plain = work.plain_kernels
         products = work.kernels_of(limits.is_memory_bound) if limits else plain[:0]
         plain, products = plain[is_long[plain]], products[is_long[products]]
-        limited = np.union1d(plain, products)
+        limited = either(plain, products)
         share = work.time_ns(limited) / max(work.time_ns(work.kernels), 1)
         step_share = facts.share(facts.exposed(limited, Category.KERNEL))
-        unfused = np.intersect1d(plain, work.kernels_where(work.by_kernel.is_fusable))
-        compiled = np.intersect1d(plain, work.kernels_where(work.by_kernel.is_generated))
+        unfused = common(plain, work.kernels_where(work.by_kernel.is_fusable))
+        compiled = common(plain, work.kernels_where(work.by_kernel.is_generated))
         fused, sampled = facts.exposed(unfused, Category.KERNEL), facts.run.device_telemetry
         if share < self.min_share or step_share < self.min_step_share:
             remark = None if share < self.min_share else "the GPU is idle most of the time"

@@ -6,7 +6,7 @@ import numpy as np
 
 from traceadvisor.analysis.operators.launches import Launches, work_within
 from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, either
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
@@ -45,7 +45,7 @@ class ZeroGradMemset(Rule):
         if not ranges.size:
             return Skipped("No Optimizer.zero_grad was recorded: add ProfilerActivity.CPU to the activities.")
         fills = work_within(events, facts.launches, ranges, windows)
-        rows = np.union1d(fills.work_rows, _additions(facts, fills))
+        rows = either(fills.work_rows, _additions(facts, fills))
         host = events.spans(ranges) & windows if fills.work_rows.size else SpanSet.empty()
         cost = host | (events.spans(rows) & windows)
         share, device_ns = facts.share(cost), facts.device_work.time_ns(rows) / facts.step_count

@@ -8,7 +8,7 @@ from traceadvisor.analysis.arithmetic.device_work import DeviceWork
 from traceadvisor.analysis.arithmetic.matrix_work import PRECISIONS
 from traceadvisor.analysis.arithmetic.roofline import Speedups
 from traceadvisor.hardware.devices import Precision
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64, Mask, common
 from traceadvisor.replay.fixes.kernels import FasterKernels
 from traceadvisor.rules.base import Facts, Fix, Input
 
@@ -32,8 +32,8 @@ def _covered_share(facts: Facts, speedups: Speedups, rows: Int64) -> float:
     """Return the share of the time of some kernels whose call has known shapes."""
     work = facts.device_work
     known = work.kernels_of(np.isfinite(work.calls.least_flops))
-    covered = np.intersect1d(speedups.rows, known)
-    return work.time_ns(np.intersect1d(covered, rows)) / max(work.time_ns(rows), 1)
+    covered = common(speedups.rows, known)
+    return work.time_ns(common(covered, rows)) / max(work.time_ns(rows), 1)
 
 
 def most_saved_ns(facts: Facts, fix: Fix, time_ns: float) -> float:

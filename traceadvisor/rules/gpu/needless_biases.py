@@ -10,8 +10,9 @@ import numpy as np
 from traceadvisor.analysis.operators.inputs import Inputs, Shape, read_inputs
 from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.analysis.operators.tree import OperatorTree
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int32, Int64, Mask
 from traceadvisor.model.events import NONE
+from traceadvisor.model.once import once
 from traceadvisor.model.trace import Trace
 
 CONVOLUTION, BACKWARD = "aten::convolution", "aten::convolution_backward"
@@ -39,11 +40,11 @@ class NeedlessBiases:
 def needless_biases(trace: Trace, tree: OperatorTree) -> NeedlessBiases:
     """Return the convolutions with a bias before a batch norm; calls without recorded shapes are left out."""
     forward = _named(trace, tree, lambda name: name == CONVOLUTION)
-    shapes = {at: _shapes(trace, int(tree.rows[at])) for at in np.flatnonzero(forward).tolist()}
+    shapes = _shapes(trace, tree, np.flatnonzero(forward))
     needless = [at for at, (_, _, bias) in shapes.items() if len(bias) == 1 and _is_before_norm(trace, tree, at)]
     pairs = {shapes[at][:2] for at in needless} - {each[:2] for at, each in shapes.items() if at not in needless}
-    backward = np.flatnonzero(_named(trace, tree, lambda name: name == BACKWARD)).tolist()
-    theirs = [at for at in backward if _shapes(trace, int(tree.rows[at]))[1:] in pairs]
+    backward = _shapes(trace, tree, np.flatnonzero(_named(trace, tree, lambda name: name == BACKWARD)))
+    theirs = [at for at, each in backward.items() if each[1:] in pairs]
     work = np.concatenate((_inside(trace, tree, needless, ADDING), _inside(trace, tree, theirs, SUMMING)))
     return NeedlessBiases(tree.rows[np.array(needless, dtype=np.int64)], work)
 
@@ -55,18 +56,29 @@ def _named(trace: Trace, tree: OperatorTree, matches: Callable[[str], bool]) -> 
 
 def _inputs(trace: Trace, row: int) -> Inputs:
     """Return the shapes and values of an operator's inputs."""
-    ids = (
-        int(column.at(np.array([row]), np.int32(NONE))[0])
-        for column in (trace.details.dims_id, trace.details.concrete_id)
-    )
-    dims, values = ("" if text == NONE else trace.texts[text] for text in ids)
+    return _read(trace, *(int(column[0]) for column in _texts(trace, np.array([row]))))
+
+
+def _texts(trace: Trace, rows: Int64) -> tuple[Int32, Int32]:
+    """Return the texts of the shapes and of the values of some operators' inputs; NONE if not recorded."""
+    details = trace.details
+    return details.dims_id.at(rows, np.int32(NONE)), details.concrete_id.at(rows, np.int32(NONE))
+
+
+@once
+def _read(trace: Trace, dims_id: int, values_id: int) -> Inputs:
+    dims, values = ("" if text == NONE else trace.texts[text] for text in (dims_id, values_id))
     return read_inputs(dims, "", values)
 
 
-def _shapes(trace: Trace, row: int) -> tuple[Shape, Shape, Shape]:
-    """Return the shapes of the first three inputs."""
-    inputs = _inputs(trace, row)
-    return inputs.shape(0), inputs.shape(1), inputs.shape(2)
+def _shapes(trace: Trace, tree: OperatorTree, places: Int64) -> dict[int, tuple[Shape, Shape, Shape]]:
+    """Return the shapes of the first three inputs of some operators."""
+    texts = zip(*(column.tolist() for column in _texts(trace, tree.rows[places])), strict=True)
+    found = (_read(trace, *each) for each in texts)
+    return {
+        at: (inputs.shape(0), inputs.shape(1), inputs.shape(2))
+        for at, inputs in zip(places.tolist(), found, strict=True)
+    }
 
 
 def _is_before_norm(trace: Trace, tree: OperatorTree, at: int) -> bool:

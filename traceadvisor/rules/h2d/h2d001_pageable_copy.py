@@ -6,6 +6,7 @@ import numpy as np
 
 from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.hardware.pcie_link import host_link, link_bytes_per_s
+from traceadvisor.model.arrays import common
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
 from traceadvisor.replay.fixes.copies import PinnedCopies
@@ -45,7 +46,7 @@ class PageableCopy(Rule):
             return Skipped(MEMORY_UNKNOWN)
         events, link = facts.trace.events, host_link(facts.device, facts.run.device_telemetry)
         named = rows_named(facts.trace, Kind.COPY_H2D, lambda name: "Pageable" in name)
-        every = np.intersect1d(named, facts.launches.work_rows)
+        every = common(named, facts.launches.work_rows)
         pageable = every[facts.steps.typical_windows.contains(events.start_ns[every])]
         exposed = facts.exposed(pageable, Category.H2D_COPY)
         share = facts.share(exposed)

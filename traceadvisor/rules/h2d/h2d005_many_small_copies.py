@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, either
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.fixes.spared_work import SparedWork
@@ -81,7 +81,7 @@ def _around(facts: Facts, calls: Int64) -> Int64:
     """Return the calls and the innermost operators around them."""
     events = facts.trace.events
     inside = facts.tree.enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])
-    return np.union1d(calls, facts.tree.rows[inside[inside != NONE]])
+    return either(calls, facts.tree.rows[inside[inside != NONE]])
 
 
 def _all_but_the_first(facts: Facts, copies: Int64) -> Int64:

@@ -60,8 +60,13 @@ def host_built(observation: Observation, tree: OperatorTree, windows: SpanSet) -
     makers, movers = makers[~apart], movers[~apart]
     is_copy = events.kind[launches.work_rows] == Kind.COPY_H2D
     uploads = Launches(launches.work_rows[is_copy], launches.call_rows[is_copy])
-    copies = [work_within(events, uploads, movers[at : at + 1], windows) for at in range(movers.size)]
-    moved = [int(events.byte_count[copy.work_rows].sum()) for copy in copies]
-    could_make = np.array(moved, np.int64) <= events.duration_ns[makers] * MOST_BYTES_PER_NS
-    chosen = could_make & np.array([copy.work_rows.size > 0 for copy in copies], np.bool_)
+    copies = work_within(events, uploads, movers, windows)
+    called_ns = events.start_ns[copies.call_rows]
+    order = np.argsort(called_ns, kind="stable")
+    first, last = (
+        np.searchsorted(called_ns[order], at[movers], side="left") for at in (events.start_ns, events.end_ns)
+    )
+    moved = np.append(0, np.cumsum(events.byte_count[copies.work_rows[order]]))
+    could_make = moved[last] - moved[first] <= events.duration_ns[makers] * MOST_BYTES_PER_NS
+    chosen = could_make & (last > first)
     return HostBuilt(makers[chosen], movers[chosen], work_within(events, uploads, movers[chosen], windows))

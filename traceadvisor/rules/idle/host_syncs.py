@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceadvisor.analysis.observation import Observation
+from traceadvisor.analysis.operators.innermost import positions_by
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows, copy_call_rows
 from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree
@@ -57,28 +58,24 @@ def sync_sites(
     events = observation.trace.events
     rows = blocking_rows(observation.trace, observation.launches)
     rows = rows[windows.contains(events.start_ns[rows])]
-    after = _drain_after(events.start_ns[rows], drained)
-    kept = ~_belongs_to_upload(observation, tree, rows)
-    groups: dict[tuple[Location | None, str], list[int]] = {}
-    positions = np.flatnonzero(kept)
-    locations = stacks.locations(rows[positions])
-    for position, location in zip(positions.tolist(), locations, strict=True):
-        key = (location, _outermost_operator(observation, tree, int(rows[position])))
-        groups.setdefault(key, []).append(position)
+    waited_before = np.searchsorted(events.start_ns[rows], drained.starts_ns, side="right") - 1
+    positions = np.flatnonzero(~_belongs_to_upload(observation, tree, rows))
+    keys = zip(stacks.locations(rows[positions]), _outermost_operators(observation, tree, rows[positions]), strict=True)
+    number: dict[tuple[Location | None, str], int] = {}
+    site_of = np.full(rows.size + 1, NONE, dtype=np.int64)
+    site_of[positions] = [number.setdefault(key, len(number)) for key in keys]
+    calls, idle = positions_by(site_of[:-1]), positions_by(site_of[waited_before])
+    none = np.empty(0, np.int64)
     sites = [
-        SyncSite(location, operator, rows[members], SpanSet.union_all(after[member] for member in members))
-        for (location, operator), members in groups.items()
+        SyncSite(location, operator, rows[calls[at]], _some(drained, idle.get(at, none)))
+        for (location, operator), at in number.items()
     ]
     return sorted(sites, key=lambda site: -site.drained.total_ns)
 
 
-def _drain_after(starts_ns: Int64, drained: SpanSet) -> list[SpanSet]:
-    """For each wait, the idle spans that begin after it and before the next wait."""
-    owner = np.searchsorted(starts_ns, drained.starts_ns, side="right") - 1
-    return [
-        SpanSet(drained.starts_ns[owner == position], drained.ends_ns[owner == position])
-        for position in range(starts_ns.size)
-    ]
+def _some(spans: SpanSet, places: Int64) -> SpanSet:
+    """Some spans of a set."""
+    return SpanSet(spans.starts_ns[places], spans.ends_ns[places])
 
 
 def _belongs_to_upload(observation: Observation, tree: OperatorTree, rows: Int64) -> Mask:
@@ -91,9 +88,10 @@ def _belongs_to_upload(observation: Observation, tree: OperatorTree, rows: Int64
     return belongs
 
 
-def _outermost_operator(observation: Observation, tree: OperatorTree, row: int) -> str:
+def _outermost_operators(observation: Observation, tree: OperatorTree, rows: Int64) -> list[str]:
+    """The name of the outermost operator around each call; that of the call without one."""
     events, names = observation.trace.events, observation.trace.names
-    at = int(tree.enclosing(events.thread[[row]].astype(np.int64), events.start_ns[[row]])[0])
-    while at != NONE and tree.parent[at] != NONE:
-        at = int(tree.parent[at])
-    return names[int(events.name_id[row if at == NONE else tree.rows[at]])]
+    inside = tree.enclosing(events.thread[rows].astype(np.int64), events.start_ns[rows])
+    outermost = np.append(tree.rows[tree.outermost()], NONE)[inside]
+    named = events.name_id[np.where(inside == NONE, rows, outermost)]
+    return [names[name] for name in named.tolist()]

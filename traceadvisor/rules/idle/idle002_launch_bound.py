@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.model.arrays import numbers_in
+from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
@@ -107,10 +107,7 @@ def long_call_time(observation: Observation, least_ns: int = LONG_NS) -> SpanSet
     """Spans inside runtime calls, or innermost operators, of at least ``least_ns`` on any thread."""
     events = observation.trace.events
     is_long = events.duration_ns >= least_ns
-    operators, calls = events.is_kind(Kind.OPERATOR), events.is_kind(Kind.RUNTIME)
-    found = []
-    for thread in numbers_in(events.thread[(operators | calls) & is_long]):
-        mine = events.thread == thread
-        found.append(events.spans(mine & operators & is_long) - events.spans(mine & operators & ~is_long))
-        found.append(events.spans(mine & calls & is_long))
-    return SpanSet.union_all(found)
+    operators, calls = events.rows(Kind.OPERATOR), events.rows(Kind.RUNTIME)
+    short = ThreadSpans.of(events, operators[~is_long[operators]])
+    innermost = ThreadSpans.of(events, operators[is_long[operators]]).outside(short)
+    return innermost.together() | events.spans(calls[is_long[calls]])

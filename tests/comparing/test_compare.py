@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.build_report import a100, v100
+from tests.comparing.building import captures, recording, report
+from tests.shared import SAMPLES
+from traceadvisor import api
+from traceadvisor.comparing.compare import DIFFERENT_GPU, compare
+from traceadvisor.comparing.inputs import compare_paths
+from traceadvisor.errors import InputError, UsageError
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.comparison import Comparison, Difference, DifferenceKind, Measure, StepChange
+from traceadvisor.model.report import Recording, Report
+from traceadvisor.model.run import LoaderSettings, RunSettings
+from traceadvisor.model.verdict import Verdict
+from traceadvisor.results.comparison_json import render
+
+
+def _change(comparison: Comparison) -> StepChange:
+    (run,) = comparison.runs
+    assert run.change is not None
+    return run.change
+
+
+def test_three_captures_a_side_show_a_slower_step() -> None:
+    change = _change(compare(captures(100, 101, 99), captures(120, 121, 118)))
+    assert (change.verdict, change.measure) == (Verdict.SLOWER, Measure.UNDISTURBED_STEP)
+    assert change.change_share == pytest.approx(0.1966, abs=0.001)
+    assert (change.base_captures, change.head_captures) == (3, 3)
+    assert change.is_settled
+
+
+def test_the_same_captures_never_differ() -> None:
+    change = _change(compare(captures(100, 100.5, 99.5), captures(100, 100.5, 99.5)))
+    assert change.verdict is Verdict.NO_DIFFERENCE
+    assert change.ratio == 1
+
+
+def test_one_capture_a_side_is_inconclusive() -> None:
+    change = _change(compare(captures(100), captures(112)))
+    assert (change.verdict, change.ratio_low, change.is_settled) == (Verdict.INCONCLUSIVE, None, False)
+    assert change.smallest_visible_share == pytest.approx(0.3)
+
+
+def test_earlier_captures_of_the_script_settle_it() -> None:
+    history = captures(100, 101, 99, 100, name="old")
+    change = _change(compare(captures(100), captures(112), history))
+    assert (change.verdict, change.history_captures) == (Verdict.SLOWER, 4)
+
+
+def test_earlier_captures_of_another_script_or_gpu_do_not_count() -> None:
+    other = [report(recording(f"old{ms}", undisturbed_ms=ms, command=["eval.py"])) for ms in (100, 101, 99, 102)]
+    on_gpu = [report(replace(recording(f"gpu{ms}", undisturbed_ms=ms), device=v100())) for ms in (100, 101, 99, 102)]
+    assert _change(compare(captures(100), captures(112), [*other, *on_gpu])).history_captures == 0
+
+
+def test_ranks_of_several_files_are_no_repetitions() -> None:
+    """Three ranks, a file each: one capture, however many paths were given."""
+    sides = [[report(recording(undisturbed_ms=ms, rank=rank)) for rank in (0, 1, 2)] for ms in (100.0, 110.0)]
+    change = _change(compare(*sides))
+    assert (change.base_captures, change.head_captures, change.verdict) == (1, 1, Verdict.INCONCLUSIVE)
+
+
+def test_different_gpus_come_first() -> None:
+    base, head = (report(replace(recording(), device=device)) for device in (v100(), a100()))
+    (run,) = compare([base], [head]).runs
+    assert run.cautions[0] == DIFFERENT_GPU
+    assert run.differences[0] == Difference(
+        DifferenceKind.DEVICE, "GPU", "Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-40GB"
+    )
+
+
+def test_another_batch_size_is_compared_per_sample() -> None:
+    """Twice the samples in 1.5 times the time: a sample takes three quarters."""
+    sides = [
+        [replace(one, samples_per_s=size / (one.undisturbed_median_step_ns or 1) * 1e9) for one in group]
+        for size, group in (
+            (32, [recording(str(ms), undisturbed_ms=ms) for ms in (100.0, 101.0, 99.0)]),
+            (64, [recording(str(ms), undisturbed_ms=ms) for ms in (150.0, 151.5, 148.5)]),
+        )
+    ]
+    comparison = compare(*([report(one) for one in side] for side in sides))
+    change = _change(comparison)
+    assert (change.measure, change.verdict) == (Measure.UNDISTURBED_SAMPLE, Verdict.FASTER)
+    assert change.ratio == pytest.approx(0.75)
+    assert any("per sample" in caution for caution in comparison.runs[0].cautions)
+
+
+def test_recorded_steps_are_compared_where_no_others_were_timed() -> None:
+    slower = recording(parts_ms={Category.FORWARD: 150.0})
+    change = _change(compare([report()], [report(slower)]))
+    assert change.measure is Measure.RECORDED_STEP
+    assert change.ratio == pytest.approx(1.5)
+
+
+def test_settings_that_differ_are_listed_and_unknown_ones_are_not() -> None:
+    known = RunSettings(LoaderSettings(worker_count=4), torch_version="2.13.0", environment={"OMP_NUM_THREADS": "1"})
+    more = replace(
+        known, loader=LoaderSettings(worker_count=0), autocast_dtype="bfloat16", environment={}, gc_share=0.2
+    )
+    base, head = (report(recording(settings=settings)) for settings in (known, more))
+    (run,) = compare([base], [head]).runs
+    assert {(one.name, one.base, one.head) for one in run.differences} == {
+        ("num_workers", "4", "0"),
+        ("autocast_dtype", "not set", "bfloat16"),
+        ("OMP_NUM_THREADS", "1", "not set"),
+    }
+
+
+def test_a_slower_run_decides_over_a_faster_one() -> None:
+    def side(first: float, second: float) -> list[Report]:
+        return [
+            report(recording(f"{script}{number}", undisturbed_ms=ms + number, command=[script]))
+            for script, ms in (("a.py", first), ("b.py", second))
+            for number in range(3)
+        ]
+
+    comparison = compare(side(100, 100), side(50, 200))
+    verdicts = {run.name: run.change.verdict for run in comparison.runs if run.change}
+    assert verdicts == {"a.py": Verdict.FASTER, "b.py": Verdict.SLOWER}
+    assert comparison.verdict is Verdict.SLOWER
+
+
+def test_without_a_pair_the_comparison_is_inconclusive() -> None:
+    scripts = [
+        [report(recording(script, command=[script])) for script in names] for names in (("a.py", "b.py"), ("c.py",))
+    ]
+    comparison = compare(*scripts)
+    assert (comparison.verdict, comparison.runs, len(comparison.unpaired)) == (Verdict.INCONCLUSIVE, (), 3)
+
+
+def _silent(one: Recording) -> Recording:
+    return replace(one, mean_breakdown=None, typical_breakdown=None, typical_step_ns=None, median_step_ns=None)
+
+
+def test_a_side_without_a_step_has_no_verdict() -> None:
+    (run,) = compare([report(_silent(recording()))], [report()]).runs
+    assert run.change is None
+    assert run.ranks[0].explanation is None
+
+
+SLOW, FAST = (next(path for path in SAMPLES if path.name == name) for name in ("loader-bound", "well-fed"))
+
+
+@cache
+def _loaded(path: Path) -> Report:
+    return api.load(path, processes=1)
+
+
+def test_json_reports_compare_like_the_captures_that_they_are_of(tmp_path: Path) -> None:
+    for path in (SLOW, FAST):
+        api.write(_loaded(path), tmp_path / path.name, ("json",))
+    direct = json.loads(render(compare([_loaded(SLOW)], [_loaded(FAST)])))
+    from_json = json.loads(render(compare_paths(tmp_path / SLOW.name, tmp_path / FAST.name / "report.json")))
+    for key in ("name", "change", "ranks", "findings", "predictions"):
+        assert _rounded(direct["runs"][0][key]) == _rounded(from_json["runs"][0][key])
+
+
+def _rounded(value: object) -> object:
+    """Numbers to a tenth of a microsecond: a report is rounded to the nanosecond before its differences are taken."""
+    if isinstance(value, float):
+        return round(value, 1)
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return {key: _rounded(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def test_a_folder_of_json_reports_is_read(tmp_path: Path) -> None:
+    for number in range(3):
+        api.write(_loaded(FAST), tmp_path / "base" / str(number), ("json",))
+    change = _change(compare_paths(tmp_path / "base", tmp_path / "base"))
+    assert (change.base_captures, change.verdict) == (3, Verdict.NO_DIFFERENCE)
+
+
+def test_a_missing_path_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        compare_paths(FAST, tmp_path / "missing")
+
+
+def test_a_side_without_a_path_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="BASE and HEAD"):
+        compare_paths((), FAST)
+
+
+@pytest.mark.slow
+def test_the_public_log_directories_say_what_workers_changed(shared_traces: Path) -> None:
+    logs = shared_traces / "tensorboard-logs"
+    (run,) = compare_paths(logs / "resnet50_num_workers_0", logs / "resnet50_num_workers_4").runs
+    assert run.change is not None
+    assert run.change.verdict is Verdict.INCONCLUSIVE
+    assert run.change.base_captures == 1  # two recordings of one worker may be of one run
+    explained = run.ranks[0].explanation
+    assert explained is not None
+    largest = max(explained.categories, key=lambda row: abs(row.delta_ns))
+    assert largest.category is Category.DATA_WAIT
+    assert largest.delta_ns == pytest.approx(explained.delta_ns, rel=0.2)
+    assert [change.rule.id for change in run.findings[:1]] == ["DATA002"]
+    (check,) = run.predictions
+    assert check.predicted.low_ns < check.measured_step_ns < check.predicted.high_ns

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.build_report import rule
+from tests.comparing.building import finding, recording, report
+from traceadvisor.comparing.findings import finding_changes
+from traceadvisor.comparing.pairing import captures_of, pair
+from traceadvisor.comparing.predictions import prediction_checks
+from traceadvisor.model.comparison import Agreement, FindingChange, FindingStatus, PredictionCheck
+from traceadvisor.model.findings import Clear, Estimate, Severity, Skipped, Unit
+from traceadvisor.model.report import FoldedBecause, FoldedFinding, OutcomeRow, RankedFinding, Report
+from traceadvisor.model.run import Repository
+
+ID = recording().id
+CLEAR = OutcomeRow(rule("IDLE001", "idle001"), (ID,), Clear("waits", 0.01, 0.05, Unit.SHARE))
+
+
+def _changes(base: Sequence[Report], head: Sequence[Report]) -> tuple[FindingChange, ...]:
+    (run,), _ = pair(captures_of(base), captures_of(head))
+    return finding_changes(run)
+
+
+def _side(*findings: RankedFinding, count: int = 1, outcomes: Sequence[OutcomeRow] = (CLEAR,)) -> list[Report]:
+    return [report(findings=findings, outcomes=outcomes) for _ in range(count)]
+
+
+def _statuses(base: Sequence[Report], head: Sequence[Report]) -> list[tuple[str, FindingStatus]]:
+    return [(change.rule.id, change.status) for change in _changes(base, head)]
+
+
+def test_a_finding_that_base_checked_for_is_new() -> None:
+    assert _statuses(_side(), _side(finding())) == [("IDLE001", FindingStatus.NEW)]
+
+
+def test_a_finding_that_head_does_not_have_is_gone() -> None:
+    assert _statuses(_side(finding()), _side()) == [("IDLE001", FindingStatus.GONE)]
+
+
+def test_a_check_that_was_skipped_shows_nothing() -> None:
+    skipped = OutcomeRow(rule("IDLE001", "idle001"), (ID,), Skipped("No call stacks were recorded"))
+    (change,) = _changes(_side(outcomes=[skipped]), _side(finding()))
+    assert change.status is FindingStatus.UNKNOWN
+    assert change.reason is not None
+    assert "No call stacks" in change.reason
+
+
+def test_a_check_that_was_not_part_of_a_report_shows_nothing() -> None:
+    assert _statuses(_side(outcomes=()), _side(finding())) == [("IDLE001", FindingStatus.UNKNOWN)]
+
+
+def test_a_finding_whose_line_moved_is_the_same() -> None:
+    base, head = (_side(finding("IDLE001", 20, ("train.py", line, "train"))) for line in (10, 57))
+    assert _statuses(base, head) == [("IDLE001", FindingStatus.SAME)]
+
+
+def test_a_finding_in_another_function_is_new_and_the_other_one_is_gone() -> None:
+    base, head = (_side(finding("IDLE001", 20, ("train.py", 10, function))) for function in ("train", "evaluate"))
+    assert _statuses(base, head) == [("IDLE001", FindingStatus.NEW), ("IDLE001", FindingStatus.GONE)]
+
+
+def test_another_place_of_the_same_finding_is_named() -> None:
+    base = _side(finding("IDLE001", 20, ("train.py", 10, "train")))
+    head = _side(finding("IDLE001", 20, ("train.py", 10, "train"), ("log.py", 3, "log")))
+    (change,) = _changes(base, head)
+    assert change.status is FindingStatus.CHANGED
+    assert [(place.file, place.line) for place in change.places_added] == [("log.py", 3)]
+    assert change.places_removed == ()
+
+
+def test_checkouts_in_different_folders_have_the_same_files() -> None:
+    sides = []
+    for root in ("/ci/1/repo", "/home/ada/repo"):
+        one = recording()
+        assert one.captured is not None
+        one = replace(one, captured=replace(one.captured, repository=Repository(root, None, None, None)))
+        found = finding("IDLE001", 20, (f"{root}/src/train.py", 10, "train"))
+        sides.append([report(one, findings=[found], outcomes=[CLEAR])])
+    assert _statuses(*sides) == [("IDLE001", FindingStatus.SAME)]
+
+
+def test_the_same_saving_of_a_shorter_step_is_no_change() -> None:
+    base, head = finding(saves_ms=20.0, step_ms=100.0), finding(saves_ms=20.0, step_ms=50.0)
+    assert _statuses(_side(base), _side(head)) == [("IDLE001", FindingStatus.SAME)]
+
+
+def test_a_saving_that_grew_by_a_tenth_of_the_step_is_a_change() -> None:
+    assert _statuses(_side(finding(saves_ms=20.0)), _side(finding(saves_ms=30.0))) == [
+        ("IDLE001", FindingStatus.CHANGED)
+    ]
+
+
+def test_a_finding_that_became_part_of_another_one_is_the_same() -> None:
+    folded = FoldedFinding(
+        rule("IDLE001", "idle001"), FoldedBecause.SAME_TIME, finding().finding.fix, finding().finding.saving
+    )
+    head = replace(finding("DATA001"), folded=(folded,))
+    changes = {change.rule.id: change for change in _changes(_side(finding()), _side(head))}
+    assert changes["IDLE001"].status is FindingStatus.SAME
+    assert changes["IDLE001"].head is not None
+    assert changes["IDLE001"].head.part_of == "DATA001"
+
+
+def test_a_finding_of_one_capture_in_three_is_neither_new_nor_gone() -> None:
+    some = [*_side(finding()), *_side(count=2)]
+    assert _statuses(_side(count=3), some) == [("IDLE001", FindingStatus.UNKNOWN)]
+    assert _statuses(some, _side(count=3)) == [("IDLE001", FindingStatus.UNKNOWN)]
+
+
+def test_a_finding_of_two_captures_in_three_is_new() -> None:
+    (change,) = _changes(_side(count=3), [*_side(finding(), count=2), *_side()])
+    assert change.status is FindingStatus.NEW
+    assert change.head is not None
+    assert (change.head.captures, change.head.severity) == (2, Severity.HIGH)
+
+
+def _checks(base: Sequence[Report], head: Sequence[Report]) -> tuple[PredictionCheck, ...]:
+    (run,), _ = pair(captures_of(base), captures_of(head))
+    return prediction_checks(run, finding_changes(run))
+
+
+def _timed(step_ms: float, *findings: RankedFinding) -> list[Report]:
+    return [report(recording(undisturbed_ms=step_ms), findings=findings, outcomes=[CLEAR])]
+
+
+@pytest.mark.parametrize(
+    ("measured_ms", "agreement"),
+    [(80.0, Agreement.WITHIN), (90.0, Agreement.LESS), (60.0, Agreement.MORE), (99.0, Agreement.NOT_SHORTER)],
+)
+def test_a_prediction_stands_beside_what_was_measured(measured_ms: float, agreement: Agreement) -> None:
+    """20 ms of 100 were to be saved, at least 16 and at most 24."""
+    (check,) = _checks(_timed(100.0, finding(saves_ms=20.0)), _timed(measured_ms))
+    assert (check.predicted.low_ns, check.predicted.expected_ns, check.predicted.high_ns) == pytest.approx(
+        (76e6, 80e6, 84e6)
+    )
+    assert (check.measured_step_ns, check.agreement) == (measured_ms * 1e6, agreement)
+
+
+def test_a_finding_that_is_still_there_has_no_prediction_to_check() -> None:
+    assert _checks(_timed(100.0, finding()), _timed(80.0, finding(saves_ms=19.0))) == ()
+
+
+def test_a_finding_that_shrank_to_half_is_checked() -> None:
+    assert len(_checks(_timed(100.0, finding(saves_ms=20.0)), _timed(90.0, finding(saves_ms=9.0)))) == 1
+
+
+def test_an_upper_limit_holds_for_any_smaller_saving() -> None:
+    limit = replace(finding(), finding=replace(finding().finding, saving=Estimate.bound(30e6, "for a test")))
+    (check,) = _checks(_timed(100.0, limit), _timed(85.0))
+    assert (check.is_limit, check.agreement) == (True, Agreement.WITHIN)
+
+
+def test_several_fixes_have_a_prediction_together() -> None:
+    outcomes = [CLEAR, OutcomeRow(rule("DATA001", "data001"), (ID,), CLEAR.outcome)]
+    base = [report(recording(undisturbed_ms=100.0), findings=[finding(), finding("DATA001", 30.0)], outcomes=outcomes)]
+    head = [report(recording(undisturbed_ms=50.0), outcomes=outcomes)]
+    first, second, together = _checks(base, head)
+    assert [one.id for one in first.rules] == ["DATA001"]
+    assert [one.id for one in second.rules] == ["IDLE001"]
+    assert [one.id for one in together.rules] == ["DATA001", "IDLE001"]
+    assert together.predicted.expected_ns == pytest.approx(50e6)
+    assert together.agreement is Agreement.WITHIN
+
+
+def test_a_recorded_step_is_no_measure_of_an_undisturbed_one() -> None:
+    assert _checks(_timed(100.0, finding()), [report(outcomes=[CLEAR])]) == ()

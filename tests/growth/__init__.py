@@ -1,0 +1,1 @@
+"""Worst cases for the cost of a report, and the measure of how that cost grows."""

@@ -1,0 +1,213 @@
+"""A comparison in every format: what it says, its size, and what hostile texts can do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.build_report import CANARY, harmless, hostile, one_recording, three_recordings
+from tests.comparing.building import captures, finding, recording, report
+from tests.rendering.captures import captured, captured_on_host, captured_ranks
+from tests.rendering.reading import markdown_page
+from tests.shared import CHECKOUT
+from traceadvisor.comparing.compare import compare
+from traceadvisor.model.comparison import Comparison
+from traceadvisor.model.report import Report
+from traceadvisor.rendering.comparison import html, markdown
+from traceadvisor.rendering.comparison.sentences import headline
+from traceadvisor.rendering.comparison.terminal import comparison_summary
+from traceadvisor.rendering.formats import COMPARISON_FORMATS, COMPARISON_MARKER, write_formats
+from traceadvisor.results.comparison_json import SCHEMA, comparison_schema_text, render
+
+SCHEMA_FILE = CHECKOUT / "docs" / "comparison.schema.json"
+
+
+@cache
+def _faster() -> Comparison:
+    """A recording without loader workers against one with four."""
+    base, head = three_recordings(), three_recordings()
+    first, second = base.recordings[:2]
+    second = replace(second, run=first.run, worker=first.worker, id=first.id)
+    return compare(
+        [replace(one_recording(), recordings=(first,))],
+        [
+            replace(
+                one_recording(), recordings=(second,), findings=head.findings[2:3], outcomes=one_recording().outcomes
+            )
+        ],
+    )
+
+
+@cache
+def _many() -> Comparison:
+    """Sixty scripts, and recordings without a partner."""
+    sides = [
+        [
+            report(recording(f"run{number}", undisturbed_ms=ms + number, command=[f"{number}-{'long' * 9}.py"]))
+            for number in range(60)
+        ]
+        for ms in (100.0, 110.0)
+    ]
+    lonely = [report(recording(f"lonely{number}", command=[f"lonely{number}.py"])) for number in range(40)]
+    return compare([*sides[0], *lonely], sides[1])
+
+
+@cache
+def _settled() -> Comparison:
+    return compare(captures(100, 101, 99), captures(120, 121, 118))
+
+
+@cache
+def _nothing() -> Comparison:
+    scripts = [
+        [report(recording(script, command=[script])) for script in names] for names in (("a.py", "b.py"), ("c.py",))
+    ]
+    return compare(*scripts)
+
+
+@cache
+def _ranks() -> Comparison:
+    return compare([captured_ranks()], [captured_ranks()])
+
+
+ALL = (_faster, _many, _settled, _nothing, _ranks)
+Build = Callable[[], Comparison]
+
+
+def test_the_verdict_is_one_sentence_with_both_times() -> None:
+    assert headline(_settled()) == "HEAD is 19.7% slower: the step takes 119.7 ms, before 100.0 ms."
+
+
+@pytest.mark.parametrize("build", ALL)
+def test_the_comment_begins_with_its_marker_and_stays_short(build: Build) -> None:
+    comparison = build()
+    text = markdown.render(comparison).decode()
+    assert text.startswith(f"<!-- {COMPARISON_MARKER} -->\n### ")
+    assert len(text.encode()) <= markdown.most_bytes(len(comparison.runs)) <= 60_000
+    if len(comparison.runs) < 2:
+        assert len(text.encode()) <= 6_000
+
+
+def test_the_table_of_the_comment_has_six_rows_that_sum_to_the_step() -> None:
+    view = markdown.comment_view(_faster(), markdown.ROOMS[0])
+    assert view.table is not None
+    assert [row[0].text for row in view.table.rows] == [
+        "Recorded step",
+        "Data wait",
+        "Idle: CPU launching kernels",
+        "Unknown",
+        "Idle: other CPU work",
+        "All others",
+    ]
+    changes = [float(row[3].text.removesuffix(" ms").replace("µs", "")) for row in view.table.rows[1:]]
+    assert sum(changes) == pytest.approx(141.1 - 177.6, abs=0.2)
+
+
+def test_the_comment_shows_three_findings_and_counts_the_others() -> None:
+    found = [finding(f"IDLE00{number}", 20 - number) for number in range(5)]
+    outcomes = one_recording().outcomes
+    known = [replace(outcomes[0], rule=one.finding.rule, recording_ids=("train/worker0",)) for one in found]
+    view = markdown.comment_view(
+        compare([report(outcomes=known)], [report(findings=found, outcomes=known)]), markdown.ROOMS[0]
+    )
+    assert len(view.findings) == 3
+    assert view.findings[0].startswith("New: The title of IDLE000 (IDLE000)")
+    assert view.findings_cut == "And 2 more findings in the full comparison."
+
+
+@pytest.mark.parametrize("build", [one_recording, captured, captured_on_host, three_recordings])
+def test_hostile_texts_add_no_element_link_or_mention_to_the_comment(build: Callable[[], Report]) -> None:
+    def text(change: Callable[[Report], Report], room: markdown.Room) -> str:
+        view = markdown.comment_view(compare([change(build())], [change(build())]), room)
+        return markdown._text(view)
+
+    for room in (markdown.ROOMS[0], markdown.ROOMS[-1]):
+        wild, tame = markdown_page(text(hostile, room)), markdown_page(text(harmless, room))
+        assert wild.elements == tame.elements
+        assert wild.links == []
+
+
+@pytest.mark.parametrize("build", [one_recording, captured, three_recordings])
+def test_hostile_texts_add_nothing_to_the_page(build: Callable[[], Report]) -> None:
+    text = html.page(compare([hostile(build())], [hostile(build())]))
+    assert "<img" not in text
+    assert "onerror=alert(1)>" not in text
+    assert "ghp_" not in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("build", ALL)
+def test_the_page_loads_and_runs_nothing(build: Build) -> None:
+    text = html.page(build())
+    assert "default-src 'none'; style-src 'sha256-" in text
+    assert "<script" not in text
+    assert 'src="' not in text
+    assert "http://" not in text
+    assert "https://" not in text
+
+
+def test_the_page_draws_both_steps_on_one_axis_and_both_timelines() -> None:
+    view = html.page_view(_faster())
+    (rank,) = view.runs[0].ranks
+    assert rank.bars is not None
+    texts = [label.text for label in rank.bars.labels]
+    assert "177.6 ms · BASE" in texts
+    assert "141.1 ms · HEAD" in texts
+    assert rank.bars.caption is None  # one scale
+    assert [chart.title for chart in rank.timelines] == ["BASE: step 2 over time", "HEAD: step 2 over time"]
+
+
+@pytest.mark.parametrize("build", ALL)
+def test_ids_of_the_page_are_unique(build: Build) -> None:
+    text = html.page(build())
+    ids = [part.partition('"')[0] for part in text.split(' id="')[1:]]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("build", ALL)
+def test_the_terminal_shows_the_same_sentence(build: Build) -> None:
+    lines = [line.text for line in comparison_summary(build())]
+    assert lines[0] == headline(build())
+    assert not any("\n" in line for line in lines)
+
+
+@pytest.mark.parametrize("build", ALL)
+def test_the_json_follows_its_schema(build: Build) -> None:
+    document = json.loads(render(build()))
+    assert document["schema"] == SCHEMA == COMPARISON_MARKER
+    Draft202012Validator(json.loads(comparison_schema_text())).validate(document)
+
+
+def test_the_committed_schema_of_comparisons_is_that_of_the_document(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--golden"):
+        SCHEMA_FILE.write_text(comparison_schema_text())
+    assert SCHEMA_FILE.read_text() == comparison_schema_text()
+
+
+def test_hostile_texts_are_clean_in_json() -> None:
+    text = render(compare([hostile(one_recording())], [hostile(one_recording())])).decode()
+    assert "\\u001b" not in text
+    assert "ghp_0123456789" not in text
+    assert CANARY[:10] in text  # it is data, not markup
+
+
+def test_a_comparison_replaces_an_earlier_one_and_no_other_file(tmp_path: Path) -> None:
+    names = ["html", "md", "json"]
+    for _ in range(2):
+        assert write_formats(_settled(), tmp_path, names).failures == {}
+    (tmp_path / "comparison.md").write_text("my notes")
+    written = write_formats(_settled(), tmp_path, names)
+    assert list(written.failures) == ["md"]
+    assert (tmp_path / "comparison.md").read_text() == "my notes"
+
+
+def test_a_comparison_as_pdf_ends_with_its_marker(pango: None) -> None:
+    content = COMPARISON_FORMATS["pdf"].render(_settled())
+    assert content.startswith(b"%PDF")
+    assert content.rstrip().endswith(COMPARISON_MARKER.encode())

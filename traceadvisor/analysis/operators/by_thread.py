@@ -1,0 +1,130 @@
+"""Spans of events of many threads, each compared with those of its own thread, in n log n for any number of threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.model.arrays import Int32, Int64, Mask
+from traceadvisor.model.events import EventTable
+from traceadvisor.model.spans import SpanSet
+
+_MOST = 1 << 62
+"""Positions on the axis of all threads stay below it."""
+
+
+class _Axis:
+    """One axis for the instants of all threads: each thread has its own part, one behind the other."""
+
+    def __init__(self, *spans: ThreadSpans) -> None:
+        latest_ns = max(int(each.end_ns.max(initial=0)) for each in spans) + 1
+        threads = max(int(each.thread.max(initial=0)) for each in spans) + 2
+        self._times: Int64 | None = None
+        self._length = latest_ns
+        if latest_ns * threads >= _MOST:  # then their order takes the place of the instants
+            self._times = np.unique(np.concatenate([part for each in spans for part in (each.start_ns, each.end_ns)]))
+            self._length = self._times.size
+
+    def at(self, threads: Int32 | Int64, instants_ns: Int64) -> Int64:
+        """Return the place of each instant on the axis."""
+        places = instants_ns if self._times is None else np.searchsorted(self._times, instants_ns)
+        return threads.astype(np.int64, copy=False) * self._length + places
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ThreadSpans:
+    """Spans of several threads; arrays of shape ``(n,)``."""
+
+    thread: Int32 | Int64
+    start_ns: Int64
+    end_ns: Int64
+
+    @staticmethod
+    def of(events: EventTable, rows: Int64) -> ThreadSpans:
+        """Return the spans of some events."""
+        return ThreadSpans(events.thread[rows], events.start_ns[rows], events.end_ns[rows])
+
+    def together(self) -> SpanSet:
+        """Return the union of the spans of all threads."""
+        return SpanSet.union_of(self.start_ns, self.end_ns)
+
+    def inside(self, others: ThreadSpans) -> ThreadSpans:
+        """Return the parts that lie in one of the others on the same thread.
+
+        The parts of one span are disjoint; those of overlapping spans may overlap.
+        """
+        axis = _Axis(self, others)
+        joined = others._joined(axis)
+        starts, ends = axis.at(self.thread, self.start_ns), axis.at(self.thread, self.end_ns)
+        other_starts, other_ends = (axis.at(joined.thread, each) for each in (joined.start_ns, joined.end_ns))
+        first = np.searchsorted(other_ends, starts, side="right")
+        last = np.searchsorted(other_starts, ends, side="left")
+        mine, theirs = _pairs(first, np.where(ends > starts, last, first))
+        return ThreadSpans(
+            self.thread[mine],
+            np.maximum(self.start_ns[mine], joined.start_ns[theirs]),
+            np.minimum(self.end_ns[mine], joined.end_ns[theirs]),
+        )
+
+    def outside(self, others: ThreadSpans) -> ThreadSpans:
+        """Return the parts that lie in none of the others on the same thread."""
+        axis = _Axis(self, others)
+        joined = others._joined(axis)
+        starts, ends = axis.at(self.thread, self.start_ns), axis.at(self.thread, self.end_ns)
+        other_starts, other_ends = (axis.at(joined.thread, each) for each in (joined.start_ns, joined.end_ns))
+        first = np.searchsorted(other_ends, starts, side="right")
+        last = np.maximum(np.searchsorted(other_starts, ends, side="left"), first)
+        mine, before = _pairs(first, last + 1)  # the part before each of the others, and the one after the last
+        is_first, is_last = before == first[mine], before == last[mine]
+        begins = np.where(is_first, self.start_ns[mine], np.append(joined.end_ns, 0)[before - 1])
+        stops = np.where(is_last, self.end_ns[mine], np.append(joined.start_ns, 0)[before])
+        filled = stops > begins
+        return ThreadSpans(self.thread[mine[filled]], begins[filled], stops[filled])
+
+    def hold(self, threads: Int32 | Int64, instants_ns: Int64) -> Mask:
+        """Return whether each instant lies in one of the spans of its thread; shape of the instants."""
+        if not instants_ns.size or not (self.end_ns > self.start_ns).any():
+            return np.zeros(instants_ns.shape, dtype=np.bool_)
+        axis = _Axis(self, ThreadSpans(threads, instants_ns, instants_ns + 1))
+        joined = self._joined(axis)
+        places = axis.at(threads, instants_ns)
+        before = np.searchsorted(axis.at(joined.thread, joined.start_ns), places, side="right") - 1
+        held: Mask = (before >= 0) & (places < axis.at(joined.thread, joined.end_ns)[np.maximum(before, 0)])
+        return held
+
+    def meet(self, others: ThreadSpans) -> Mask:
+        """Return whether each span overlaps one of the others on the same thread; shape ``(n,)``.
+
+        Spans without length count as the instant that they begin at.
+        """
+        axis = _Axis(self, others)
+        starts, ends = axis.at(self.thread, self.start_ns), axis.at(self.thread, self.end_ns)
+        order = np.argsort(axis.at(others.thread, others.start_ns), kind="stable")
+        other_starts = axis.at(others.thread, others.start_ns)[order]
+        latest = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(axis.at(others.thread, others.end_ns)[order]))
+        meets: Mask = latest[np.searchsorted(other_starts, ends, side="left")] > starts
+        return meets
+
+    def _joined(self, axis: _Axis) -> ThreadSpans:
+        """Return the union of the spans of each thread, by thread and start; empty spans are left out."""
+        filled = np.flatnonzero(self.end_ns > self.start_ns)
+        starts = axis.at(self.thread[filled], self.start_ns[filled])
+        if (starts[1:] < starts[:-1]).any():
+            order = np.argsort(starts, kind="stable")
+            filled, starts = filled[order], starts[order]
+        if not filled.size:
+            return ThreadSpans(self.thread[filled], self.start_ns[filled], self.end_ns[filled])
+        ends = np.maximum.accumulate(axis.at(self.thread[filled], self.end_ns[filled]))
+        opens = np.append(True, starts[1:] > ends[:-1])
+        threads, thread_starts = self.thread[filled[opens]], self.start_ns[filled[opens]]
+        latest = np.maximum.reduceat(self.end_ns[filled], np.flatnonzero(opens))
+        return ThreadSpans(threads, thread_starts, latest)
+
+
+def _pairs(first: Int64, last: Int64) -> tuple[Int64, Int64]:
+    """Return each place, and each number from its first up to, not including, its last one."""
+    counts = np.maximum(last - first, 0)
+    mine = np.repeat(np.arange(first.size), counts)
+    numbers = np.arange(mine.size) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+    return mine, numbers

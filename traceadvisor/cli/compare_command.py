@@ -1,0 +1,167 @@
+"""``traceadvisor compare``: what changed between two sides, why, and how certain that is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from traceadvisor import api
+from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_exit_codes
+from traceadvisor.cli.gate import EXPECTED, Condition, decide, split_conditions
+from traceadvisor.cli.options import LimitedCommand, chosen_settings, limits_options, settings_options
+from traceadvisor.cli.terminal import print_comparison, print_report, reading_progress, tell
+from traceadvisor.comparing.inputs import compare_paths
+from traceadvisor.errors import UsageError
+from traceadvisor.model.comparison import Comparison
+from traceadvisor.model.limits import Limits
+from traceadvisor.rendering.formats import COMPARISON_FORMATS, write_formats
+
+STANDARD_OUTPUT = "-"
+
+
+@click.command("compare", cls=LimitedCommand, context_settings={"max_content_width": 100})
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--base",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="A capture to compare with; give it several times for several captures. All PATHS are then HEAD.",
+)
+@click.option(
+    "--history",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Earlier captures of the same script, or a folder of them, that show how much identical runs differ.",
+)
+@click.option(
+    "-o",
+    "--output",
+    default="traceadvisor-comparison",
+    show_default=True,
+    metavar="DIR",
+    help="Output folder; '-' writes a single format to standard output.",
+)
+@click.option(
+    "--format",
+    "formats",
+    default="html",
+    show_default=True,
+    metavar="NAMES",
+    help=f"Comma-separated: {', '.join(COMPARISON_FORMATS)}.",
+)
+@click.option(
+    "--fail-on",
+    "fail_on",
+    multiple=True,
+    metavar="CONDITIONS",
+    help="Exit with 1 if a condition is true. Comma-separated: 'regression' (the step is slower), 'regression=5%' "
+    "(slower by more than that), 'new' (a new finding), 'new:high' (of that severity or worse), 'new:DATA001'.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Files to read in parallel, each in its own process with its own memory.  [default: number of cores]",
+)
+@settings_options
+@limits_options
+def command(
+    *,
+    paths: tuple[Path, ...],
+    base: tuple[Path, ...],
+    history: tuple[Path, ...],
+    output: str,
+    formats: str,
+    fail_on: tuple[str, ...],
+    processes: int | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    config: Path | None,
+    no_config: bool,
+    no_plugins: bool,
+    limits: Limits,
+) -> None:
+    """Show what changed from BASE to HEAD, why, and how certain that is.
+
+    PATHS are BASE and HEAD. With --base, all PATHS are captures of HEAD: `traceadvisor compare --base A --base B C D`.
+    Each path is a capture, a trace file, a TensorBoard log directory or a JSON report.
+
+    A verdict needs at least three captures of each side, or earlier captures (--history): identical runs may differ by
+    10% and more. With fewer, the comparison is inconclusive unless the difference is far beyond that.
+
+    Exit codes: 0 success, also where a regression is neither shown nor ruled out; 1 a --fail-on condition is true; 2
+    wrong usage, or the output cannot be written; 3 input unreadable; 4 PDF is not available on this machine; 70
+    unexpected error.
+    """
+    with ended_by_interrupt(), errors_as_exit_codes():
+        base, head = _sides(paths, base)
+        conditions, others = split_conditions(fail_on)
+        if others:
+            raise UsageError(f"Unknown --fail-on condition {others[0]!r}. Expected {EXPECTED}.")
+        names = _format_names(formats, output)
+        settings, _ = chosen_settings(
+            config=config,
+            no_config=no_config,
+            no_plugins=no_plugins,
+            select=select,
+            ignore=ignore,
+            reviewed=(*base, *head, *history),
+        )
+        with reading_progress() as progress:
+            result = compare_paths(
+                base,
+                head,
+                history=history,
+                settings=settings,
+                progress=progress,
+                processes=processes,
+                limits=limits,
+            )
+        _write(result, output, names)
+        fail_where_met(conditions, result)
+
+
+def fail_where_met(conditions: tuple[Condition, ...], comparison: Comparison) -> None:
+    """Exit with 1 if a condition is true; say so where a regression is neither shown nor ruled out."""
+    decision = decide(conditions, comparison)
+    if decision.met:
+        tell(f"exit code 1 because of --fail-on: {decision.met}")
+        sys.exit(ExitCode.CONDITION_MET)
+    if decision.undecided:
+        tell(f"--fail-on regression is inconclusive: {decision.undecided}.")
+
+
+def _sides(paths: tuple[Path, ...], base: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    if base:
+        return base, paths
+    if len(paths) != 2:
+        raise UsageError(
+            f"Expected two paths, BASE and HEAD, and found {len(paths)}. For several captures of a side: "
+            "traceadvisor compare --base A --base B HEAD1 HEAD2."
+        )
+    return paths[:1], paths[1:]
+
+
+def _format_names(formats: str, output: str) -> list[str]:
+    names = list(dict.fromkeys(name.strip().lower() for name in formats.split(",") if name.strip()))
+    unknown = [name for name in names if name not in COMPARISON_FORMATS]
+    if unknown or not names:
+        known = ", ".join(COMPARISON_FORMATS)
+        raise UsageError(f"Unknown format {', '.join(unknown) or formats!r}. Known formats: {known}.")
+    if output == STANDARD_OUTPUT and len(names) != 1:
+        raise UsageError("Standard output takes one format. Choose it with --format, or choose a folder with -o.")
+    return names
+
+
+def _write(result: Comparison, output: str, names: list[str]) -> None:
+    """Write all formats, then print the summary; raise the error of a format that was not written."""
+    if output == STANDARD_OUTPUT:
+        print_report(COMPARISON_FORMATS[names[0]], result)
+        return
+    written = write_formats(result, Path(output), names)
+    print_comparison(result, list(written.paths.values()))
+    api.raise_failure(written)

@@ -1,0 +1,142 @@
+"""``--fail-on`` of comparisons: regressions and new findings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from traceadvisor.cli.options import words
+from traceadvisor.errors import UsageError
+from traceadvisor.model.comparison import Comparison, FindingStatus, StepChange
+from traceadvisor.model.findings import Severity
+from traceadvisor.model.verdict import Verdict
+from traceadvisor.rendering.comparison.sentences import signed_percent
+from traceadvisor.rendering.units import percent
+from traceadvisor.text.cleaning import one_line
+
+_REGRESSION = re.compile(r"regression(?:=(\d+(?:\.\d+)?)%?)?", re.IGNORECASE)
+_NEW = re.compile(r"new(?::(\w+))?", re.IGNORECASE)
+_SEVERITIES = {severity.value: severity for severity in Severity}
+
+EXPECTED = "'regression', 'regression=5%', 'new', or 'new:' with a severity (high, medium, low) or a rule id"
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """The step got longer by more than a limit."""
+
+    limit_share: float | None
+    """None: by any amount that matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewFinding:
+    """HEAD has a finding that BASE has not."""
+
+    severity: Severity | None = None
+    """That or worse; None for any."""
+
+    rule_id: str | None = None
+
+
+Condition = Regression | NewFinding
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the gate found."""
+
+    met: str | None = None
+    """The first condition that is true, in words."""
+
+    undecided: str | None = None
+    """Why a regression could be neither shown nor ruled out."""
+
+
+def split_conditions(texts: Sequence[str]) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
+    """The conditions on a comparison, and the other ones.
+
+    Raises:
+        UsageError: a regression has no valid limit.
+    """
+    conditions: list[Condition] = []
+    others: list[str] = []
+    for word in words(texts):
+        if found := _REGRESSION.fullmatch(word):
+            conditions.append(Regression(None if found[1] is None else float(found[1]) / 100))
+        elif found := _NEW.fullmatch(word):
+            named = (found[1] or "").lower()
+            severity = _SEVERITIES.get(named)
+            conditions.append(NewFinding(severity, found[1].upper() if found[1] and severity is None else None))
+        elif word.lower().startswith(("regression", "new:")):
+            raise UsageError(f"Unknown --fail-on condition {word!r}. Expected {EXPECTED}.")
+        else:
+            others.append(word)
+    return tuple(conditions), tuple(others)
+
+
+def decide(conditions: Sequence[Condition], comparison: Comparison) -> Decision:
+    """Whether a condition is true. A regression is met only where the interval excludes its limit."""
+    undecided: str | None = None
+    for condition in conditions:
+        found = _regressed(condition, comparison) if isinstance(condition, Regression) else _new(condition, comparison)
+        if found.met:
+            return found
+        undecided = undecided or found.undecided
+    return Decision(undecided=undecided)
+
+
+def _regressed(condition: Regression, comparison: Comparison) -> Decision:
+    undecided = None if comparison.runs else "no run has a partner on the other side"
+    for run in comparison.runs:
+        change = run.change
+        if change is None:
+            undecided = undecided or f"{one_line(run.name)} has no step time on a side"
+        elif _is_met(condition, change):
+            limit = f", more than the limit of {percent(condition.limit_share)}" if condition.limit_share else ""
+            low, high = signed_percent((change.ratio_low or 1) - 1), signed_percent((change.ratio_high or 1) - 1)
+            return Decision(
+                f"{one_line(run.name)} is slower by {percent(change.change_share)} ({low} to {high}){limit}"
+            )
+        elif not change.is_settled:
+            undecided = undecided or (
+                f"{one_line(run.name)} changed by {signed_percent(change.change_share)}, but each side needs three "
+                "captures or more, or earlier captures with --history"
+            )
+        elif _is_open(condition, change):
+            undecided = (
+                undecided or f"{one_line(run.name)} changed by {signed_percent(change.change_share)}, within noise"
+            )
+    return Decision(undecided=undecided)
+
+
+def _is_met(condition: Regression, change: StepChange) -> bool:
+    if change.ratio_low is None or change.verdict is not Verdict.SLOWER:
+        return False
+    return condition.limit_share is None or change.ratio_low - 1 > condition.limit_share
+
+
+def _is_open(condition: Regression, change: StepChange) -> bool:
+    """Whether the interval neither excludes the limit nor lies below it."""
+    if condition.limit_share is None:
+        return change.verdict is Verdict.INCONCLUSIVE
+    return change.ratio_high is not None and change.ratio_high - 1 > condition.limit_share
+
+
+def _new(condition: NewFinding, comparison: Comparison) -> Decision:
+    order = list(Severity)
+    for run in comparison.runs:
+        for change in run.findings:
+            state = change.head
+            if change.status is not FindingStatus.NEW or state is None:
+                continue
+            is_rule = condition.rule_id in {None, change.rule.id}
+            worst = condition.severity
+            is_severe = worst is None or (
+                state.severity is not None and order.index(state.severity) <= order.index(worst)
+            )
+            if is_rule and is_severe:
+                severity = f" with severity {state.severity.value}" if state.severity else ""
+                return Decision(f"{change.rule.id} is new{severity} in {one_line(run.name)}")
+    return Decision()

@@ -1,0 +1,188 @@
+"""Findings that are new, gone or changed: compared by rule, file and function, folded ones included."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from traceadvisor.comparing.pairing import Capture, PairedRun
+from traceadvisor.comparing.places import Place, place_of, root_of
+from traceadvisor.model.comparison import FindingChange, FindingState, FindingStatus, Side
+from traceadvisor.model.findings import Estimate, Failed, Fix, Location, RuleMeta, Severity, Skipped
+from traceadvisor.model.report import RecordedFinding
+
+CHANGED_SHARE = 0.03
+"""A saving that differs by less of the step is the same: the limit between low and medium severity."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Case:
+    """A finding in one capture."""
+
+    rule: RuleMeta
+    fix: Fix
+    severity: Severity | None
+    saving: Estimate
+    saving_share: float
+    locations: tuple[Location, ...]
+    places: tuple[Place, ...]
+    """Of each location."""
+
+    part_of: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """A finding in the captures of a side."""
+
+    cases: tuple[_Case, ...]
+    captures: int
+    """Captures of the side, with and without it."""
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether most captures have it: one that comes and goes by chance is neither new nor gone."""
+        return 2 * len(self.cases) > self.captures
+
+    @property
+    def places(self) -> frozenset[Place]:
+        """The places in any capture; empty if unknown."""
+        return frozenset(place for case in self.cases for place in case.places)
+
+    @property
+    def state(self) -> FindingState:
+        """The figures of the capture with the median saving, as those of its own row if it has one in any."""
+        own = [case for case in self.cases if case.part_of is None] or list(self.cases)
+        case = sorted(own, key=lambda one: one.saving_share)[(len(own) - 1) // 2]
+        return FindingState(
+            case.severity, case.saving, case.saving_share, case.locations, case.part_of, len(self.cases)
+        )
+
+
+def finding_changes(run: PairedRun) -> tuple[FindingChange, ...]:
+    """All findings of both sides: new ones first, then gone, changed, unknown and unchanged ones, by saving."""
+    base, head = _by_rule(run.base), _by_rule(run.head)
+    changes: list[FindingChange] = []
+    for rule_id in dict.fromkeys((*head, *base)):
+        changes += _changes(rule_id, base.get(rule_id), head.get(rule_id), run)
+    order = (FindingStatus.NEW, FindingStatus.GONE, FindingStatus.CHANGED, FindingStatus.UNKNOWN, FindingStatus.SAME)
+    return tuple(sorted(changes, key=lambda one: (order.index(one.status), _is_folded(one), -_share(one))))
+
+
+def _is_folded(change: FindingChange) -> bool:
+    return all(state.part_of is not None for state in (change.base, change.head) if state)
+
+
+def _share(change: FindingChange) -> float:
+    return max(state.saving_share for state in (change.base, change.head) if state)
+
+
+def _changes(rule_id: str, base: _Found | None, head: _Found | None, run: PairedRun) -> Iterator[FindingChange]:
+    if base and head and (not base.places or not head.places or base.places & head.places):
+        yield _both(base, head)
+        return
+    for side, found, other in ((Side.HEAD, head, base), (Side.BASE, base, head)):
+        if found is not None:
+            missing_in = run.base if side is Side.HEAD else run.head
+            yield _single(side, found, None if other else _why_unknown(rule_id, missing_in))
+
+
+def _both(base: _Found, head: _Found) -> FindingChange:
+    before, after = base.state, head.state
+    added = _beyond(head, base)
+    removed = _beyond(base, head)
+    step_ns = before.saving.expected_ns / before.saving_share if before.saving_share else 0.0
+    differs = abs(after.saving.expected_ns - before.saving.expected_ns) >= CHANGED_SHARE * step_ns > 0
+    own_in_both = before.part_of is None and after.part_of is None
+    is_changed = bool(added or removed) or (differs and own_in_both and base.is_usual and head.is_usual)
+    status = FindingStatus.CHANGED if is_changed else FindingStatus.SAME
+    return FindingChange(head.cases[0].rule, status, head.cases[0].fix, before, after, added, removed)
+
+
+def _beyond(found: _Found, other: _Found) -> tuple[Location, ...]:
+    """Locations in functions that most captures of a side name and no capture of the other does."""
+    if not found.places or not other.places:
+        return ()
+    counts: defaultdict[Place, int] = defaultdict(int)
+    for case in found.cases:
+        for place in set(case.places):
+            counts[place] += 1
+    beyond = {place for place, count in counts.items() if 2 * count > found.captures and place not in other.places}
+    locations: dict[Place, Location] = {}
+    for case in found.cases:
+        for location, place in zip(case.locations, case.places, strict=True):
+            if place in beyond:
+                locations.setdefault(place, location)
+    return tuple(locations.values())
+
+
+def _single(side: Side, found: _Found, why_unknown: str | None) -> FindingChange:
+    """A finding of one side."""
+    case, status = found.cases[0], FindingStatus.NEW if side is Side.HEAD else FindingStatus.GONE
+    reason = why_unknown
+    if reason is None and not found.is_usual:
+        reason = f"only {len(found.cases)} of {found.captures} captures have it"
+    before, after = (found.state, None) if side is Side.BASE else (None, found.state)
+    return FindingChange(
+        case.rule, status if reason is None else FindingStatus.UNKNOWN, case.fix, before, after, reason=reason
+    )
+
+
+def _why_unknown(rule_id: str, captures: Sequence[Capture]) -> str | None:
+    """Why captures without a finding do not show that it is absent; None if at least one checked for it."""
+    reasons = []
+    for outcome in (row.outcome for capture in captures for row in capture.outcomes if row.rule.id == rule_id):
+        match outcome:
+            case Skipped(reason):
+                reasons.append(f"the check was skipped: {reason}")
+            case Failed():
+                reasons.append("the check failed")
+            case _:
+                return None
+    return reasons[0] if reasons else "the check was not part of that report"
+
+
+def _by_rule(captures: Sequence[Capture]) -> dict[str, _Found]:
+    """The findings of each rule, one case per capture: that with the largest saving, at the places of all."""
+    cases: defaultdict[str, list[_Case]] = defaultdict(list)
+    for capture in captures:
+        for rule_id, found in _of_capture(capture).items():
+            cases[rule_id].append(found)
+    return {rule_id: _Found(tuple(found), len(captures)) for rule_id, found in cases.items()}
+
+
+def _of_capture(capture: Capture) -> dict[str, _Case]:
+    root = next((root_of(recording) for recording in capture.recordings), None)
+    found: dict[str, _Case] = {}
+    for recorded in capture.findings:
+        for case in _unfolded(recorded, root):
+            known = found.get(case.rule.id)
+            found[case.rule.id] = case if known is None else _merged(known, case)
+    return found
+
+
+def _unfolded(recorded: RecordedFinding, root: str | None) -> Iterator[_Case]:
+    finding = recorded.finding
+    places = tuple(place_of(location, root) for location in finding.locations)
+    yield _Case(
+        finding.rule,
+        finding.fix,
+        recorded.severity,
+        finding.saving,
+        recorded.saving_share,
+        finding.locations,
+        places,
+        part_of=None,
+    )
+    for folded in recorded.folded:
+        share = folded.saving.expected_ns / recorded.step_ns if recorded.step_ns else 0.0
+        yield _Case(folded.rule, folded.fix, None, folded.saving, share, (), (), finding.rule.id)
+
+
+def _merged(one: _Case, other: _Case) -> _Case:
+    """The same finding in two recordings of a capture: the larger saving, with the places of both."""
+    first, second = sorted((one, other), key=lambda case: (case.part_of is not None, -case.saving_share))
+    located = dict(zip((*second.locations, *first.locations), (*second.places, *first.places), strict=True))
+    locations = tuple(dict.fromkeys((*first.locations, *second.locations)))
+    return replace(first, locations=locations, places=tuple(located[one] for one in locations))

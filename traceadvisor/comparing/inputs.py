@@ -1,0 +1,121 @@
+"""Reads the sides of a comparison: captures, traces, log directories and JSON reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from traceadvisor import api
+from traceadvisor.bundle.layout import MANIFEST
+from traceadvisor.comparing.compare import compare
+from traceadvisor.config import Settings
+from traceadvisor.errors import InputError, UsageError
+from traceadvisor.judging.files import Progress
+from traceadvisor.model.comparison import Comparison
+from traceadvisor.model.limits import LIMITS, Limits
+from traceadvisor.model.report import Report
+from traceadvisor.rendering.formats import FORMATS
+from traceadvisor.results.document import SCHEMA
+from traceadvisor.results.report_json import read
+
+_SCHEMA_NAME = SCHEMA.partition("/")[0].encode()
+_SNIFFED_BYTES = 4096
+"""The schema is the first member of a report."""
+
+Paths = Path | str | Iterable[Path | str]
+
+
+def compare_paths(  # noqa: PLR0913  # what is read, and how
+    base: Paths,
+    head: Paths,
+    *,
+    history: Paths = (),
+    settings: Settings = api.DEFAULTS,
+    progress: Progress = api.silent,
+    processes: int | None = None,
+    limits: Limits = LIMITS,
+) -> Comparison:
+    """What changed from BASE to HEAD. Each path is a capture, a trace, a log directory or a JSON report.
+
+    Args:
+        base: one path, or several captures of the same script to compare with.
+        head: one path, or several captures of the changed script.
+        history: earlier captures of the same script, which show how much identical runs differ.
+        settings: rules to run and their thresholds; JSON reports keep those that they were made with.
+        progress: called with the progress of each file.
+        processes: number of files to read in parallel.
+        limits: limits on the input.
+
+    Raises:
+        ConfigError: the settings name an unknown rule or threshold.
+        InputError: a path cannot be read.
+        UsageError: a side has no path.
+    """
+    sides = [list(_listed(side)) for side in (base, head, history)]
+    if not sides[0] or not sides[1]:
+        raise UsageError("A comparison needs BASE and HEAD: a capture, trace, log directory or JSON report each.")
+    read_side = _Reading(settings, progress, processes, limits).reports
+    return compare(read_side(sides[0]), read_side(sides[1]), read_side(sides[2]))
+
+
+def compare_with(  # noqa: PLR0913  # what is read, and how
+    head: Report,
+    base: Paths,
+    *,
+    settings: Settings = api.DEFAULTS,
+    progress: Progress = api.silent,
+    processes: int | None = None,
+    limits: Limits = LIMITS,
+) -> Comparison:
+    """What changed from BASE to a report; takes what :func:`compare_paths` takes, and raises the same errors."""
+    return compare(_Reading(settings, progress, processes, limits).reports(_listed(base)), [head])
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How paths are read."""
+
+    settings: Settings
+    progress: Progress
+    processes: int | None
+    limits: Limits
+
+    def reports(self, paths: Iterable[Path]) -> list[Report]:
+        """The reports on all paths."""
+        return [report for path in paths for report in self._of(path)]
+
+    def _of(self, path: Path) -> list[Report]:
+        """The reports on a path. A folder may hold a JSON report, recordings, or folders with JSON reports."""
+        if not path.is_dir():
+            return [read(path) if is_json_report(path) else self._load(path)]
+        report = path / FORMATS["json"].file_name
+        if is_json_report(report) and not (path / MANIFEST).exists():
+            return [read(report)]
+        try:
+            return [self._load(path)]
+        except InputError:
+            found = [one for one in sorted(path.rglob("*.json")) if is_json_report(one)]
+            if not found:
+                raise
+            return [read(one) for one in found]
+
+    def _load(self, path: Path) -> Report:
+        return api.load(
+            path, settings=self.settings, progress=self.progress, processes=self.processes, limits=self.limits
+        )
+
+
+def _listed(paths: Paths) -> Iterator[Path]:
+    yield from (Path(paths),) if isinstance(paths, (Path, str)) else map(Path, paths)
+
+
+def is_json_report(path: Path) -> bool:
+    """Whether a file begins like a JSON report of this tool; False if it cannot be read."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return _SCHEMA_NAME in file.read(_SNIFFED_BYTES)
+    except OSError:
+        return False

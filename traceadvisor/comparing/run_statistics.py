@@ -1,0 +1,136 @@
+"""Compares separate runs by the spread between runs.
+
+Two runs of the same script differ for no reason that a recording shows: memory layout, clocks, neighbours. So the steps
+within a run do not tell how far the next run will lie. ``docs/decisions/0022-comparing-runs.md`` has the measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, expm1, hypot, inf, log, log1p
+from statistics import fmean, stdev
+
+from traceadvisor.model.verdict import Verdict
+from traceadvisor.statistics import NO_DIFFERENCE, student_t, verdict_of
+
+FALSE_ALARMS = 0.02
+"""Probability of calling runs different that are not: half in each direction."""
+
+FEWEST_CAPTURES = 3
+"""With fewer captures of a side, their spread says too little about the next one."""
+
+FAR_SHARE, FAR_TIMES = 0.30, 10.0
+"""With fewer captures, a difference is stated from this size on, if it is also this many times the interval within the
+runs. Identical runs differed by up to 14% on a small machine, so 30% is twice what was seen."""
+
+MOST_CAPTURES = 50
+"""Nobody captures more of each side to settle a difference."""
+
+_ROUNDED_FREEDOM = 1
+"""Decimals of degrees of freedom, which are an estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """A figure of the runs of HEAD over that of the runs of BASE."""
+
+    ratio: float
+    """Geometric mean of HEAD over that of BASE; below 1, HEAD is faster."""
+
+    low: float | None
+    """End of the interval at 1 - :data:`FALSE_ALARMS`; None if the spread between runs is unknown."""
+
+    high: float | None
+    verdict: Verdict
+    smallest_visible: float
+    """The smallest relative difference that these runs could have shown; infinite if they could show none."""
+
+    captures_needed: int | None
+    """Captures of each side that would show the measured difference; None if unknown or more than
+    :data:`MOST_CAPTURES`."""
+
+
+def compare_runs(
+    base: Sequence[float],
+    head: Sequence[float],
+    *,
+    history: Sequence[float] = (),
+    within: float | None = None,
+) -> RunComparison:
+    """Compare separate runs by the spread between runs; times of one run each, any unit.
+
+    With at least :data:`FEWEST_CAPTURES` runs on each side, the interval is that of Welch's t test on logarithms. With
+    so many earlier runs of the same script, their spread is pooled with that of both sides. With neither, the spread
+    between runs is unknown: only a difference far beyond anything seen between identical runs is called.
+
+    Args:
+        base: step times of the runs to compare with.
+        head: step times of the changed runs.
+        history: step times of earlier runs.
+        within: half the width of the interval of the logarithmic ratio from within the runs; None if unknown.
+
+    Raises:
+        ValueError: a side is empty, or a time is not positive and finite.
+    """
+    logs = [[log(time) for time in side if 0 < time < inf] for side in (base, head, history)]
+    if not (base and head) or [len(side) for side in logs] != [len(base), len(head), len(history)]:
+        raise ValueError("each side needs a run, and times are positive and finite")
+    difference = fmean(logs[1]) - fmean(logs[0])
+    error = _error_between(*logs)
+    if error is None:
+        return _without_spread(difference, logs, within)
+    half, spread = error
+    low, high = difference - half, difference + half
+    return RunComparison(
+        ratio=exp(difference),
+        low=exp(low),
+        high=exp(high),
+        verdict=verdict_of(difference, low, high),
+        smallest_visible=expm1(max(half, log1p(NO_DIFFERENCE))),
+        captures_needed=_captures_needed(difference, spread),
+    )
+
+
+def _error_between(
+    base: Sequence[float], head: Sequence[float], history: Sequence[float]
+) -> tuple[float, float] | None:
+    """Half the width of the interval, and the standard deviation between runs; None if the spread is unknown."""
+    if len(history) >= FEWEST_CAPTURES:
+        known = [side for side in (base, head, history) if len(side) > 1]
+        freedom = float(sum(len(side) - 1 for side in known))
+        variance = sum((len(side) - 1) * stdev(side) ** 2 for side in known) / freedom
+        error = variance * (1 / len(base) + 1 / len(head))
+    elif min(len(base), len(head)) >= FEWEST_CAPTURES:
+        errors = [stdev(side) ** 2 / len(side) for side in (base, head)]
+        error = sum(errors)
+        parts = sum(part**2 / (len(side) - 1) for part, side in zip(errors, (base, head), strict=True))
+        freedom = error**2 / parts if parts else float(len(base) + len(head) - 2)
+        variance = (stdev(base) ** 2 + stdev(head) ** 2) / 2
+    else:
+        return None
+    return student_t(1 - FALSE_ALARMS / 2, round(freedom, _ROUNDED_FREEDOM)) * error**0.5, variance**0.5
+
+
+def _without_spread(difference: float, logs: Sequence[Sequence[float]], within: float | None) -> RunComparison:
+    """The comparison where only the intervals within the runs are known."""
+    ranges = [(max(side) - min(side)) / 2 for side in logs[:2]]
+    error = None if within is None else hypot(within, *ranges)
+    least = inf if error is None else max(FAR_TIMES * error, log1p(FAR_SHARE))
+    called = Verdict.FASTER if difference < 0 else Verdict.SLOWER
+    return RunComparison(
+        ratio=exp(difference),
+        low=None,
+        high=None,
+        verdict=called if abs(difference) > least else Verdict.INCONCLUSIVE,
+        smallest_visible=inf if least == inf else expm1(least),
+        captures_needed=None,
+    )
+
+
+def _captures_needed(difference: float, spread: float) -> int | None:
+    """Captures of each side whose interval would leave out no difference."""
+    for count in range(FEWEST_CAPTURES, MOST_CAPTURES + 1):
+        if student_t(1 - FALSE_ALARMS / 2, 2 * count - 2) * spread * (2 / count) ** 0.5 < abs(difference):
+            return count
+    return None

@@ -1,0 +1,133 @@
+"""Whether the step of a run changed: its figure in each capture, and the verdict on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import exp, hypot, isfinite, log
+from statistics import fmean
+
+from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun
+from traceadvisor.comparing.run_statistics import compare_runs
+from traceadvisor.model.comparison import Measure, StepChange
+from traceadvisor.model.report import Recording
+
+SAME_SAMPLES_SHARE = 0.001
+"""Samples per step are whole numbers of batches; less than this is rounding."""
+
+
+def step_change(run: PairedRun, history: Sequence[Capture]) -> StepChange | None:
+    """The change of the step, by the captures of both sides and of earlier runs; None where a side has no step time.
+
+    Args:
+        run: the captures of both sides.
+        history: earlier captures; those of another script or device are left out.
+    """
+    measure = _measure(run)
+    sides = [_figures(side, run.lanes, measure) for side in (run.base, run.head)]
+    if not all(sides):
+        return None
+    earlier = _figures([one for one in history if _is_alike(one, run)], run.lanes, measure)
+    errors = [_error(side, run.lanes) for side in (run.base, run.head)]
+    within = None if errors[0] is None or errors[1] is None else hypot(errors[0], errors[1])
+    found = compare_runs(sides[0], sides[1], history=earlier, within=within)
+    base_ns = exp(fmean(map(log, sides[0])))
+    return StepChange(
+        verdict=found.verdict,
+        measure=measure,
+        base_ns=base_ns,
+        head_ns=base_ns * found.ratio,
+        ratio=found.ratio,
+        ratio_low=found.low,
+        ratio_high=found.high,
+        smallest_visible_share=found.smallest_visible if isfinite(found.smallest_visible) else None,
+        captures_needed=found.captures_needed,
+        base_captures=len(sides[0]),
+        head_captures=len(sides[1]),
+        history_captures=len(earlier),
+        within_share=within,
+    )
+
+
+def _measure(run: PairedRun) -> Measure:
+    """Undisturbed steps where all captures timed them; per sample where the samples per step are known to differ."""
+    lanes = [capture.lanes[key] for capture in (*run.base, *run.head) for key in run.lanes if key in capture.lanes]
+    if not all(one.undisturbed_median_step_ns for lane in lanes for one in lane):
+        return Measure.RECORDED_STEP
+    samples = [_samples_per_step(side, run.lanes) for side in (run.base, run.head)]
+    if samples[0] and samples[1] and abs(samples[1] / samples[0] - 1) > SAME_SAMPLES_SHARE:
+        return Measure.UNDISTURBED_SAMPLE
+    return Measure.UNDISTURBED_STEP
+
+
+def _samples_per_step(captures: Iterable[Capture], lanes: Iterable[LaneKey]) -> float | None:
+    """Samples of a step, mean over captures and ranks; None where unknown."""
+    found = [
+        one.samples_per_s * one.undisturbed_median_step_ns / 1e9
+        for capture in captures
+        for key in lanes
+        for one in capture.lanes.get(key, ())
+        if one.samples_per_s and one.undisturbed_median_step_ns
+    ]
+    return fmean(found) if found else None
+
+
+def _figures(captures: Sequence[Capture], lanes: Sequence[LaneKey], measure: Measure) -> list[float]:
+    """The figure of each capture, the geometric mean over its ranks.
+
+    Only captures with all ranks count. If there are none, all recordings together count as one capture: ranks that
+    were read from several files are no repetitions of one another.
+    """
+    by_capture = [
+        {key: figures for key in lanes if (figures := _known(capture.lanes.get(key, ()), measure))}
+        for capture in captures
+    ]
+    complete = [figures for figures in by_capture if len(figures) == len(lanes)]
+    if complete:
+        return [exp(fmean(log(fmean(lane)) for lane in figures.values())) for figures in complete]
+    rest = [figure for figures in by_capture for lane in figures.values() for figure in lane]
+    return [exp(fmean(map(log, rest)))] if rest else []
+
+
+def _known(recordings: Iterable[Recording], measure: Measure) -> list[float]:
+    figures = (_figure(recording, measure) for recording in recordings)
+    return [figure for figure in figures if figure is not None and figure > 0]
+
+
+def _figure(recording: Recording, measure: Measure) -> float | None:
+    """Nanoseconds per step, or per sample."""
+    match measure:
+        case Measure.UNDISTURBED_STEP:
+            return recording.undisturbed_median_step_ns
+        case Measure.UNDISTURBED_SAMPLE:
+            return 1e9 / recording.samples_per_s if recording.samples_per_s else None
+        case Measure.RECORDED_STEP:
+            return recording.step_ns
+
+
+def _error(captures: Iterable[Capture], lanes: Sequence[LaneKey]) -> float | None:
+    """Half the width of the interval within the captures of a side, as a share: the largest that any recording has.
+
+    Recordings of one capture that differ by more than that count with their range.
+    """
+    largest: float | None = None
+    for capture in captures:
+        for key in lanes:
+            lane = capture.lanes.get(key, ())
+            known = [one.step_error_share for one in lane if one.step_error_share is not None]
+            if len(known) < len(lane):
+                return None
+            steps = [log(one.step_ns) for one in lane if one.step_ns]
+            apart = (max(steps) - min(steps)) / 2 if steps else 0.0
+            largest = max((largest or 0.0, apart, *known))
+    return largest
+
+
+def _is_alike(capture: Capture, run: PairedRun) -> bool:
+    """Whether an earlier capture is of the same script and device."""
+    sides = (*run.base, *run.head)
+    devices = {_device(one) for side in sides for one in side.recordings}
+    return capture.script in {side.script for side in sides} and {_device(one) for one in capture.recordings} <= devices
+
+
+def _device(recording: Recording) -> str | None:
+    return recording.device.name if recording.device else None

@@ -1,0 +1,253 @@
+"""The result of a comparison: what changed from BASE to HEAD, from which every format is rendered.
+
+A difference is always HEAD less BASE: above zero, HEAD takes longer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from traceadvisor.model.explanation import StepExplanation
+from traceadvisor.model.findings import Estimate, Fix, RuleMeta, Severity
+from traceadvisor.model.location import Location
+from traceadvisor.model.report import PredictedStep, Recording
+from traceadvisor.model.verdict import Verdict
+
+
+class Side(Enum):
+    """The two sides of a comparison."""
+
+    BASE = "base"
+    HEAD = "head"
+
+
+class Measure(Enum):
+    """What a verdict compares."""
+
+    UNDISTURBED_STEP = "undisturbed_step"
+    """The median of the steps that the profiler did not slow down."""
+
+    RECORDED_STEP = "recorded_step"
+    """The mean typical recorded step, where a side has no undisturbed steps."""
+
+    UNDISTURBED_SAMPLE = "undisturbed_sample"
+    """The undisturbed step per sample, where both sides have a known, different number of samples per step."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepChange:
+    """Whether the step changed, and how certain that is."""
+
+    verdict: Verdict
+    measure: Measure
+    base_ns: float
+    """Geometric mean over the captures of BASE, and over the ranks of each."""
+
+    head_ns: float
+    ratio: float
+    """HEAD over BASE."""
+
+    ratio_low: float | None
+    """End of the 98% interval of the ratio; None if the spread between captures is unknown."""
+
+    ratio_high: float | None
+    smallest_visible_share: float | None
+    """The smallest relative difference that these captures could have shown; None if they could show none."""
+
+    captures_needed: int | None
+    """Captures of each side that would settle the measured difference; None if unknown or more than 50."""
+
+    base_captures: int
+    head_captures: int
+    history_captures: int
+    """Earlier captures that the spread is taken from, too."""
+
+    within_share: float | None
+    """Half the width of the interval of the ratio within the captures; None with too few steps."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the spread between captures is known, so that the gate may fail."""
+        return self.ratio_low is not None
+
+    @property
+    def change_share(self) -> float:
+        """The change of the step as a share of that of BASE; negative if HEAD is faster."""
+        return self.ratio - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComparedRank:
+    """One rank, or one device of it, in both sides."""
+
+    name: str
+    """``rank 0``, or the worker's name."""
+
+    base_ids: tuple[str, ...]
+    """Recordings of BASE, one or several per capture."""
+
+    head_ids: tuple[str, ...]
+    explanation: StepExplanation | None
+    """None where a side has no complete step."""
+
+    base: Recording
+    """The most typical recording of BASE, for its timeline."""
+
+    head: Recording
+
+
+class DifferenceKind(Enum):
+    """What kind of thing differs between both sides, in the order in which it is shown."""
+
+    DEVICE = "device"
+    MACHINE = "machine"
+    RECORDING = "recording"
+    VERSION = "version"
+    SETTING = "setting"
+    CODE = "code"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A setting, version or device that differs."""
+
+    kind: DifferenceKind
+    name: str
+    base: str
+    """Its value, or the values of several captures."""
+
+    head: str
+
+
+class FindingStatus(Enum):
+    """What happened to a finding."""
+
+    NEW = "new"
+    GONE = "gone"
+    CHANGED = "changed"
+    """Other places, or a saving that differs by 3% of the step of BASE or more."""
+
+    SAME = "same"
+    UNKNOWN = "unknown"
+    """One side did not run the check: its input is missing, or the rule was not selected or not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingState:
+    """A finding in one side."""
+
+    severity: Severity | None
+    """None for a finding that is part of another one."""
+
+    saving: Estimate
+    """Of its fix alone."""
+
+    saving_share: float
+    """Expected saving as a share of the step, 0..1."""
+
+    locations: tuple[Location, ...]
+    part_of: str | None
+    """Rule of the finding that it is part of; None for a finding of its own."""
+
+    captures: int
+    """Captures of the side that have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingChange:
+    """A finding in both sides, compared by rule, file and function."""
+
+    rule: RuleMeta
+    status: FindingStatus
+    fix: Fix
+    base: FindingState | None
+    head: FindingState | None
+    places_added: tuple[Location, ...] = ()
+    """Places of HEAD in another function than those of BASE."""
+
+    places_removed: tuple[Location, ...] = ()
+    reason: str | None = None
+    """Why the status is unknown; None for all others."""
+
+
+class Agreement(Enum):
+    """A measured saving beside the predicted one."""
+
+    WITHIN = "within"
+    """Within the predicted range."""
+
+    LESS = "less"
+    MORE = "more"
+    NOT_SHORTER = "not_shorter"
+    """The step is not shorter than before: something else changed, too, or hides the finding."""
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionCheck:
+    """A saving that the report on BASE predicted for a finding that HEAD does not have any more."""
+
+    rules: tuple[RuleMeta, ...]
+    """Several for the prediction of their fixes together."""
+
+    fixes: tuple[str, ...]
+    predicted: PredictedStep
+    """The step with the fix made."""
+
+    base_step_ns: float
+    """The step that the prediction refers to."""
+
+    measured_step_ns: float
+    """The same kind of step of HEAD. It also contains all other changes."""
+
+    is_limit: bool
+    """Whether only an upper limit of the saving was predicted."""
+
+    agreement: Agreement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComparedRun:
+    """One script, or one named run, in both sides."""
+
+    name: str
+    change: StepChange | None
+    """None where a side has no step time."""
+
+    ranks: tuple[ComparedRank, ...]
+    differences: tuple[Difference, ...]
+    findings: tuple[FindingChange, ...]
+    """New, gone, changed, then those with an unknown status and those that did not change."""
+
+    predictions: tuple[PredictionCheck, ...]
+    cautions: tuple[str, ...] = ()
+    """What limits the comparison, as sentences."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unpaired:
+    """A recording without a partner in the other side."""
+
+    side: Side
+    recording_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """What changed from BASE to HEAD."""
+
+    tool_version: str
+    base_paths: tuple[Path, ...]
+    """As given by the user."""
+
+    head_paths: tuple[Path, ...]
+    history_paths: tuple[Path, ...]
+    verdict: Verdict
+    """Slower if any run is slower, else that of the least certain run; inconclusive without a pair."""
+
+    runs: tuple[ComparedRun, ...]
+    unpaired: tuple[Unpaired, ...]
+    notes: tuple[str, ...]
+    """Problems of the input."""

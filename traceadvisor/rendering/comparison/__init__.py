@@ -1,0 +1,1 @@
+"""Comparisons in every format."""
