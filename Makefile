@@ -108,7 +108,7 @@ growth: ## measure how costs grow with their input on worst cases, and write it 
 loaders: ## capture loaders, measure what reports propose for them, and write it into docs/validation.md, on an idle machine
 	python -m benchmarks.validation.loaders
 
-experiments-truths: ## check sweep on scripts with known truths, 25 minutes (ONLY=: a part of their names)
+experiments-truths: ## check sweep on scripts with known truths, an hour on an idle machine (ONLY=: a part of their names)
 	python -m benchmarks.experiments $(if $(ONLY),--only '$(ONLY)')
 
 GPU_OUT ?= out/gpu

@@ -1,4 +1,4 @@
-"""Checks sweep on scripts with known truths: ``python -m benchmarks.experiments``. Takes 25 minutes.
+"""Checks sweep on scripts with known truths: ``python -m benchmarks.experiments``. Takes an hour.
 
 Each run is one ``traceadvisor sweep``, as a user starts it. A planted no-op must never be called faster or slower, and
 a planted gain of 10% must be found in at least 18 of 20 runs.
@@ -71,12 +71,12 @@ WORKERS, SIZES = ("--workers", "auto"), ("--batch-size", "auto")
 NO_OP, GAIN = ("--set", "set:__main__.UNUSED=1"), ("--set", "set:__main__.CHUNK=0")
 
 TRUTHS = (
-    Truth("sleeping 20 ms beside 12 ms: 2 workers", ("sleeping", "0.020", "0.012"), WORKERS, _workers,
-          _all("knee 2, faster"), 3, 1.5),
-    Truth("sleeping 30 ms beside 12 ms: 3 workers", ("sleeping", "0.030", "0.012"), WORKERS, _workers,
-          _all("knee 3, faster"), 3, 2.0),
-    Truth("sleeping 8 ms beside 20 ms: 1 worker", ("sleeping", "0.008", "0.020"), WORKERS, _workers,
-          _all("knee 1, faster"), 3, 1.5),
+    Truth("sleeping 66 ms beside 40 ms: 2 workers", ("sleeping", "0.066", "0.040"), WORKERS, _workers,
+          _all("knee 2, faster"), 3, 3.0),
+    Truth("sleeping 100 ms beside 40 ms: 3 workers", ("sleeping", "0.100", "0.040"), WORKERS, _workers,
+          _all("knee 3, faster"), 3, 4.0),
+    Truth("sleeping 16 ms beside 40 ms: 1 worker", ("sleeping", "0.016", "0.040"), WORKERS, _workers,
+          _all("knee 1, faster"), 3, 3.0),
     Truth("both cores busy: no gain from workers", ("busy",), WORKERS, _gain, _all("no gain"), 3, 3.0),
     Truth("throughput is highest at batch size 64", ("peak",), SIZES, _knee, _all("knee 64"), 3, 2.0),
     Truth("a planted no-op is never called", ("planted",), NO_OP, _verdict, _never_called, 40, 0.4),
