@@ -101,6 +101,11 @@ NOT_FOR_INFERENCE = {
 }
 """Reasons that replace the usual ones: an inference recording needs no training loop."""
 
+CUT_BEFORE_DEVICE = {
+    Input.DEVICE: "The file is cut off before any GPU activity: copy the whole file, or record again.",
+}
+"""Of a truncated file it is unknown whether the machine has a GPU."""
+
 
 @dataclass(frozen=True, eq=False)
 class Facts:
@@ -629,6 +634,8 @@ class Facts:
         }
         present |= {Input.REAL_STEP: self._has_real_step}
         how = HOW_TO_GET | (NOT_FOR_INFERENCE if self.workload is Workload.INFERENCE else {})
+        if self.trace.is_truncated and not self.observation.has_device:
+            how |= CUT_BEFORE_DEVICE
         return {need: how[need] for need in Input if not present[need]}
 
     @property

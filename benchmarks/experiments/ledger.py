@@ -13,6 +13,9 @@ import click
 from benchmarks.tables import put_between, table
 from traceadvisor.model.experiment import ExperimentResult, LedgerRow
 from traceadvisor.results.experiment_json import read_experiment
+from traceadvisor.statistics import FEWEST_ROUNDS, Verdict
+
+INCONCLUSIVE = Verdict.INCONCLUSIVE.value
 
 BEGIN, END = "<!-- tried: begin -->\n", "<!-- tried: end -->\n"
 
@@ -43,8 +46,9 @@ def rows(results: Iterable[ExperimentResult]) -> Iterator[tuple[str, ...]]:
     """A row for each fix that was measured."""
     for result in results:
         for one in result.ledger:
-            if one.measured:
-                yield (f"`{Path(result.command[0]).name} {' '.join(result.command[1:])}`", *_row(one))
+            if one.measured and one.measured.rounds >= FEWEST_ROUNDS:
+                words = (Path(result.command[0]).name, *result.command[1:])
+                yield (f"`{' '.join(words)}`", *_row(one))
 
 
 def _row(one: LedgerRow) -> tuple[str, ...]:
@@ -54,7 +58,8 @@ def _row(one: LedgerRow) -> tuple[str, ...]:
     settings = ", ".join(f"`{name}={value}`" for name, value in one.settings.items())
     expected = "at least" if one.predicted is None else f"{one.predicted:.2f}"
     between = "" if low is None else f" {low:.2f}" if one.predicted is None else f" ({low:.2f} to {high or 1:.2f})"
-    in_range = "" if low is None or high is None else "yes" if found.high >= low and found.low <= high else "no"
+    overlaps = low is not None and high is not None and found.high >= low and found.low <= high
+    in_range = "" if low is None or found.verdict == INCONCLUSIVE else "yes" if overlaps else "no"
     return (
         one.fix,
         settings,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from dataclasses import fields
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.build import TraceBuilder
+from tests.growth.bundles import capture
 from traceadvisor import Limits, load
 from traceadvisor.cli import main
 from traceadvisor.model.limits import LIMITS
@@ -42,8 +44,18 @@ def test_the_help_lists_the_input_limits_last() -> None:
     options, limits = _run("--help").output.split("Input limits")
     assert "--help" in options
     for field in fields(Limits):
-        assert option_of(ExceededLimit(field.name)) in limits
+        assert f"--max-{field.name.replace('_', '-')}" in limits
         assert str(getattr(LIMITS, field.name)) in limits
+    assert all(option_of(excess) in limits for excess in ExceededLimit)
+
+
+def test_the_suggested_option_reads_all_ranks_of_a_capture(tmp_path: Path) -> None:
+    folder = capture(tmp_path / "run", ranks=3)
+    few = _run(folder, "-o", tmp_path / "few", "--format", "json", "--max-ranks", "2")
+    every = _run(folder, "-o", tmp_path / "all", "--format", "json", "--max-ranks", "3")
+    assert (few.exit_code, every.exit_code) == (0, 0)
+    counts = [len(json.loads((tmp_path / name / "report.json").read_text())["recordings"]) for name in ("few", "all")]
+    assert counts == [2, 3]
 
 
 def test_a_limit_of_zero_is_wrong_usage(recording: Path) -> None:

@@ -135,3 +135,17 @@ def test_the_allowed_difference_is_that_of_other_batches_or_a_rounding_error() -
     one, other = [torch.tensor(1.0), torch.tensor(2.0)], [torch.tensor(1.5), torch.tensor(2.1)]
     assert allowed_difference(one, other) == pytest.approx(0.5)
     assert allowed_difference(one, one) == pytest.approx(0.015)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")  # torch's compiler uses functions of its own
+def test_a_compiled_model_has_evidence_even_if_all_its_layers_are_those_of_torch() -> None:
+    training = Training()
+    switches = Switches(_found(training), "cpu", ())
+    settings = Settings.of({"compile": True})
+    switches.switch(settings)
+    assert "made no graph" in str(switches.void(settings, None))
+    training.step(0, torch.randn(8, 4), torch.randn(8, 1))
+    assert switches.void(settings, None) is None
+    switches.switch(Settings())
+    assert training.model._compiled_call_impl is None

@@ -206,7 +206,7 @@ SHORT: Mapping[str, int] = {
 """Sizes of the short form for what takes long."""
 
 SHORT_SIZE = 600
-LONG_TIMES = 4
+LONG_TIMES = 2
 """Sizes of the long form, compared with the short one."""
 
 

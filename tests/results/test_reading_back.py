@@ -443,3 +443,20 @@ def _reports(draw: st.DrawFn) -> Report:
 @given(report=_reports())
 def test_any_figures_are_written_as_the_same_bytes(report: Report, tmp_path_factory: pytest.TempPathFactory) -> None:
     assert render(_read_back(report, tmp_path_factory.mktemp("any"))) == render(report)
+
+
+def test_an_older_report_lacks_keys_that_were_added_later(tmp_path: Path) -> None:
+    document = json.loads(render(captured()))
+    for recording in document["recordings"]:
+        del recording["step_error_share"], recording["is_cut_short"]
+    (path := tmp_path / "report.json").write_text(json.dumps(document))
+    (recording,) = read(path).recordings
+    assert (recording.step_error_share, recording.is_cut_short) == (None, False)
+
+
+def test_a_report_without_a_key_that_every_version_wrote_is_refused(tmp_path: Path) -> None:
+    document = json.loads(render(captured()))
+    del document["recordings"][0]["worker"]
+    (path := tmp_path / "report.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match="worker"):
+        read(path)

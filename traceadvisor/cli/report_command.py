@@ -121,7 +121,7 @@ def command(
         compared, others = split_conditions(fail_on)
         if compared and not base:
             raise UsageError("--fail-on regression and new need --base, with what to compare with.")
-        conditions = parse_conditions(others if others or not compared else ("",), settings, catalogue)
+        conditions = parse_conditions((others or ("",)) if fail_on else (), settings, catalogue)
         names = _format_names(formats, output)
         if base and output == STANDARD_OUTPUT:
             raise UsageError("--base writes a comparison beside the report. Choose a folder with -o, or use `compare`.")

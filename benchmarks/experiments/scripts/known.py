@@ -28,12 +28,12 @@ class Samples(Dataset[torch.Tensor]):
     def __len__(self) -> int:
         return 64 * BATCH
 
-    def __getitem__(self, index: int) -> torch.Tensor:
+    def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
         if KIND == "sleeping":
-            time.sleep(LOAD / BATCH)
+            time.sleep(LOAD)
         elif KIND == "busy":
-            burn(2)
-        return torch.ones(8)
+            burn(2 * BATCH)
+        return [torch.ones(8) for _ in indices]
 
 
 def burn(repeats: int) -> None:

@@ -103,3 +103,20 @@ def test_a_stream_that_is_idle_in_the_step_is_not_drawn(tmp_path: Path) -> None:
     builder = _two_steps().launch(10, 11, kernel=(12, 30), stream=11)
     assert [lane.title for lane in _timeline(builder, tmp_path, 1).streams] == ["stream 7", "stream 9"]
     assert "stream 11" in [lane.title for lane in _timeline(builder, tmp_path, 0).streams]
+
+
+def test_collectives_on_cpu_threads_have_a_lane_and_names(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 20)
+    builder.annotation("gloo:all_reduce", 20, 90, thread=AUTOGRAD)
+    drawn = _timeline(builder, tmp_path)
+    assert _drawn(drawn.host[1]) == {Category.COMMUNICATION: [(20, 90)]}
+    assert drawn.trace is not None
+    lane = drawn.trace.lanes[1]
+    assert [drawn.trace.kinds[kind] for kind in lane.kind.tolist()] == [Category.COMMUNICATION]
+    assert [drawn.trace.names[name] for name in lane.name.tolist()] == ["gloo:all_reduce"]
+
+
+def test_with_a_gpu_collectives_are_on_streams_and_not_on_threads(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 20).launch(2, 4, kernel=(5, 30))
+    builder.annotation("nccl:all_reduce", 20, 90, thread=AUTOGRAD)
+    assert [lane.title for lane in _timeline(builder, tmp_path).host] == ["training thread"]

@@ -93,6 +93,19 @@ class ThreadSpans:
         held: Mask = (before >= 0) & (places < axis.at(joined.thread, joined.end_ns)[np.maximum(before, 0)])
         return held
 
+    def meet(self, others: ThreadSpans) -> Mask:
+        """Return whether each span overlaps one of the others on the same thread; shape ``(n,)``.
+
+        Spans without length count as the instant that they begin at.
+        """
+        axis = _Axis(self, others)
+        starts, ends = axis.at(self.thread, self.start_ns), axis.at(self.thread, self.end_ns)
+        order = np.argsort(axis.at(others.thread, others.start_ns), kind="stable")
+        other_starts = axis.at(others.thread, others.start_ns)[order]
+        latest = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(axis.at(others.thread, others.end_ns)[order]))
+        meets: Mask = latest[np.searchsorted(other_starts, ends, side="left")] > starts
+        return meets
+
     def _joined(self, axis: _Axis) -> ThreadSpans:
         """Return the union of the spans of each thread, by thread and start; empty spans are left out."""
         filled = np.flatnonzero(self.end_ns > self.start_ns)

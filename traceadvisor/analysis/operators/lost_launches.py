@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.operators.runtime_calls import graph_launch_rows, kernel_launch_rows
@@ -62,18 +63,10 @@ def expected_launches(trace: Trace) -> KernelLaunches:
 
 def _overlaps_any(events: EventTable, rows: Int64, others: Int64) -> Mask:
     """Return whether each call overlaps one of some others on its thread; shape of ``rows``."""
-    if not others.size:
+    if not others.size or not rows.size:
         return np.zeros(rows.size, dtype=np.bool_)
-    times = np.unique(np.concatenate((events.start_ns[rows], events.end_ns[rows])))
-
-    def place(instants_ns: Int64, calls: Int64) -> Int64:
-        """Rank of instants, with a range of ranks for each thread."""
-        return events.thread[calls].astype(np.int64) * times.size + np.searchsorted(times, instants_ns)
-
-    others = others[np.lexsort((events.start_ns[others], events.thread[others]))]
-    ends = np.append(-1, np.maximum.accumulate(place(events.end_ns[others], others)))
-    before = np.searchsorted(place(events.start_ns[others], others), place(events.end_ns[rows], rows), side="left")
-    return ends[before] > place(events.start_ns[rows], rows)
+    asked = ThreadSpans.of(events, rows)
+    return asked.meet(ThreadSpans.of(events, others))
 
 
 @once

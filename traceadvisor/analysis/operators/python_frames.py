@@ -170,15 +170,15 @@ class PythonFrames:
 
     def _file_around(self, calls: Int64) -> Int64:
         """Return the innermost call of a function in a file at each call: itself or one around; NONE without one."""
-        is_file = np.zeros(calls.size + 1, dtype=np.bool_)
+        is_file = np.zeros(self._name.size, dtype=np.bool_)
         is_file[self._named(lambda _, frame: frame.file is not None and frame.file != _DISPATCHER)] = True
-        is_file[NONE] = True
-        around, result = self.calls.around(), calls.copy()
-        left = np.flatnonzero(~is_file[result])
-        while left.size:
-            result[left] = around[result[left]]
-            left = left[~is_file[result[left]]]
-        return result
+        top = self._name.size
+        around = self.calls.around()
+        above = np.where(is_file, np.arange(top), np.where(around == NONE, top, around))
+        above = np.append(above, top)
+        while not np.array_equal(twice := above[above], above):  # each time twice as far
+            above = twice
+        return np.where(above == top, NONE, above)[calls]
 
     @cached_property
     def _users(self) -> _Chosen:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceadvisor.analysis.communication.collectives import host_collective_rows
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.tree import parents_of
 from traceadvisor.analysis.steps.marks import is_step_mark
@@ -42,6 +43,13 @@ _DEVICE_KINDS = {
     Kind.COPY_OTHER: Category.OTHER_COPY,
     Kind.MEMSET: Category.OTHER_COPY,
 }
+
+
+def cpu_collective_rows(observation: Observation) -> Int64:
+    """Return collectives that run on CPU threads; none with GPU work, whose collectives run on streams."""
+    if observation.launches.work_rows.size:
+        return np.empty(0, dtype=np.int64)
+    return host_collective_rows(observation.trace)
 
 
 def thread_title(trace: Trace, number: int, training_thread: int) -> str:
@@ -127,6 +135,7 @@ def _host_kinds(observation: Observation, rows: Int64) -> Int64:
     kind[ranges & observation.loading.contains(events.start_ns[rows])] = KINDS.index(Activity.LOADING)
     optimizer = [number for number, text in enumerate(trace.names) if text.startswith("Optimizer.step")]
     kind[ranges & np.isin(events.name_id[rows], optimizer)] = KINDS.index(Activity.OPTIMIZER)
+    kind[np.isin(rows, cpu_collective_rows(observation))] = KINDS.index(Category.COMMUNICATION)
     return kind
 
 

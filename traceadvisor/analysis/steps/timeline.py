@@ -10,7 +10,7 @@ from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.steps.breakdown import Partition
-from traceadvisor.analysis.steps.step_trace import step_trace, stream_title, thread_title
+from traceadvisor.analysis.steps.step_trace import cpu_collective_rows, step_trace, stream_title, thread_title
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import EventTable, Kind
@@ -51,10 +51,12 @@ def step_timeline(observation: Observation, partition: Partition, step: Step) ->
 
 
 def _threads(observation: Observation, window: tuple[int, int]) -> tuple[int, ...]:
-    """Return the training thread, then the threads with most time in operators and runtime calls."""
+    """Return the training thread, then the threads with most time in operators, runtime calls and collectives."""
     trace, events = observation.trace, observation.trace.events
     inside = (events.start_ns < window[1]) & (events.end_ns > window[0])
-    on_host = np.flatnonzero(inside & events.is_kind(Kind.OPERATOR, Kind.RUNTIME))
+    is_shown = events.is_kind(Kind.OPERATOR, Kind.RUNTIME)
+    is_shown[cpu_collective_rows(observation)] = True
+    on_host = np.flatnonzero(inside & is_shown)
     busy_ns = np.bincount(
         events.thread[on_host], weights=events.duration_ns[on_host], minlength=max(len(trace.threads), 1)
     )
@@ -92,6 +94,7 @@ def _thread_spans(observation: Observation, thread: int, window: tuple[int, int]
         Activity.OPERATOR: of(events.rows(Kind.OPERATOR)),
         Activity.RUNTIME_CALL: runtime,
         Activity.BLOCKED: runtime & observation.blocked,
+        Category.COMMUNICATION: of(cpu_collective_rows(observation)),
     }
 
 
