@@ -27,7 +27,7 @@ BUILT = {
     "captured": captured,
     "captured ranks": captured_ranks,
 }
-SAMPLES = tuple(sorted(path.name for path in (CHECKOUT / "sample_traces").iterdir() if path.is_dir()))
+SAMPLES = tuple(sorted(path.parent.name for path in (CHECKOUT / "sample_traces").glob("*/manifest.json")))
 PUBLIC = ("tensorboard-logs", "formats", "unseen/hf-bert-h100-one-step.pt.trace.json.gz")
 ALL = (*BUILT, *SAMPLES, *PUBLIC, "cut off")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
-from functools import reduce
+import pkgutil
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +101,8 @@ def _has(name: str) -> bool:
         **{each: getattr(torch.optim, each) for each in ("Adam", "AdamW", "SGD", "Adagrad")},
     }
     try:
-        found: Any = owners.get(called) or reduce(getattr, called.split(".")[1:], torch)
-    except AttributeError:
+        found: Any = owners.get(called) or pkgutil.resolve_name(called)
+    except (AttributeError, ImportError):
         return False
     return not argument or argument.rstrip("=)") in inspect.signature(found).parameters
 

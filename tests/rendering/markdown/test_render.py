@@ -30,7 +30,7 @@ from traceadvisor.rendering.markdown.view import Room
 
 ALL = (one_recording, three_recordings, on_the_cpu, nothing_readable, captured, captured_on_host, captured_ranks)
 
-SAMPLES = sorted(path for path in (CHECKOUT / "sample_traces").iterdir() if path.is_dir())
+SAMPLES = sorted(path.parent for path in (CHECKOUT / "sample_traces").glob("*/manifest.json"))
 
 
 def _name(path: Path) -> str:
