@@ -51,7 +51,7 @@ from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import OutcomeRow, Report, StepRow, Umbrella, UsedSettings
 from traceadvisor.model.run import steps_by_state
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, MemoryRelief, StepMemory
+from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, MemoryRelief, OperatorMemory, StepMemory
 from traceadvisor.model.steps import Step
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.results.report_json import read, render
@@ -413,6 +413,7 @@ def _reports(draw: st.DrawFn) -> Report:
         captured=run,
         recorded_wall_ns=(draw(peak), draw(peak)),
         memory=memory,
+        memory_by_operator=(OperatorMemory(draw(_TEXT), draw(_FINITE), draw(_FINITE), draw(_FINITE)),),
         memory_over_time=MemoryOverTime(times, times, draw(st.sampled_from([None, times]))),
     )
     recording = replace(recording, gpu_count=recording.cost.gpu_count if recording.cost else None)

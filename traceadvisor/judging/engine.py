@@ -8,6 +8,7 @@ from math import log
 from statistics import median
 
 from traceadvisor import __version__
+from traceadvisor.analysis.memory.operator_memory import memory_by_operator
 from traceadvisor.analysis.memory.step_memory import memory_over_time
 from traceadvisor.analysis.operators.modules import module_tree
 from traceadvisor.analysis.operators.tables import device_figures, kernel_table, operator_table
@@ -205,6 +206,7 @@ def recording_of(facts: Facts) -> Recording:
         memory=facts.memory_figures,
         communication=facts.communication,
         memory_over_time=memory_over_time(facts.trace, facts.device_index, facts.steps.steps),
+        memory_by_operator=memory_by_operator(facts.trace, facts.tree, facts.device_index, facts.steps.typical),
         origins=category_origins(facts),
         workload=facts.workload,
         inference_sign=facts.inference_sign,

@@ -21,7 +21,7 @@ from traceadvisor.model.rule_text import RuleText
 from traceadvisor.model.run import Run
 from traceadvisor.model.run_lines import RunLines
 from traceadvisor.model.run_time import RunTime
-from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime
+from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, OperatorMemory
 from traceadvisor.model.steps import Step, StepSource
 from traceadvisor.model.telemetry_window import TelemetryWindow
 from traceadvisor.model.timeline import Timeline
@@ -266,6 +266,10 @@ class Recording:
 
     memory_over_time: MemoryOverTime | None = None
     """Device memory over time; None where the allocator was not recorded."""
+
+    memory_by_operator: tuple[OperatorMemory, ...] = ()
+    """Operators by the device memory that they allocate, most first; the last row has all others. Empty where the
+    allocator was not recorded."""
 
     umbrellas: tuple[Umbrella, ...] = ()
     """Verdicts on the step as a whole."""

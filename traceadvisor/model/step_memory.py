@@ -63,6 +63,20 @@ class MemoryOverTime:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorMemory:
+    """Device memory that an operator itself asks for, without the operators inside it; means per typical step."""
+
+    operator: str
+
+    allocations_per_step: float
+
+    allocated_bytes_per_step: float
+
+    net_bytes_per_step: float
+    """Allocated less what was freed while the operator ran; negative where it frees more."""
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryFigures:
     """Device memory in the kept steps, from the allocator's own events."""
 

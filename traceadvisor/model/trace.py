@@ -110,8 +110,14 @@ class AllocatorSamples:
     reserved_bytes: Int64
     """Reserved from the driver, in use or not; NONE where not recorded."""
 
+    changed_bytes: Int64
+    """Given to a tensor by this change; negative where it was taken back."""
+
+    thread: Int64
+    """Number of the thread that made the change; NONE if it has no timed event."""
+
     def __post_init__(self) -> None:
-        read_only(self.time_ns, self.device, self.allocated_bytes, self.reserved_bytes)
+        read_only(self.time_ns, self.device, self.allocated_bytes, self.reserved_bytes, self.changed_bytes, self.thread)
 
 
 def _nothing() -> Sparse[np.int32]:

@@ -63,7 +63,7 @@ from traceadvisor.model.run import (
 )
 from traceadvisor.model.run_time import RunTime
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, MemoryRelief, StepMemory
+from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, MemoryRelief, OperatorMemory, StepMemory
 from traceadvisor.model.telemetry import DeviceTelemetry, Series, Telemetry
 from traceadvisor.model.telemetry_window import (
     DeviceWindow,
@@ -665,6 +665,7 @@ RECORDS = (
     Record(MemoryRelief, bare=True),
     Record(StepMemory, derived="peak_bytes"),
     Record(MemoryOverTime, finish=_finish_memory),
+    Record(OperatorMemory),
     _finding_record(RecordedFinding, "RecordedFindingDocument"),
     _finding_record(RankedFinding, "FindingDocument"),
     Record(

@@ -9,7 +9,7 @@ from tests.build_report import one_recording
 from tests.rendering.captures import captured
 from tests.rendering.reading import Page
 from traceadvisor.model.report import Report
-from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, MemoryRelief, StepMemory
+from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, MemoryRelief, OperatorMemory, StepMemory
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.page.memory import memory_chart, memory_view
 
@@ -41,6 +41,25 @@ def test_a_page_shows_ways_to_reduce_the_peak_with_assumptions() -> None:
 
 def test_without_allocator_events_there_are_no_tables() -> None:
     assert "GPU memory at the peak" not in _page(None)
+
+
+def test_a_page_shows_the_operators_that_allocate_memory() -> None:
+    report = one_recording()
+    rows = (
+        OperatorMemory("aten::mm", 2.5, 2.0 * GIB, 1.0 * GIB),
+        OperatorMemory("outside operators", 0, 0, -3.0 * GIB),
+    )
+    report = replace(report, recordings=tuple(replace(one, memory_by_operator=rows) for one in report.recordings))
+    text = " ".join(Page(FORMATS["html"].render(report).decode().replace("<", " <")).text.split())
+    assert "GPU memory by operator" in text
+    assert "aten::mm 2.5 2 GiB 1 GiB outside operators 0 0 B -3 GiB" in text
+    (row, _) = json.loads(FORMATS["json"].render(report))["recordings"][0]["memory_by_operator"]
+    assert row == {
+        "operator": "aten::mm",
+        "allocations_per_step": 2.5,
+        "allocated_bytes_per_step": 2.0 * GIB,
+        "net_bytes_per_step": 1.0 * GIB,
+    }
 
 
 def test_json_has_the_parts_and_the_freed_bytes() -> None:

@@ -128,7 +128,7 @@ class DetailColumns:
             self._parts.add(f"{name} rows", rows[present] + self._row_count)
             self._parts.add(name, values[present])
 
-    def add_memory(self, instants: Sequence[InstantEvent]) -> None:
+    def add_memory(self, instants: Sequence[InstantEvent], signatures: Signatures) -> None:
         """Add samples of the devices' caching allocators."""
         events = [
             event for event in instants if event.args.allocated_bytes >= 0 and event.args.device_type > HOST_DEVICE_TYPE
@@ -138,15 +138,31 @@ class DetailColumns:
             self._memory.add("device", int64([event.args.device_id for event in events]))
             self._memory.add("allocated_bytes", int64([event.args.allocated_bytes for event in events]))
             self._memory.add("reserved_bytes", int64([event.args.reserved_bytes for event in events]))
+            self._memory.add("changed_bytes", int64([event.args.changed_bytes for event in events]))
+            self._memory.add("process", int64(signatures.keys_of([event.pid for event in events])))
+            self._memory.add("thread", int64(signatures.keys_of([event.tid for event in events])))
 
     # -- results, each may be read once -----------------------------------------------------------------------
 
-    def memory(self, zero_ns: int) -> AllocatorSamples:
+    def memory(self, zero_ns: int, signatures: Signatures) -> AllocatorSamples:
         """Return the allocator samples, with times relative to the absolute time ``zero_ns``."""
         time_ns = self._memory.whole("time_ns", np.int64) - zero_ns
         order = np.argsort(time_ns, kind="stable")
-        others = ("device", "allocated_bytes", "reserved_bytes")
-        return AllocatorSamples(time_ns[order], *(self._memory.whole(name, np.int64)[order] for name in others))
+
+        def column(name: str) -> Int64:
+            whole: Int64 = self._memory.whole(name, np.int64)[order]
+            return whole
+
+        pairs, place = np.unique(np.stack([column("process"), column("thread")], axis=1), axis=0, return_inverse=True)
+        threads = np.array([signatures.thread_of(*pair) for pair in pairs.tolist()], np.int64)
+        return AllocatorSamples(
+            time_ns[order],
+            device=column("device"),
+            allocated_bytes=column("allocated_bytes"),
+            reserved_bytes=column("reserved_bytes"),
+            changed_bytes=column("changed_bytes"),
+            thread=threads[place.reshape(-1)],
+        )
 
     def byte_counts(self, row_count: int) -> Int64:
         """Return the byte count of each main-table row, in the order of addition; shape ``(row_count,)``."""

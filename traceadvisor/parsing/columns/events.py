@@ -50,7 +50,7 @@ class Columns:
         """Add a window of events; their raw members are not kept."""
         classes = set(map(type, events))
         if InstantEvent in classes and self._wants_details:
-            self.details.add_memory([event for event in events if event.__class__ is InstantEvent])
+            self.details.add_memory([event for event in events if event.__class__ is InstantEvent], self._signatures)
         if MetadataEvent in classes:
             self._name_threads([event for event in events if event.__class__ is MetadataEvent])
         if TimedEvent in classes:
@@ -95,7 +95,7 @@ class Columns:
 
     def memory(self, zero_ns: int) -> AllocatorSamples:
         """Return the allocator samples, with times relative to the absolute time ``zero_ns``."""
-        return self.details.memory(zero_ns)
+        return self.details.memory(zero_ns, self._signatures)
 
     @property
     def cut_texts(self) -> int:

@@ -106,6 +106,14 @@ class Signatures(dict[tuple[str, str, int, int], int]):
         )
         return np.fromiter(map(self.__getitem__, keys), np.int32, len(events))
 
+    def keys_of(self, ids: Sequence[Key]) -> list[int]:
+        """Return the numbers of process or thread ids."""
+        return [self._keys[id_] for id_ in ids]
+
+    def thread_of(self, process: int, thread: int) -> int:
+        """Return the number of a thread by the numbers of its ids; NONE if no event with a duration is on it."""
+        return self.threads.get((self._keys.texts[process], self._keys.texts[thread]), NONE)
+
     def __missing__(self, key: tuple[str, str, int, int]) -> int:
         category, name, process, thread = key
         short = self._shortened(category), self._shortened(name), process, thread

@@ -70,7 +70,10 @@ class EventArgs(KeyArgs, frozen=True, gc=False, omit_defaults=True):
 
 
 class InstantArgs(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What the caching allocator holds, in memory events; events of 2021 have no totals."""
+    """What the caching allocator gave or took back and holds, in memory events; events of 2021 have no totals."""
+
+    changed_bytes: int = msgspec.field(default=0, name="Bytes")
+    """Negative where memory was freed."""
 
     device_type: int = msgspec.field(default=NONE, name="Device Type")
     device_id: int = msgspec.field(default=NONE, name="Device Id")
@@ -111,6 +114,8 @@ class TimedEvent(msgspec.Struct, Generic[Args], gc=False, tag_field="ph", tag="X
 class InstantEvent(msgspec.Struct, gc=False, tag_field="ph", tag="i", omit_defaults=True):
     """An event without a duration."""
 
+    pid: Key = None
+    tid: Key = None
     ts: msgspec.Raw = MISSING
     args: InstantArgs = InstantArgs()
 
@@ -173,10 +178,11 @@ class Lenient:
                     self._timed_args(loose.args),
                 )
             case "i":
-                return InstantEvent(loose.ts, InstantArgs(**self._fitting(loose.args, InstantArgs)))
+                args = InstantArgs(**self._fitting(loose.args, InstantArgs))
+                return InstantEvent(_key(loose.pid), _key(loose.tid), loose.ts, args)
             case "M":
-                args = MetadataArgs(**self._fitting(loose.args, MetadataArgs))
-                return MetadataEvent(_text(loose.name), _key(loose.pid), _key(loose.tid), args)
+                named = MetadataArgs(**self._fitting(loose.args, MetadataArgs))
+                return MetadataEvent(_text(loose.name), _key(loose.pid), _key(loose.tid), named)
         return None
 
     def _timed_args(self, raw: object) -> EventArgs:

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceadvisor.model.report import Recording
-from traceadvisor.model.step_memory import MemoryOverTime, MemoryRelief, StepMemory
+from traceadvisor.model.step_memory import MemoryOverTime, MemoryRelief, OperatorMemory, StepMemory
 from traceadvisor.rendering.charts.clock import RunClock
 from traceadvisor.rendering.charts.drawing import Chart, LegendEntry
 from traceadvisor.rendering.charts.palette import DEVICE_PAINTS
 from traceadvisor.rendering.charts.trend import Subject, Trend, trend_chart
+from traceadvisor.rendering.page.tables import LONGEST_NAME, sorted_by
 from traceadvisor.rendering.table import Cell, Column, Table, cells
 from traceadvisor.rendering.units import NOT_MEASURED, count, percent, size
+from traceadvisor.text.cleaning import clipped
 
 
 def memory_chart(memory: MemoryOverTime | None, chart_id: str) -> Chart | None:
@@ -38,6 +40,27 @@ def _trends(memory: MemoryOverTime) -> Iterator[Trend]:
 
 OPEN_MEMORY_ROWS = 4
 """Steps shown unfolded; most are alike."""
+
+
+def operator_memory_table(recording: Recording) -> Table | None:
+    """The operators that allocate GPU memory; None where the allocator was not recorded."""
+    if not recording.memory_by_operator:
+        return None
+    titles = ("Allocations per step", "Allocated per step", "Allocated less freed")
+    columns = (Column("Operator", numeric=False), *map(Column, titles))
+    return Table(
+        "GPU memory by operator", columns, tuple(map(_operator, recording.memory_by_operator)), OPEN_MEMORY_ROWS
+    )
+
+
+def _operator(row: OperatorMemory) -> tuple[Cell, ...]:
+    net = row.net_bytes_per_step
+    return (
+        Cell(clipped(row.operator, LONGEST_NAME), code=True),
+        sorted_by(count(row.allocations_per_step), row.allocations_per_step),
+        sorted_by(size(row.allocated_bytes_per_step), row.allocated_bytes_per_step),
+        sorted_by(f"-{size(-net)}" if net < 0 else size(net), net),
+    )
 
 
 @dataclass(frozen=True, slots=True)

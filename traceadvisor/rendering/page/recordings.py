@@ -25,7 +25,7 @@ from traceadvisor.rendering.headline import (
 )
 from traceadvisor.rendering.origins import OriginView, category_views
 from traceadvisor.rendering.page.findings import UmbrellaView, umbrella_views
-from traceadvisor.rendering.page.memory import MemoryView, memory_chart, memory_view
+from traceadvisor.rendering.page.memory import MemoryView, memory_chart, memory_view, operator_memory_table
 from traceadvisor.rendering.page.tables import (
     communication_table,
     kernel_table,
@@ -98,6 +98,7 @@ class RecordingView:
     overlaps: Table | None
     communication: Table | None
     memory_over_time: Chart | None
+    memory_by_operator: Table | None
     memory: MemoryView | None
     umbrellas: tuple[UmbrellaView, ...]
     origins: tuple[OriginView, ...]
@@ -140,6 +141,7 @@ def recording_view(report: Report, recording: Recording, number: int, *, with_or
         overlaps=overlap_table(recording),
         communication=communication_table(recording),
         memory_over_time=memory_chart(recording.memory_over_time, f"{anchor}-memory"),
+        memory_by_operator=operator_memory_table(recording),
         memory=memory_view(recording),
         umbrellas=umbrella_views(recording, first.finding.rule.title if first else None),
         origins=tuple(category_views(recording)) if with_origins else (),

@@ -125,30 +125,30 @@ def _is_worth_a_row(recording: Recording, overlap: Overlap | None) -> bool:
 def _kernel(row: KernelRow) -> tuple[Cell, ...]:
     return (
         Cell(clipped(row.name, LONGEST_NAME), code=True),
-        _sorted_by(count(row.calls_per_step), row.calls_per_step),
-        _sorted_by(duration(row.total_ns_per_step), row.total_ns_per_step),
+        sorted_by(count(row.calls_per_step), row.calls_per_step),
+        sorted_by(duration(row.total_ns_per_step), row.total_ns_per_step),
         Cell(
             percent(row.share_of_kernel_time),
             bar=across(min(1.0, row.share_of_kernel_time)),
             value=_number(row.share_of_kernel_time),
         ),
-        _sorted_by(duration(row.shortest_ns), row.shortest_ns),
-        _sorted_by(duration(None if row.shortest_ns is None else row.mean_ns), row.mean_ns),
-        _sorted_by(duration(row.longest_ns), row.longest_ns),
+        sorted_by(duration(row.shortest_ns), row.shortest_ns),
+        sorted_by(duration(None if row.shortest_ns is None else row.mean_ns), row.mean_ns),
+        sorted_by(duration(row.longest_ns), row.longest_ns),
         Cell(NOT_MEASURED if row.tensor_cores is None else "yes" if row.tensor_cores else "no"),
-        _sorted_by(ratio(row.blocks_per_sm), row.blocks_per_sm),
-        _sorted_by(percent(row.occupancy_share), row.occupancy_share),
+        sorted_by(ratio(row.blocks_per_sm), row.blocks_per_sm),
+        sorted_by(percent(row.occupancy_share), row.occupancy_share),
     )
 
 
 def _operator(row: OperatorRow) -> tuple[Cell, ...]:
     return (
         Cell(clipped(row.name, LONGEST_NAME), code=True, more=_shapes_and_places(row)),
-        _sorted_by(count(row.calls_per_step), row.calls_per_step),
-        _sorted_by(duration(row.host_self_ns_per_step), row.host_self_ns_per_step),
-        _sorted_by(duration(row.host_total_ns_per_step), row.host_total_ns_per_step),
-        _sorted_by(duration(row.device_ns_per_step), row.device_ns_per_step),
-        _sorted_by(duration(row.device_total_ns_per_step), row.device_total_ns_per_step),
+        sorted_by(count(row.calls_per_step), row.calls_per_step),
+        sorted_by(duration(row.host_self_ns_per_step), row.host_self_ns_per_step),
+        sorted_by(duration(row.host_total_ns_per_step), row.host_total_ns_per_step),
+        sorted_by(duration(row.device_ns_per_step), row.device_ns_per_step),
+        sorted_by(duration(row.device_total_ns_per_step), row.device_total_ns_per_step),
     )
 
 
@@ -179,13 +179,14 @@ def _calls(per_step: float) -> str:
 def _module(row: ModuleRow) -> tuple[Cell, ...]:
     return (
         Cell(clipped(row.name, LONGEST_NAME), code=True, depth=row.depth),
-        _sorted_by(count(row.calls_per_step), row.calls_per_step),
-        _sorted_by(duration(row.host_ns_per_step), row.host_ns_per_step),
-        _sorted_by(duration(row.device_ns_per_step), row.device_ns_per_step),
+        sorted_by(count(row.calls_per_step), row.calls_per_step),
+        sorted_by(duration(row.host_ns_per_step), row.host_ns_per_step),
+        sorted_by(duration(row.device_ns_per_step), row.device_ns_per_step),
     )
 
 
-def _sorted_by(text: str, value: float | None) -> Cell:
+def sorted_by(text: str, value: float | None) -> Cell:
+    """A figure that the reader can sort by."""
     return Cell(text, value=_number(value))
 
 
