@@ -121,6 +121,7 @@ def _run(module: Path, source: bytes, tests: Sequence[Path], folder: Path, outpu
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for stream in (1, 2):
         os.dup2(descriptor, stream)
+    os.environ.pop("PYTEST_ADDOPTS", None)  # of the run that this one is part of
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
     finder = _Finder(dotted(module), _Planted(str(module.absolute()), source))
     sys.meta_path.insert(0, finder)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.children import Done, run
+from tests.children import LIMIT_S, Done, run, started
 from tests.recording.running import CAPTURE, PYTHON, capture, manifest, steps
 from traceadvisor.errors import UsageError
 from traceadvisor.recording.output_folder import OutputFolder
@@ -110,9 +110,11 @@ def test_processes_with_the_same_time_and_id_get_folders_of_their_own(
 
 def test_two_captures_at_once_make_two_bundles(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
-    with ThreadPoolExecutor(2) as pool:
-        done = list(pool.map(lambda count: capture("train.py", count, cwd=tmp_path), ("30", "31")))
-    assert [one.returncode for one in done] == [0, 0], done[0].stderr + done[1].stderr
+    with (
+        started(*CAPTURE, "train.py", "30", cwd=tmp_path) as first,
+        started(*CAPTURE, "train.py", "31", cwd=tmp_path) as second,
+    ):
+        assert [first.wait(LIMIT_S), second.wait(LIMIT_S)] == [0, 0]
     bundles = list((tmp_path / "runs").iterdir())
     assert sorted((manifest(bundle).command[1], len(steps(bundle))) for bundle in bundles) == [("30", 30), ("31", 31)]
     assert len({manifest(bundle).job for bundle in bundles}) == 2

@@ -121,11 +121,11 @@ def test_without_findings_the_verdict_names_the_recording_with_the_most_lost_tim
         ),
         (
             three_recordings(),
-            "Kernels are shorter than their launches: the fix saves up to 27.8 ms of each step (12.5%).",
+            "Kernels are shorter than their launches: the fix may save up to 27.8 ms of each step (12.5%).",
         ),
         (
             on_the_cpu(),
-            "The device waits for the data loader: the fix saves up to 5.80 ms of each step (12.0%). "
+            "The device waits for the data loader: the fix may save up to 5.80 ms of each step (12.0%). "
             "No GPU activity was recorded.",
         ),
     ],
@@ -390,9 +390,9 @@ def test_a_saving_from_much_longer_steps_is_no_headline_but_one_from_the_step_lo
     first = on_the_cpu().findings[0]
     doubtful = Estimate.bound(3.0 * MS, recording.distortion.doubt)
     of_recorded = replace(first, finding=replace(first.finding, saving=doubtful))
-    assert "saves" not in recording_verdict(recording, of_recorded)
+    assert "save" not in recording_verdict(recording, of_recorded)
     assert "The data loader takes 40% of each undisturbed step." in recording_verdict(recording, of_recorded)
-    assert "saves up to" in recording_verdict(recording, first)
+    assert "may save up to" in recording_verdict(recording, first)
 
 
 def test_the_share_of_the_loader_is_that_of_undisturbed_steps() -> None:
@@ -414,7 +414,7 @@ def test_a_share_of_the_whole_run_is_no_part_of_the_step() -> None:
         first, saving_share=0.25, finding=replace(first.finding, of_run=True, saving=Estimate.bound(50.0 * MS, "x"))
     )
     sentence = recording_verdict(report.recordings[0], of_run)
-    assert "the fix saves up to 50.0% of the training time." in sentence
+    assert "the fix may save up to 50.0% of the training time." in sentence
     shown = replace(report, findings=(of_run,))
     assert "saves up to 50.0% of the training time" in " ".join(line.text for line in summary(shown))
 

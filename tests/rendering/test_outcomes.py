@@ -7,7 +7,7 @@ import pytest
 from tests.build_report import one_recording, three_recordings
 from traceadvisor.model.findings import Clear, RuleMeta, RuleOutcome, Skipped, Unit
 from traceadvisor.model.report import OutcomeRow, Report, UsedSettings
-from traceadvisor.rendering.page.outcomes import outcomes_view
+from traceadvisor.rendering.page.outcomes import nothing_found, outcomes_view
 
 NO_DEVICE, NO_STEPS = Skipped("No kernels were recorded."), Skipped("No step was recorded.")
 
@@ -107,3 +107,16 @@ def test_of_several_recordings_the_smallest_judged_share_is_shown() -> None:
         for recording, share in zip(report.recordings, (1.0, 0.7, 0.9), strict=True)
     ]
     assert _clear(report, *rows) == [("GPU001 gpu001", "all", "time in float32", "1.0%", "at most 5.0%", "70.0%")]
+
+
+@pytest.mark.parametrize(
+    ("skipped", "sentence"),
+    [
+        (1, "No check found a problem."),
+        (2, "1 check could run and found no problem; 2 could not run."),
+    ],
+)
+def test_without_findings_the_report_says_if_most_checks_could_not_run(skipped: int, sentence: str) -> None:
+    rows = [_row(f"DATA00{number + 2}", Skipped("no stacks"), "a") for number in range(skipped)]
+    passed = _row("DATA001", Clear("exposed data wait", 0.02, 0.05, Unit.SHARE), "a")
+    assert nothing_found(replace(one_recording(), findings=(), outcomes=(passed, *rows))) == sentence

@@ -12,7 +12,7 @@ from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.page.findings import finding_views
-from traceadvisor.rendering.savings import NOT_SIMULATED, joint_sentences, saving_words, share_words
+from traceadvisor.rendering.savings import NOT_SIMULATED, ONE_NOT_SIMULATED, joint_sentences, saving_words, share_words
 
 MS = 1_000_000
 
@@ -207,4 +207,5 @@ def test_the_step_with_all_fixes_stands_below_the_findings(kind: str) -> None:
 
 def test_without_any_simulation_the_step_with_all_fixes_is_called_unknown() -> None:
     report = one_recording()
-    assert joint_sentences(replace(report, findings=report.findings[1:2])) == (NOT_SIMULATED,)
+    assert joint_sentences(replace(report, findings=report.findings[1:2])) == (ONE_NOT_SIMULATED,)
+    assert joint_sentences(replace(report, findings=report.findings[1:2] * 2)) == (NOT_SIMULATED,)

@@ -160,7 +160,8 @@ def _unknown_time(table: StepTable, unknown: Unknown) -> Iterator[HealthNote]:
     typical_ns = (unknown.spans & table.typical_windows).total_ns
     typical_share = typical_ns / max(table.typical_windows.total_ns, 1) if table.typical else share
     where = "" if typical_share >= UNKNOWN_SHARE else ", in steps that are not typical"
-    named = {UNKNOWN_REASONS[reason]: part for reason, part in by_reason.items() if part >= UNKNOWN_SHARE / 2}
+    least = min(UNKNOWN_SHARE / 2, max(by_reason.values(), default=0.0))
+    named = {UNKNOWN_REASONS[reason]: part for reason, part in by_reason.items() if part >= least}
     what = f"For {share:.1%} of the step time, the recording does not show whether the GPU worked{where}"
     why = (f"{clause} ({part:.1%})" if len(named) > 1 else clause for clause, part in named.items())
     yield HealthNote(

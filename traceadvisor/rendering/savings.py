@@ -105,8 +105,9 @@ def effect_words(row: RecordedFinding, whole: str) -> str:
     if saves_nothing(saving):
         return "prevents errors and saves no time"
     if row.finding.of_run:
-        return f"saves up to {_share(saving, row.saving_share)} of the training time"
-    return f"saves {_amount(saving)} of {whole} ({_share(saving, row.saving_share)})"
+        return f"may save up to {_share(saving, row.saving_share)} of the training time"
+    verb = "may save" if saving.method is Method.BOUND else "saves"
+    return f"{verb} {_amount(saving)} of {whole} ({_share(saving, row.saving_share)})"
 
 
 def _share(saving: Estimate, expected_share: float) -> str:
@@ -162,6 +163,7 @@ MOST_JOINT_STEPS = 4
 
 
 NOT_SIMULATED = "None of these fixes could be simulated, so the step time with all of them is unknown."
+ONE_NOT_SIMULATED = "The fix could not be simulated, so the step time with it is unknown."
 
 
 def joint_sentences(report: Report) -> tuple[str, ...]:
@@ -180,7 +182,9 @@ def joint_sentences(report: Report) -> tuple[str, ...]:
     ]
     if not sentences:
         saves = [row.finding.saving for row in report.findings if row.finding.saving.high_ns]
-        return (NOT_SIMULATED,) if saves and all(one.method is not Method.REPLAY for one in saves) else ()
+        if not saves or any(one.method is Method.REPLAY for one in saves):
+            return ()
+        return (NOT_SIMULATED if len(saves) > 1 else ONE_NOT_SIMULATED,)
     if len(report.recordings) == 1:
         return (sentences[0][1],)
     shown = tuple(f"{recording_id}: {sentence}" for recording_id, sentence in sentences[:MOST_JOINT_STEPS])

@@ -14,7 +14,7 @@ from traceadvisor.rendering.headline import recording_of_verdict, step_time, ver
 from traceadvisor.rendering.lists import listed
 from traceadvisor.rendering.page.findings import FindingView, finding_views, umbrella_table
 from traceadvisor.rendering.page.health import HealthView, NoteView, health_view
-from traceadvisor.rendering.page.outcomes import outcomes_view
+from traceadvisor.rendering.page.outcomes import nothing_found, outcomes_view
 from traceadvisor.rendering.page.recordings import busy_words, cost_words, largest_category
 from traceadvisor.rendering.page.settings import settings_facts
 from traceadvisor.rendering.run_lines import short_lines_table
@@ -111,6 +111,9 @@ class MarkdownView:
 
     verdict: str
     verdict_scope: str | None
+    nothing_found: str
+    """Stands in place of the findings where there are none."""
+
     quiet: tuple[NoteView, ...]
     """How the run differs from its recording: lines under the verdict."""
 
@@ -157,6 +160,7 @@ def markdown_view(report: Report, room: Room) -> MarkdownView:
         recordings_cut=_recordings_cut(report, room),
         findings=tuple(_finding(finding, room, several=several) for finding in shown),
         findings_cut=_more(len(findings) - len(shown), "finding"),
+        nothing_found=nothing_found(report),
         joint=tuple(clipped(sentence, room.characters) for sentence in joint_sentences(report)[: max(1, room.rows)]),
         folds=tuple(_folds(report, health, room)),
         checks=_check_counts(report) if not room.check_rows else None,
@@ -289,7 +293,7 @@ def _folds(report: Report, health: HealthView, room: Room) -> Iterator[Fold]:
         (outcomes.clear, room.check_rows),
         (outcomes.skipped, room.check_rows),
     ):
-        if table is not None and rows:
+        if table is not None and table.rows and rows:
             title = f"{table.caption} ({len(table.rows)})"
             yield Fold(title, _cut(_slim(table), rows, room), cut=_more(len(table.rows) - rows, "row"))
 

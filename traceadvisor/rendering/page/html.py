@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 
 from traceadvisor.model.breakdown import DEVICE_CATEGORIES, HOST_CATEGORIES
-from traceadvisor.model.findings import Clear, Skipped
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.palette import ALL_PAINTS, PAINTS, SAVING, SAVING_RANGE, TRACK, Paint
@@ -19,7 +18,7 @@ from traceadvisor.rendering.page.drawn import drawn_recordings, not_drawn
 from traceadvisor.rendering.page.findings import FindingView, finding_views
 from traceadvisor.rendering.page.health import HealthView, health_view, without_step_notes
 from traceadvisor.rendering.page.machine import MachineView, machine_view
-from traceadvisor.rendering.page.outcomes import OutcomesView, outcomes_view
+from traceadvisor.rendering.page.outcomes import OutcomesView, nothing_found, outcomes_view, passed_and_skipped
 from traceadvisor.rendering.page.recordings import Fact, Figure, RecordingView, is_without_device, recording_view
 from traceadvisor.rendering.page.rules import RuleView, rule_views
 from traceadvisor.rendering.page.run import RunView, by_machine, by_run, run_view
@@ -114,7 +113,7 @@ def report_view(report: Report) -> ReportView:
         verdict=verdict(report, with_device=False),
         verdict_scope=verdict_scope(report),
         first_action=findings[0] if findings else None,
-        no_action="No check found a problem.",
+        no_action=nothing_found(report),
         checked=_checked(report),
         figures=top_figures(report),
         health=health_view(without_step_notes(report, [recording.id for recording in drawn])),
@@ -149,8 +148,7 @@ def _title(report: Report) -> str:
 
 def _checked(report: Report) -> str:
     """How many rules passed on some recording, and how many could not run on any."""
-    passed = {row.rule.id for row in report.outcomes if isinstance(row.outcome, Clear)}
-    skipped = {row.rule.id for row in report.outcomes if isinstance(row.outcome, Skipped)} - passed
+    passed, skipped = passed_and_skipped(report)
     remark = f", {len(skipped)} could not run" if skipped else ""
     return f"None. {number_of(len(passed), 'check')} passed{remark}; the details below list them."
 

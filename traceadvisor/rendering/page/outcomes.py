@@ -10,7 +10,7 @@ from traceadvisor.model.findings import Clear, Failed, Found, Skipped
 from traceadvisor.model.report import FoundFigures, OutcomeRow, Report
 from traceadvisor.rendering.lists import listed
 from traceadvisor.rendering.table import Cell, Column, Table
-from traceadvisor.rendering.units import figure, percent
+from traceadvisor.rendering.units import figure, number_of, percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,20 @@ def outcomes_view(report: Report) -> OutcomesView:
         skipped=_unfinished(report, Skipped, "Skipped checks"),
         failed=_unfinished(report, Failed, "Failed checks"),
     )
+
+
+def nothing_found(report: Report) -> str:
+    """What a report without findings says about its checks."""
+    passed, skipped = passed_and_skipped(report)
+    if len(skipped) > len(passed):
+        return f"{number_of(len(passed), 'check')} could run and found no problem; {len(skipped)} could not run."
+    return "No check found a problem."
+
+
+def passed_and_skipped(report: Report) -> tuple[set[str], set[str]]:
+    """Ids of the rules that passed on some recording, and of those that could not run on any."""
+    passed = {row.rule.id for row in report.outcomes if isinstance(row.outcome, Clear)}
+    return passed, {row.rule.id for row in report.outcomes if isinstance(row.outcome, Skipped)} - passed
 
 
 def _not_worth_doing(report: Report) -> Table | None:

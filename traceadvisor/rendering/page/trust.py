@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from traceadvisor.model.findings import Method
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.page.tables import replay_table
 from traceadvisor.rendering.table import Table
@@ -20,6 +21,12 @@ class CheckedRecording:
 
     title: str
     checks: Table
+
+
+SHOWN_SHARE = 0.001
+"""Smaller differences are shown as this one."""
+
+NO_SAVING = "No saving of this report is simulated."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +48,21 @@ def trust_view(report: Report) -> TrustView | None:
         return None
     more = len(simulated) - len(listed)
     return TrustView(
-        line=_line(simulated),
+        line=_line(simulated, any_saving=any(row.finding.saving.method is Method.REPLAY for row in report.findings)),
         recordings=tuple(CheckedRecording(one.id, table) for one, table in listed),
         has_gpu=any(one.device is not None for one in simulated),
         more=f"{number_of(more, 'more recording')}: see the JSON report." if more else None,
     )
 
 
-def _line(simulated: Sequence[Recording]) -> str:
+def _line(simulated: Sequence[Recording], *, any_saving: bool) -> str:
     """What the simulation reproduces, and which savings are only upper limits."""
     errors = [abs(one.replay.baseline_error_share) for one in simulated if one.replay]
     worst = max(errors)
-    close = "exactly" if not worst else f"within {percent(worst)}"
+    close = "exactly" if not worst else f"within {percent(max(worst, SHOWN_SHARE))}"
     where = f" in each of {len(simulated)} recordings" if len(simulated) > 1 else ""
     on_cpu = "" if any(one.device is not None for one in simulated) else ", which proves little without a GPU"
-    return f"It reproduces the recorded step {close}{where}{on_cpu}. {_limits(simulated)}"
+    return f"It reproduces the recorded step {close}{where}{on_cpu}. {_limits(simulated) if any_saving else NO_SAVING}"
 
 
 def _limits(simulated: Sequence[Recording]) -> str:
