@@ -10,6 +10,7 @@ from traceadvisor.rendering.units import count, duration, evidence_value, money,
     ("ns", "words"),
     [
         (0, "0 ns"),
+        (-0.2, "0 ns"),
         (870, "870 ns"),
         (1_000, "1.00 µs"),
         (12_345, "12.3 µs"),

@@ -15,7 +15,7 @@ def duration(ns: float | None) -> str:
     if ns is None or not isfinite(ns):
         return NOT_MEASURED
     if ns < 1e3:
-        return f"{ns:.0f} ns"
+        return f"{round(ns)} ns"  # whole: a tiny negative one is no -0
     # Compare rounded values, so that 999.97 µs is shown as 1.00 ms and not as 1000 µs.
     if round(ns / 1e3) < 1e3:
         return f"{_three_digits(ns / 1e3)} µs"
