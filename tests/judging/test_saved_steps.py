@@ -54,6 +54,13 @@ def test_a_saved_step_holds_one_mark_and_no_secret(tmp_path: Path) -> None:
     assert sum(name.startswith("ProfilerStep#") for name in names) == 1
 
 
+@pytest.mark.parametrize("member", ["roctracer_version", "hip_runtime_version"])
+def test_a_saved_step_still_tells_that_the_device_is_of_amd(member: str, tmp_path: Path) -> None:
+    builder = steps().member(member, 4).member("deviceProperties", [{"id": 0, "name": "Instinct", "warpSize": 64}])
+    (saved,) = saved_steps(api.load(builder.write(tmp_path / "w.1.pt.trace.json")).recordings)
+    assert json.loads(content_of(saved))[member] == 4
+
+
 def test_times_keep_all_their_digits(tmp_path: Path) -> None:
     path = steps().write(tmp_path / "w.1.pt.trace.json")
     text = path.read_text().replace('"traceEvents"', '"baseTimeNanoseconds": 1700000000000000001, "traceEvents"', 1)

@@ -10,6 +10,23 @@ from typing import Any
 
 from traceadvisor.model.trace import Device, Distributed
 
+PLAIN_MEMBERS = (
+    "schemaVersion",
+    "baseTimeNanoseconds",
+    "with_stack",
+    "with_flops",
+    "with_modules",
+    "record_shapes",
+    "profile_memory",
+    "cupti_version",
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "hip_runtime_version",
+    "hip_driver_version",
+    "roctracer_version",
+)
+"""Members beside the events that hold a number or a version. Versions tell AMD devices from others."""
+
 
 def devices(members: Mapping[str, Any]) -> tuple[Device, ...]:
     """Return the described devices; malformed entries are left out."""

@@ -16,28 +16,13 @@ import msgspec
 from traceadvisor.errors import InputError
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.parsing.input_bytes import open_bytes
+from traceadvisor.parsing.metadata import PLAIN_MEMBERS
 from traceadvisor.text.cleaning import clean
 
 MOST_BYTES = 2 << 30
 """Largest file after decompression: all of it is held in memory."""
 
-_KEPT_MEMBERS = (
-    "schemaVersion",
-    "deviceProperties",
-    "distributedInfo",
-    "displayTimeUnit",
-    "baseTimeNanoseconds",
-    "with_stack",
-    "with_flops",
-    "with_modules",
-    "record_shapes",
-    "profile_memory",
-    "cupti_version",
-    "cuda_runtime_version",
-    "cuda_driver_version",
-    "hip_runtime_version",
-    "hip_driver_version",
-)
+_KEPT_MEMBERS = (*PLAIN_MEMBERS, "deviceProperties", "distributedInfo", "displayTimeUnit")
 """Members beside the events that a reader needs. Others may hold anything."""
 
 _MARK = re.compile(r"ProfilerStep#(\d{1,18})\Z")

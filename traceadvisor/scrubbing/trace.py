@@ -16,26 +16,10 @@ from traceadvisor.parsing.exceeded_limits import excess_notes
 from traceadvisor.parsing.health import excesses
 from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
 from traceadvisor.parsing.json.windows import ReadSummary, WindowReader
+from traceadvisor.parsing.metadata import PLAIN_MEMBERS
 from traceadvisor.scrubbing.events import EventScrubber
 from traceadvisor.scrubbing.output import Writable
 from traceadvisor.scrubbing.texts import Texts
-
-_NUMBERS = (
-    "schemaVersion",
-    "baseTimeNanoseconds",
-    "with_stack",
-    "with_flops",
-    "with_modules",
-    "record_shapes",
-    "profile_memory",
-    "cupti_version",
-    "cuda_runtime_version",
-    "cuda_driver_version",
-    "hip_runtime_version",
-    "hip_driver_version",
-    "roctracer_version",
-)
-"""Members beside the events that stay if they are numbers or versions. Versions tell AMD devices from others."""
 
 _OF_A_DEVICE = (
     "id",
@@ -121,7 +105,7 @@ def _head(members: Mapping[str, Any]) -> bytes:
 
 def _members(members: Mapping[str, Any], texts: Texts) -> dict[str, Any]:
     """The members that a report reads, without texts about people and machines."""
-    kept: dict[str, Any] = {name: members[name] for name in _NUMBERS if _is_version(members.get(name))}
+    kept: dict[str, Any] = {name: members[name] for name in PLAIN_MEMBERS if _is_version(members.get(name))}
     described = members.get("deviceProperties")
     if isinstance(described, list):
         kept["deviceProperties"] = [
