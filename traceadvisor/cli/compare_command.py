@@ -11,14 +11,13 @@ from traceadvisor import api
 from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.gate import EXPECTED, Condition, decide, split_conditions
 from traceadvisor.cli.options import LimitedCommand, chosen_settings, limits_options, settings_options
+from traceadvisor.cli.output_options import STANDARD_OUTPUT, chosen_formats, format_option, output_option
 from traceadvisor.cli.terminal import print_comparison, print_report, reading_progress, tell
 from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.errors import UsageError
 from traceadvisor.model.comparison import Comparison
 from traceadvisor.model.limits import Limits
 from traceadvisor.rendering.formats import COMPARISON_FORMATS, write_formats
-
-STANDARD_OUTPUT = "-"
 
 
 @click.command("compare", cls=LimitedCommand, context_settings={"max_content_width": 100})
@@ -37,22 +36,8 @@ STANDARD_OUTPUT = "-"
     metavar="PATH",
     help="Earlier captures of the same script, or a folder of them, that show how much identical runs differ.",
 )
-@click.option(
-    "-o",
-    "--output",
-    default="traceadvisor-comparison",
-    show_default=True,
-    metavar="DIR",
-    help="Output folder; '-' writes a single format to standard output.",
-)
-@click.option(
-    "--format",
-    "formats",
-    default="html",
-    show_default=True,
-    metavar="NAMES",
-    help=f"Comma-separated: {', '.join(COMPARISON_FORMATS)}.",
-)
+@output_option("traceadvisor-comparison")
+@format_option(COMPARISON_FORMATS)
 @click.option(
     "--fail-on",
     "fail_on",
@@ -102,7 +87,7 @@ def command(
         conditions, others = split_conditions(fail_on)
         if others:
             raise UsageError(f"Unknown --fail-on condition {others[0]!r}. Expected {EXPECTED}.")
-        names = _format_names(formats, output)
+        names = chosen_formats(formats, COMPARISON_FORMATS, output)
         settings, _ = chosen_settings(
             config=config,
             no_config=no_config,
@@ -144,17 +129,6 @@ def _sides(paths: tuple[Path, ...], base: tuple[Path, ...]) -> tuple[tuple[Path,
             "traceadvisor compare --base A --base B HEAD1 HEAD2."
         )
     return paths[:1], paths[1:]
-
-
-def _format_names(formats: str, output: str) -> list[str]:
-    names = list(dict.fromkeys(name.strip().lower() for name in formats.split(",") if name.strip()))
-    unknown = [name for name in names if name not in COMPARISON_FORMATS]
-    if unknown or not names:
-        known = ", ".join(COMPARISON_FORMATS)
-        raise UsageError(f"Unknown format {', '.join(unknown) or formats!r}. Known formats: {known}.")
-    if output == STANDARD_OUTPUT and len(names) != 1:
-        raise UsageError("Standard output takes one format. Choose it with --format, or choose a folder with -o.")
-    return names
 
 
 def _write(result: Comparison, output: str, names: list[str]) -> None:

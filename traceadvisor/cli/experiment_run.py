@@ -13,6 +13,7 @@ import click
 
 from traceadvisor.cli.exit_codes import ExitCode
 from traceadvisor.cli.experiment_options import Asked
+from traceadvisor.cli.output_options import chosen_formats
 from traceadvisor.cli.terminal import tell
 from traceadvisor.config import find_settings
 from traceadvisor.errors import UsageError
@@ -54,7 +55,7 @@ def run(  # it connects the parts
     processes: bool = False,
 ) -> None:
     """Measure, write the result and print it; Ctrl-C writes what was measured so far."""
-    names = format_names(asked.formats)
+    names = chosen_formats(asked.formats, FORMATS)
     words = asked.script[1:] if asked.script[0] == "--" else asked.script
     is_module = asked.is_module or words[:1] == ("-m",)
     script = words[1:] if words[:1] == ("-m",) else words
@@ -93,19 +94,12 @@ def run(  # it connects the parts
         not_applicable=tuple((not_applicable or {}).items()),
         trace_report=trace_report,
     )
-    _print(result_of(plan, outcome, around), folder, names)
+    result = result_of(plan, outcome, around)
+    _print(result, folder, names)
     if outcome.interrupted:
         sys.exit(128 + 2)
-    if not any(section.base_step_us for section in result_of(plan, outcome, around).sections):
+    if not any(section.base_step_us for section in result.sections):
         sys.exit(ExitCode.UNREADABLE)
-
-
-def format_names(formats: str) -> list[str]:
-    """The formats by name; raises UsageError for an unknown one."""
-    names = [name.strip().lower() for name in formats.split(",") if name.strip()]
-    if unknown := [name for name in names if name not in FORMATS]:
-        raise UsageError(f"Unknown format {', '.join(unknown)}. Known formats: {', '.join(FORMATS)}.")
-    return names
 
 
 def _print(result: ExperimentResult, folder: Path, names: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_
 from traceadvisor.cli.fail_on import first_met, parse_conditions
 from traceadvisor.cli.gate import split_conditions
 from traceadvisor.cli.options import LimitedCommand, chosen_settings, limits_options, settings_options
+from traceadvisor.cli.output_options import STANDARD_OUTPUT, chosen_formats, format_option, output_option
 from traceadvisor.cli.step_summary import append_step_summary
 from traceadvisor.cli.terminal import print_comparison, print_report, print_summary, reading_progress, tell
 from traceadvisor.comparing.inputs import compare_with
@@ -25,30 +26,14 @@ from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import COMPARISON_FORMATS, FORMATS, write_formats
 from traceadvisor.text.cleaning import clean, one_line
 
-STANDARD_OUTPUT = "-"
 GITHUB = "github"
 """The format of GitHub's annotations."""
 
 
 @click.command("report", cls=LimitedCommand, context_settings={"max_content_width": 100})
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    default="traceadvisor-report",
-    show_default=True,
-    metavar="DIR",
-    help="Output folder; '-' writes a single format to standard output.",
-)
-@click.option(
-    "--format",
-    "formats",
-    default="html",
-    show_default=True,
-    metavar="NAMES",
-    help=f"Comma-separated: {', '.join(FORMATS)}. 'github' prints annotations of a GitHub workflow, and appends to its "
-    "step summary.",
-)
+@output_option("traceadvisor-report")
+@format_option(FORMATS, " 'github' prints annotations of a GitHub workflow, and appends to its step summary.")
 @click.option("--run", metavar="PATTERN", help="Only runs whose name matches this shell pattern.")
 @click.option("--worker", metavar="PATTERN", help="Only workers whose name matches.")
 @click.option("--span", metavar="PATTERN", help="Only spans (the time stamp in the file name) that match.")
@@ -122,7 +107,7 @@ def command(
         if compared and not base:
             raise UsageError("--fail-on regression and new need --base, with what to compare with.")
         conditions = parse_conditions((others or ("",)) if fail_on else (), settings, catalogue)
-        names = _format_names(formats, output)
+        names = chosen_formats(formats, FORMATS, output)
         if base and output == STANDARD_OUTPUT:
             raise UsageError("--base writes a comparison beside the report. Choose a folder with -o, or use `compare`.")
         if save_steps and output == STANDARD_OUTPUT:
@@ -173,16 +158,6 @@ def _save_steps(result: Report, output: str, limits: Limits) -> None:
                 click.echo(f"No step of {name} was saved: {one_line(clean(reason))}.", err=True)
             case _:
                 assert_never(step)
-
-
-def _format_names(formats: str, output: str) -> list[str]:
-    names = list(dict.fromkeys(name.strip().lower() for name in formats.split(",") if name.strip()))
-    unknown = [name for name in names if name not in FORMATS]
-    if unknown or not names:
-        raise UsageError(f"Unknown format {', '.join(unknown) or formats!r}. Known formats: {', '.join(FORMATS)}.")
-    if output == STANDARD_OUTPUT and len(names) != 1:
-        raise UsageError("Standard output takes one format. Choose it with --format, or choose a folder with -o.")
-    return names
 
 
 def _newest() -> Path:
