@@ -28,12 +28,12 @@ class Bench:
             counts: how often each is run.
             after: a smaller workload; by what a contender took of memory there it is left out if it does not fit here.
         """
-        todo = {one: count for one, count in counts.items() if (workload, one) not in self.results.series}
-        for contender in todo:
+        left = {one: count for one, count in counts.items() if (workload, one) not in self.results.series}
+        for contender in left:
             reason = contender.missing or self._too_large(contender, workload, after)
             self.results.series[workload, contender] = Series(not_run=reason)
-        for number in range(max(todo.values(), default=0)):
-            for contender, count in todo.items():
+        for number in range(max(left.values(), default=0)):
+            for contender, count in left.items():
                 if number < count:
                     self._run_once(workload, contender)
 

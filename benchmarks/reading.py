@@ -75,7 +75,7 @@ def workloads(trace: Path, cache: Path) -> Workloads:
 
 
 def measured(
-    todo: Workloads, parts: Sequence[Part], counts: Mapping[Contender, int], peers_on: Sequence[Part]
+    inputs: Workloads, parts: Sequence[Part], counts: Mapping[Contender, int], peers_on: Sequence[Part]
 ) -> Results:
     """Run the parts asked for, the peers only on the parts named for them."""
     bench = Bench()
@@ -84,33 +84,33 @@ def measured(
         return {one: count for one, count in counts.items() if not one.is_peer or part in peers_on}
 
     if Part.RECORDING in parts:
-        bench.run(todo.recording, {**on(Part.RECORDING), HELP: counts[GZIP]})
+        bench.run(inputs.recording, {**on(Part.RECORDING), HELP: counts[GZIP]})
     if Part.SMALL in parts:
-        bench.run(todo.small, on(Part.SMALL))
+        bench.run(inputs.small, on(Part.SMALL))
     if Part.LARGE in parts:
-        bench.run(todo.large, on(Part.LARGE), after=todo.small)
+        bench.run(inputs.large, on(Part.LARGE), after=inputs.small)
     if Part.FRAMINGS in parts:
-        for packed, plain in todo.framings.values():
+        for packed, plain in inputs.framings.values():
             bench.run(packed, {one: counts[one] for one in (GZIP, BREAKDOWN)})
             bench.run(plain, {BREAKDOWN: counts[BREAKDOWN]})
     return bench.results
 
 
-def document(results: Results, todo: Workloads, description: Sequence[str]) -> str:
+def document(results: Results, inputs: Workloads, description: Sequence[str]) -> str:
     """The results as Markdown, whatever was not measured left out."""
     sections = ["\n".join(f"- {line}" for line in description)]
-    sections += ["### The lines", goal_table(goals(results, todo.recording, todo.small, todo.large))]
-    for workload in (todo.recording, todo.small, todo.large):
+    sections += ["### The lines", goal_table(goals(results, inputs.recording, inputs.small, inputs.large))]
+    for workload in (inputs.recording, inputs.small, inputs.large):
         if results.of(workload, GZIP):
             packed_mb = workload.path.stat().st_size / 1e6
             sections += [
                 f"### {workload.size} of JSON, {packed_mb:.1f} MB as a file, {workload.event_count:,} events",
                 workload_table(results, workload),
             ]
-    if results.growth(todo.small, todo.large, GZIP):
-        sections += [f"### {LARGE_FACTOR} times the input", growth_table(results, todo.small, todo.large)]
-    if any(results.of(plain, BREAKDOWN) for _, plain in todo.framings.values()):
-        sections += ["### Other framings of the same events", framing_table(results, todo.framings)]
+    if results.growth(inputs.small, inputs.large, GZIP):
+        sections += [f"### {LARGE_FACTOR} times the input", growth_table(results, inputs.small, inputs.large)]
+    if any(results.of(plain, BREAKDOWN) for _, plain in inputs.framings.values()):
+        sections += ["### Other framings of the same events", framing_table(results, inputs.framings)]
     return "\n\n".join(sections) + "\n"
 
 
@@ -142,12 +142,12 @@ def main(  # noqa: PLR0913  # as many as there are options
     into: Path | None,
 ) -> None:
     """Measure how a trace, and the same many times over, is read."""
-    todo = workloads(trace, cache)
+    inputs = workloads(trace, cache)
     description = machine.described(os.getloadavg()[0])
     click.echo("\n".join(description), err=True)
     counts = {one: peer_runs if one.is_peer else runs for one in CONTENDERS}
-    results = measured(todo, [Part(name) for name in parts], counts, [Part(name) for name in peers_on])
-    text = document(results, todo, description)
+    results = measured(inputs, [Part(name) for name in parts], counts, [Part(name) for name in peers_on])
+    text = document(results, inputs, description)
     click.echo(text)
     if into:
         put_into(into, text)

@@ -124,11 +124,11 @@ def test_results_are_written_between_the_markers_of_a_document(recording: Path, 
     document_path = tmp_path / "performance.md"
     document_path.write_text(f"Before.\n{BEGIN}old\n{END}After.\n")
     small, large = (Workload(build(recording, times, tmp_path), times, times) for times in (1, 10))
-    todo = Workloads(Workload(recording, 1, 1), small, large, {})
+    inputs = Workloads(Workload(recording, 1, 1), small, large, {})
     counts = {GZIP: 1, INFLATE: 1, BREAKDOWN: 1, REPORT: 1}
 
-    results = measured(todo, list(Part), counts, peers_on=[])
-    put_into(document_path, document(results, todo, ["a machine"]))
+    results = measured(inputs, list(Part), counts, peers_on=[])
+    put_into(document_path, document(results, inputs, ["a machine"]))
 
     lines = document_path.read_text().splitlines()
     assert (lines[0], lines[-1]) == ("Before.", "After.")
@@ -136,7 +136,7 @@ def test_results_are_written_between_the_markers_of_a_document(recording: Path, 
     for contender in counts:
         assert sum(line.startswith(f"| {contender.title} | 1 |") for line in lines) == 3
     assert sum("torch-tb-profiler, run data | 0 | left out of this run" in line for line in lines) == 3
-    assert results.of(todo.recording, HELP)
+    assert results.of(inputs.recording, HELP)
     assert not any("not measured" in line for line in lines if "torch-tb-profiler" not in line)
 
 
