@@ -8,10 +8,10 @@ if __name__ == "__main__":
     # The interpreter's folder takes its place, as when the command is run by its own name.
     first = () if sys.flags.safe_path else (str(Path(sys.executable).parent),)
     try:
-        here = Path.cwd()
+        here = {Path.cwd()}
     except OSError:  # it was removed; the command line says so
-        here = None
-    sys.path[:] = [*first, *(place for place in sys.path if place and Path(place) != here)]
+        here = set()
+    sys.path[:] = [*first, *(place for place in sys.path if place and Path(place) not in here)]
 
     from traceadvisor.cli import main
 

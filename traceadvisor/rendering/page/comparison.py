@@ -26,9 +26,8 @@ def comparison_table(report: Report) -> Table | None:
         return None
     linked = anchors(report)
     titles = total_titles(report)
-    rows = tuple(
-        _row(report, recording, len(titles), linked.get(recording.id)) for recording in report.recordings[:MOST_COMPARED]
-    )
+    shown = report.recordings[:MOST_COMPARED]
+    rows = tuple(_row(report, recording, len(titles), linked.get(recording.id)) for recording in shown)
     columns = (
         Column("Recording", numeric=False),
         Column("Step time"),
