@@ -216,7 +216,7 @@ SHORT: Mapping[str, int] = {
     "attention blocks": 300,
     "collectives": 300,
     "ranks": 2,
-    "files": 2,
+    "files": 4,
     "captures": 2,
     "notes of a capture": 60,
 }

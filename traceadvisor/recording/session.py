@@ -18,7 +18,6 @@ import msgspec
 from traceadvisor import __version__
 from traceadvisor.bundle.layout import (
     FORMAT,
-    MANIFEST,
     BundleFile,
     Ending,
     FileKind,
@@ -32,7 +31,7 @@ from traceadvisor.bundle.settings import encode_settings
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState
 from traceadvisor.recording.after_import import after_torch_import
-from traceadvisor.recording.bundle_writer import BundleWriter, read_manifest
+from traceadvisor.recording.bundle_writer import BundleWriter, is_taken_by_another
 from traceadvisor.recording.children.agreement import agreed
 from traceadvisor.recording.children.plan import Plan, withdraw
 from traceadvisor.recording.children.rendezvous import Rendezvous, Result, Trains, numbered
@@ -277,7 +276,7 @@ class CaptureSession:
             return chosen.job if number == 1 else f"{chosen.job} {number}"
 
         def is_taken(number: int) -> bool:
-            return _is_taken(numbered(first, number), job(number), launch.rank)
+            return is_taken_by_another(numbered(first, number), job(number), launch.rank)
 
         meeting = Rendezvous(place) if rendezvous else None
         if meeting:
@@ -451,11 +450,3 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-
-
-def _is_taken(folder: Path, job: str, rank: int) -> bool:
-    """Whether a bundle belongs to another job or run, or already has the rank."""
-    found = read_manifest(folder)
-    if found is None:
-        return (folder / MANIFEST).exists()
-    return found.job != job or any(one.rank == rank for one in found.processes)
