@@ -25,6 +25,10 @@ MOST_RATIO = 1e9
 HOST_DEVICE_TYPE = 0
 """Torch's number for the CPU as a device type."""
 
+_TEXTS = ("stack_id", "dtypes_id", "dims_id", "strides_id", "concrete_id")
+_NUMBERS = ("blocks_per_sm", "occupancy_percent", "sequence", "forward_thread", "byte_count")
+"""Columns that hold numbers of texts, and other numbers."""
+
 _SIZED = np.isin(np.arange(len(Kind)), (Kind.COPY_H2D, Kind.COPY_D2H, Kind.COPY_OTHER, Kind.MEMSET))
 """Whether a kind has a size, by kind."""
 
@@ -141,6 +145,23 @@ class DetailColumns:
             self._memory.add("changed_bytes", int64([event.args.changed_bytes for event in events]))
             self._memory.add("process", int64(signatures.keys_of([event.pid for event in events])))
             self._memory.add("thread", int64(signatures.keys_of([event.tid for event in events])))
+
+    def move(self, other: DetailColumns, ids: Int32) -> None:
+        """Append the columns of another object.
+
+        Args:
+            other: the columns of the rows that follow.
+            ids: the numbers here of its process and thread ids.
+        """
+        texts, messages = self.texts.numbers_of(other.texts), self.messages.numbers_of(other.messages)
+        changes = {name: texts.__getitem__ for name in _TEXTS} | {"message_id": messages.__getitem__}
+        before = np.int64(self._row_count)
+        changes |= {f"{name} rows": before.__add__ for name in (*changes, *_NUMBERS)}
+        self._parts.move(other._parts, changes)
+        self._memory.move(other._memory, {name: ids.astype(np.int64).__getitem__ for name in ("process", "thread")})
+        self._row_count += other._row_count
+        self.has_types |= other.has_types
+        self.has_record_ids |= other.has_record_ids
 
     # -- results, each may be read once -----------------------------------------------------------------------
 

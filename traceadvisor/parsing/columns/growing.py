@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,19 @@ class Parts:
         """Append one piece to each of several columns."""
         for name, piece in pieces.items():
             self.add(name, piece)
+
+    def move(self, other: Parts, changes: Mapping[str, Callable[[Column], Column]]) -> None:
+        """Append all columns of another object, those with a change by name changed, and release them there."""
+        for name, column in list(other._columns.items()):
+            piece = column[: other._sizes[name]]
+            del other._columns[name], other._sizes[name]
+            self.add(name, changes[name](piece) if name in changes else piece)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "_columns": {name: column[: self._sizes[name]] for name, column in self._columns.items()},
+            "_sizes": self._sizes,
+        }
 
     def whole(self, name: str, dtype: type[np.generic]) -> Column:
         """Return and release a column; empty if nothing was added."""

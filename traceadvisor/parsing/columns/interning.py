@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -48,6 +48,11 @@ class Interner(dict[T, int], Generic[T]):
     def __missing__(self, key: T) -> int:
         self[key] = number = len(self)
         return number
+
+
+    def numbers_of(self, keys: Iterable[T]) -> Int32:
+        """Return the number of each key; NONE at the end."""
+        return np.array([*map(self.__getitem__, keys), NONE], np.int32)
 
 
 class Texts(Interner[str]):
@@ -114,6 +119,13 @@ class Signatures(dict[tuple[str, str, int, int], int]):
         """Return the number of a thread by the numbers of its ids; NONE if no event with a duration is on it."""
         return self.threads.get((self._keys.texts[process], self._keys.texts[thread]), NONE)
 
+    def merged(self, other: Signatures) -> tuple[Int32, Int32]:
+        """Number the signatures of another object; return the numbers here by theirs, and those of their ids."""
+        ids = self._keys.numbers_of(other._keys)
+        keys = ((category, name, ids[process], ids[thread]) for category, name, process, thread in other)
+        numbers = [self[category, name, int(process), int(thread)] for category, name, process, thread in keys]
+        return np.array([*numbers, NONE], np.int32), ids
+
     def __missing__(self, key: tuple[str, str, int, int]) -> int:
         category, name, process, thread = key
         short = self._shortened(category), self._shortened(name), process, thread
@@ -177,6 +189,15 @@ class Places(dict[int, Streams]):
         self.devices.append(FIRST_DEVICE if device == NONE else self._device(device))
         self.stream_ids.append(NONE if stream == NONE else self.streams[str(stream)])
         return number
+
+    def merged(self, other: Places) -> Int32:
+        """Number the places of another object; return the numbers here by theirs, NONE at the end."""
+        keys: dict[int, tuple[int, int | str]] = {}
+        for device, streams in other.items():
+            for stream, number in streams.items():
+                keys.setdefault(number, (device, stream))  # the shortened text of a long one is the first
+        numbers = [self[device][stream] for _, (device, stream) in sorted(keys.items())]
+        return np.array([*numbers, NONE], np.int32)
 
     def _device(self, device: int) -> int:
         is_ordinal = abs(device) < _FIRST_OF_FAR_DEVICES
