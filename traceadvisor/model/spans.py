@@ -102,6 +102,8 @@ class SpanSet:
     def __and__(self, other: SpanSet) -> SpanSet:
         if not self or not other:
             return SpanSet.empty()
+        if len(other) < len(self):  # searching for a few spans among many takes less time
+            return other & self
         # Each span of `self` overlaps the spans of `other` that end after its start and start before its end.
         first = np.searchsorted(other.ends_ns, self.starts_ns, side="right")
         last = np.searchsorted(other.starts_ns, self.ends_ns, side="left")

@@ -57,6 +57,7 @@ def read_trace(
         second = stack.enter_context(second_part(origin.path, stream, limits, details=details)) if in_two else None
         for window in reader.windows():
             columns.add(window)
+            del window
             on_progress(stream.file_position)
             if second and second.ends(reader, stream, columns):
                 break

@@ -98,10 +98,8 @@ class Columns:
         it occurs first.
         """
         signatures, ids = self._signatures.merged(other._signatures)
-        changes = {"signature": signatures.__getitem__}
-        places = self._places.merged(other._places)
-        self._main.move(other._main, changes | {"place": places.__getitem__})
-        self._python.move(other._python, changes)
+        self._main.move(other._main, {"signature": signatures, "place": self._places.merged(other._places)})
+        self._python.move(other._python, {"signature": signatures})
         self.details.move(other.details, ids)
         self._thread_names |= other._thread_names
         self._shortened.count += other._shortened.count

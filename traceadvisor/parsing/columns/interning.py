@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -48,7 +48,6 @@ class Interner(dict[T, int], Generic[T]):
     def __missing__(self, key: T) -> int:
         self[key] = number = len(self)
         return number
-
 
     def numbers_of(self, keys: Iterable[T]) -> Int32:
         """Return the number of each key; NONE at the end."""
@@ -204,22 +203,28 @@ class Places(dict[int, Streams]):
         return device if is_ordinal else _FIRST_OF_FAR_DEVICES + self._far_devices[device]
 
 
-class TypeLists(dict[bytes, int]):
-    """Numbers each distinct JSON list of types by its text, the types joined with ``;``."""
+class RawTexts(dict[bytes, int]):
+    """Numbers each distinct JSON value by its text."""
 
-    def __init__(self, texts: Texts) -> None:
-        self._texts = texts
+    def __init__(self, texts: Texts, text_of: Callable[[bytes], str]) -> None:
+        """Number the texts that a function makes of JSON among other texts."""
+        self._texts, self._text_of = texts, text_of
 
     def __missing__(self, raw: bytes) -> int:
-        number = self._texts[_joined(raw)]
+        number = self._texts[self._text_of(raw)]
         if len(raw) <= self._texts.shortened.longest:
             self[raw] = number
         return number
 
 
-def _joined(raw: bytes) -> str:
-    """Join a list of types into one text; other values unchanged."""
-    text = raw.decode("utf-8", "replace")
+def as_text(raw: bytes) -> str:
+    """Return JSON as text."""
+    return raw.decode("utf-8", "replace")
+
+
+def joined(raw: bytes) -> str:
+    """Join a list of types with ``;`` into one text; other values unchanged."""
+    text = as_text(raw)
     try:
         decoded = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

@@ -24,7 +24,8 @@ from traceadvisor.parsing.json.events import MALFORMED, Event
 from traceadvisor.parsing.json.structure import NextEvent, ends_before_member, last_boundary
 from traceadvisor.parsing.json.values import Malformed, Unfinished, ValueReader, skip_space
 
-WINDOW_BYTES = 1 << 20
+WINDOW_BYTES = 1 << 19
+"""The decoded events of a window fit a processor's cache."""
 
 _LAST_EVENT_END = re.compile(r"\}\s*(\])")
 _LONGEST_BOUNDARY_BYTES = 1 << 10
@@ -77,6 +78,7 @@ class WindowReader:
         while not self._at_end:
             if events := self._decode_window():
                 yield events
+                events = []  # so that the next ones take their place in memory
             elif self._is_giant() and self._events_ended:
                 self.summary.excesses[ExceededLimit.EVENT] += 1
                 break
@@ -93,7 +95,7 @@ class WindowReader:
 
     @property
     def place(self) -> int | None:
-        """How many bytes were read up to the next event; None if an event was malformed, which may change what follows."""
+        """Bytes read up to the next event; None if an event was malformed, which may change what follows."""
         return self._stream.delivered - (self._end - self._start) if self._is_sound else None
 
     def end_with(self, rest: ReadSummary) -> None:
