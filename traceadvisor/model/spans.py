@@ -54,7 +54,7 @@ class SpanSet:
     def union_of(starts_ns: Int64, ends_ns: Int64) -> SpanSet:
         """Union of any spans: unsorted, overlapping or touching. Empty and negative ones are ignored."""
         filled = ends_ns > starts_ns
-        starts, ends = starts_ns[filled], ends_ns[filled]
+        starts, ends = (starts_ns, ends_ns) if filled.all() else (starts_ns[filled], ends_ns[filled])
         if starts.size == 0:
             return SpanSet.empty()
         if (starts[1:] < starts[:-1]).any():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -163,10 +163,12 @@ def _by_place(stacks: Stacks, calls: _Calls) -> dict[int, tuple[PlaceRow, ...]]:
         return {}
     looked_up = calls.taken(np.arange(min(calls.rows.size, MOST_LOCATED_CALLS)))
     scale = calls.rows.size / looked_up.rows.size / calls.steps
-    found: dict[int, Counter[Location]] = {}
-    for group, location in zip(looked_up.group.tolist(), stacks.locations(looked_up.rows), strict=True):
-        if location is not None:
-            found.setdefault(group, Counter())[location] += 1
+    locations = stacks.locations(looked_up.rows)
+    by_id = {id(location): location for location in locations}  # few: comparing them takes longer
+    found: defaultdict[int, Counter[Location]] = defaultdict(Counter)
+    for (group, each), count in Counter(zip(looked_up.group.tolist(), map(id, locations), strict=True)).items():
+        if (location := by_id[each]) is not None:
+            found[group][location] += count
     return {
         group: tuple(PlaceRow(location, count * scale) for location, count in counts.most_common(MOST_PLACES))
         for group, counts in found.items()
