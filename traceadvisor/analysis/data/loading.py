@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from traceadvisor.analysis.data.batch_cost import (
     WAITING_SHARE,
@@ -133,6 +133,8 @@ def worker_curve(loading: Loading) -> WorkerCurve | None:
     cost = batch_cost(loading) if loading.fetches > 0 else None
     if cost is None:
         return None
+    if cost.is_waiting:
+        cost = replace(cost, delay_ns=(cost.core_wait_ns or 0.0) * _others_share(loading))
     loader = loading.settings.loader or LoaderSettings()
     rest_ns = max(loading.step_ns - loading.wait_ns, 1.0)
     loop = Loop(
@@ -175,6 +177,12 @@ def _leaves_cores(loading: Loading, busy: float | None) -> bool:
     if busy is None or fair is None or loading.wait_ns < CROWDED_WAIT_SHARE * loading.step_ns:
         return False
     return busy < (1 - WAITING_SHARE) * fair * (loading.workers or 1)
+
+
+def _others_share(loading: Loading) -> float:
+    """Return the share of the used cores that other programs use; 0 if unknown."""
+    others, own = loading.others_cores, loading.telemetry.processes.mean_cpu_cores if loading.telemetry else None
+    return others / (others + own) if others and own is not None else 0.0
 
 
 def _training_cores(loading: Loading, cost: BatchCost, rest_ns: float) -> float:
