@@ -92,6 +92,7 @@ def run(  # it connects the parts
     before = Footprints.below(Path.cwd(), ignored=folder)
     begin_s = time.time()
     outcome = measure(plan, _Progress(plan).show)
+    proposed = report.findings if report else ()
     around = Surroundings(
         kind=kind,
         seconds=time.time() - begin_s,
@@ -101,6 +102,7 @@ def run(  # it connects the parts
         not_applicable=tuple((not_applicable or {}).items()),
         trace_report=trace_report,
         recorded_start_ns=_start_ns(report),
+        recorded_step_us=next((row.step_ns / 1000 for row in proposed if row.step_ns), None),
     )
     result = result_of(plan, outcome, around)
     if report:  # predictions beside measurements

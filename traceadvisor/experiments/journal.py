@@ -129,7 +129,7 @@ class Ended(Row, frozen=True, tag="ended"):
     """How a process of the script ended."""
 
     reason: str
-    """``done``, ``budget``, ``script`` or ``failed``."""
+    """``done``, ``budget``, ``script``, ``failed`` or ``refused``."""
 
     detail: str = ""
 

@@ -60,6 +60,7 @@ class Surroundings:
     not_applicable: tuple[tuple[str, str], ...] = ()
     trace_report: str | None = None
     recorded_start_ns: int | None = None
+    recorded_step_us: float | None = None
 
 
 def result_of(plan: Plan, outcome: Outcome, around: Surroundings) -> ExperimentResult:
@@ -99,6 +100,7 @@ def result_of(plan: Plan, outcome: Outcome, around: Surroundings) -> ExperimentR
         changed_files=around.changed_files,
         trace_report=around.trace_report,
         recorded_start_ns=around.recorded_start_ns,
+        recorded_step_us=around.recorded_step_us,
         currency=price.currency if price else None,
     )
 

@@ -8,6 +8,9 @@ from typing import TypeAlias
 SCHEMA = "traceadvisor.experiment/1"
 """Identifies the JSON file and its version."""
 
+SAME_STEP = 1.25
+"""Two runs of a script differ by up to this factor for no reason; beyond it, something else differs."""
+
 SettingValue: TypeAlias = bool | int | float | str
 
 
@@ -212,4 +215,18 @@ class ExperimentResult:
     recorded_start_ns: int | None = None
     """Start of that recording on the wall clock, since the epoch; None without one, or if it is unknown."""
 
+    recorded_step_us: float | None = None
+    """Step of that recording, to which its predictions refer."""
+
     currency: str | None = None
+
+    @property
+    def base_step_us(self) -> float | None:
+        """The step with the script's own settings."""
+        return next((one.base_step_us for one in self.sections if one.base_step_us and not one.base), None)
+
+    @property
+    def is_as_recorded(self) -> bool | None:
+        """Whether the script's own step is about that of the recording; None if either is unknown."""
+        here, then = self.base_step_us, self.recorded_step_us
+        return None if not here or not then else 1 / SAME_STEP < here / then < SAME_STEP

@@ -90,20 +90,32 @@ class Loading:
             beside_others: whether cores that other programs use do not count.
         """
         used = self.others_cores if beside_others else 0.0
-        free = None if self.host_cores is None else max(self.host_cores - used, self._share_with_a_worker(used), 1.0)
+        share = self._share_with_a_worker(used)
+        least = min(share or 1.0, 1.0) if used and self.cores_are_full else 1.0
+        free = None if share is None or self.host_cores is None else max(self.host_cores - used, share, least)
         limits = [limit for limit in (self.settings.cpu_quota, free) if limit is not None]
-        return max(min(limits) / self.settings.ranks_on_host, 1.0) if limits else None
+        return max(min(limits) / self.settings.ranks_on_host, least) if limits else None
 
-    def _share_with_a_worker(self, used: float) -> float:
-        """Cores that a training process without workers gets once it has one, next to other programs; else 0.
+    @property
+    def cores_are_full(self) -> bool:
+        """Whether all cores of the machine are in use."""
+        share = self.telemetry.node.mean_cpu_share if self.telemetry else None
+        return share is not None and share >= BUSY_SHARE
 
-        What it leaves to others says little: its single thread can use one core. The scheduler divides the cores evenly
-        among the threads that want one, and others want at least as many cores as they use.
+    def _share_with_a_worker(self, used: float) -> float | None:
+        """Cores that a training process and one worker get next to other programs; None if unknown.
+
+        The scheduler divides the cores evenly among the threads that want one. Others want at least as many cores as
+        they use; where all cores are in use, the load tells how many more threads of theirs want one. With workers and
+        free cores, what the others leave is known better: at most one core is promised.
         """
-        if self.workers != 0 or self.host_cores is None:
-            return 0.0
-        own = 2.0 * self.settings.ranks_on_host
-        return self.host_cores * min(own / (own + used), 1.0)
+        if self.host_cores is None:
+            return None
+        ranks = self.settings.ranks_on_host
+        load = self.telemetry.node.mean_load if self.telemetry and self.cores_are_full else None
+        others = max(used, (load or 0.0) - ranks)
+        share = self.host_cores * min(2.0 * ranks / (2.0 * ranks + others), 1.0)
+        return share if self.workers == 0 else min(share, 1.0 * ranks)
 
     @property
     def others_cores(self) -> float:

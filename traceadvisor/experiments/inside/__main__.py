@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import traceback
 from pathlib import Path
@@ -17,9 +16,10 @@ from traceadvisor.recording.script.own_code import strip_own_frames, unseen
 from traceadvisor.recording.script.program import Script
 
 _SPAWNS = (
-    "The script starts processes with torch.multiprocessing.spawn, and only its first process can be measured: "
-    "train in it, on one device"
+    "it starts processes with torch.multiprocessing.spawn, and only the first process can be measured: train in it, on "
+    "one device"
 )
+
 _OUT_OF_MEMORY = ("outofmemoryerror", "out of memory", "can't allocate memory", "cannot allocate memory")
 
 
@@ -44,7 +44,7 @@ def main(plan: Plan) -> int:
             raise
 
     after_torch_import(attach)
-    after_import("torch.multiprocessing.spawn", lambda: _note_processes(journal))
+    after_import("torch.multiprocessing.spawn", lambda: _refuse_processes(journal))
     try:
         run()
     except SystemExit as leaving:
@@ -65,17 +65,15 @@ def main(plan: Plan) -> int:
     return 0
 
 
-def _note_processes(journal: Journal) -> None:
-    """Say so if the script starts processes that may train."""
-    spawning: Any = sys.modules["torch.multiprocessing.spawn"]
-    original = spawning.start_processes
+def _refuse_processes(journal: Journal) -> None:
+    """End the script where it starts processes that train: settings cannot be switched in these."""
 
-    @functools.wraps(original)
     @unseen
-    def start_processes(*args: Any, **kwargs: Any) -> Any:
-        journal.add(Note(_SPAWNS))
-        return original(*args, **kwargs)
+    def start_processes(*_: Any, **__: Any) -> Any:
+        journal.add(Ended("refused", _SPAWNS))
+        raise SystemExit(0)
 
+    spawning: Any = sys.modules["torch.multiprocessing.spawn"]
     spawning.start_processes = start_processes
 
 

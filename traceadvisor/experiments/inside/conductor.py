@@ -114,7 +114,10 @@ class Conductor:
         """Steps under the script's own settings, timed; returns the facts."""
         self._journal.add(Begin("start", AS_IT_IS))
         blocks = self._blocks
-        blocks.enter(Settings())
+        try:
+            blocks.enter(Settings())
+        except Exception as error:  # a loader of another kind, such as a subclass with arguments of its own
+            raise NoBatchError(f"its DataLoader cannot be made again: {type(error).__name__}: {error}"[:300]) from error
         yield from blocks.steps_of(blocks.discarded(Settings()))
         self._first_step_s = yield from blocks.timed(FIRST_STEPS)
         if (facts := facts_of(self._journal.rows)) is None:
