@@ -146,7 +146,7 @@ def ended_after(seconds: float) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("slow", [r"(a+)+b", r"\s+=", r"begin.*end", r"[\w.]+[\d.]+@", r"(?:x|xx)*y", r"\[[^\]]*\]\("])
-def test_a_slow_pattern_is_told_from_others(slow: str) -> None:
+def test_a_slow_pattern_is_found_among_others(slow: str) -> None:
     assert slow_text(re.compile(slow)) is not None
 
 

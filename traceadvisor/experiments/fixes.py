@@ -86,7 +86,8 @@ def proposals(report: Report, wanted: Iterable[str] = ()) -> tuple[tuple[Proposa
             others[finding.rule.id] = f"it proposes the same settings as {first.fix}"
         else:
             low, expected, high = _predicted(one)
-            taken.append(Proposal(finding.rule.id, finding.rule.title, settings, low, expected, high))
+            change = finding.fix.change
+            taken.append(Proposal(finding.rule.id, finding.rule.title, settings, low, expected, high, change))
     return (*taken, *_together(report, taken)), others
 
 
@@ -112,7 +113,7 @@ def _predicted(one: RankedFinding) -> tuple[float | None, float | None, float | 
     if not step_ns or not saving.high_ns:
         return None, None, None
     low, high = (max(1 - saved / step_ns, 0.0) for saved in (saving.high_ns, saving.low_ns))
-    if saving.method is not Method.REPLAY:
+    if saving.method is Method.BOUND:
         return low, None, 1.0
     return low, max(1 - saving.expected_ns / step_ns, 0.0), high
 

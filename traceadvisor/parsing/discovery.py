@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from traceadvisor.bundle.folder import find_in_bundle, is_bundle, started_ns
+from traceadvisor.bundle.folder import command_of, find_in_bundle, is_bundle, started_ns
 from traceadvisor.bundle.jobs import joined
 from traceadvisor.bundle.layout import MANIFEST, UNFINISHED
 from traceadvisor.errors import InputError
@@ -18,7 +18,7 @@ from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.input_bytes import open_bytes
 from traceadvisor.parsing.recognise import describe_bytes
 from traceadvisor.system.folders import entries_below
-from traceadvisor.text.secrets import beginning
+from traceadvisor.text.secrets import beginning, without_secret_arguments
 
 _TRACE_NAME = re.compile(r"(?P<stem>.+?)\.pt\.trace\.json(?:\.gz)?\Z", re.DOTALL)
 _JSON_NAME = re.compile(r"(?P<stem>.+?)(?:\.trace)?\.json(?:\.gz)?\Z", re.DOTALL)
@@ -53,6 +53,16 @@ def captures_in(folder: Path) -> list[Path]:
     except OSError:
         return []
     return sorted(captures, key=lambda path: (started_ns(path), path.name), reverse=True)
+
+
+def capture_of(command: Sequence[str], folder: Path) -> Path | None:
+    """The newest capture of a script with the same arguments, directly in a folder; None without one."""
+
+    def words(written: Sequence[str]) -> tuple[str, ...]:
+        kept = without_secret_arguments(tuple(written))
+        return (Path(kept[0]).as_posix(), *kept[1:]) if kept else ()
+
+    return next((path for path in captures_in(folder) if words(command_of(path)) == words(command)), None)
 
 
 def find_recordings(paths: Sequence[Path], limits: Limits = LIMITS) -> FoundRecordings:
