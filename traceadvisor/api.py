@@ -32,6 +32,7 @@ from traceadvisor.results.frames import FrameName, frame_of
 from traceadvisor.scrubbing.scrub import Scrubbed
 from traceadvisor.scrubbing.scrub import scrub as _scrub
 from traceadvisor.system.executor import Outcome
+from traceadvisor.system.folders import entries_below
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -333,9 +334,11 @@ def _without_experiments(paths: list[Path]) -> list[Path]:
 
 
 def _is_only_an_experiment(path: Path) -> bool:
-    if path.name == FILE:
-        return True
-    return (path / FILE).is_file() and not any(path.rglob("*.pt.trace.json*"))
+    try:
+        is_one = path.name == FILE or (path / FILE).is_file()
+    except OSError:  # reading it says why
+        return False
+    return is_one and not any(".pt.trace.json" in entry.name for entry in entries_below(path))
 
 
 def _named(origins: Iterable[Origin]) -> list[NamedFile]:

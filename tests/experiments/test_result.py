@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -133,6 +134,15 @@ def test_written_and_read_again_a_result_is_the_same(tmp_path: Path) -> None:
     path.write_text("{}")
     with pytest.raises(InputError, match=r"traceadvisor\.experiment/1"):
         read_experiment(tmp_path)
+
+
+def test_a_pipe_or_a_deep_list_in_the_place_of_a_result_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "experiment.json")
+    with pytest.raises(InputError, match="is not a regular file"):
+        read_experiment(tmp_path)
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(InputError, match=r"deep\.json"):
+        read_experiment(tmp_path / "deep.json")
 
 
 def test_a_result_follows_its_schema() -> None:

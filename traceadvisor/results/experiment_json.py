@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -47,7 +48,10 @@ def read_experiment(path: Path) -> ExperimentResult:
     file = path / FILE if path.is_dir() else path
     remedy = "Measure again with this version."
     try:
-        if file.stat().st_size > MOST_BYTES:
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe might never end
+            raise InputError(file, "is not a regular file", expected=SCHEMA, remedy=remedy)
+        if status.st_size > MOST_BYTES:
             raise InputError(file, f"has more than {MOST_BYTES} bytes", expected=SCHEMA, remedy=remedy)
         document = msgspec.json.decode(file.read_bytes())
         found = document.get("schema") if isinstance(document, dict) else None
