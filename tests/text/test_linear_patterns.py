@@ -30,7 +30,7 @@ CHEAP_S = 0.003
 MOST_GROWTH = 8
 """Of the time for a text four times as long: 4 if linear, 16 if quadratic."""
 
-MOST_S = 3
+MOST_S = 1
 """Of processor time for one text: a thousand times what a linear pattern takes."""
 
 
