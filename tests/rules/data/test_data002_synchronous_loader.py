@@ -149,3 +149,17 @@ def test_at_most_three_functions_are_named(tmp_path: Path) -> None:
         builder.python(f"data.py({line}): load", 100 * line, 100 * line + 90)
     found = finding(SynchronousLoader(), builder, tmp_path)
     assert len([row for row in found.evidence if "data.py" in row.label]) == 3
+
+
+@pytest.mark.parametrize(("load_us", "found"), [(700, False), (2_000, True)])
+def test_batches_that_load_faster_than_a_worker_hands_them_over_need_no_worker(
+    load_us: int, tmp_path: Path, *, found: bool
+) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        start = number * 6_000
+        builder.step(number, start, start + 6_000).loader(start, start + load_us, kind=SINGLE)
+        builder.op("aten::mm", start + load_us, start + 6_000)
+    captured = Captured(builder, tmp_path).loader(workers=0).made(load_us, workers=[None])
+    captured = captured.with_steps([load_us] * 30, step_us=6_000 - load_us)
+    assert captured.is_found(SynchronousLoader()) is found

@@ -12,7 +12,7 @@ from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE, TAKING_NS, Cr
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers, MadeBatch
 from traceadvisor.rules.base import Estimate, Evidence, Facts, Fix, Method, Unit
-from traceadvisor.rules.data.loader_bursts import bursts
+from traceadvisor.rules.data.loader_bursts import MOST_TAKING_NS, bursts
 
 MIN_IO_SHARE = 0.5
 """I/O wait per loading process, as a share of its time. Half is the usual sign of slow storage."""
@@ -27,6 +27,14 @@ HEAVY_COLLATE_SHARE = 0.5
 SLOWER_TRAINING = 0.1
 """Share by which the rest of the step is assumed to grow at most, as for simulated savings (``docs/how-savings-are-
 estimated.md``)."""
+
+MOST_TAKING_SHARE = 0.2
+"""Share of the step below which the cost of taking a batch is no finding: larger batches are the only fix."""
+
+BUSY_FACTOR = 2.0
+"""Time to take a batch while other programs use the cores, relative to an idle machine: two threads share a core."""
+
+TAKES_USUAL_TIME = "taking a batch from any worker costs about as much"
 
 WAITS_FOR_CORES_SHARE = 0.5
 """Time that a loading thread waits for a core, as a share of its time for a batch. Short delays are less."""
@@ -117,6 +125,21 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: PLR0911  # one answer per kin
     if not would_gain:
         return LoadingLimit(Limit.NOTHING)
     return LoadingLimit(Limit.CORES if curve.cost.is_split else Limit.UNKNOWN)
+
+
+def takes_usual_time(facts: Facts) -> bool:
+    """Return whether the wait is what taking a batch from any worker costs, and not known to be that of slow workers.
+
+    Only undisturbed steps tell. A wait of a fifth of the step is worth a fix even then.
+    """
+    loading, curve, timing = facts.loading, facts.worker_curve, facts.run.timing
+    if loading is None or not loading.workers or timing.undisturbed_loader_ns is None or not timing.undisturbed_ns:
+        return False
+    if curve and not curve.at(loading.workers, crowding=Crowding.NONE).is_hidden:
+        return False
+    is_busy = loading.others_cores >= MIN_OTHERS_SHARE * (facts.run.host_cores or 1)
+    most_ns = MOST_TAKING_NS * (BUSY_FACTOR if is_busy else 1.0) * max(loading.fetches, 1.0)
+    return timing.undisturbed_loader_ns <= min(most_ns, MOST_TAKING_SHARE * timing.undisturbed_ns)
 
 
 def _batch_ns(facts: Facts, loading: Loading) -> float:
