@@ -8,6 +8,7 @@ from traceadvisor.analysis.sampled.shares import (
     SampledShare,
     beside_training,
     in_optimizer,
+    line_of_call,
     share_of_steps,
 )
 from traceadvisor.model.location import Location
@@ -66,3 +67,10 @@ def test_a_call_counts_by_its_recorded_name() -> None:
 def test_a_share_can_be_limited() -> None:
     assert SampledShare(0.4, 0.2, 0.6).at_most(0.2) == SampledShare(0.2, 0.1, 0.3)
     assert SampledShare(0.1, 0.05, 0.2).at_most(0.2) == SampledShare(0.1, 0.05, 0.2)
+
+
+def test_the_line_of_a_call_is_that_of_most_samples_in_it() -> None:
+    samples = Samples().add(9, *COPY).add(1, MAIN, user("train", 40), library("deepcopy", 119, "copy.py")).build()
+    assert line_of_call(samples, TRAIN, "copy.py(119): deepcopy") == Location("train.py", 23, "train")
+    assert line_of_call(Samples().add(3, *COPY).build(), TRAIN, "copy.py(119): deepcopy") == TRAIN
+    assert line_of_call(None, TRAIN, "copy.py(119): deepcopy") == TRAIN

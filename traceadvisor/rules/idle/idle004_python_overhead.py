@@ -10,7 +10,7 @@ import numpy as np
 from traceadvisor.analysis.idle.causes import beside_training, plain_python
 from traceadvisor.analysis.idle.places import Place, recurring_places
 from traceadvisor.analysis.operators.call_sites import CallSite, call_sites
-from traceadvisor.analysis.sampled.shares import SampledShare, share_of_steps
+from traceadvisor.analysis.sampled.shares import SampledShare, line_of_call, share_of_steps
 from traceadvisor.analysis.sampled.shares import beside_training as beside_passes
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
@@ -26,6 +26,7 @@ from traceadvisor.rules.base import (
     Facts,
     Fix,
     Input,
+    Location,
     Method,
     Outcome,
     Rule,
@@ -138,7 +139,7 @@ class PythonOverhead(Rule):
         is_usual = usual_ns > USUAL_SHARE * facts.per_step_ns(lost)
         least_ns = LEAST_SITE_SHARE * lost.total_ns
         sites = [site for site in _own_sites(facts, lost) if site.spans.total_ns >= least_ns][:MOST_SITES]
-        locations = tuple(dict.fromkeys(location for site in sites for location in site.locations))
+        locations = tuple(dict.fromkeys(location for site in sites for location in _lines(facts, site)))
         sampled = self._sampled(facts, lost) if is_usual else None
         if sampled and sampled.high < self.min_share:
             remark = "recording makes this code look slower than it is"
@@ -207,6 +208,7 @@ def _small_operators(facts: Facts, between: SpanSet, claims: SpanSet) -> Outcome
     """A finding on many small operators, and the Python between them."""
     events, rows = facts.trace.events, _outermost(facts)
     sites = _own_sites(facts, between)[:MOST_SITES]
+    places = [] if sites else _places(facts, between, 0)
     return facts.finding(
         claims=claims,
         fix=BETWEEN,
@@ -216,7 +218,7 @@ def _small_operators(facts: Facts, between: SpanSet, claims: SpanSet) -> Outcome
             facts.time_per_step("Python code between operators", between),
             facts.count_per_step("operators without those inside others", rows.size),
             Evidence("median operator", float(np.median(events.duration_ns[rows])), Unit.NS) if rows.size else None,
-            *(facts.time_per_step(place.label, place.spans) for place in _places(facts, between, 0)[:MOST_SITES]),
+            *(facts.time_per_step(place.label, place.spans) for place in places[:MOST_SITES]),
             *(facts.time_per_step(site.label, site.spans) for site in sites),
         ),
         locations=tuple(dict.fromkeys(location for site in sites for location in site.locations)),
@@ -227,6 +229,13 @@ def _small_operators(facts: Facts, between: SpanSet, claims: SpanSet) -> Outcome
 def _places(facts: Facts, spans: SpanSet, least_ns: float) -> list[Place]:
     """Places that the median step passes."""
     return recurring_places(facts.observation, facts.tree, spans, facts.steps.typical, least_ns)
+
+
+def _lines(facts: Facts, site: CallSite) -> tuple[Location, ...]:
+    """The line of the call, if samples show it."""
+    if site.callee is None or len(site.locations) > 1:
+        return site.locations
+    return (line_of_call(facts.run.stack_samples, site.locations[0], site.callee),)
 
 
 def _some_of(by_step_ns: Sequence[int], most_ns: int) -> str:
