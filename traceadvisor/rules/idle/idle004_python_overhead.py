@@ -67,23 +67,27 @@ LEAST_SITE_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class PythonOverhead(Rule):
-    """Python code outside operators delays the training step.
+    """Python code of the script delays the training step.
 
     What it finds: Stretches outside the data loader in which the CPU runs no operators and no runtime calls, and the
         GPU is idle: logging, metrics, checkpoints, sleep. If stacks were recorded, the finding names the functions. For
         recordings from 2021, it names the lines before and after. Without a GPU, all such stretches count if stacks
-        were recorded. Otherwise only those count that the median step has at the same place, and the finding names the
-        operators around it. Without a GPU, Python between many small operators counts as well.
+        were recorded, together with operators that the training does not need: averages of weights, metrics, copies of
+        the model. It needs those in modules, in the backward pass and in the optimizer, and those that gradients go
+        back through. Without stacks, only those stretches count that the median step has at the same place. Without a
+        GPU, many small operators in the forward and backward pass, and the Python between them, count as well.
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels. If no kernel is
         launched for long, the queue runs empty.
-    How to fix it: Run this code every hundred steps instead of every step, or in another thread or process. Write
-        checkpoints in the background. Make small operators fewer and larger.
+    How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops
+        by operators on whole tensors. Write checkpoints in the background. Make small operators fewer and larger.
     How the saving is estimated: We simulate the step with 0.9 of this work removed. The low estimate removes 0.5 of it,
-        the high estimate all. If only some steps run this code, the saving is an upper limit: all of this idle time.
-        For Python between small operators, it is an upper limit as well.
+        the high estimate all. Without a GPU, samples of the stack in undisturbed steps tell how long this work takes,
+        if there are enough of them. If only some steps run this code, the saving is an upper limit: all of this time.
+        For small operators, it is an upper limit as well.
     When it may be wrong: Stack recording slows down Python, especially many small calls. The next operators may need
         the result of this code at once. A thread that waits for a busy core looks the same if no Python calls were
-        recorded. The profiler adds a few microseconds to each operator.
+        recorded. The profiler adds a few microseconds to each operator. Code that makes the input of the model may be
+        needed in each step.
     """
 
     meta = RuleMeta("IDLE004", "python-overhead", "The script's Python code slows down the step")
