@@ -610,7 +610,7 @@ class Facts:
         )
         return (Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW)[min(doubts, 2)]
 
-    @property
+    @cached_property
     def _missing_parts(self) -> tuple[HealthNote, ...]:
         return tuple(missing_parts(self.observation, self.steps, self.unknown))
 

@@ -83,6 +83,7 @@ class FindingParts:
     saving: str
     certainty: str | None
     worth: str | None
+    measured: str | None
     fix: str
     change: str | None
     details: tuple[str, ...]
@@ -240,6 +241,7 @@ def _finding(finding: FindingView, room: Room, *, several: bool) -> FindingParts
         saving=finding.saving.sentence,
         certainty=finding.saving.certainty if finding.saving.is_certainty_shown else None,
         worth=finding.worth,
+        measured=_clipped_or_none(finding.measured, room.characters),
         fix=f"Fix{place}: {clipped(finding.fix, room.characters)}.",
         change="\n".join(fitted_code(change, CODE_COLUMNS)) if change else None,
         details=tuple(clipped(text, 2 * room.characters) for text in islice(_details(finding, room), room.details)),

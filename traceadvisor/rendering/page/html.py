@@ -11,6 +11,7 @@ from traceadvisor.model.breakdown import DEVICE_CATEGORIES, HOST_CATEGORIES
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.palette import ALL_PAINTS, PAINTS, SAVING, SAVING_RANGE, TRACK, Paint
+from traceadvisor.rendering.experiment.view import ExperimentView, experiment_view
 from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.headline import recording_of_verdict, verdict, verdict_scope
 from traceadvisor.rendering.page.comparison import comparison_table, rank_table
@@ -102,6 +103,9 @@ class ReportView:
     rules: Mapping[str, RuleView]
     """What each rule checks, by its id."""
 
+    experiments: tuple[ExperimentView, ...]
+    """What `try` and `sweep` measured, the newest first."""
+
 
 def report_view(report: Report) -> ReportView:
     """The view of a report, after redaction. Recordings have titles in the place of their ids."""
@@ -140,6 +144,10 @@ def report_view(report: Report) -> ReportView:
         source=tuple(_source(report)),
         tool_version=report.tool_version,
         rules=rules,
+        experiments=tuple(
+            experiment_view(one, f"measured-{place}-")
+            for place, one in enumerate(reversed(report.experiments), start=1)
+        ),
     )
 
 

@@ -12,7 +12,7 @@ from traceadvisor.rules.data.loading_limit import FEWEST_READERS, MIN_IO_SHARE, 
 class StorageBound(Rule):
     """The training loop waits for data while the loading processes wait for storage.
 
-    What it finds: An data wait while CPU cores are idle with outstanding reads: at least four loading processes
+    What it finds: A data wait while CPU cores are idle with outstanding reads: at least four loading processes
         spend most of their time in I/O wait. Fewer processes read more if there are more of them: see DATA002 and
         DATA003.
     Why it costs time: The disk or the network delivers samples more slowly than the training loop uses them.

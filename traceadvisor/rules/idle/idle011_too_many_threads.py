@@ -34,7 +34,7 @@ class TooManyThreads(Rule):
     """Threads relative to cores. PyTorch's own default is 1 or, with hyperthreading, a half."""
 
     min_busy_share: float = 0.5
-    """Share of the CPU time in use: of the granted cores, or of the machine. With less, threads do not wait for one."""
+    """Share of CPU time in use, of the granted cores or of the machine. With less, threads do not wait for cores."""
 
     def check(self, facts: Facts) -> Outcome:
         """Compare the threads of all ranks of the machine with its granted cores."""
