@@ -8,6 +8,7 @@ from traceadvisor.analysis.sampled.shares import (
     SampledShare,
     beside_training,
     in_optimizer,
+    line_between_steps,
     line_of_call,
     share_of_steps,
 )
@@ -74,3 +75,11 @@ def test_the_line_of_a_call_is_that_of_most_samples_in_it() -> None:
     assert line_of_call(samples, TRAIN, "copy.py(119): deepcopy") == Location("train.py", 23, "train")
     assert line_of_call(Samples().add(3, *COPY).build(), TRAIN, "copy.py(119): deepcopy") == TRAIN
     assert line_of_call(None, TRAIN, "copy.py(119): deepcopy") == TRAIN
+
+
+def test_the_line_between_steps_is_that_of_the_loop() -> None:
+    evaluating = (MAIN, user("train", 30), user("evaluate", 70), library("_call_impl"))
+    samples = Samples().add(9, *evaluating, state=StepState.OTHER).add(90, *STEP).build()
+    assert line_between_steps(samples, Location("train.py", 15, "train")) == Location("train.py", 30, "train")
+    assert line_between_steps(samples, None) is None
+    assert line_between_steps(Samples().add(9, *STEP).build(), TRAIN) is None

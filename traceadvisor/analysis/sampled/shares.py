@@ -77,6 +77,22 @@ def line_of_call(samples: StackSamples | None, function: Location, callee: str) 
     return sure(found) or function
 
 
+def line_between_steps(samples: StackSamples | None, loop: Location | None) -> Location | None:
+    """Return the line of the training loop's function with most of the time between its steps; None if unknown.
+
+    Args:
+        samples: the samples of the run.
+        loop: the loop over the training loader.
+    """
+    found: list[tuple[Location, float]] = []
+    for stack in samples.stacks if samples and loop else ():
+        frames = [samples.frames[at] for at in stack.frames] if samples else []
+        here = [frame for frame in frames if frame.is_user and loop and _is_function(frame, loop)]
+        if here and (count := stack.by_state.get(StepState.OTHER, NOTHING_SAMPLED).count):
+            found.append((place_of(here[-1]), count))
+    return sure(found)
+
+
 def in_optimizer(frames: Frames) -> bool:
     """Return whether a stack is in an optimizer of torch."""
     return any((frame.file or "").startswith(_OPTIMIZER) for frame in frames)
