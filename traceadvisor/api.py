@@ -18,14 +18,16 @@ from traceadvisor.config import Settings
 from traceadvisor.errors import InputError, TraceAdvisorError, UnwrittenError, UsageError
 from traceadvisor.judging.catalogue import read_catalogue
 from traceadvisor.judging.engine import assess
+from traceadvisor.judging.experiments import with_experiments
 from traceadvisor.judging.files import JudgedFile, NamedFile, Progress, judge_files, paying_processes
 from traceadvisor.judging.saved_steps import SavedStep, UnsavedStep, saved_steps
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
-from traceadvisor.parsing.discovery import captures_in, find_recordings
+from traceadvisor.parsing.discovery import capture_of, captures_in, find_recordings
 from traceadvisor.rendering.formats import FORMATS, Written, write_file, write_formats
+from traceadvisor.results.experiment_json import FILE
 from traceadvisor.results.frames import FrameName, frame_of
 from traceadvisor.scrubbing.scrub import Scrubbed
 from traceadvisor.scrubbing.scrub import scrub as _scrub
@@ -133,6 +135,16 @@ def newest_capture(folder: Path = RUNS) -> tuple[Path, int]:
     return captures[0], len(captures)
 
 
+def newest_capture_of(command: Sequence[str], folder: Path = RUNS) -> Path | None:
+    """The newest capture in a folder of a script with the same arguments; None without one.
+
+    Args:
+        command: the script and its arguments, or ``-m``, a module and its arguments.
+        folder: where captures lie.
+    """
+    return capture_of(command, folder)
+
+
 def load(
     *paths: Path | str,
     selection: Selection = EVERYTHING,
@@ -142,6 +154,9 @@ def load(
     limits: Limits = LIMITS,
 ) -> Report:
     """Read and assess the recordings under some paths: trace files, captures or TensorBoard log directories.
+
+    What `try` and `sweep` measured for one of the recordings is shown beside its findings, if it lies in a path, beside
+    it, or is a path itself.
 
     Args:
         paths: files or folders to read.
@@ -161,7 +176,7 @@ def load(
     """
     if not paths:
         raise UsageError("No path given. Expected a trace file, a capture folder or a TensorBoard log directory.")
-    found = find_recordings([Path(path) for path in paths], limits)
+    found = find_recordings(_without_experiments([Path(path) for path in paths]), limits)
     origins = [origin for origin in found.origins if selection.takes(origin)]
     if not origins:
         raise UsageError(f"The selection matches none of {len(found.origins)} recordings: {_listed(found.origins)}.")
@@ -177,7 +192,8 @@ def load(
     failed = (*map(_unreadable, found.refused), *_notes(files, outcomes), *found.notes)
     compared = rank_notes(judgement.recording for judgement in judgements)
     health = _health(judged, (*catalogue.notes, *failed, *compared))
-    return assess(judgements, found.source, health, chosen, catalogue.used(settings))
+    result = assess(judgements, found.source, health, chosen, catalogue.used(settings))
+    return with_experiments(result, [Path(path) for path in paths])
 
 
 def report(
@@ -309,6 +325,17 @@ def to_frame(result: Report, table: FrameName = "steps") -> pd.DataFrame:
         UsageError: there is no such table.
     """
     return frame_of(result, table)
+
+
+def _without_experiments(paths: list[Path]) -> list[Path]:
+    """The paths that may hold recordings: not a result of `try` or `sweep`, unless there is nothing else."""
+    return [path for path in paths if not _is_only_an_experiment(path)] or paths
+
+
+def _is_only_an_experiment(path: Path) -> bool:
+    if path.name == FILE:
+        return True
+    return (path / FILE).is_file() and not any(path.rglob("*.pt.trace.json*"))
 
 
 def _named(origins: Iterable[Origin]) -> list[NamedFile]:

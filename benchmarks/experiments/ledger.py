@@ -28,6 +28,7 @@ HEADER = (
     "A/A",
     "verdict",
     "in range",
+    "step here, recorded",
 )
 
 
@@ -48,10 +49,10 @@ def rows(results: Iterable[ExperimentResult]) -> Iterator[tuple[str, ...]]:
         for one in result.ledger:
             if one.measured and one.measured.rounds >= FEWEST_ROUNDS:
                 words = (Path(result.command[0]).name, *result.command[1:])
-                yield (f"`{' '.join(words)}`", *_row(one))
+                yield (f"`{' '.join(words)}`", *_row(one, result))
 
 
-def _row(one: LedgerRow) -> tuple[str, ...]:
+def _row(one: LedgerRow, result: ExperimentResult) -> tuple[str, ...]:
     found = one.measured
     assert found is not None  # noqa: S101  # the caller looked
     low, high = one.predicted_low, one.predicted_high
@@ -60,6 +61,8 @@ def _row(one: LedgerRow) -> tuple[str, ...]:
     between = "" if low is None else f" {low:.2f}" if one.predicted is None else f" ({low:.2f} to {high or 1:.2f})"
     overlaps = low is not None and high is not None and found.high >= low and found.low <= high
     in_range = "" if low is None or found.verdict == INCONCLUSIVE else "yes" if overlaps else "no"
+    if result.is_as_recorded is False and in_range:
+        in_range += " (other load)"
     return (
         one.fix,
         settings,
@@ -68,6 +71,7 @@ def _row(one: LedgerRow) -> tuple[str, ...]:
         f"{found.null_low:.2f} to {found.null_high:.2f}",
         found.verdict,
         in_range,
+        f"{(result.base_step_us or 0) / 1000:.1f} ms, {(result.recorded_step_us or 0) / 1000:.1f} ms",
     )
 
 

@@ -96,20 +96,22 @@ class Training:
 
 
 @contextmanager
-def conducted(plan: Plan) -> Iterator[Journal]:
+def conducted(plan: Plan, now_s: Callable[[], float] = time.time) -> Iterator[Journal]:
     """A journal of the experiments that take over any training in this block."""
     Path(plan.folder).mkdir(parents=True, exist_ok=True)
     journal = Journal(plan.journal)
-    conductor = Conductor(plan, journal)
+    conductor = Conductor(plan, journal, now_s=now_s)
     try:
         yield journal
     finally:
         conductor.close()
 
 
-def measured(plan: Plan, train: Callable[[], None], epochs: int = 1000) -> list[AnyRow]:
+def measured(
+    plan: Plan, train: Callable[[], None], epochs: int = 1000, now_s: Callable[[], float] = time.time
+) -> list[AnyRow]:
     """Train until the experiments end it; returns their rows."""
-    with conducted(plan) as journal:
+    with conducted(plan, now_s) as journal:
         try:
             for _ in range(epochs):
                 train()

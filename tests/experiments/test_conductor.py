@@ -9,6 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from tests.experiments.building import Training, conducted, measured, plan_in
+from traceadvisor.experiments.inside.clock import BlockClock
 from traceadvisor.experiments.inside.loop import ExperimentOverError
 from traceadvisor.experiments.journal import (
     AnyRow,
@@ -208,3 +209,43 @@ def test_a_script_that_catches_the_exit_is_ended_again(tmp_path: Path) -> None:
         for _ in range(3):
             with pytest.raises(ExperimentOverError):
                 training.epoch()
+
+
+def test_the_first_steps_show_what_a_faster_loader_would_save(tmp_path: Path) -> None:
+    training = Training()
+    plan = plan_in(tmp_path, axes=(Axis("batch_size", (8,)),), by_importance=True)
+    assert _facts(measured(plan, training.epoch)).loader_share is not None
+    assert _facts(measured(plan_in(tmp_path / "other", axes=plan.axes), training.epoch)).loader_share is None
+
+
+class _Clock:
+    """A clock on which each step takes a second."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_with_little_time_the_slowest_settings_are_left_out_and_the_others_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, training = _Clock(), Training()
+    monkeypatch.setattr(
+        "traceadvisor.experiments.inside.blocks.BlockClock", lambda synchronise: BlockClock(synchronise, clock)
+    )
+
+    def epoch() -> None:
+        for number, (inputs, targets) in enumerate(training.loader):
+            clock.now_s += 1.0 + len(inputs) / 8
+            training.step(number, inputs, targets)
+
+    sizes = Axis("batch_size", (4, 8, 16))
+    plan = plan_in(tmp_path, axes=(sizes,), switches=(Axis("fused", (True,)),), by_importance=True, deadline_s=775.0)
+    rows = measured(plan, epoch, now_s=clock)
+    left_out = {row.arm for row in rows if isinstance(row, Void)}
+    assert {arm for arm in left_out if "cached" in arm}
+    assert "batch_size=16" not in left_out  # the fastest per sample
+    assert len(rounds_of(rows, "batch_size")) >= 5
+    assert not rounds_of(rows, "settings")  # no time is left for these

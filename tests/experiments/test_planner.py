@@ -9,6 +9,7 @@ from traceadvisor.experiments.planner import (
     ALL_FIXES,
     COMBINED,
     SWITCHES,
+    axes_of,
     experiments_after,
     memory_at,
     next_experiment,
@@ -123,5 +124,13 @@ def test_later_experiments_keep_their_share_of_the_time() -> None:
     plan = plan_in(FOLDER, axes=(Axis("workers"), Axis("batch_size")), all_switches=True, combine=True)
     first = Experiment("workers", "workers", Settings(), {})
     last = Experiment(COMBINED, "", Settings(), {})
-    assert experiments_after(plan, first) > 3
-    assert experiments_after(plan, last) == 0
+    assert experiments_after(plan, first, facts()) > 3
+    assert experiments_after(plan, last, facts()) == 0
+
+
+def test_by_importance_workers_come_first_where_a_faster_loader_would_help() -> None:
+    axes = (Axis("workers"), Axis("batch_size"))
+    plan = plan_in(FOLDER, axes=axes, by_importance=True)
+    assert [axis.name for axis in axes_of(plan, facts(loader_share=0.3))] == ["workers", "batch_size"]
+    assert [axis.name for axis in axes_of(plan, facts(loader_share=0.01))] == ["batch_size"]
+    assert axes_of(plan_in(FOLDER, axes=axes), facts(loader_share=0.01)) == axes

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
+from jsonschema import Draft202012Validator
 
 from tests.experiments.building import facts, finished, plan_in, round_of
+from tests.shared import CHECKOUT
 from traceadvisor.errors import InputError
-from traceadvisor.experiments.journal import AnyRow, Failed, Loss, Note, Rate, Void
+from traceadvisor.experiments.journal import AnyRow, Failed, Loss, Note, Rate, Round, Void
 from traceadvisor.experiments.ledger import Proposal
 from traceadvisor.experiments.plan import Axis, Change, Plan
 from traceadvisor.experiments.result import Surroundings, result_of
@@ -15,7 +20,7 @@ from traceadvisor.model.cost import Price
 from traceadvisor.model.experiment import ExperimentResult
 from traceadvisor.rendering.experiment import page, text
 from traceadvisor.rendering.experiment.formats import write
-from traceadvisor.results.experiment_json import read_experiment, render
+from traceadvisor.results.experiment_json import experiment_schema_text, read_experiment, render
 
 FOLDER = Path("never-made")
 
@@ -128,6 +133,53 @@ def test_written_and_read_again_a_result_is_the_same(tmp_path: Path) -> None:
     path.write_text("{}")
     with pytest.raises(InputError, match=r"traceadvisor\.experiment/1"):
         read_experiment(tmp_path)
+
+
+def test_a_result_follows_its_schema() -> None:
+    for result in (_workers(), _result(plan_in(FOLDER), [])):
+        Draft202012Validator(json.loads(experiment_schema_text())).validate(json.loads(render(result)))
+
+
+def test_the_committed_schema_of_experiments_is_that_of_the_document(golden: Callable[[Path, str], None]) -> None:
+    golden(CHECKOUT / "docs" / "experiment.schema.json", experiment_schema_text())
+
+
+def test_a_sweep_measures_a_fix_of_the_report_where_an_arm_has_its_settings() -> None:
+    rows: list[AnyRow] = [facts(unavailable={"persistent_workers": "it acts where an epoch ends"})]
+    rows += finished("workers", {"workers=0": 1.0, "workers=2": 0.5})
+    fixes = (
+        Proposal("DATA002", "Loading", {"workers": 2, "persistent_workers": True}, 0.4, 0.5, 0.7, "num_workers=2"),
+        Proposal("GPU005", "Optimizer", {"fused": True}, 0.4, None, 1.0),
+    )
+    (row,) = _result(plan_in(FOLDER, axes=(Axis("workers", (0, 2)),)), rows, proposals=fixes).ledger
+    assert (row.fix, row.settings, row.change) == ("DATA002", {"workers": 2}, "num_workers=2")
+
+
+def test_a_sweep_without_options_names_what_it_left_out_with_the_command() -> None:
+    plan = plan_in(FOLDER, axes=(Axis("workers"), Axis("batch_size")), all_switches=True, by_importance=True)
+    rows: list[AnyRow] = [
+        facts(loader_share=0.01),
+        *finished("batch_size", {"batch_size=16": 1.0, "batch_size=32": 0.5}),
+    ]
+    words = "\n".join(text.summary(_result(plan, rows)))
+    assert "Loader workers: cached batches shorten the step by less than 5%" in words
+    assert "traceadvisor sweep --workers auto -- train.py" in words
+    assert "traceadvisor sweep --switches -- train.py" in words
+    assert "--batch-size auto" not in words
+
+
+def test_gpu_use_and_power_of_each_arm_are_shown() -> None:
+    sampled = {"gpu_shares": {"A": 0.5, "fused=True": 0.8}, "watts": {"A": 200.0, "fused=True": 300.0}}
+    rows: list[AnyRow] = [facts(device="cuda", device_name="GPU")]
+    rows += [
+        msgspec.structs.replace(row, **sampled) if isinstance(row, Round) else row
+        for row in finished("settings", {"fused=True": 0.5})
+    ]
+    result = _result(plan_in(FOLDER, switches=(Axis("fused", (True,)),)), rows)
+    assert (result.sections[0].base_gpu_busy_share, result.sections[0].arms[0].gpu_power_watts) == (0.5, 300.0)
+    words = "\n".join(text.summary(result))
+    assert "80.0%" in words
+    assert "300 W" in words
 
 
 def test_no_format_shows_a_secret_of_the_command() -> None:

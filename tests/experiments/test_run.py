@@ -8,10 +8,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from click.testing import CliRunner
 
 from tests.children import added, run, started
 from tests.experiments.building import plan_in
 from tests.waiting import wait_until
+from traceadvisor.cli import main
 from traceadvisor.experiments.journal import Begin, Ended, Failed, Journal, Round, read
 from traceadvisor.experiments.plan import Axis, Plan
 from traceadvisor.experiments.run import Outcome, measure
@@ -31,7 +33,7 @@ data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
 for epoch in range(3):
     for inputs, targets in DataLoader(data, batch_size=8, shuffle=True):
         if len(inputs) > 32:
-            raise RuntimeError("CUDA out of memory. Tried to allocate 1 GiB")
+            raise torch.OutOfMemoryError("Tried to allocate 1 GiB")
         time.sleep(0.002 + EXTRA_S)
         loss = (model(inputs) - targets).square().mean()
         optimizer.zero_grad()
@@ -135,6 +137,34 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     assert read(tmp_path / "journal.jsonl") == [Begin("workers", "A"), Ended("done")]
 
 
+def test_try_takes_options_behind_the_report_and_leaves_those_of_the_script(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    report.touch()
+    words = ["try", str(report), "--minutes", "0.01", "--", "train.py", "--epochs", "3"]
+    done = CliRunner().invoke(main, words)
+    assert "Invalid value for '--minutes'" in done.output
+    assert "0.01" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "environment"),
+    [
+        (["torchrun", "train.py"], {}),
+        (["-m", "torch.distributed.run", "train.py"], {}),
+        (["run.py"], {"WORLD_SIZE": "2"}),
+    ],
+)
+def test_launchers_are_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], environment: dict[str, str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.py").touch()
+    done = CliRunner(env=environment).invoke(main, ["sweep", *words])
+    assert done.exit_code == 2
+    assert "measure one training process" in done.output
+    assert not (tmp_path / "runs").exists()
+
+
 SWEEP = (sys.executable, "-m", "traceadvisor", "sweep")
 
 
@@ -151,7 +181,7 @@ def test_a_sweep_finds_what_is_faster_and_leaves_no_file(tmp_path: Path) -> None
     result = read_experiment(tmp_path / "out")
     sizes, switches = result.sections
     arms = {arm.name: arm for arm in (*sizes.arms, *switches.arms)}
-    assert "out of memory" in str(arms["batch_size=64"].problem)
+    assert "OutOfMemoryError" in str(arms["batch_size=64"].problem)
     assert sizes.axis is not None
     assert sizes.axis.out_of_memory_at == 64
     slower = arms["__main__.EXTRA_S=0.02"].measured

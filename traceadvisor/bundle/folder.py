@@ -33,9 +33,10 @@ def is_bundle(folder: Path) -> bool:
 
 
 class _Start(msgspec.Struct, frozen=True):
-    """The part of a manifest that tells when the capture began."""
+    """The part of a manifest that tells when the capture began, and of what."""
 
     started_ns: int
+    command: tuple[str, ...] = ()
 
 
 def started_ns(folder: Path) -> int:
@@ -48,6 +49,14 @@ def started_ns(folder: Path) -> int:
             return path.stat().st_mtime_ns
         except OSError:
             return 0
+
+
+def command_of(folder: Path) -> tuple[str, ...]:
+    """The captured script and its arguments; empty if the manifest is damaged."""
+    try:
+        return msgspec.json.decode(beginning(folder / MANIFEST), type=_Start).command
+    except UNREADABLE:
+        return ()
 
 
 def find_in_bundle(folder: Path, most_ranks: int = LIMITS.ranks) -> tuple[list[Origin], list[HealthNote]]:

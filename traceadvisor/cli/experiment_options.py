@@ -22,6 +22,23 @@ class Asked:
     formats: str
     is_module: bool
     script: tuple[str, ...]
+    """As typed."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The script or module, with its arguments."""
+        typed = self.script[1:] if self.script[:1] == ("--",) else self.script
+        return typed[1:] if typed[:1] == ("-m",) else typed
+
+    @property
+    def runs_module(self) -> bool:
+        """Whether it is a module."""
+        return self.is_module or "-m" in self.script[: 1 + (self.script[:1] == ("--",))]
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """As a capture records it."""
+        return ("-m", *self.words) if self.runs_module else self.words
 
 
 def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -11,6 +12,8 @@ from typing import Any
 
 import click
 
+from traceadvisor import api
+from traceadvisor.cli.capture_command import LAUNCHER_MODULES
 from traceadvisor.cli.exit_codes import ExitCode
 from traceadvisor.cli.experiment_options import Asked
 from traceadvisor.cli.output_options import chosen_formats
@@ -23,6 +26,7 @@ from traceadvisor.experiments.plan import Axis, Change, Plan
 from traceadvisor.experiments.progress import progress_line
 from traceadvisor.experiments.result import Surroundings, result_of
 from traceadvisor.experiments.run import measure
+from traceadvisor.judging.experiments import with_results
 from traceadvisor.model.experiment import ExperimentResult
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.experiment.formats import FORMATS, write
@@ -31,7 +35,10 @@ from traceadvisor.rendering.experiment.words import PROMISES
 from traceadvisor.rendering.formats import write_formats
 from traceadvisor.text.cleaning import clean
 
-RUNS = Path("runs")
+ONE_PROCESS = (
+    "sweep and try measure one training process. The processes of torchrun, accelerate launch and other launchers "
+    "would have to switch settings at the same step. Name the training script itself, without a launcher."
+)
 SHORTEST_BLOCK_S, LONGEST_BLOCK_S = 0.3, 2.0
 BLOCKS = 200
 """A block takes about this part of the time, within the limits above."""
@@ -46,6 +53,7 @@ def run(  # it connects the parts
     axes: tuple[Axis, ...] = (),
     switches: tuple[Axis, ...] = (),
     all_switches: bool = False,
+    by_importance: bool = False,
     changes: tuple[Change, ...] = (),
     proposals: tuple[Proposal, ...] = (),
     not_applicable: dict[str, str] | None = None,
@@ -56,13 +64,13 @@ def run(  # it connects the parts
 ) -> None:
     """Measure, write the result and print it; Ctrl-C writes what was measured so far."""
     names = chosen_formats(asked.formats, FORMATS)
-    words = asked.script[1:] if asked.script[0] == "--" else asked.script
-    is_module = asked.is_module or words[:1] == ("-m",)
-    script = words[1:] if words[:1] == ("-m",) else words
+    is_module, script = asked.runs_module, asked.words
     if not script:
         raise UsageError("Name a training script." if not is_module else "-m needs the name of a module.")
     if not is_module and not Path(script[0]).exists():
-        raise UsageError(f"Cannot run {script[0]}: no such file. Launchers such as torchrun are not supported.")
+        raise UsageError(f"Cannot run {script[0]}: no such file. {ONE_PROCESS}")
+    if (is_module and script[0] in LAUNCHER_MODULES) or os.environ.get("WORLD_SIZE", "1") != "1":
+        raise UsageError(f"A launcher cannot be measured. {ONE_PROCESS}")
     folder = _folder(asked.output, Path(script[0]).stem, kind)
     plan = Plan(
         script=script,
@@ -73,18 +81,18 @@ def run(  # it connects the parts
         axes=axes,
         switches=switches,
         all_switches=all_switches,
+        by_importance=by_importance,
         combine=combine,
         changes=changes,
         separate_processes=processes,
         block_s=min(max(asked.minutes * 60 / BLOCKS, SHORTEST_BLOCK_S), LONGEST_BLOCK_S),
     )
-    if report:  # predictions beside measurements
-        write_formats(report, folder, ("html",))
     for promise in PROMISES:
         click.echo(promise.format(scratch=plan.scratch, minutes=asked.minutes), err=True)
     before = Footprints.below(Path.cwd(), ignored=folder)
     begin_s = time.time()
     outcome = measure(plan, _Progress(plan).show)
+    proposed = report.findings if report else ()
     around = Surroundings(
         kind=kind,
         seconds=time.time() - begin_s,
@@ -93,8 +101,12 @@ def run(  # it connects the parts
         proposals=proposals,
         not_applicable=tuple((not_applicable or {}).items()),
         trace_report=trace_report,
+        recorded_start_ns=_start_ns(report),
+        recorded_step_us=next((row.step_ns / 1000 for row in proposed if row.step_ns), None),
     )
     result = result_of(plan, outcome, around)
+    if report:  # predictions beside measurements
+        write_formats(with_results(report, [*report.experiments, result]), folder, ("html",))
     _print(result, folder, names)
     if outcome.interrupted:
         sys.exit(128 + 2)
@@ -111,9 +123,15 @@ def _print(result: ExperimentResult, folder: Path, names: Sequence[str]) -> None
         click.echo(f"Written: {path}")
 
 
+def _start_ns(report: Report | None) -> int | None:
+    """The start of the first recording of a report."""
+    recorded = (one.recorded_wall_ns for one in report.recordings) if report else ()
+    return next((wall_ns[0] for wall_ns in recorded if wall_ns), None)
+
+
 def _folder(given: Path | None, script: str, kind: str) -> Path:
     """The output folder, empty of earlier experiments."""
-    folder = given or RUNS / f"{datetime.now().astimezone().strftime('%Y-%m-%dT%H-%M-%S')}-{script}-{kind}"
+    folder = given or api.RUNS / f"{datetime.now().astimezone().strftime('%Y-%m-%dT%H-%M-%S')}-{script}-{kind}"
     if (folder / "journal.jsonl").exists():
         raise UsageError(f"{folder} already holds an experiment. Choose another folder with -o, or remove it.")
     try:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from traceadvisor.cli.exit_codes import ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.experiment_options import Asked, shared_options
-from traceadvisor.errors import UsageError
+from traceadvisor.cli.terminal import tell
+from traceadvisor.errors import TraceAdvisorError, UsageError
 from traceadvisor.experiments.plan import Axis
 from traceadvisor.experiments.settings import BATCH_SIZE, WORKERS, parsed
+
+if TYPE_CHECKING:
+    from traceadvisor.model.report import Report
 
 AUTO = "auto"
 
@@ -22,6 +27,7 @@ AUTO = "auto"
 @click.option(
     "--workers", metavar="N,N,...", help="Numbers of loader workers to measure; 'auto' chooses while measuring."
 )
+@click.option("--switches", "all_switches", is_flag=True, help="Measure all switches that --set names, except compile.")
 @click.option("--amp", is_flag=True, help="Measure autocast to bfloat16.")
 @click.option(
     "--set",
@@ -44,6 +50,7 @@ def command(
     *,
     batch_sizes: str | None,
     workers: str | None,
+    all_switches: bool,
     amp: bool,
     settings: tuple[str, ...],
     no_combinations: bool,
@@ -58,8 +65,8 @@ def command(
     """Find the batch size, the loader workers and other settings that train fastest, by measuring them.
 
     SCRIPT is a Python training script with its arguments. It runs unchanged for a limited time; meanwhile, its settings
-    alternate in short blocks of steps in random order. Without options, all settings that the script and the device
-    have are measured.
+    alternate in short blocks of steps in random order. Without options, it measures what matters most in this script
+    first: loader workers if they limit it, else the batch size, then all switches.
 
         traceadvisor sweep -- train.py --epochs 3
 
@@ -70,25 +77,47 @@ def command(
     """
     with ended_by_interrupt(), errors_as_exit_codes():
         from traceadvisor.cli.experiment_run import run  # noqa: PLC0415  # not for --help
+        from traceadvisor.experiments.fixes import proposals  # noqa: PLC0415
 
         axes = [axis for name, text in ((WORKERS, workers), (BATCH_SIZE, batch_sizes)) if (axis := _axis(name, text))]
         switches = [Axis(*parsed(text)) for text in settings]
         if amp:
             switches.append(Axis("amp", ("bfloat16",)))
-        everything = not axes and not switches
+        everything = not axes and not switches and not all_switches
         if everything:
             axes = [Axis(WORKERS), Axis(BATCH_SIZE)]
         if processes and everything:
             raise UsageError("--processes needs settings: name them with --workers, --batch-size or --set.")
+        asked = Asked(minutes, steps, output, formats, is_module, script)
+        capture, report = _report_of(asked)
         run(
             "sweep",
-            Asked(minutes, steps, output, formats, is_module, script),
+            asked,
             axes=tuple(axes),
             switches=tuple(switches),
-            all_switches=everything,
+            all_switches=everything or all_switches,
+            by_importance=everything,
             combine=not no_combinations,
             processes=processes,
+            proposals=proposals(report)[0] if report else (),
+            trace_report=str(capture) if capture else None,
+            report=report,
         )
+
+
+def _report_of(asked: Asked) -> tuple[Path | None, Report | None]:
+    """The newest capture of this command, and its report; None without one."""
+    from traceadvisor import api  # noqa: PLC0415  # it imports pandas
+
+    capture = api.newest_capture_of(asked.command)
+    if capture is None:
+        return None, None
+    tell(f"reading {capture}, the newest capture of this command, for the report beside the result.")
+    try:
+        return capture, api.load(capture)
+    except TraceAdvisorError as error:
+        tell(f"its report is left out: {error}")
+        return None, None
 
 
 def _axis(name: str, text: str | None) -> Axis | None:

@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from traceadvisor.model.report import Report
 
 
-@click.command("try", context_settings={"max_content_width": 100, "allow_interspersed_args": False})
+class _Command(click.Command):
+    """Takes options behind REPORT, too, where ``--`` separates them from those of the script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words."""
+        ctx.allow_interspersed_args = "--" in args
+        return super().parse_args(ctx, args)
+
+
+@click.command("try", cls=_Command, context_settings={"max_content_width": 100, "allow_interspersed_args": False})
 @click.argument("report", type=click.Path(path_type=Path, exists=True), metavar="REPORT")
 @click.option("--fix", "fixes", multiple=True, metavar="RULE", help="Only this fix; can be repeated.  [default: all]")
 @shared_options

@@ -43,6 +43,9 @@ class Facts(Row, frozen=True, tag="facts"):
     step_s: float
     """First idea of the time between two batches."""
 
+    loader_share: float | None = None
+    """Share of it that cached batches save at the start; None if that was not measured."""
+
 
 class Begin(Row, frozen=True, tag="begin"):
     """A block begins; the last one before a crash names its cause."""
@@ -65,6 +68,12 @@ class Round(Row, frozen=True, tag="round"):
     peak_bytes: dict[str, int]
     steps: int
     """Batches that the loop took in the round, discarded ones included."""
+
+    gpu_shares: dict[str, float] = msgspec.field(default_factory=dict)
+    """Share of the time in which a kernel ran; empty without NVML."""
+
+    watts: dict[str, float] = msgspec.field(default_factory=dict)
+    """Power of the GPU."""
 
 
 class Finished(Row, frozen=True, tag="finished"):
@@ -120,7 +129,7 @@ class Ended(Row, frozen=True, tag="ended"):
     """How a process of the script ended."""
 
     reason: str
-    """``done``, ``budget``, ``script`` or ``failed``."""
+    """``done``, ``budget``, ``script``, ``failed`` or ``refused``."""
 
     detail: str = ""
 

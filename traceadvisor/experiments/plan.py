@@ -51,6 +51,9 @@ class Plan:
     all_switches: bool = False
     """Add every switch that this script and device have."""
 
+    by_importance: bool = False
+    """Measure first what matters most in this script, and leave out what the time is too short for."""
+
     combine: bool = True
     changes: tuple[Change, ...] = ()
     """Fixes of a report; then there are no axes."""

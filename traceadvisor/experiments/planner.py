@@ -32,8 +32,23 @@ MOST_WORKERS_PER_CORE = 4
 MEMORY_LIMIT = 0.95
 """A batch size that is expected to need more than this share of the memory is not tried."""
 
+LOADER_BOUND_SHARE = 0.05
+"""With less to gain from a loader that takes no time, no number of workers helps."""
+
 GOOD_MEMORY = 0.8
 MOST_COMBINED = 4
+
+
+def is_loader_bound(facts: Facts) -> bool:
+    """Whether a faster loader would shorten the step, by the first steps; True if unknown."""
+    return facts.loader_share is None or facts.loader_share >= LOADER_BOUND_SHARE
+
+
+def axes_of(plan: Plan, facts: Facts) -> tuple[Axis, ...]:
+    """The axes in the order of measuring."""
+    if not plan.by_importance or is_loader_bound(facts):
+        return plan.axes
+    return tuple(axis for axis in plan.axes if axis.name != WORKERS)
 
 
 def next_experiment(plan: Plan, rows: list[AnyRow], facts: Facts) -> Experiment | None:
@@ -50,7 +65,7 @@ def experiments(plan: Plan, rows: list[AnyRow], facts: Facts) -> Iterator[Experi
         yield _fixes(plan, facts)
         return
     base = Settings()
-    for axis in plan.axes:
+    for axis in axes_of(plan, facts):
         done: list[Experiment] = []
         while following := _of_axis(axis, base, done, rows, facts):
             yield following
@@ -66,19 +81,20 @@ def experiments(plan: Plan, rows: list[AnyRow], facts: Facts) -> Iterator[Experi
         yield combined
 
 
-def experiments_after(plan: Plan, experiment: Experiment) -> float:
+def experiments_after(plan: Plan, experiment: Experiment, facts: Facts) -> float:
     """How many experiments are expected after this one: an axis without given values may take a second one."""
     if plan.changes:
         return 0.0
-    names = [axis.name for axis in plan.axes]
-    later = plan.axes[names.index(experiment.axis) + 1 :] if experiment.axis in names else ()
+    axes = axes_of(plan, facts)
+    names = [axis.name for axis in axes]
+    later = axes[names.index(experiment.axis) + 1 :] if experiment.axis in names else ()
     is_first = experiment.name == experiment.axis
-    mine = [axis for axis in plan.axes if axis.name == experiment.axis and not axis.values and is_first]
+    mine = [axis for axis in axes if axis.name == experiment.axis and not axis.values and is_first]
     count = 0.8 * len(mine) + sum(1.0 if axis.values else 1.8 for axis in later)
     has_switches = bool(plan.switches or plan.all_switches)
     if experiment.axis and has_switches:
         count += 1.0
-    if plan.combine and experiment.name != COMBINED and (len(plan.axes) + has_switches > 1 or len(plan.switches) > 1):
+    if plan.combine and experiment.name != COMBINED and (len(axes) + has_switches > 1 or len(plan.switches) > 1):
         count += 0.5
     return count
 

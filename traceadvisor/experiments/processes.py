@@ -131,4 +131,6 @@ def _merged(experiment: str, found: dict[str, Round]) -> Round:
         samples={arm: row.samples[arm] for arm, row in found.items()},
         peak_bytes={arm: row.peak_bytes[arm] for arm, row in found.items() if arm in row.peak_bytes},
         steps=sum(row.steps for row in found.values()),
+        gpu_shares={arm: row.gpu_shares[arm] for arm, row in found.items() if arm in row.gpu_shares},
+        watts={arm: row.watts[arm] for arm, row in found.items() if arm in row.watts},
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
 from traceadvisor import __version__
 from traceadvisor.experiments.curves import compared
@@ -23,17 +23,16 @@ from traceadvisor.experiments.journal import (
 from traceadvisor.experiments.ledger import Proposal, ledger
 from traceadvisor.experiments.plan import AS_IT_IS, Experiment, Plan
 from traceadvisor.experiments.planner import (
-    COMBINED,
     DEFAULT_SWITCHES,
-    FIXES,
     GOOD_MEMORY,
+    axes_of,
     curve_of,
     experiments,
     memory_line,
-    winners,
 )
+from traceadvisor.experiments.recommendation import left_out_sentences, lines_to_paste, recommended_settings
 from traceadvisor.experiments.run import Outcome
-from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, Settings, Value, line
+from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, Settings
 from traceadvisor.model.cost import Price
 from traceadvisor.model.experiment import (
     AxisResult,
@@ -60,6 +59,8 @@ class Surroundings:
     proposals: tuple[Proposal, ...] = ()
     not_applicable: tuple[tuple[str, str], ...] = ()
     trace_report: str | None = None
+    recorded_start_ns: int | None = None
+    recorded_step_us: float | None = None
 
 
 def result_of(plan: Plan, outcome: Outcome, around: Surroundings) -> ExperimentResult:
@@ -70,7 +71,7 @@ def result_of(plan: Plan, outcome: Outcome, around: Surroundings) -> ExperimentR
     price = around.price if facts and facts.device == "cuda" else None
     builder = _Builder(rows, facts, price) if facts else None
     sections = tuple(builder.sections(plan, done)) if builder else ()
-    chosen, ratio = _recommended(done, rows)
+    chosen, ratio = recommended_settings(done, rows)
     scratch = plan.scratch
     return ExperimentResult(
         tool_version=__version__,
@@ -86,17 +87,20 @@ def result_of(plan: Plan, outcome: Outcome, around: Surroundings) -> ExperimentR
         steps=sum(row.steps for row in rows if isinstance(row, Round)),
         processes=outcome.processes,
         sections=sections,
-        ledger=ledger(around.proposals, sections, facts.unavailable if facts else {}),
+        ledger=ledger(around.proposals, sections, facts.unavailable if facts else {}, is_whole=around.kind == "try"),
         recommended=chosen.document(),
         recommended_ratio=ratio,
-        lines=_lines(chosen, facts) if facts else (),
+        lines=lines_to_paste(chosen, facts) if facts else (),
         unavailable=_wanted(plan, facts.unavailable) if facts else {},
         not_applicable=dict(around.not_applicable),
+        left_out=tuple(left_out_sentences(plan, done, facts)) if facts else (),
         notes=tuple(dict.fromkeys(row.text for row in rows if isinstance(row, Note))),
         problem=outcome.problem,
         scratch=str(scratch) if scratch.exists() else None,
         changed_files=around.changed_files,
         trace_report=around.trace_report,
+        recorded_start_ns=around.recorded_start_ns,
+        recorded_step_us=around.recorded_step_us,
         currency=price.currency if price else None,
     )
 
@@ -109,8 +113,9 @@ class _Builder:
 
     def sections(self, plan: Plan, done: Sequence[Experiment]) -> Iterator[Section]:
         """One for each axis, whatever its number of experiments, and one for each other experiment."""
-        named = {axis.name for axis in plan.axes}
-        for axis in plan.axes:
+        axes = axes_of(plan, self._facts)
+        named = {axis.name for axis in axes}
+        for axis in axes:
             mine = [one for one in done if one.axis == axis.name]
             if mine:
                 yield self._section(axis.name, mine, self._axis(axis.name, mine))
@@ -129,6 +134,8 @@ class _Builder:
             base_step_us=_step_us(base, AS_IT_IS),
             base_peak_bytes=_peak(base, AS_IT_IS),
             base_cost_per_million_samples=self._cost(samples_per_s),
+            base_gpu_busy_share=_mean(one.gpu_shares.get(AS_IT_IS) for one in base),
+            base_gpu_power_watts=_mean(one.watts.get(AS_IT_IS) for one in base),
             arms=tuple(self._arms(mine, rounds)),
             axis=axis,
         )
@@ -149,6 +156,8 @@ class _Builder:
                 peak_bytes=_peak(rounds, arm),
                 loss_problem=self._loss_problem(mine, arm),
                 cost_per_million_samples=self._cost(per_s),
+                gpu_busy_share=_mean(one.gpu_shares.get(arm) for one in rounds),
+                gpu_power_watts=_mean(one.watts.get(arm) for one in rounds),
             )
 
     def _loss_problem(self, mine: Sequence[Experiment], arm: str) -> str | None:
@@ -244,6 +253,11 @@ def _step_us(rounds: Sequence[Round], arm: str) -> float | None:
     return median(found) * 1e6 if found else None
 
 
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
 def _peak(rounds: Sequence[Round], arm: str) -> int | None:
     return max((row.peak_bytes[arm] for row in rounds if arm in row.peak_bytes), default=None)
 
@@ -259,36 +273,3 @@ def _ratio(found: Comparison) -> MeasuredRatio:
         rounds=found.rounds,
         verdict=found.verdict.value,
     )
-
-
-def _recommended(done: Sequence[Experiment], rows: list[AnyRow]) -> tuple[Settings, float | None]:
-    """The fastest settings that were shown to be faster: of the combinations, else of a single experiment."""
-    combined = next((one for one in done if one.name in (COMBINED, FIXES)), None)
-    if combined and (best := winners(combined, rows)):
-        return best[0][1], best[0][0]
-    found: list[tuple[float, Settings]] = []
-    for axis in dict.fromkeys(one.axis for one in done if one.axis):
-        mine = [one for one in done if one.axis == axis]
-        knee = curve_of(axis, mine, rows)
-        if knee is None:
-            continue
-        arm = Settings.of({axis: knee.value})
-        result = compared([row for one in mine for row in rounds_of(rows, one.name)], arm.words())
-        if result and result.verdict is Verdict.FASTER:
-            found.append((result.ratio, mine[0].base.having(arm)))
-    if found:
-        return found[-1][1], found[-1][0] if len(found) == 1 else None
-    rest = [item for one in done if not one.axis for item in winners(one, rows)]
-    return (rest[0][1], rest[0][0]) if rest else (Settings(), None)
-
-
-def _lines(settings: Settings, facts: Facts) -> tuple[str, ...]:
-    """Code to paste, the loader's arguments in one line."""
-
-    def shown(item: tuple[str, Value]) -> str:
-        return line(item[0], item[1], device=facts.device, optimizer=facts.optimizer)
-
-    loader = [shown(item) for item in settings.of_loader().values]
-    arguments = [one.removeprefix("DataLoader(..., ").removesuffix(")") for one in loader if one]
-    lines = [f"DataLoader(..., {', '.join(arguments)})"] if arguments else []
-    return (*lines, *(shown(item) for item in settings.values if item not in settings.of_loader().values))

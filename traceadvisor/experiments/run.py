@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from traceadvisor.experiments.journal import AnyRow, Begin, Ended, Failed, Journal, Note, Rate, Round, Void, read
+from traceadvisor.experiments.journal import AnyRow, Begin, Ended, Facts, Failed, Journal, Note, Rate, Round, Void, read
 from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Plan
 from traceadvisor.experiments.processes import Interleaved
 
@@ -22,6 +22,8 @@ GRACE_S = 10.0
 """Time for the script to end by itself once everything is measured, or the budget is spent."""
 
 LOOK_S = 0.2
+NO_LOOP = "no DataLoader fed an optimizer of torch for long enough"
+ONLY_LOADERS = "Loops over other iterators, and processes that the script starts itself, cannot be measured"
 MOST_PROCESSES = 24
 
 Watch = Callable[[list[AnyRow]], None]
@@ -125,13 +127,17 @@ def _after(journal: Journal, before: int, code: int, plan: Plan) -> tuple[bool, 
     log = f"See {Path(plan.folder, LOG)}."
     if ended and ended.reason == "done":
         return False, None
+    if ended and ended.reason == "refused":
+        return False, f"The script cannot be measured: {ended.detail}."
     if (ended and ended.reason == "budget") or time.time() > plan.deadline_s:
         return False, "The budget was spent. Raise --minutes or --steps to measure more."
     if ended and ended.reason == "script":
         if progress:
             return True, "The script ended early and could not be run often enough."
-        detail = " ".join([ended.detail, *notes]).strip() or "no DataLoader fed an optimizer of torch for long enough"
-        return False, f"The script ended before a round was measured: {detail}. Give it more steps. {log}"
+        detail = " ".join([ended.detail, *notes]).strip()
+        if not any(isinstance(row, Facts) for row in new):
+            detail = f"{detail or NO_LOOP}. {ONLY_LOADERS}"
+        return False, f"The script ended before a round was measured: {detail.rstrip('.')}. Give it more steps. {log}"
     if ended:
         return progress, f"The script failed: {ended.detail}. {log}"
     last = next((row for row in reversed(new) if isinstance(row, Begin)), None)

@@ -8,6 +8,9 @@ from typing import TypeAlias
 SCHEMA = "traceadvisor.experiment/1"
 """Identifies the JSON file and its version."""
 
+SAME_STEP = 1.25
+"""Two runs of a script differ by up to this factor for no reason; beyond it, something else differs."""
+
 SettingValue: TypeAlias = bool | int | float | str
 
 
@@ -55,6 +58,10 @@ class MeasuredArm:
     """What is wrong with the loss; None if nothing is, or it was not compared."""
 
     cost_per_million_samples: float | None = None
+    gpu_busy_share: float | None = None
+    """Share of the time in which a kernel ran, by NVML; None if it was not sampled."""
+
+    gpu_power_watts: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +123,8 @@ class Section:
     arms: tuple[MeasuredArm, ...]
     axis: AxisResult | None = None
     base_cost_per_million_samples: float | None = None
+    base_gpu_busy_share: float | None = None
+    base_gpu_power_watts: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +136,8 @@ class LedgerRow:
 
     title: str
     settings: dict[str, SettingValue]
+    """What was measured; what was proposed, if nothing was measured."""
+
     predicted_low: float | None
     predicted: float | None
     predicted_high: float | None
@@ -134,6 +145,18 @@ class LedgerRow:
 
     measured: MeasuredRatio | None
     problem: str | None = None
+    change: str | None = None
+    """The code that the report proposed. A finding with the same code has this row's figures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredFix:
+    """What an experiment measured for the fix of a finding."""
+
+    settings: dict[str, SettingValue]
+    """What was changed."""
+
+    measured: MeasuredRatio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +196,9 @@ class ExperimentResult:
     not_applicable: dict[str, str]
     """Fixes of the report that are no settings of a run, with reasons."""
 
+    left_out: tuple[str, ...]
+    """What a sweep without options did not measure, with the reason and the command for it."""
+
     notes: tuple[str, ...]
     problem: str | None
     """Why less was measured than planned."""
@@ -184,7 +210,23 @@ class ExperimentResult:
     """Files below the working directory that are new, differ or are gone; None if not known."""
 
     trace_report: str | None = None
-    """The report whose fixes were tried."""
+    """The recording whose report lies beside this result."""
+
+    recorded_start_ns: int | None = None
+    """Start of that recording on the wall clock, since the epoch; None without one, or if it is unknown."""
+
+    recorded_step_us: float | None = None
+    """Step of that recording, to which its predictions refer."""
 
     currency: str | None = None
-    schema: str = SCHEMA
+
+    @property
+    def base_step_us(self) -> float | None:
+        """The step with the script's own settings."""
+        return next((one.base_step_us for one in self.sections if one.base_step_us and not one.base), None)
+
+    @property
+    def is_as_recorded(self) -> bool | None:
+        """Whether the script's own step is about that of the recording; None if either is unknown."""
+        here, then = self.base_step_us, self.recorded_step_us
+        return None if not here or not then else 1 / SAME_STEP < here / then < SAME_STEP

@@ -12,6 +12,7 @@ from traceadvisor.model.breakdown import Category, MeanBreakdown, StepBreakdown
 from traceadvisor.model.communication import CommunicationRow
 from traceadvisor.model.cost import Price, RunCost, Worth
 from traceadvisor.model.distortion import Distortion
+from traceadvisor.model.experiment import ExperimentResult, MeasuredFix
 from traceadvisor.model.findings import Estimate, Evidence, Finding, Fix, Method, RuleMeta, RuleOutcome, Severity
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.location import Location
@@ -405,6 +406,9 @@ class RecordedFinding:
     """The step with the fix made, where it differs from the step less the saving: in a report that was read back these
     are rounded. None: the difference."""
 
+    measured: MeasuredFix | None = None
+    """What `try` or `sweep` measured for the fix; None if neither did."""
+
     @property
     def predicted_step(self) -> PredictedStep | None:
         """The step with the fix made; None where nothing is saved or the fix was not replayed."""
@@ -505,6 +509,9 @@ class Report:
     settings: UsedSettings = UsedSettings()
     rules: tuple[RuleText, ...] = ()
     """The rules that were run; empty in a report that does not hold them."""
+
+    experiments: tuple[ExperimentResult, ...] = ()
+    """What `try` and `sweep` measured for this run."""
 
     def __repr__(self) -> str:
         """One line: how much it holds, and its first finding."""

@@ -273,6 +273,8 @@ def _finding(finding: FindingView, change: tuple[SummaryLine, ...], *, several: 
     if finding.saving.predicted:
         alone = "Predicted step with this fix alone" if finding.saving.adds else "Predicted step"
         lines.append(_line(Piece(f"{INDENT}{alone}: {finding.saving.predicted}", Style.QUIET), hanging=HANGING))
+    if finding.measured:
+        lines.append(_line(Piece(f"{INDENT}Measured: {finding.measured}", Style.GAIN), hanging=HANGING))
     if finding.also:
         lines.append(_line(Piece(f"{INDENT}Also: {'; '.join(finding.also)}", Style.QUIET), hanging=HANGING))
     return lines

@@ -19,6 +19,8 @@ import numpy as np
 from traceadvisor.model.breakdown import Category, MeanBreakdown, Totals
 from traceadvisor.model.cost import RunCost
 from traceadvisor.model.distortion import Distortion
+from traceadvisor.model.experiment import SCHEMA as EXPERIMENT_SCHEMA
+from traceadvisor.model.experiment import ExperimentResult
 from traceadvisor.model.findings import (
     Clear,
     Estimate,
@@ -493,7 +495,10 @@ def _finding_record(owner: type[RecordedFinding], title: str) -> Record:
     )
 
 
+EXPERIMENT = Record(ExperimentResult, constant={"schema": EXPERIMENT_SCHEMA})
+
 RECORDS = (
+    EXPERIMENT,
     Record(
         Report,
         constant={"schema": SCHEMA},

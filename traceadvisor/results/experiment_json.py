@@ -1,22 +1,36 @@
-"""The JSON file of an experiment, written and read."""
+"""The JSON file of an experiment, written and read, with a schema of its own. The keys follow from the model."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from traceadvisor.errors import InputError
-from traceadvisor.model.experiment import SCHEMA, ExperimentResult
+from traceadvisor.model.experiment import SCHEMA, ExperimentResult, MeasuredRatio
+from traceadvisor.results.document import EXPERIMENT
+from traceadvisor.results.forms import Forms
+from traceadvisor.results.report_json import MOST_BYTES
+from traceadvisor.results.report_schema import schema, schema_text
 from traceadvisor.text.secrets import without_secret_arguments
 
 FILE = "experiment.json"
 
+MOST_FOUND = 20
+"""Experiments that a report shows, the newest ones."""
+
+_FORMS = Forms((EXPERIMENT,), {}, unwritten=())
+_EXPERIMENT = _FORMS.of(ExperimentResult)
+_NAME = re.compile(r"[\w:. -]{1,200}")
+"""Names of settings and of rules."""
+
 
 def render(result: ExperimentResult) -> bytes:
     """Encode a result; arguments of the command that look like secrets are replaced."""
-    return msgspec.json.format(msgspec.json.encode(redacted(result)), indent=2) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(_EXPERIMENT.write(redacted(result))), indent=2) + b"\n"
 
 
 def redacted(result: ExperimentResult) -> ExperimentResult:
@@ -31,14 +45,73 @@ def read_experiment(path: Path) -> ExperimentResult:
         InputError: there is no such file, or it is no result of this version.
     """
     file = path / FILE if path.is_dir() else path
+    remedy = "Measure again with this version."
     try:
-        found = msgspec.json.decode(file.read_bytes(), type=ExperimentResult)
+        if file.stat().st_size > MOST_BYTES:
+            raise InputError(file, f"has more than {MOST_BYTES} bytes", expected=SCHEMA, remedy=remedy)
+        document = msgspec.json.decode(file.read_bytes())
+        found = document.get("schema") if isinstance(document, dict) else None
+        if found != SCHEMA:
+            raise InputError(file, f"schema {str(found)[:100]!r}", expected=SCHEMA, remedy=remedy)
+        msgspec.convert(document, _EXPERIMENT.kind)
+        result: ExperimentResult = _EXPERIMENT.read(document)
+        _check(result)
     except OSError as error:
         raise InputError(
             file, error.strerror or str(error), expected="the result of a sweep", remedy="Run traceadvisor sweep."
         ) from error
-    except ValueError as error:
-        raise InputError(file, str(error), expected=SCHEMA, remedy="Measure again with this version.") from error
-    if found.schema != SCHEMA:
-        raise InputError(file, f"schema {found.schema!r}", expected=SCHEMA, remedy="Measure again with this version.")
-    return found
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise InputError(file, str(error)[:300], expected=SCHEMA, remedy=remedy) from error
+    return result
+
+
+def experiments_at(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """The results at some paths, in the folders there, and in the folders beside them; the newest last."""
+    files: dict[Path, int] = {}
+    for path in paths:
+        folders = (path, *_folders(path), *_folders(path.absolute().parent)) if path.is_dir() else (path.parent,)
+        for file in [path] if path.name == FILE else [folder / FILE for folder in folders]:
+            try:
+                files[file.resolve()] = file.stat().st_mtime_ns
+            except OSError:
+                continue
+    return tuple(sorted(files, key=lambda file: (files[file], file))[-MOST_FOUND:])
+
+
+def experiment_schema_text() -> str:
+    """The schema as it is committed in ``docs/experiment.schema.json``."""
+    return schema_text(schema(_EXPERIMENT, _FORMS, "TraceAdvisor experiment, version 1"))
+
+
+def _folders(folder: Path) -> Sequence[Path]:
+    try:
+        return [path for path in folder.iterdir() if path.is_dir()]
+    except OSError:
+        return ()
+
+
+def _check(result: ExperimentResult) -> None:
+    """Raise ValueError for what no experiment writes, and no page can draw."""
+    rates = [arm.samples_per_s for section in result.sections for arm in section.arms]
+    axes = [section.axis for section in result.sections if section.axis]
+    rates += [point.samples_per_s for axis in axes for point in (*axis.loop, *axis.model, *axis.loader)]
+    ratios = [
+        number for one in _ratios(result) for number in (one.ratio, one.low, one.high, one.null_low, one.null_high)
+    ]
+    if any(number is not None and number <= 0 for number in (*rates, *ratios, result.recommended_ratio)):
+        raise ValueError("a rate or a ratio is not positive")
+    settings: list[Mapping[str, object]] = [
+        result.own_settings,
+        result.recommended,
+        result.unavailable,
+        result.not_applicable,
+    ]
+    settings += [one.settings for section in result.sections for one in section.arms]
+    settings += [section.base for section in result.sections] + [row.settings for row in result.ledger]
+    if bad := [name for one in settings for name in one if not _NAME.fullmatch(name)]:
+        raise ValueError(f"{bad[0][:100]!r} is no name of a setting")
+
+
+def _ratios(result: ExperimentResult) -> Iterator[MeasuredRatio]:
+    found = [arm.measured for section in result.sections for arm in section.arms]
+    yield from (one for one in (*found, *(row.measured for row in result.ledger)) if one)

@@ -191,3 +191,14 @@ def test_without_a_gpu_an_optimizer_without_a_fused_version_is_skipped(tmp_path:
 def test_fused_optimizers_run_on_the_cpu_from_torch_2_4(version: str | None, tmp_path: Path, *, found: bool) -> None:
     outcome = Captured(_on_host(), tmp_path).with_settings(torch_version=version).outcome(UnfusedOptimizer())
     assert isinstance(outcome, Found if found else Skipped)
+
+
+def test_without_a_gpu_the_limit_is_all_time_in_the_optimizer_with_long_operators(tmp_path: Path) -> None:
+    builder, count = TraceBuilder(), 60
+    for number in range(3):
+        begin = number * 1000.0
+        builder.op("aten::mm", begin, begin + 300).optimizer(begin + 300, begin + 1000, name="Adam.step")
+        for position in range(count):
+            builder.op("aten::mul_", begin + 300 + 10 * position, begin + 305 + 10 * position)
+        builder.op("aten::addcdiv_", begin + 900, begin + 1000).step(number, begin, begin + 1000)
+    assert finding(UnfusedOptimizer(), builder, tmp_path).saving.high_ns == pytest.approx(700_000)

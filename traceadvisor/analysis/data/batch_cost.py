@@ -59,6 +59,10 @@ class BatchCost:
     core_wait_ns: float | None = None
     """Mean time per batch in which the loading thread waited for a CPU core; None if unknown."""
 
+    delay_ns: float = 0.0
+    """The part of it that other programs cause, for a thread that mostly waits for something else: it gets a core late
+    each time it wakes up, whatever the number of workers. For other threads, the number of free cores tells it."""
+
     def even(self) -> BatchCost:
         """The same cost with equal batches."""
         return replace(self, cpu_ns=np.array([self.mean_cpu_ns]), wait_ns=np.array([self.mean_wait_ns]))

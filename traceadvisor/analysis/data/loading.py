@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from traceadvisor.analysis.data.batch_cost import (
     WAITING_SHARE,
@@ -90,28 +90,37 @@ class Loading:
             beside_others: whether cores that other programs use do not count.
         """
         used = self.others_cores if beside_others else 0.0
-        free = None if self.host_cores is None else max(self.host_cores - used, self._share_with_a_worker(used), 1.0)
+        share = self._share_with_a_worker(used)
+        least = min(share or 1.0, 1.0) if used and self.cores_are_full else 1.0
+        free = None if share is None or self.host_cores is None else max(self.host_cores - used, share, least)
         limits = [limit for limit in (self.settings.cpu_quota, free) if limit is not None]
-        return max(min(limits) / self.settings.ranks_on_host, 1.0) if limits else None
+        return max(min(limits) / self.settings.ranks_on_host, least) if limits else None
 
-    def _share_with_a_worker(self, used: float) -> float:
-        """Cores that a training process without workers gets once it has one, next to other programs; else 0.
+    @property
+    def cores_are_full(self) -> bool:
+        """Whether all cores of the machine are in use."""
+        share = self.telemetry.node.mean_cpu_share if self.telemetry else None
+        return share is not None and share >= BUSY_SHARE
 
-        What it leaves to others says little: its single thread can use one core. The scheduler divides the cores evenly
-        among the threads that want one, and others want at least as many cores as they use.
+    def _share_with_a_worker(self, used: float) -> float | None:
+        """Cores that a training process and one worker get next to other programs; None if unknown.
+
+        The scheduler divides the cores evenly among the threads that want one. Others want at least as many cores as
+        they use; where all cores are in use, the load tells how many more threads of theirs want one. With workers and
+        free cores, what the others leave is known better: at most one core is promised.
         """
-        if self.workers != 0 or self.host_cores is None:
-            return 0.0
-        own = 2.0 * self.settings.ranks_on_host
-        return self.host_cores * min(own / (own + used), 1.0)
+        if self.host_cores is None:
+            return None
+        ranks = self.settings.ranks_on_host
+        load = self.telemetry.node.mean_load if self.telemetry and self.cores_are_full else None
+        others = max(used, (load or 0.0) - ranks)
+        share = self.host_cores * min(2.0 * ranks / (2.0 * ranks + others), 1.0)
+        return share if self.workers == 0 else min(share, 1.0 * ranks)
 
     @property
     def others_cores(self) -> float:
         """Cores that other programs keep busy; 0 if unknown."""
-        if self.telemetry is None or self.host_cores is None:
-            return 0.0
-        own, share = self.telemetry.processes.mean_cpu_cores, self.telemetry.node.mean_cpu_share
-        return 0.0 if own is None or share is None else max(share * self.host_cores - own, 0.0)
+        return (self.telemetry.others_cores(self.host_cores) if self.telemetry else None) or 0.0
 
     @property
     def own_cores(self) -> float | None:
@@ -133,6 +142,8 @@ def worker_curve(loading: Loading) -> WorkerCurve | None:
     cost = batch_cost(loading) if loading.fetches > 0 else None
     if cost is None:
         return None
+    if cost.is_waiting:
+        cost = replace(cost, delay_ns=(cost.core_wait_ns or 0.0) * _others_share(loading))
     loader = loading.settings.loader or LoaderSettings()
     rest_ns = max(loading.step_ns - loading.wait_ns, 1.0)
     loop = Loop(
@@ -175,6 +186,12 @@ def _leaves_cores(loading: Loading, busy: float | None) -> bool:
     if busy is None or fair is None or loading.wait_ns < CROWDED_WAIT_SHARE * loading.step_ns:
         return False
     return busy < (1 - WAITING_SHARE) * fair * (loading.workers or 1)
+
+
+def _others_share(loading: Loading) -> float:
+    """Return the share of the used cores that other programs use; 0 if unknown."""
+    others, own = loading.others_cores, loading.telemetry.processes.mean_cpu_cores if loading.telemetry else None
+    return others / (others + own) if others and own is not None else 0.0
 
 
 def _training_cores(loading: Loading, cost: BatchCost, rest_ns: float) -> float:

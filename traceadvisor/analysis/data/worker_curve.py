@@ -38,6 +38,10 @@ WORKER_FACTOR = 1.07
 The middle of the range in public recordings of one ResNet-50 training with 0 and 4 workers (pytorch/kineto, TensorBoard
 plugin samples)."""
 
+TAKING_NS = 700_000
+"""Time of the training thread to take a batch from a worker, however small: it crosses a queue between processes. The
+middle of the range in the same recordings. On two CPU cores, with batches of 32 rows, it was as long."""
+
 NO_GAIN_SHARE = 0.02
 """More workers are not worth it if they shorten the step by less than this share."""
 
@@ -46,7 +50,7 @@ class Crowding(Enum):
     """How much the processes of a step compete for cores."""
 
     NONE = "none"
-    """Each process has a core when it needs one."""
+    """Each process has a core when it needs one, and other programs delay none."""
 
     MEAN = "mean"
     """They compete if they need more cores on average than there are."""
@@ -119,12 +123,13 @@ class WorkerCurve:
             crowding: how much the processes compete.
         """
         loop = self.loop
+        delay_ns = 0.0 if crowding is Crowding.NONE else self.cost.delay_ns
         if workers == 0:
-            wait_ns = self.cost.mean_ns * loop.fetches
+            wait_ns = (self.cost.mean_ns + delay_ns) * loop.fetches
             return Point(0, wait_ns, loop.rest_ns + wait_ns)
         slow = self._slow_down(workers, crowding)
         rest_ns = loop.rest_ns * slow
-        durations = self.cost.cpu_ns * loop.worker_factor * slow + self.cost.wait_ns
+        durations = self.cost.cpu_ns * loop.worker_factor * slow + self.cost.wait_ns + delay_ns
         per_batch_ns = rest_ns / max(loop.fetches, 1e-9)
         ahead = prefetch or loop.prefetch
         wait_ns = mean_wait_ns(durations, per_batch_ns, workers, ahead) * loop.fetches
@@ -202,7 +207,7 @@ class WorkerCurve:
 
     def _least_workers(self) -> int:
         """Fewer workers cannot make batches as fast as the loop uses them."""
-        made_ns = self._made_cpu_ns + self.cost.mean_wait_ns
+        made_ns = self._made_cpu_ns + self.cost.mean_wait_ns + self.cost.delay_ns
         needed = made_ns * self.loop.fetches * (1 - HIDDEN_SHARE) / max(self.loop.rest_ns, 1.0)
         return min(max(int(needed), 1), MOST_WORKERS)
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 from traceadvisor.experiments.inside.saving import ScratchFolder
 from traceadvisor.experiments.inside.step_limits import lift_limits
 from traceadvisor.experiments.journal import Begin, Ended, Failed, Journal, Note, read
 from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Plan
-from traceadvisor.recording.after_import import after_torch_import
-from traceadvisor.recording.script.own_code import strip_own_frames
+from traceadvisor.recording.after_import import after_import, after_torch_import
+from traceadvisor.recording.script.own_code import strip_own_frames, unseen
 from traceadvisor.recording.script.program import Script
 
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory")
+_SPAWNS = (
+    "it starts processes with torch.multiprocessing.spawn, and only the first process can be measured: train in it, on "
+    "one device"
+)
+
+_OUT_OF_MEMORY = ("outofmemoryerror", "out of memory", "can't allocate memory", "cannot allocate memory")
 
 
 def main(plan: Plan) -> int:
@@ -38,6 +44,7 @@ def main(plan: Plan) -> int:
             raise
 
     after_torch_import(attach)
+    after_import("torch.multiprocessing.spawn", lambda: _refuse_processes(journal))
     try:
         run()
     except SystemExit as leaving:
@@ -58,6 +65,18 @@ def main(plan: Plan) -> int:
     return 0
 
 
+def _refuse_processes(journal: Journal) -> None:
+    """End the script where it starts processes that train: settings cannot be switched in these."""
+
+    @unseen
+    def start_processes(*_: Any, **__: Any) -> Any:
+        journal.add(Ended("refused", _SPAWNS))
+        raise SystemExit(0)
+
+    spawning: Any = sys.modules["torch.multiprocessing.spawn"]
+    spawning.start_processes = start_processes
+
+
 def _has_ended(plan: Plan, before: int) -> bool:
     """Whether this process has written how it ended."""
     return any(isinstance(row, Ended) for row in read(plan.journal)[before:])
@@ -69,7 +88,8 @@ def _failed(journal: Journal, error: BaseException, before: int) -> None:
     short = text.splitlines()[0][:300]
     last = next((row for row in reversed(journal.rows[before:]) if isinstance(row, Begin)), None)
     if last and last.arm not in (AS_IT_IS, SAME_AGAIN):
-        journal.add(Failed(last.experiment, last.arm, short, any(word in text.lower() for word in _OUT_OF_MEMORY)))
+        no_memory = isinstance(error, MemoryError) or any(word in text.lower() for word in _OUT_OF_MEMORY)
+        journal.add(Failed(last.experiment, last.arm, short, no_memory))
     journal.add(Ended("failed", short))
 
 

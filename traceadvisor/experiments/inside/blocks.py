@@ -11,12 +11,13 @@ from typing import Any
 import torch
 
 from traceadvisor.experiments.inside.clock import BlockClock
+from traceadvisor.experiments.inside.gpu_watch import NOT_SAMPLED, GpuUse, GpuWatch
 from traceadvisor.experiments.inside.loop import Found, device_of
 from traceadvisor.experiments.inside.memory import PeakMemory
-from traceadvisor.experiments.inside.sources import Source
+from traceadvisor.experiments.inside.sources import DEFAULT_PREFETCH, Source, batch_size
 from traceadvisor.experiments.inside.switches import Switches
 from traceadvisor.experiments.plan import AS_IT_IS, Experiment, Plan
-from traceadvisor.experiments.settings import VARIABLE, Settings
+from traceadvisor.experiments.settings import BATCH_SIZE, VARIABLE, WORKERS, Settings
 from traceadvisor.statistics import FEWEST_ROUNDS
 
 SETTLING_STEPS = 3
@@ -26,6 +27,9 @@ COMPILE_STEPS = 8
 
 START = "start"
 """Key of the script's own step before any experiment."""
+
+WORKERS_START_S = 0.2
+"""A rough idea of the time to start and end worker processes."""
 
 ROUNDS_SHARE = 0.6
 """Share of an experiment's time for its measured steps, if it had the fewest rounds."""
@@ -46,6 +50,7 @@ class Block:
     step_s: float
     samples: float
     peak_bytes: int | None
+    gpu: GpuUse = NOT_SAMPLED
 
 
 class Blocks:
@@ -56,6 +61,7 @@ class Blocks:
         self._plan, self._found, self.now_s = plan, found, now_s
         self.device = device_of(found)
         self.memory = PeakMemory(self.device)
+        self._gpu = GpuWatch(self.device)
         self._clock = BlockClock(self._synchronise)
         self._timing = False
         names = [axis.name for axis in (*plan.axes, *plan.switches)]
@@ -104,6 +110,11 @@ class Blocks:
             self.leave()
             self.source = Source(self._found.loader, wanted)
 
+    def close(self) -> None:
+        """End the workers and the sampling."""
+        self.leave()
+        self._gpu.close()
+
     def leave(self) -> None:
         """End the workers, so that they take no time of the next block."""
         if self.source:
@@ -128,6 +139,17 @@ class Blocks:
         step_s = self.arm_step_s.get(arm) or self.arm_step_s.get(AS_IT_IS) or self.arm_step_s[START]
         queue = self.source.queue if self.source else 0
         return self.whole(min(max(ceil(block_s / step_s), FEWEST_STEPS, queue), MOST_STEPS))
+
+    def least_s(self, experiment: Experiment, arm: str) -> float:
+        """Estimate the time of the shortest block of an arm; before its first steps, by the script's own step."""
+        settings = experiment.settings(arm)
+        workers, prefetch = settings.count(WORKERS), settings.count("prefetch") or DEFAULT_PREFETCH
+        own = self._found.loader
+        queue = (own.num_workers if workers is None else workers) * prefetch
+        steps = max(SETTLING_STEPS + self.ahead, queue + 2 if queue else 0) + max(FEWEST_STEPS, queue)
+        larger = (settings.count(BATCH_SIZE) or 1) / (batch_size(own) or 1) if settings[BATCH_SIZE] else 1.0
+        step_s = self.arm_step_s.get(arm) or self.arm_step_s[START] * larger
+        return self.whole(steps) * step_s + (WORKERS_START_S if queue else 0.0)
 
     def timed(self, steps: int) -> Generator[Any, None, float]:
         """Run steps; returns seconds per step."""
@@ -157,9 +179,13 @@ class Blocks:
         yield from self.steps_of(self.discarded(experiment.settings(arm)))
         self.memory.free_cached()
         self.memory.reset()
-        step_s = yield from self.timed(self._measured(arm))
+        self._gpu.start()
+        try:
+            step_s = yield from self.timed(self._measured(arm))
+        finally:
+            gpu = self._gpu.stop()
         assert self.source is not None  # noqa: S101  # entered
-        return Block(step_s, self.source.samples, self.memory.peak_bytes())
+        return Block(step_s, self.source.samples, self.memory.peak_bytes(), gpu)
 
     def rate(self, settings: Settings) -> tuple[float, float]:
         """The loader alone: batches and samples per second. It takes no step of the loop."""

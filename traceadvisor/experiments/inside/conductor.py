@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any, TypeAlias
 
 from traceadvisor.experiments.curves import compared
-from traceadvisor.experiments.inside.blocks import START, Block, Blocks, NoBatchError, OutOfBudgetError
+from traceadvisor.experiments.inside.blocks import SETTLING_STEPS, START, Block, Blocks, NoBatchError, OutOfBudgetError
 from traceadvisor.experiments.inside.evidence import Witness
 from traceadvisor.experiments.inside.found_facts import facts_about
 from traceadvisor.experiments.inside.guard import LossGuard
@@ -34,7 +34,7 @@ from traceadvisor.experiments.journal import (
 )
 from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Experiment, Plan
 from traceadvisor.experiments.planner import experiments_after, next_experiment
-from traceadvisor.experiments.settings import BATCH_SIZE, Settings
+from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, Settings
 from traceadvisor.statistics import FEWEST_ROUNDS, NO_DIFFERENCE
 
 TRIED_STEPS = 4
@@ -43,8 +43,8 @@ TRIED_STEPS = 4
 FIRST_STEPS = 12
 """Steps that give the first idea of a step's length."""
 
-TRIED_STEPS = 4
-"""Steps that give the first idea of a step's length in an arm."""
+RESERVE = 1.2
+"""Factor on the estimated time of an experiment: first steps tell the later ones roughly."""
 
 Served: TypeAlias = Generator[Any, None, Block | None]
 """Gives the loop batches, and returns a block if one was measured."""
@@ -64,7 +64,7 @@ class Conductor:
     def close(self) -> None:
         """Restore torch and end workers."""
         if self._is_leading:
-            self._blocks.leave()
+            self._blocks.close()
         self.watcher.remove()
 
     def disturbed(self) -> None:
@@ -94,7 +94,7 @@ class Conductor:
                 yield from self._one_arm(Settings.of(self._plan.arm))
             else:
                 while experiment := next_experiment(self._plan, self._journal.rows, facts):
-                    yield from self._run(experiment)
+                    yield from self._run(experiment, facts)
             self._end("done")
         except OutOfBudgetError:
             self._end("budget")
@@ -114,23 +114,42 @@ class Conductor:
         """Steps under the script's own settings, timed; returns the facts."""
         self._journal.add(Begin("start", AS_IT_IS))
         blocks = self._blocks
-        blocks.enter(Settings())
+        try:
+            blocks.enter(Settings())
+        except Exception as error:  # a loader of another kind, such as a subclass with arguments of its own
+            raise NoBatchError(f"its DataLoader cannot be made again: {type(error).__name__}: {error}"[:300]) from error
         yield from blocks.steps_of(blocks.discarded(Settings()))
         self._first_step_s = yield from blocks.timed(FIRST_STEPS)
         if (facts := facts_of(self._journal.rows)) is None:
-            facts = facts_about(self._found, blocks, self._first_step_s)
+            share = (yield from self._loader_share()) if self._plan.by_importance else None
+            facts = facts_about(self._found, blocks, self._first_step_s, share)
             self._journal.add(facts)
         return facts
 
-    def _run(self, experiment: Experiment) -> Iterator[Any]:
-        """All rounds of an experiment."""
-        self._blocks.share_s = self._slice_s(experiment)
+    def _loader_share(self) -> Generator[Any, None, float]:
+        """The share of the script's own step that cached batches save."""
+        blocks = self._blocks
+        blocks.enter(Settings.of({CACHED: True}))
+        yield from blocks.steps_of(blocks.whole(SETTLING_STEPS + blocks.ahead))
+        cached_s = yield from blocks.timed(FIRST_STEPS)
+        blocks.enter(Settings())
+        return max(1 - cached_s / self._first_step_s, 0.0)
+
+    def _run(self, experiment: Experiment, facts: Facts) -> Iterator[Any]:
+        """All rounds of an experiment; none if the time left is too short for it."""
+        is_first = not any(isinstance(row, Finished) for row in self._journal.rows)
+        if self._plan.by_importance and not is_first and self._least_s(experiment) > self._left_s:
+            self._journal.add(Finished(experiment.name))
+            return
+        self._blocks.share_s = self._left_s / (1 + experiments_after(self._plan, experiment, facts))
         self._blocks.arms = len(self._arms(experiment))
         self._blocks.arm_step_s = {START: self._first_step_s}
         begin_s = self._now_s()
         self._separate = any(one.of_loader() for one in experiment.arms.values())
         yield from self._tried(experiment)
         self._rates(experiment)
+        if self._plan.by_importance:
+            self._leave_out_slowest(experiment)
         yield from self._guarded(experiment)
         longest_s = 0.0
         while not self._is_enough(experiment, self._now_s() - begin_s, longest_s):
@@ -139,10 +158,32 @@ class Conductor:
             longest_s = max(longest_s, self._now_s() - round_begin_s)
         self._journal.add(Finished(experiment.name))
 
-    def _slice_s(self, experiment: Experiment) -> float:
-        """What this experiment may take of the time left, so that later ones have theirs."""
-        left_s = self._plan.deadline_s - self._now_s()
-        return left_s / (1 + experiments_after(self._plan, experiment))
+    @property
+    def _left_s(self) -> float:
+        return self._plan.deadline_s - self._now_s()
+
+    def _least_s(self, experiment: Experiment) -> float:
+        """Estimate the time for the fewest rounds of the arms that still count."""
+        return RESERVE * FEWEST_ROUNDS * sum(self._blocks.least_s(experiment, arm) for arm in self._arms(experiment))
+
+    def _leave_out_slowest(self, experiment: Experiment) -> None:
+        """Leave out arms until the fewest rounds fit into the time left: the ceilings first, then by their first steps.
+
+        The choice looks at steps that are not part of any round, so that it does not bias the verdicts.
+        """
+
+        def is_slower(arm: str) -> tuple[bool, float]:
+            settings = experiment.settings(arm)
+            return bool(settings[CACHED]), self._blocks.arm_step_s[arm] / (settings.count(BATCH_SIZE) or 1)
+
+        while self._least_s(experiment) > self._left_s:
+            others = [
+                arm for arm in self._arms(experiment) if arm in experiment.arms and arm in self._blocks.arm_step_s
+            ]
+            if len(others) < 2:
+                return
+            reason = "the time was too short for all settings, and its first steps were slower"
+            self._journal.add(Void(experiment.name, max(others, key=is_slower), reason))
 
     def _is_enough(self, experiment: Experiment, spent_s: float, longest_s: float) -> bool:
         """Whether no more rounds are needed or affordable. It looks at widths only, never at the size of an effect."""
@@ -195,12 +236,13 @@ class Conductor:
     def _try(self, experiment: Experiment, arm: str) -> Generator[Any, None, None]:
         """The first steps of an arm."""
         blocks, settings = self._blocks, experiment.settings(arm)
-        yield from blocks.steps_of(blocks.discarded(settings))
+        seen = blocks.whole(1 + blocks.ahead) + blocks.batches_per_step
         witness = None
         if not settings["compile"]:
             witness = Witness()
             with witness:
-                yield from blocks.steps_of(blocks.whole(1 + blocks.ahead) + blocks.batches_per_step)
+                yield from blocks.steps_of(seen)
+        yield from blocks.steps_of(max(blocks.discarded(settings) - (seen if witness else 0), blocks.whole(1)))
         blocks.arm_step_s[arm] = yield from blocks.timed(blocks.whole(TRIED_STEPS))
         assert blocks.source is not None  # noqa: S101  # entered
         reason = blocks.source.void(blocks.last_batch) or blocks.switches.void(settings, witness)
@@ -292,4 +334,6 @@ def _round_row(experiment: str, blocks: dict[str, Block], steps: int) -> Round:
         samples={arm: one.samples for arm, one in blocks.items()},
         peak_bytes={arm: one.peak_bytes for arm, one in blocks.items() if one.peak_bytes is not None},
         steps=steps,
+        gpu_shares={arm: one.gpu.busy_share for arm, one in blocks.items() if one.gpu.busy_share is not None},
+        watts={arm: one.gpu.power_watts for arm, one in blocks.items() if one.gpu.power_watts is not None},
     )

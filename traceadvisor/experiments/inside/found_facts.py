@@ -14,7 +14,7 @@ from traceadvisor.experiments.settings import BATCH_SIZE
 from traceadvisor.system.cores import usable_cores
 
 
-def facts_about(found: Found, blocks: Blocks, step_s: float) -> Facts:
+def facts_about(found: Found, blocks: Blocks, step_s: float, loader_share: float | None) -> Facts:
     """All that the plan needs to know."""
     device = blocks.device
     unavailable = blocks.switches.unavailable()
@@ -36,4 +36,5 @@ def facts_about(found: Found, blocks: Blocks, step_s: float) -> Facts:
         cores=usable_cores(),
         batches_per_step=blocks.batches_per_step,
         step_s=step_s,
+        loader_share=loader_share,
     )

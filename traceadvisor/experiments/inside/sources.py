@@ -112,7 +112,8 @@ def rebuilt(loader: DataLoader[Any], settings: Settings) -> DataLoader[Any]:
     }
     size = settings.count(BATCH_SIZE)
     if isinstance(loader.dataset, IterableDataset):
-        return DataLoader(loader.dataset, batch_size=size or loader.batch_size, drop_last=True, **arguments)
+        size = size or loader.batch_size
+        return DataLoader(loader.dataset, batch_size=size, drop_last=size is not None, **arguments)
     if loader.batch_sampler is None:
         return DataLoader(loader.dataset, batch_size=None, sampler=Endless(_fresh(loader.sampler), None), **arguments)
     inner = getattr(loader.batch_sampler, "sampler", None)

@@ -1,6 +1,7 @@
-"""Lets trainers of libraries go on until everything is measured, whatever number of steps or epochs the script set.
+"""Lets trainers of libraries go on until everything is measured, and lets them save nothing.
 
-A plain loop over a loader goes on anyway: its batches do not end. These trainers count steps themselves.
+A plain loop over a loader goes on anyway: its batches do not end. These trainers count steps themselves. Their
+checkpoints hold more than files that ``torch.save`` writes, and a limit on their number deletes earlier ones.
 """
 
 from __future__ import annotations
@@ -19,12 +20,24 @@ _FAR = 10**7
 
 
 def _trainer_of_transformers(trainer: Any) -> None:
+    trainer.args.save_strategy = type(trainer.args.save_strategy)("no")
     trainer.args.max_steps = _FAR
 
 
 def _trainer_of_lightning(trainer: Any) -> None:
+    trainer.callbacks = [one for one in trainer.callbacks if one not in trainer.checkpoint_callbacks]
     trainer.fit_loop.max_epochs = -1
     trainer.fit_loop.epoch_loop.max_steps = -1
+
+
+def _accelerator() -> None:
+    """Save no state; the state of model and optimizer is in the scratch folder where the script saves it itself."""
+
+    @unseen
+    def save_state(_: Any, output_dir: Any = None, *__: Any, **___: Any) -> Any:
+        return output_dir
+
+    sys.modules["accelerate.accelerator"].Accelerator.save_state = save_state
 
 
 _TRAINERS: tuple[tuple[str, str, str, Callable[[Any], None]], ...] = (
@@ -36,7 +49,8 @@ _TRAINERS: tuple[tuple[str, str, str, Callable[[Any], None]], ...] = (
 
 
 def lift_limits() -> None:
-    """Wrap the methods, once their modules are imported."""
+    """Change the libraries, once their modules are imported."""
+    after_import("accelerate.accelerator", _accelerator)
     for module, kind, method, lift in _TRAINERS:
         after_import(module, functools.partial(_wrap, module, kind, method, lift))
 

@@ -32,8 +32,8 @@ HIGHEST_LOADER = 2.0
 """Points of a loader above this multiple of the other curves are left out, so that these stay readable."""
 
 
-def axis_chart(axis: AxisResult) -> Chart | None:
-    """The curve of an axis; None with fewer than two values."""
+def axis_chart(axis: AxisResult, anchor: str) -> Chart | None:
+    """The curve of an axis; None with fewer than two values. ``anchor``: of its part of the page."""
     values = sorted({point.value for point in axis.loop})
     if len(values) < 2:
         return None
@@ -51,7 +51,7 @@ def axis_chart(axis: AxisResult) -> Chart | None:
     )
     drawn = [line for line in lines if line.points]
     return Chart(
-        id=f"curve-{axis.name.replace(':', '-').replace('.', '-')}",
+        id=f"{anchor}-curve",
         title=f"Samples per second by {words}",
         caption=None,
         description=_description(axis, drawn),

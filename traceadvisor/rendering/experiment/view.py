@@ -17,6 +17,7 @@ from traceadvisor.rendering.experiment.words import (
     headline,
     interval,
     ledger_predicted,
+    other_step,
     scope,
     settings_words,
     side_effects,
@@ -46,6 +47,12 @@ class SectionView:
 class ExperimentView:
     """All content."""
 
+    anchor: str
+    """Beginning of the anchors of its parts; empty on a page of its own."""
+
+    kind: str
+    """``sweep`` or ``try``."""
+
     title: str
     headline: str
     scope: str
@@ -63,21 +70,32 @@ class ExperimentView:
     tool_version: str
 
 
-def experiment_view(result: ExperimentResult) -> ExperimentView:
-    """The words of a result, without secrets."""
+def experiment_view(result: ExperimentResult, anchor: str = "") -> ExperimentView:
+    """The words of a result, without secrets.
+
+    Args:
+        result: what was measured.
+        anchor: beginning of the anchors of its parts, where it is one of several on a page.
+    """
     result = redacted(result)
     return ExperimentView(
+        anchor=anchor,
+        kind=result.kind,
         title=" ".join(result.command),
         headline=headline(result),
         scope=scope(result),
         problem=result.problem,
         lines=result.lines,
         ledger=_ledger(result),
-        sections=tuple(_section(section, place, result.currency) for place, section in enumerate(result.sections, 1)),
-        unavailable=tuple(
-            f"{name}: {reason}." for name, reason in (result.unavailable | result.not_applicable).items()
+        sections=tuple(
+            _section(section, f"{anchor}part-{place}", result.currency)
+            for place, section in enumerate(result.sections, 1)
         ),
-        notes=result.notes,
+        unavailable=(
+            *result.left_out,
+            *(f"{name}: {reason}." for name, reason in (result.unavailable | result.not_applicable).items()),
+        ),
+        notes=(*other_step(result), *result.notes),
         side_effects=tuple(side_effects(result)),
         reading=_READING,
         trace_report=result.trace_report,
@@ -94,25 +112,36 @@ _READING = (
 )
 
 
-def _section(section: Section, place: int, currency: str | None) -> SectionView:
+def _section(section: Section, anchor: str, currency: str | None) -> SectionView:
     return SectionView(
-        anchor=f"part-{place}",
+        anchor=anchor,
         title=title(section.name),
         base=f"All rows with {settings_words(section.base)}." if section.base else None,
         sentences=tuple(axis_sentences(section.axis)) if section.axis else (),
-        chart=axis_chart(section.axis) if section.axis else None,
+        chart=axis_chart(section.axis, anchor) if section.axis else None,
         table=_table(section, currency),
     )
 
 
 def _table(section: Section, currency: str | None) -> Table:
-    columns = ("Samples per s", "Step", "Change", "A/A", "Visible from", "Peak memory", "Cost per million")
+    columns = (
+        "Samples per s",
+        "Step",
+        "Change",
+        "A/A",
+        "Visible from",
+        "Peak memory",
+        "GPU busy",
+        "Power",
+        "Cost per million",
+    )
     base = (
         Cell("as it is"),
         Cell("the base"),
         *_figures(section.base_samples_per_s, section.base_step_us),
         *cells("", "", ""),
-        *_costs(section.base_peak_bytes, section.base_cost_per_million_samples, currency),
+        *_device(section.base_peak_bytes, section.base_gpu_busy_share, section.base_gpu_power_watts),
+        _cost(section.base_cost_per_million_samples, currency),
     )
     table = Table(
         caption=title(section.name),
@@ -132,7 +161,8 @@ def _row(arm: MeasuredArm, currency: str | None) -> tuple[Cell, ...]:
         Cell(verdict(arm)),
         *_figures(arm.samples_per_s, arm.step_us),
         *ratio,
-        *_costs(arm.peak_bytes, arm.cost_per_million_samples, currency),
+        *_device(arm.peak_bytes, arm.gpu_busy_share, arm.gpu_power_watts),
+        _cost(arm.cost_per_million_samples, currency),
     )
 
 
@@ -151,9 +181,14 @@ def _figures(samples_per_s: float | None, step_us: float | None) -> Iterator[Cel
     yield Cell(duration(None if step_us is None else step_us * 1000))
 
 
-def _costs(peak_bytes: int | None, cost: float | None, currency: str | None) -> Iterator[Cell]:
+def _device(peak_bytes: int | None, busy_share: float | None, watts: float | None) -> Iterator[Cell]:
     yield Cell(NOT_MEASURED if peak_bytes is None else size(peak_bytes))
-    yield Cell(NOT_MEASURED if cost is None or currency is None else money(cost, currency))
+    yield Cell(NOT_MEASURED if busy_share is None else percent(busy_share))
+    yield Cell(NOT_MEASURED if watts is None else f"{watts:,.0f} W")
+
+
+def _cost(cost: float | None, currency: str | None) -> Cell:
+    return Cell(NOT_MEASURED if cost is None or currency is None else money(cost, currency))
 
 
 def _ledger(result: ExperimentResult) -> Table | None:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from traceadvisor.model.experiment import AxisResult, ExperimentResult, MeasuredArm, MeasuredRatio, SettingValue
-from traceadvisor.rendering.units import number_of, size, whole_percent
+from traceadvisor.model.experiment import (
+    AxisResult,
+    ExperimentResult,
+    MeasuredArm,
+    MeasuredFix,
+    MeasuredRatio,
+    SettingValue,
+)
+from traceadvisor.rendering.units import duration, number_of, size, whole_percent
 
 FEWEST_ROUNDS = 5
 """With fewer, no change can be told from noise."""
@@ -62,6 +69,13 @@ def counted_verdict(found: MeasuredRatio) -> str:
     if found.rounds < FEWEST_ROUNDS:
         return f"inconclusive: {number_of(found.rounds, 'round')} of at least {FEWEST_ROUNDS}"
     return found.verdict
+
+
+def measured_words(fix: MeasuredFix) -> str:
+    """What was measured for a fix: ``step 0.59 of before (0.53 to 0.65), faster, with fused=True``."""
+    found = fix.measured
+    step = f"step {found.ratio:.2f} of before ({found.low:.2f} to {found.high:.2f})"
+    return f"{step}, {found.verdict}, with {settings_words(fix.settings)}"
 
 
 def headline(result: ExperimentResult) -> str:
@@ -124,17 +138,27 @@ def _ceilings(axis: AxisResult) -> Iterator[str]:
     )
 
 
+def other_step(result: ExperimentResult) -> Iterator[str]:
+    """A sentence where the step is not that of the recording any more, so that its predictions do not apply."""
+    if result.is_as_recorded is False and result.base_step_us and result.recorded_step_us:
+        now, then = duration(result.base_step_us * 1000), duration(result.recorded_step_us * 1000)
+        yield (
+            f"The step as it is takes {now} here and {then} in the recording: the machine, its load or the script "
+            "differ. The predictions are for the recorded step. Record again to compare."
+        )
+
+
 def _Workers(count: int) -> str:  # noqa: N802  # begins a sentence
     return f"{number_of(count, 'worker')} {'is' if count == 1 else 'are'}"
 
 
 def scope(result: ExperimentResult) -> str:
     """What was measured, where, and for how long."""
-    device = result.device_name or result.device.upper()
+    device = f" on {result.device_name or result.device.upper()}" if result.torch else ""
     cores = f", {number_of(result.cores, 'CPU core')}" if result.cores else ""
     torch = f", torch {result.torch}" if result.torch else ""
     return (
-        f"{' '.join(result.command)} on {device}{cores}{torch}: {number_of(result.steps, 'step')} in "
+        f"{' '.join(result.command)}{device}{cores}{torch}: {number_of(result.steps, 'step')} in "
         f"{result.seconds:,.0f} s, {number_of(result.processes, 'process')}"
     ).replace("processs", "processes")
 

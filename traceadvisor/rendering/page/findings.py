@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from traceadvisor.model.findings import Confidence, Effort, Estimate, Finding, Fix, Location, Method, Severity
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report, Umbrella
 from traceadvisor.rendering.charts.drawing import across
+from traceadvisor.rendering.experiment.words import measured_words
 from traceadvisor.rendering.headline import HARDWARE, step_time
 from traceadvisor.rendering.origins import OriginView, finding_view, frame_words, location_words, origin_phrase
 from traceadvisor.rendering.page.trace import TraceLink, trace_link
@@ -136,6 +137,9 @@ class FindingView:
     origin_phrase: str | None
     """The main origin in a phrase."""
 
+    measured: str | None
+    """What an experiment measured for the fix, in a phrase."""
+
 
 def finding_views(report: Report, traced: Sequence[Recording] = ()) -> tuple[FindingView, ...]:
     """The findings, ranked as in the report.
@@ -213,6 +217,7 @@ def _view(
         worth=worth_words(ranked),
         origin=finding_view(finding.origins),
         origin_phrase=origin_phrase(finding.origins),
+        measured=measured_words(ranked.measured) if ranked.measured else None,
     )
 
 

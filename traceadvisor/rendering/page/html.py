@@ -11,6 +11,7 @@ from traceadvisor.model.breakdown import DEVICE_CATEGORIES, HOST_CATEGORIES
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Report
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.palette import ALL_PAINTS, PAINTS, SAVING, SAVING_RANGE, TRACK, Paint
+from traceadvisor.rendering.experiment.view import ExperimentView, experiment_view
 from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.headline import recording_of_verdict, verdict, verdict_scope
 from traceadvisor.rendering.page.comparison import comparison_table, rank_table
@@ -26,7 +27,7 @@ from traceadvisor.rendering.page.settings import settings_facts
 from traceadvisor.rendering.page.titles import titles, with_titles
 from traceadvisor.rendering.page.top import top_chart, top_figures
 from traceadvisor.rendering.page.trust import TrustView, trust_view
-from traceadvisor.rendering.savings import joint_sentences
+from traceadvisor.rendering.savings import joint_sentences, scale_sentence
 from traceadvisor.rendering.table import Table
 from traceadvisor.rendering.templates import html_environment
 from traceadvisor.rendering.units import count, number_of
@@ -71,6 +72,9 @@ class ReportView:
     """The typical step by category, or a few recordings compared."""
 
     findings: tuple[FindingView, ...]
+    scale: str | None
+    """Which steps evidence and savings refer to; None if these hardly differ."""
+
     joint: tuple[str, ...]
     """The step with all simulated fixes, a sentence for each recording."""
 
@@ -99,6 +103,9 @@ class ReportView:
     rules: Mapping[str, RuleView]
     """What each rule checks, by its id."""
 
+    experiments: tuple[ExperimentView, ...]
+    """What `try` and `sweep` measured, the newest first."""
+
 
 def report_view(report: Report) -> ReportView:
     """The view of a report, after redaction. Recordings have titles in the place of their ids."""
@@ -119,6 +126,7 @@ def report_view(report: Report) -> ReportView:
         health=health_view(without_step_notes(report, [recording.id for recording in drawn])),
         chart=top_chart(report),
         findings=findings,
+        scale=scale_sentence(report),
         joint=_joint(report),
         trust=trust_view(report),
         comparison=comparison_table(report),
@@ -136,6 +144,10 @@ def report_view(report: Report) -> ReportView:
         source=tuple(_source(report)),
         tool_version=report.tool_version,
         rules=rules,
+        experiments=tuple(
+            experiment_view(one, f"measured-{place}-")
+            for place, one in enumerate(reversed(report.experiments), start=1)
+        ),
     )
 
 

@@ -28,6 +28,9 @@ class MadeBatch:
     uneven_ns: float = 0.0
     """Mean wait of the loop per batch because batches take unequally long, with the simulated number of workers."""
 
+    delay_ns: float = 0.0
+    """Mean delay per batch by other programs that use the cores."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoaderWorkers(Edit):
@@ -57,7 +60,8 @@ class LoaderWorkers(Edit):
         cpu_ns, wait_ns = load_ns, np.zeros_like(load_ns)
         if self.made:
             cpu_ns = np.full_like(load_ns, round(self.made.cpu_ns))
-            wait_ns = np.full_like(load_ns, round(self.made.wait_ns))
+            delay_ns = 0.0 if scenario is Scenario.HIGH else self.made.delay_ns
+            wait_ns = np.full_like(load_ns, round(self.made.wait_ns + delay_ns))
         cpu_ns = scaled(cpu_ns, factor)
         made_ns = cpu_ns + wait_ns
         host = slowed(graph.host, np.where(is_loading(graph.host), 0.0, factor))

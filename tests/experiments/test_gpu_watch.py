@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.waiting import wait_until
+from traceadvisor.experiments.inside import gpu_watch
+from traceadvisor.experiments.inside.gpu_watch import NOT_SAMPLED, GpuUse, GpuWatch
+from traceadvisor.model.telemetry import DeviceColumn
+
+
+class _Gpu:
+    """Busy for 40% and 60% of the time, at 200 and 300 watts."""
+
+    uuid = "GPU-12"
+
+    def __init__(self) -> None:
+        self.samples = 0
+
+    def sample(self, own_pids: object, *, expensive: bool) -> dict[DeviceColumn, float | None]:
+        self.samples += 1
+        first = self.samples % 2
+        return {
+            DeviceColumn.UTILIZATION_PERCENT: 40 if first else 60,
+            DeviceColumn.POWER_WATTS: 200.0 if first else 300.0,
+        }
+
+
+def _watch(monkeypatch: pytest.MonkeyPatch, *devices: _Gpu, uuid: str = "12") -> GpuWatch:
+    monkeypatch.setattr(gpu_watch, "INTERVAL_S", 0.0)
+    monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda _: SimpleNamespace(uuid=uuid))
+    opened: Any = SimpleNamespace(devices=devices, close=lambda: None)
+    return GpuWatch("cuda", lambda: opened)
+
+
+def test_use_and_power_are_means_over_the_time_between_start_and_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = _Gpu()
+    watch = _watch(monkeypatch, gpu)
+    watch.start()
+    wait_until(lambda: gpu.samples >= 2)
+    found = watch.stop()
+    assert 0.4 <= (found.busy_share or 0) <= 0.6
+    assert 200 <= (found.power_watts or 0) <= 300
+    samples = gpu.samples
+    assert watch.stop() == NOT_SAMPLED
+    assert gpu.samples == samples
+
+
+def test_with_several_gpus_the_one_of_the_training_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    other, own = _Gpu(), _Gpu()
+    other.uuid = "GPU-99"
+    watch = _watch(monkeypatch, other, own)
+    watch.start()
+    wait_until(lambda: own.samples >= 1)
+    watch.stop()
+    assert not other.samples
+
+
+def test_a_gpu_that_cannot_be_told_from_others_is_not_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = _watch(monkeypatch, _Gpu(), _Gpu(), uuid="")
+    watch.start()
+    assert watch.stop() == NOT_SAMPLED
+
+
+def test_a_gpu_that_fails_costs_only_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = _Gpu()
+    monkeypatch.setattr(gpu, "sample", lambda *_, **__: 1 / 0)
+    watch = _watch(monkeypatch, gpu)
+    watch.start()
+    assert watch.stop() == GpuUse(None, None)
+    watch.close()
+
+
+def test_on_the_cpu_nothing_is_opened() -> None:
+    watch = GpuWatch("cpu", lambda: pytest.fail("opened"))
+    watch.start()
+    assert watch.stop() == NOT_SAMPLED

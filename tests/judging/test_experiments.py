@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.build_report import one_recording
+from traceadvisor.judging.experiments import with_experiments
+from traceadvisor.model.experiment import (
+    AxisResult,
+    CurvePoint,
+    ExperimentResult,
+    LedgerRow,
+    MeasuredArm,
+    MeasuredRatio,
+    Section,
+)
+from traceadvisor.model.report import Report
+from traceadvisor.rendering.markdown.render import render as markdown
+from traceadvisor.rendering.page.html import render as page
+from traceadvisor.rendering.summary import summary
+from traceadvisor.results.experiment_json import FILE, render
+from traceadvisor.results.report_json import read as read_report
+from traceadvisor.results.report_json import render as report_json
+
+START_NS = 1_700_000_000_123_456_789
+
+RATIO = MeasuredRatio(
+    ratio=0.59, low=0.53, high=0.65, null_low=0.9, null_high=1.1, smallest_visible=0.1, rounds=6, verdict="faster"
+)
+
+
+def _report(start_ns: int | None = START_NS) -> Report:
+    report = one_recording()
+    wall_ns = None if start_ns is None else (start_ns, start_ns + 10**9)
+    return replace(report, recordings=tuple(replace(one, recorded_wall_ns=wall_ns) for one in report.recordings))
+
+
+def _experiment(report: Report, measured: MeasuredRatio = RATIO, start_ns: int | None = START_NS) -> ExperimentResult:
+    """What `try` writes for the first finding of a report, with an axis."""
+    finding = report.findings[0].finding
+    arm = MeasuredArm(name=finding.rule.id, settings={"workers": 4}, measured=measured, samples_per_s=20.0)
+    points = tuple(CurvePoint(value=value, samples_per_s=10.0 * value) for value in (1, 2))
+    axis = AxisResult(
+        name="workers", own=1, knee=2, knee_low=2, knee_high=2, best=2, is_faster=True, loop=points, model=points[1:],
+        loader=points, out_of_memory_at=None, memory_bytes=None, good_memory_at=None,
+    )  # fmt: skip
+    row = LedgerRow(
+        fix=finding.rule.id, title=finding.rule.title, settings={"workers": 4}, predicted_low=0.5, predicted=0.6,
+        predicted_high=0.7, measured=measured, change=finding.fix.change,
+    )  # fmt: skip
+    section = Section(
+        name="workers", base={}, base_samples_per_s=10.0, base_step_us=1e5, base_peak_bytes=None, arms=(arm,), axis=axis
+    )
+    return ExperimentResult(
+        tool_version="0.1.0", kind="try", command=("train.py",), device="cpu", device_name=None, torch=None, cores=2,
+        own_settings={}, optimizer=None, seconds=60.0, steps=100, processes=1, sections=(section,), ledger=(row,),
+        recommended={}, recommended_ratio=None, lines=(), unavailable={}, not_applicable={}, left_out=(), notes=(),
+        problem=None, scratch=None, changed_files=(), recorded_start_ns=start_ns,
+    )  # fmt: skip
+
+
+def _written(folder: Path, result: ExperimentResult) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FILE).write_bytes(render(result))
+    return folder
+
+
+def test_each_format_shows_what_was_measured_for_a_finding(tmp_path: Path) -> None:
+    report = with_experiments(_report(), [_written(tmp_path / "runs" / "one", _experiment(_report()))])
+    words = "step 0.59 of before (0.53 to 0.65), faster"
+    html = page(report).decode()
+    assert f"Measured: {words}, with workers=4" in html
+    assert html.count('id="measured-1"') == 1
+    assert "Samples per second by loader workers" in html
+    assert f"Measured: **{words}" in markdown(report).decode()
+    assert any(words in line.text for line in summary(report))
+    assert b'"ratio": 0.59' in report_json(report)
+
+
+def test_read_back_a_report_still_has_its_experiments(tmp_path: Path) -> None:
+    report = with_experiments(_report(), [_written(tmp_path / "run", _experiment(_report()))])
+    path = tmp_path / "report.json"
+    path.write_bytes(report_json(report))
+    again = read_report(path)
+    assert again.findings[0].measured == report.findings[0].measured
+    assert report_json(again) == path.read_bytes()
+
+
+def test_an_experiment_beside_a_run_is_shown_if_it_is_about_that_run(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "my-run"
+    run.mkdir(parents=True)
+    _written(tmp_path / "runs" / "my-run-try", _experiment(_report()))
+    _written(tmp_path / "runs" / "other-try", _experiment(_report(), start_ns=START_NS + 10**9))
+    report = with_experiments(_report(), [run])
+    assert len(report.experiments) == 1
+    assert report.findings[0].measured is not None
+    assert report.findings[1].measured is None
+
+
+def test_an_experiment_of_unknown_origin_counts_only_where_it_was_given(tmp_path: Path) -> None:
+    run, other = tmp_path / "my-run", _written(tmp_path / "other", _experiment(_report(), start_ns=None))
+    run.mkdir()
+    assert not with_experiments(_report(), [run]).experiments
+    assert with_experiments(_report(), [run, other / FILE]).experiments
+
+
+def test_too_few_rounds_are_not_shown_beside_a_finding(tmp_path: Path) -> None:
+    folder = _written(tmp_path / "runs" / "one", _experiment(_report(), replace(RATIO, rounds=4)))
+    assert with_experiments(_report(), [folder]).findings[0].measured is None
+
+
+def test_another_proposal_of_the_same_rule_was_not_measured(tmp_path: Path) -> None:
+    result = _experiment(_report())
+    other = replace(result, ledger=(replace(result.ledger[0], change="DataLoader(dataset, num_workers=9)"),))
+    assert with_experiments(_report(), [_written(tmp_path / "runs" / "one", other)]).findings[0].measured is None
+
+
+@pytest.mark.parametrize("content", [b"{", b'{"schema": "traceadvisor.experiment/9"}', b"[]"])
+def test_a_damaged_experiment_is_a_note_where_it_was_given_and_ignored_beside(tmp_path: Path, content: bytes) -> None:
+    run, beside = tmp_path / "runs" / "run", tmp_path / "runs" / "beside"
+    for folder in (run, beside):
+        folder.mkdir(parents=True)
+    (beside / FILE).write_bytes(content)
+    assert not with_experiments(_report(), [run]).health_notes
+    (note,) = with_experiments(_report(), [beside]).health_notes
+    assert FILE in note.note.message
+
+
+def test_a_rate_of_nothing_is_refused(tmp_path: Path) -> None:
+    folder = _written(tmp_path / "runs" / "one", _experiment(_report(), replace(RATIO, ratio=0.0)))
+    (note,) = with_experiments(_report(), [folder]).health_notes
+    assert "not positive" in note.note.message
