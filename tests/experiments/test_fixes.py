@@ -53,6 +53,15 @@ def test_a_report_from_somebody_else_starts_no_thousands_of_workers(change: str,
     assert reason in others["DATA002"]
 
 
+def test_no_text_of_a_report_from_somebody_else_is_a_command_to_a_terminal() -> None:
+    hostile = "DATA002\n::error::\x1b]0;title\x07\u202e"
+    (one,), _ = proposals(_report(_finding(hostile, "DataLoader(d, num_workers=2)", _SIMULATED, loader_finding())))
+    assert (one.fix, one.settings) == ("DATA002 ::error::", {"workers": 2})
+    assert one.title.isprintable()
+    _, others = proposals(_report(_finding(hostile, "losses.append(1)", _SIMULATED, loader_finding())))
+    assert all(text.isprintable() for item in others.items() for text in item)
+
+
 def _finding(rule: str, change: str | None, saving: Estimate, base: Finding) -> RankedFinding:
     recording = one_recording().recordings[0]
     finding = replace(base, rule=RuleMeta(rule, rule.lower(), "A title"), fix=Fix("Do it", change), saving=saving)

@@ -119,12 +119,12 @@ def main() -> int:
     seed = given.seed if given.seed is not None else secrets.randbelow(10**6)
     print(f"seed {seed}", flush=True)
     groups = (
-        Group(1500, (*built(), *laid_out())),
-        Group(300, tuple(small_recordings())),
-        Group(900, tuple(few_events())),
-        Group(1500, tuple(captures())),
-        Group(300, tuple(reports())),
-        Group(20, tuple(thinned_recordings())),
+        Group(15_000, (*built(), *laid_out())),
+        Group(3_000, tuple(small_recordings())),
+        Group(9_000, tuple(few_events())),
+        Group(15_000, tuple(captures())),
+        Group(3_000, tuple(reports())),
+        Group(200, tuple(thinned_recordings())),
         Group(1, tuple(whole_recordings())),
     )
     if not groups[1].subjects:

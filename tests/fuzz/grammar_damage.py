@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from random import Random
 from typing import Any
+
+import msgspec
 
 from tests.fuzz.event_damage import NUMBERS, TEXTS, nested
 from tests.fuzz.subjects import Subject
@@ -21,7 +24,7 @@ Place = tuple[Any, Any]
 
 MOST_CHANGES = 8
 MOST_SPLICED = 400
-_MOST_LOOKED_AT = 2_000
+_MOST_LOOKED_AT = 500
 """Values of a file among which one is chosen."""
 
 KEYS = (
@@ -60,7 +63,7 @@ def damage_grammar(
 def _values(content: bytes) -> list[Value] | None:
     """The JSON values of a file, one or one per line; None for a table."""
     try:
-        return [json.loads(content)]
+        return [msgspec.json.decode(content)]
     except (ValueError, RecursionError):
         pass
     found = [_line(line) for line in content.splitlines()]
@@ -69,7 +72,7 @@ def _values(content: bytes) -> list[Value] | None:
 
 def _line(line: bytes) -> Value:
     try:
-        found = json.loads(line)
+        found = msgspec.json.decode(line)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict | list) else None
@@ -118,12 +121,15 @@ def _places(values: Sequence[Value], random: Random) -> list[Place]:
     events = around.get("traceEvents") if isinstance(around, dict) else around
     if isinstance(events, list) and events and random.random() < 0.6:
         around = random.choice(events)
-    return list(_inside(around))
+    return list(_inside(around, random))
 
 
-def _inside(value: Value) -> Iterator[Place]:
+def _inside(value: Value, random: Random) -> Iterator[Place]:
+    """Places in a value, at all depths, in random order; many of them."""
     waiting, seen = [value], 0
     while waiting and seen < _MOST_LOOKED_AT:
+        at = int(random.random() * len(waiting))
+        waiting[at], waiting[-1] = waiting[-1], waiting[at]
         holder = waiting.pop()
         items = holder.items() if isinstance(holder, dict) else enumerate(holder) if isinstance(holder, list) else ()
         for key, item in items:
@@ -148,7 +154,13 @@ def _events(values: Sequence[Value]) -> list[Value] | None:
 def _donated(donors: Sequence[Subject], random: Random) -> list[Value]:
     """The values of some file of another recording."""
     subject = random.choice(donors)
-    return _values(random.choice(list(subject.files.values()))) or [{}]
+    return _donor(random.choice(list(subject.files.values())))
+
+
+@lru_cache(maxsize=200)
+def _donor(content: bytes) -> list[Value]:
+    """What a file holds; it is not to be changed."""
+    return _values(content) or [{}]
 
 
 # -- changes -----------------------------------------------------------------------------------------------------------
@@ -191,7 +203,7 @@ def rename_a_key_everywhere(values: list[Value], donors: Sequence[Subject], rand
         return
     _, key = random.choice(objects)
     other = random.choice(KEYS)
-    for holder, name in [place for value in values for place in _inside(value) if place[1] == key]:
+    for holder, name in [place for value in values for place in _inside(value, random) if place[1] == key]:
         if isinstance(holder, dict) and name in holder:
             holder[other] = holder.pop(name)
 
@@ -202,11 +214,15 @@ def splice_events(values: list[Value], donors: Sequence[Subject], random: Random
     if not events or not others:
         return
     start = random.randrange(len(others))
-    taken = others[start : start + random.randint(1, MOST_SPLICED)]
+    taken = _copy(others[start : start + random.randint(1, MOST_SPLICED)])
     if random.random() < 0.6:
         taken = list(_moved(taken, _first_time(events) - _first_time(taken)))
     at = random.randrange(len(events) + 1)
     events[at : at + random.choice((0, len(taken)))] = taken
+
+
+def _copy(value: Value) -> Value:
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def _first_time(events: Sequence[Value]) -> float:
@@ -226,11 +242,11 @@ def _time(event: Value) -> float | None:
 
 def splice_a_value(values: list[Value], donors: Sequence[Subject], random: Random) -> None:
     """A value of another file, under the same key if it has one."""
-    place, given = _some_place(values, random), list(_inside(_donated(donors, random)[0]))
+    place, given = _some_place(values, random), list(_inside(_donated(donors, random)[0], random))
     if place and given:
         alike = [one for one in given if one[1] == place[1]]
         holder, key = random.choice(alike or given)
-        place[0][place[1]] = json.loads(json.dumps(holder[key]))
+        place[0][place[1]] = _copy(holder[key])
 
 
 def swap_two_values(values: list[Value], donors: Sequence[Subject], random: Random) -> None:

@@ -208,6 +208,13 @@ def test_keys_added_by_a_later_release_are_ignored(document: Any, tmp_path: Path
     assert render(read(_written(later, tmp_path))) == render(captured())
 
 
+def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    path = _written(render(one_recording()).decode(), tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"report/1", b"report/\xa2", 1))
+    with pytest.raises(InputError, match="is not readable JSON"):
+        read(path)
+
+
 @pytest.mark.parametrize("name", ["missing.json", "a\0b.json"])
 def test_a_file_that_cannot_be_opened_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from traceadvisor.errors import UsageError
 from traceadvisor.experiments.ledger import Proposal
@@ -12,6 +13,8 @@ from traceadvisor.experiments.planner import ALL_FIXES
 from traceadvisor.experiments.settings import Value
 from traceadvisor.model.findings import Method
 from traceadvisor.model.report import RankedFinding, Report
+from traceadvisor.results.redaction import redacted
+from traceadvisor.text.cleaning import one_line
 
 _COMMENT = re.compile(r"#.*$", re.MULTILINE)
 
@@ -61,6 +64,7 @@ def proposals(report: Report, wanted: Iterable[str] = ()) -> tuple[tuple[Proposa
     Raises:
         UsageError: a wanted rule found nothing in this report.
     """
+    report = _in_lines(redacted(report))  # a report that is read back may come from anyone
     names = {word.upper() if any(c.isdigit() for c in word) else word for word in wanted}
     found = [one for one in report.findings if not names or {one.finding.rule.id, one.finding.rule.name} & names]
     known = {word for one in report.findings for word in (one.finding.rule.id, one.finding.rule.name)}
@@ -73,7 +77,7 @@ def proposals(report: Report, wanted: Iterable[str] = ()) -> tuple[tuple[Proposa
         finding = one.finding
         settings = settings_of(finding.fix.change)
         if not settings:
-            others[finding.rule.id] = f"“{finding.fix.summary}” changes code of the script, not a setting"
+            others[finding.rule.id] = f"“{one_line(finding.fix.summary)}” changes code of the script, not a setting"
         elif too_large := [name for name, most in MOST.items() if int(settings.get(name, 0)) > most]:
             name = too_large[0]
             others[finding.rule.id] = f"it proposes {name}={settings[name]}; at most {MOST[name]} are tried"
@@ -85,6 +89,17 @@ def proposals(report: Report, wanted: Iterable[str] = ()) -> tuple[tuple[Proposa
             change = finding.fix.change
             taken.append(Proposal(finding.rule.id, finding.rule.title, settings, low, expected, high, change))
     return (*taken, *_together(report, taken)), others
+
+
+def _in_lines(report: Report) -> Report:
+    """The report with ids and titles of rules in one line each."""
+
+    def lined(row: RankedFinding) -> RankedFinding:
+        rule = row.finding.rule
+        rule = replace(rule, id=one_line(rule.id), name=one_line(rule.name), title=one_line(rule.title))
+        return replace(row, finding=replace(row.finding, rule=rule))
+
+    return replace(report, findings=tuple(map(lined, report.findings)))
 
 
 def changes(found: Iterable[Proposal]) -> tuple[Change, ...]:

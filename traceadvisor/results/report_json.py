@@ -49,7 +49,7 @@ def read(path: Path | str) -> Report:
     path = Path(path)
     try:
         document = msgspec.json.decode(_content(path))
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also for bytes that are not UTF-8
         raise _not_a_report(path, f"is not readable JSON ({_reason(error)})") from error
     schema = document.get("schema") if isinstance(document, dict) else None
     if not isinstance(schema, str) or schema.partition("/")[0] != SCHEMA.partition("/")[0]:

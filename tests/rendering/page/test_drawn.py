@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.build_report import one_recording, three_recordings
+from traceadvisor.model.breakdown import MeanBreakdown, Totals
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.page.comparison import comparison_table
 from traceadvisor.rendering.page.drawn import MOST_DRAWN, anchors, drawn_recordings, not_drawn
@@ -31,6 +34,20 @@ def test_the_comparison_links_to_those_with_details_only() -> None:
     linked = {row[0].text: row[0].href for row in table.rows if row[0].href}
     assert linked == {f"{name}": f"#{anchor}" for name, anchor in anchors(_many(17, 9)).items()}
     assert linked["run17"] == "#recording-4"
+
+
+def test_the_comparison_asks_each_recording_a_fixed_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+    totals = MeanBreakdown.totals
+
+    def counted(breakdown: MeanBreakdown) -> Totals:
+        nonlocal asked
+        asked += 1
+        return totals.fget(breakdown)  # type: ignore[attr-defined,no-any-return]  # mypy takes it for its value
+
+    monkeypatch.setattr(MeanBreakdown, "totals", property(counted))
+    comparison_table(_many(17, 9))
+    assert 20 <= asked <= 40
 
 
 def test_a_sentence_names_those_with_details_and_how_to_get_others() -> None:

@@ -25,17 +25,19 @@ def comparison_table(report: Report) -> Table | None:
     if len(report.recordings) < 2:
         return None
     linked = anchors(report)
-    rows = tuple(_row(report, recording, linked.get(recording.id)) for recording in report.recordings)
+    titles = total_titles(report)
+    shown = report.recordings[:MOST_COMPARED]
+    rows = tuple(_row(report, recording, len(titles), linked.get(recording.id)) for recording in shown)
     columns = (
         Column("Recording", numeric=False),
         Column("Step time"),
         Column("GPU busy"),
-        *map(Column, total_titles(report)),
+        *map(Column, titles),
         Column("Largest category", numeric=False),
         Column("Top finding", numeric=False),
     )
     caption = "Recordings compared: totals as shares of the typical step"
-    return measured_columns(Table(caption, columns, rows[:MOST_COMPARED], OPEN_ROWS))
+    return measured_columns(Table(caption, columns, rows, OPEN_ROWS))
 
 
 def rank_table(report: Report) -> Table | None:
@@ -68,11 +70,6 @@ def total_titles(report: Report) -> tuple[str, ...]:
     return (*_TOTALS, "Unknown") if any(one and one.totals.unknown_ns for one in breakdowns) else _TOTALS
 
 
-def total_cells(report: Report, recording: Recording) -> tuple[Cell, ...]:
-    """The totals as shares of the typical step, in the order of their titles."""
-    return tuple(Cell(percent(share)) for share, _ in zip(_total_shares(recording), total_titles(report), strict=False))
-
-
 def _total_shares(recording: Recording) -> tuple[float | None, ...]:
     """The seven totals as shares of the typical step; None if not measured."""
     mean = recording.breakdown
@@ -91,12 +88,12 @@ def _total_shares(recording: Recording) -> tuple[float | None, ...]:
     return tuple(None if ns is None else ns / mean.duration_ns for ns in seven)
 
 
-def _row(report: Report, recording: Recording, anchor: str | None) -> tuple[Cell, ...]:
+def _row(report: Report, recording: Recording, totals: int, anchor: str | None) -> tuple[Cell, ...]:
     return (
         Cell(recording.id, href=anchor and f"#{anchor}"),
         _step(recording),
         Cell(percent_range(recording.shown_figures.busy_share, recording.shown_figures.busy_share_high)),
-        *total_cells(report, recording),
+        *(Cell(percent(share)) for share in _total_shares(recording)[:totals]),
         Cell(NOT_MEASURED if (largest := largest_category(recording)) is None else CATEGORY[largest[0]]),
         _first_finding(report, recording),
     )
