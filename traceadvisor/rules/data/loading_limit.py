@@ -160,12 +160,13 @@ def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) 
     waits = facts.claim(Category.DATA_WAIT)
     is_crowded = loading.cores_are_full and loading.others_cores >= MIN_OTHERS_SHARE * (facts.run.host_cores or 1)
     simulated = facts.saving(fix, facts.per_step_ns(waits), waits)
-    by_clocks = curve.cost.source is not CostSource.LOADER_TIME
-    if by_clocks and (simulated.method is not Method.REPLAY or (is_crowded and curve.cost.delay_ns)):
-        return Proposal(point, fix, _by_curve(curve, point, loading.step_ns, 1.0))  # a replay promises a core
-    if is_crowded and loading.workers == 0:
-        return Proposal(point, fix, Estimate.bound(simulated.high_ns, NO_FREE_CORE))
-    return Proposal(point, fix, simulated)
+    saving = simulated
+    is_free = simulated.method is Method.REPLAY and not (is_crowded and curve.cost.delay_ns)  # a replay promises a core
+    if curve.cost.source is not CostSource.LOADER_TIME and not is_free:
+        saving = _by_curve(curve, point, loading.step_ns, 1.0)
+    if is_crowded and loading.workers == 0 and not curve.cost.is_waiting:
+        saving = Estimate.bound(min(saving.high_ns, simulated.high_ns), NO_FREE_CORE)
+    return Proposal(point, fix, saving)
 
 
 def loader_code(facts: Facts, **arguments: object) -> str:
