@@ -12,9 +12,7 @@ from traceadvisor.errors import InputError, PdfUnavailableError, UsageError
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.cost import Price
 from traceadvisor.model.findings import Failed
-from traceadvisor.model.report import Report
 from traceadvisor.model.trace import MOST_DEVICES
-from traceadvisor.rendering.page import pdf
 
 
 def _record(path: Path, devices: int = 1) -> Path:
@@ -152,10 +150,8 @@ def test_a_report_is_written_in_each_format_asked_for(tmp_path: Path) -> None:
 
 
 def test_without_a_pdf_the_other_formats_are_still_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(report: Report) -> bytes:
-        raise PdfUnavailableError("pango is missing")
-
-    monkeypatch.setattr(pdf, "render", refuse)
+    (tmp_path / "weasyprint.py").write_text("raise OSError('pango is missing')")
+    monkeypatch.syspath_prepend(tmp_path)
     result = api.load(_record(tmp_path / "w.1.pt.trace.json"))
     with pytest.raises(PdfUnavailableError):
         api.write(result, tmp_path / "out", ["pdf", "html"])

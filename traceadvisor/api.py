@@ -164,8 +164,9 @@ def load(
         settings: rules to run, their thresholds, and the GPU price; :func:`find_settings` reads those of a project.
         progress: called with the progress of each file; see :data:`Progress`.
         processes: number of files to read in parallel. Each file takes its own process and its own memory. By default
-            the number of usable cores, or fewer for little input. A single file, or ``processes=1``, is read in this
-            process. The report does not depend on it.
+            the number of usable cores, or fewer for little input. With ``processes=1``, this process reads all.
+            A single file is read in this process, and the second part of a large one in another. The report does not
+            depend on it.
         limits: limits on the input, as a protection against malicious files.
 
     Raises:

@@ -19,7 +19,13 @@ from traceadvisor.analysis.observation import Observation, observe
 from traceadvisor.analysis.operators.launches import Launches, link_launches
 from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree, operator_tree
-from traceadvisor.analysis.recording_health import missing_parts, recording_notes, start_up_notes, timing_notes
+from traceadvisor.analysis.recording_health import (
+    machine_notes,
+    missing_parts,
+    recording_notes,
+    start_up_notes,
+    timing_notes,
+)
 from traceadvisor.analysis.steps.breakdown import Partition, break_down, overlaps, partition_recording
 from traceadvisor.analysis.steps.clocks import clock_notes
 from traceadvisor.analysis.steps.inference import has_training, inference_sign
@@ -604,7 +610,7 @@ class Facts:
         )
         return (Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW)[min(doubts, 2)]
 
-    @property
+    @cached_property
     def _missing_parts(self) -> tuple[HealthNote, ...]:
         return tuple(missing_parts(self.observation, self.steps, self.unknown))
 
@@ -679,6 +685,7 @@ class Facts:
             *clocks,
             *recording_notes(self.observation, self.steps, self.unknown),
             *timing_notes(self.run.timing),
+            *machine_notes(self.run.telemetry, self.run.host_cores),
             *start_up_notes(self.start_up_share, self.steps),
         )
 

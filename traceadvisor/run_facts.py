@@ -14,6 +14,7 @@ from traceadvisor.analysis.telemetry_figures import telemetry_window
 from traceadvisor.model.run import Run, RunSettings, StepState, TimedStep
 from traceadvisor.model.run_lines import RunLines
 from traceadvisor.model.run_time import RunTime
+from traceadvisor.model.samples import StackSamples
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.telemetry import DeviceTelemetry, Series, Telemetry
 from traceadvisor.model.telemetry_window import DeviceWindow, TelemetryWindow
@@ -73,12 +74,17 @@ class RunFacts:
     def lines(self) -> RunLines | None:
         """Where the training thread's time goes over the run, by line; None if its stack was not sampled."""
         loader = self.settings.loader
-        return run_lines(self.captured.stacks if self.captured else None, loader.location if loader else None)
+        return run_lines(self.stack_samples, loader.location if loader else None)
 
     @cached_property
     def exact_lines(self) -> ExactLines:
         """Lines of calls in training steps, from samples; knows none if the stack was not sampled."""
-        return ExactLines(self.captured.stacks if self.captured else None)
+        return ExactLines(self.stack_samples)
+
+    @property
+    def stack_samples(self) -> StackSamples | None:
+        """Samples of the training thread's stack over the whole run; None if it was not sampled."""
+        return self.captured.stacks if self.captured else None
 
     @property
     def samples_per_s(self) -> float | None:

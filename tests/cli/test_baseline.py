@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -152,3 +153,11 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = baseline("save", written(of_commit(COMMIT), tmp_path), "--folder", tmp_path / "file" / "below")
     assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_a_pipe_in_the_place_of_a_kept_report_is_refused(folder: Path, tmp_path: Path) -> None:
+    folder.mkdir()
+    os.mkfifo(folder / f"{COMMIT}.json")
+    result = baseline("save", written(of_commit(COMMIT), tmp_path), "--folder", folder, "--replace")
+    assert result.exit_code == 2
+    assert "is not a file" in result.stderr

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,6 @@ from click.testing import CliRunner, Result
 from tests.build import TraceBuilder
 from traceadvisor.bundle.layout import FORMAT
 from traceadvisor.cli import main
-from traceadvisor.errors import PdfUnavailableError
-from traceadvisor.model.report import Report
-from traceadvisor.rendering.page import pdf
 
 
 @pytest.fixture
@@ -97,14 +95,25 @@ def test_a_selection_without_a_match_is_wrong_usage(recording: Path) -> None:
 def test_without_a_pdf_html_is_written_and_the_exit_code_is_4(
     recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(report: Report) -> bytes:
-        raise PdfUnavailableError("install libpango-1.0-0")
-
-    monkeypatch.setattr(pdf, "render", refuse)
+    (tmp_path / "weasyprint.py").write_text("raise OSError('cannot load library')")
+    monkeypatch.syspath_prepend(tmp_path)
     result = _run(recording, "-o", tmp_path / "out", "--format", "pdf,html")
     assert result.exit_code == 4
-    assert "install libpango-1.0-0" in result.stderr
+    assert "apt-get install libpango-1.0-0" in result.stderr
     assert (tmp_path / "out" / "report.html").is_file()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_a_crash_of_the_library_that_draws_the_pdf_costs_the_pdf_only(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "weasyprint.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)")
+    monkeypatch.syspath_prepend(tmp_path)
+    result = _run(recording, "-o", tmp_path / "out", "--format", "pdf,json")
+    assert result.exit_code == 4
+    assert "The process that draws the PDF was killed by SIGSEGV" in result.stderr
+    assert "Written: " in result.stdout
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.json"]
 
 
 def _capture(folder: Path, recording: Path, started_ns: int) -> None:

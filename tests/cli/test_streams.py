@@ -79,12 +79,21 @@ def test_json_on_standard_output_has_the_same_content_as_in_a_file(recording: Pa
     assert json.loads(printed) == json.loads((out / "report.json").read_text())
 
 
-def test_summary_and_errors_hold_no_command_either(recording: Path) -> None:
-    for name in ("b", f"c {COMMANDS}"):
+@pytest.mark.parametrize(("encoding", "colour"), [("utf-8", ""), ("ascii", ""), ("ascii", "1")])
+def test_a_summary_holds_no_command_either(
+    encoding: str, colour: str, recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("b \u0142", f"c {COMMANDS}"):
         (recording.parent / f"{name}.2.pt.trace.json").write_bytes(recording.read_bytes())
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    monkeypatch.setenv("FORCE_COLOR", colour)
     done = _shell("", *_report(recording.parent))
+    assert (done.returncode, done.stderr) == (0, "")
     assert "## vso[" in done.stdout
     assert "##vso[" not in done.stdout
+
+
+def test_errors_hold_no_command_either(recording: Path) -> None:
     missing = _shell("", "report", recording.parent / f"{COMMANDS}\n::error::x")
     assert missing.returncode == 3
     assert "##vso[" not in missing.stderr

@@ -40,6 +40,19 @@ def test_a_change_is_read_as_settings(change: str | None, settings: dict[str, ob
     assert settings_of(change) == settings
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("DataLoader(d, num_workers=100000)", "proposes workers=100000; at most 256 are tried"),
+        (f"DataLoader(d, num_workers={'9' * 6000})", "changes code of the script"),
+    ],
+)
+def test_a_report_from_somebody_else_starts_no_thousands_of_workers(change: str, reason: str) -> None:
+    found, others = proposals(_report(_finding("DATA002", change, _SIMULATED, loader_finding())))
+    assert found == ()
+    assert reason in others["DATA002"]
+
+
 def _finding(rule: str, change: str | None, saving: Estimate, base: Finding) -> RankedFinding:
     recording = one_recording().recordings[0]
     finding = replace(base, rule=RuleMeta(rule, rule.lower(), "A title"), fix=Fix("Do it", change), saving=saving)

@@ -110,7 +110,8 @@ def swap(content: bytearray, random: Random) -> None:
 def blow_up(content: bytearray, random: Random) -> None:
     """A long run of one byte, which packs to next to nothing."""
     at = random.randrange(len(content))
-    content[at:at] = random.choice(b'  \n0[{"x').to_bytes(1, "big") * random.choice((10_000, 100_000, 3_000_000))
+    (size,) = random.choices((10_000, 100_000, 3_000_000), (60, 8, 1))  # a long run takes as long as many short ones
+    content[at:at] = random.choice(b'  \n0[{"x').to_bytes(1, "big") * size
 
 
 DAMAGES: tuple[Damage, ...] = (

@@ -38,6 +38,7 @@ class Case:
     name: str
     files: Mapping[str, bytes]
     target: str
+    mutator: str = ""
 
     @property
     def unpacked_bytes(self) -> int:
@@ -82,13 +83,13 @@ def make_case(groups: Sequence[Group], seed: int, number: int) -> Case:
     if random.random() < GRAMMAR_SHARE:
         donors = random.choice([group for group in groups if group.subjects]).subjects
         changed = damage_grammar(subject.files, damaged, donors, random)
-        return Case(f"{subject.name}: the grammar of {damaged}", changed, subject.target)
+        return Case(f"{subject.name}: the grammar of {damaged}", changed, subject.target, "grammar")
     files = {**subject.files, damaged: _damaged(subject.files[damaged], random)}
     if subject.target and random.random() < IN_A_FOLDER_SHARE:
         sound, damaged_one = subject.files[damaged], files[damaged]
         files = {_some_name(random): content for content in (damaged_one, sound, b"")}
-        return Case(f"{subject.name} and others", files, "")
-    return Case(f"{subject.name}: {damaged}", files, subject.target)
+        return Case(f"{subject.name} and others", files, "", "events and bytes")
+    return Case(f"{subject.name}: {damaged}", files, subject.target, "events and bytes")
 
 
 def _some_name(random: Random) -> str:

@@ -1,37 +1,48 @@
-"""What must hold for whatever is read: a report that keeps its promises, or an error that is meant for the user."""
+"""What is done with an input: it is read; a share is judged by all rules, shown in all formats, or given to a command.
+
+Whatever is read must give a report that keeps its promises, or an error that is meant for the user.
+"""
 
 from __future__ import annotations
 
-import json
-import math
-import re
-from enum import Enum
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, get_args
 
-import jsonschema
-
-from tests.shared import CHECKOUT
-from traceadvisor.api import load, scrub, to_frame, write
+from tests.build import TraceBuilder
+from tests.children import run
+from tests.fuzz.promises import check_document, check_json, check_outcomes, check_steps, check_texts, require
+from traceadvisor.api import load, save_steps, scrub, to_frame
 from traceadvisor.bundle.folder import is_bundle
+from traceadvisor.bundle.layout import MANIFEST
+from traceadvisor.bundle.runs import BundleRuns
+from traceadvisor.comparing.compare import compare
 from traceadvisor.errors import InputError
+from traceadvisor.facts import Facts
 from traceadvisor.judging.breakdown import breakdown
-from traceadvisor.model.findings import Failed
 from traceadvisor.model.report import Report
+from traceadvisor.model.run import Run
+from traceadvisor.model.trace import MOST_DEVICES, Origin
+from traceadvisor.parsing.discovery import find_recordings
+from traceadvisor.parsing.trace_file import read_trace
+from traceadvisor.rendering.comparison.terminal import comparison_summary
+from traceadvisor.rendering.formats import COMPARISON_FORMATS, FORMATS
+from traceadvisor.rendering.summary import summary
+from traceadvisor.results import report_json
+from traceadvisor.results.frames import FrameName
 
-SCHEMA = CHECKOUT / "docs" / "report.schema.json"
-DRAWN_EVERY = 3
-"""How many reports pass between two that are also drawn as HTML and Markdown, which takes half of the time."""
+REPORT = "report.json"
+"""An input of this name is a report that is read back, as `compare`, `baseline` and `try` do."""
 
-MOST_MARKDOWN_CHARACTERS = 60_000
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+JUDGED_EVERY, SHOWN_EVERY, APART_EVERY = 100, 1000, 20_000
+"""How many inputs pass between two that are also judged, shown, and given to commands in processes of their own."""
 
-_NO_MEMORY = "reading it took all the memory"
-
-ROUNDING_US = 0.001
-"""Of a figure in the JSON."""
+_UNSHOWN_COLUMNS = 80
 
 
 class Verdict(Enum):
@@ -42,54 +53,184 @@ class Verdict(Enum):
     """With an error that says why."""
 
 
-class BrokenPromiseError(AssertionError):
-    """A report that contradicts itself or its description."""
+class Depth(IntEnum):
+    """How much of the tool an input goes through; each depth includes those above."""
+
+    READ = 0
+    """Read as a whole; the steps of each device are broken down."""
+
+    JUDGED = 1
+    """All rules run, their fixes are simulated, and the JSON report is written and read back."""
+
+    SHOWN = 2
+    """Every format but PDF, every table, a comparison, the saved steps, and a scrubbed copy."""
+
+    APART = 3
+    """The PDF, and commands in processes of their own."""
 
 
-def examine(path: Path, *, with_pdf: bool = False) -> Verdict:
-    """Read, judge and draw what is there.
+def depth_of(number: int) -> Depth:
+    """How much of the tool the input of a number goes through."""
+    every = {Depth.APART: APART_EVERY, Depth.SHOWN: SHOWN_EVERY, Depth.JUDGED: JUDGED_EVERY}
+    return next((depth for depth, count in every.items() if number % count == count - 1), Depth.READ)
 
-    Raises:
-        BrokenPromiseError: what came out is not what a report is.
-        Exception: whatever the tool raised that is not meant for a user.
-    """
+
+@dataclass(slots=True)
+class Examination:
+    """Examines inputs, and goes deeper where reading one tells something that none before it told."""
+
+    known: set[str] = field(default_factory=set)
+    """What reading has told so far."""
+
+    def __call__(self, path: Path, depth: Depth) -> tuple[Verdict, Depth]:
+        """What came of the input at a path, and how much of the tool it went through.
+
+        Raises:
+            BrokenPromiseError: what came out is not what a report is.
+            Exception: whatever the tool raised that is not meant for a user.
+        """
+        told = _told_by_reading(path)
+        if depth is Depth.READ and told is not None and not told <= self.known:
+            self.known |= told
+            depth = Depth.JUDGED
+        if depth >= Depth.JUDGED:
+            verdict = _judge(path, depth)
+            require((verdict is Verdict.REFUSED) == (told is None), f"the report is {verdict}, reading told {told}")
+        if depth is Depth.APART:
+            _run_commands(path)
+        return Verdict.REFUSED if told is None else Verdict.REPORT, depth
+
+
+def examine(path: Path, depth: Depth) -> tuple[Verdict, Depth]:
+    """The same for a single input."""
+    return Examination()(path, depth)
+
+
+# -- every input -------------------------------------------------------------------------------------------------------
+
+
+def _told_by_reading(path: Path) -> frozenset[str] | None:
+    """What is known of the input before it is judged: notes, and where its steps are from; None if it is refused."""
     try:
-        report = load(path, processes=1)
+        if path.name == REPORT:
+            return frozenset(row.finding.rule.id for row in report_json.read(path).findings)
+        return _read(path)
     except InputError as error:
-        if error.__cause__ and isinstance(error.__cause__, MemoryError):
-            raise error.__cause__ from error
-        _require(error.path.startswith(str(path.parent)), f"the message names no file: {error}")
-        _require(bool(error.found and error.expected and error.remedy), f"a message with parts missing: {error}")
+        _check_refusal(error, path)
+        return None
+
+
+def _read(path: Path) -> frozenset[str]:
+    found = find_recordings([path])
+    runs: dict[Path, BundleRuns] = {}
+    told = {note.code for note in found.notes}
+    refusals = list(found.refused)
+    read = 0
+    for origin in found.origins:
+        try:
+            told |= _recording(origin, runs)
+            read += 1
+        except InputError as error:
+            refusals.append(error)
+    for refusal in refusals:
+        _check_refusal(refusal, path)
+    if not read:
+        raise refusals[0]
+    return frozenset(told)
+
+
+def _recording(origin: Origin, runs: dict[Path, BundleRuns]) -> set[str]:
+    run: Run | None = None
+    told: set[str] = set()
+    if origin.bundle is not None:
+        if origin.bundle not in runs:
+            runs[origin.bundle] = BundleRuns(origin.bundle)
+        run, notes = runs[origin.bundle].run(origin.rank)
+        told |= {note.code for note in notes}
+    if origin.path.name == MANIFEST:
+        return told
+    try:
+        trace = read_trace(origin)
+    except InputError:
+        if origin.bundle is None:
+            raise
+        return told
+    for device in trace.device_indices[:MOST_DEVICES] or (None,):
+        facts = Facts(trace, device, "", run)
+        check_steps(facts.step_rows)
+        told.add(f"{facts.steps.source}, {len(trace.device_indices)} devices, {bool(facts.step_rows)}")
+    return told | {note.code for note in trace.health.notes}
+
+
+def _check_refusal(error: InputError, path: Path) -> None:
+    if error.__cause__ and isinstance(error.__cause__, MemoryError):
+        raise error.__cause__ from error
+    require(error.path.startswith(str(path.parent)), f"the message names no file: {error}")
+    require(bool(error.found and error.expected and error.remedy), f"a message with parts missing: {error}")
+
+
+# -- a share of them ---------------------------------------------------------------------------------------------------
+
+
+def _judge(path: Path, depth: Depth) -> Verdict:
+    try:
+        report = report_json.read(path) if path.name == REPORT else load(path, processes=1)
+    except InputError as error:
+        _check_refusal(error, path)
         return Verdict.REFUSED
-    failed = [f"{row.rule.id}: {row.outcome.error}" for row in report.outcomes if isinstance(row.outcome, Failed)]
-    _require(not failed, f"a rule failed: {failed}")
-    faults = [
-        row.note.message for row in report.health_notes if row.note.code == "fault" or _NO_MEMORY in row.note.message
-    ]
-    _require(not faults, f"a file failed: {faults}")
-    to_frame(report)
+    if path.name != REPORT:  # one that is read back may say that a rule failed
+        check_outcomes(report)
+    content = report_json.render(report).decode()
+    if path.name != REPORT:
+        check_document(check_json(content), report, with_schema=depth >= Depth.SHOWN)
+    check_texts({"json": content})
     with TemporaryDirectory() as folder:
-        drawn = ("html", "md") if with_pdf or _size_bytes(path) % DRAWN_EVERY == 0 else ()
-        _examine_files(write(report, Path(folder), (*drawn, "json", *(["pdf"] if with_pdf else []))), report)
-    _examine_copy(path)
+        written = Path(folder) / REPORT
+        written.write_bytes(content.encode())
+        require(report_json.render(report_json.read(written)).decode() == content, "read back, the JSON differs")
+        if depth >= Depth.SHOWN:
+            _show(report, written)
+            if path.name != REPORT:
+                save_steps(report, folder)
+                _check_copy(path, Path(folder) / "copy")
     return Verdict.REPORT
 
 
-def _size_bytes(path: Path) -> int:
-    return sum(one.stat().st_size for one in ([path] if path.is_file() else path.iterdir()))
+def _show(report: Report, written: Path) -> None:
+    """In every format and beside another one, also as it is read back from its file."""
+    for one in (report, report_json.read(written)):
+        texts = {name: FORMATS[name].render(one).decode() for name in FORMATS if name != "pdf"}
+        check_texts({**texts, "summary": "\n".join(line.text for line in summary(one, _UNSHOWN_COLUMNS))})
+        for sides in ([one], [_sound_report()]), ([_sound_report()], [one]):
+            compared = compare(*sides)
+            shown = {name: form.render(compared).decode() for name, form in COMPARISON_FORMATS.items() if name != "pdf"}
+            check_texts({**shown, "summary": "\n".join(line.text for line in comparison_summary(compared))})
+            check_json(shown["json"])
+    for table in get_args(FrameName):
+        to_frame(report, table)
 
 
-def _examine_copy(path: Path) -> None:
+@cache
+def _sound_report() -> Report:
+    builder = TraceBuilder().thread_name("python")
+    for step in range(3):
+        at = 100 * step
+        builder.step(step, at, at + 100).loader(at, at + 30).op("aten::mm", at + 30, at + 60)
+        builder.launch(at + 31, at + 33, kernel=(at + 40, at + 90))
+    with TemporaryDirectory() as folder:
+        return load(builder.write(Path(folder) / "worker0.1.pt.trace.json"))
+
+
+def _check_copy(path: Path, copy: Path) -> None:
     """A copy to share has the same steps."""
     if path.is_dir() and not is_bundle(path):
         return
-    with TemporaryDirectory() as folder:
-        try:
-            copy = scrub(path, Path(folder) / "copy").path
-        except InputError:
-            return
-        if not path.is_dir():
-            _require(_steps(copy) == _steps(path), "a copy has other steps")
+    try:
+        copied = scrub(path, copy).path
+    except InputError:
+        return
+    if not path.is_dir():
+        require(_steps(copied) == _steps(path), "a copy has other steps")
 
 
 def _steps(path: Path) -> Any:
@@ -101,56 +242,26 @@ def _steps(path: Path) -> Any:
     return {device: [(row.step, row.breakdown.parts_ns) for row in rows] for device, rows in found.items()}
 
 
-def _examine_files(written: dict[str, Path], report: Report) -> None:
-    content = {name: path.read_bytes() for name, path in written.items()}
-    _examine_document(json.loads(content["json"], parse_constant=_no_number), report)
-    _require(content.get("html", b"</html>").decode().rstrip().endswith("</html>"), "the page breaks off")
-    _require(len(content.get("md", b"").decode()) < MOST_MARKDOWN_CHARACTERS, "the Markdown is too long")
-    for name in content.keys() & {"html", "md", "json"}:
-        _require(not _CONTROL.search(content[name].decode()), f"a control character in the {name}")
-    _require(content.get("pdf", b"%PDF").startswith(b"%PDF"), "no PDF")
+# -- processes of their own --------------------------------------------------------------------------------------------
 
 
-def _examine_document(document: Any, report: Report) -> None:
-    _validator().validate(document)
-    _require(len(document["recordings"]) == len(report.recordings), "recordings are missing")
-    for recording in document["recordings"]:
-        _examine_recording(recording)
-    for finding in document["findings"]:
-        saving = finding["saving_us_per_step"]
-        _require(0 <= saving["low"] <= saving["expected"] <= saving["high"], f"bounds out of order: {saving}")
+def _run_commands(path: Path) -> None:
+    """As a user runs them; a limit on memory would crash the library that draws PDF."""
+    with TemporaryDirectory() as folder:
+        out = str(Path(folder) / "out")
+        for words in _commands(path, out):
+            done = run(sys.executable, "-W", "error", "-m", "traceadvisor", *words, cwd=Path(folder))
+            require(done.returncode in {0, 2, 3}, f"{words[0]} ended with {done.returncode}: {done.stderr}")
+            require("Traceback" not in done.stderr, f"{words[0]} shows a traceback: {done.stderr}")
 
 
-def _examine_recording(recording: Any) -> None:
-    steps = recording["steps"]
-    for step in steps:
-        _examine_sum(step["breakdown_us"], step["duration_us"])
-    if recording["mean_breakdown_us"]:
-        _examine_sum(recording["mean_breakdown_us"], recording["mean_step_us"])
-    if steps:
-        end = max(step["start_us"] + step["duration_us"] for step in steps)
-        wall, together = end - steps[0]["start_us"], sum(step["duration_us"] for step in steps)
-        rounding = ROUNDING_US * len(steps) + 2 * math.ulp(end)
-        _require(together <= wall + rounding, f"steps of {together} us in {wall} us")
-    busy = recording["gpu_busy_share"]
-    _require(busy is None or 0 <= busy <= 1, f"a device {busy} busy")
+def _commands(path: Path, out: str) -> Iterator[tuple[str, ...]]:
+    if path.name == REPORT:
+        yield "compare", str(path), str(path), "-o", out, "--format", "html,pdf,md,json"
+        yield "baseline", "save", str(path), "--folder", out, "--commit", "0" * 40
+    else:
+        yield "report", str(path), "-o", out, "--format", ",".join(FORMATS), "--save-steps", "--base", str(path)
+        yield "scrub", str(path), "-o", f"{out}.copy"
 
 
-def _examine_sum(parts: dict[str, float | None], whole: float) -> None:
-    present = [part for part in parts.values() if part is not None]
-    _require(all(part >= 0 for part in present), f"a negative part: {parts}")
-    _require(math.isclose(sum(present), whole, abs_tol=ROUNDING_US * len(present)), f"{parts} is not {whole}")
-
-
-def _require(holds: bool, otherwise: str) -> None:  # noqa: FBT001  # reads as an assertion
-    if not holds:
-        raise BrokenPromiseError(otherwise)
-
-
-def _no_number(name: str) -> float:
-    raise BrokenPromiseError(f"{name} in the JSON")
-
-
-@cache
-def _validator() -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+Examine = Callable[[Path, Depth], tuple[Verdict, Depth]]

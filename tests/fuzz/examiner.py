@@ -1,32 +1,41 @@
-"""A process that examines one input after another within limits, and is replaced when it does not survive one."""
+"""A process that examines thousands of inputs, each within limits, and is replaced when it does not survive one."""
 
 from __future__ import annotations
 
 import faulthandler
 import os
 import resource
+import shutil
 import signal
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from tempfile import mkdtemp
 from types import TracebackType
 from typing import Self
 
-from tests.fuzz.examination import Verdict
+from tests.fuzz.case import Case
+from tests.fuzz.examination import Depth, Examine, Verdict
 from traceadvisor.system.executor import Fault
 
-Examine = Callable[[Path], Verdict]
+Make = Callable[[int], Case]
 
 CPU_S, CPU_S_PER_MB = 20.0, 1.0
 WALL_PER_CPU = 15
 """How much longer than its processor time an input may take: other work goes first."""
 
 MEMORY_MB, MEMORY_MB_PER_MB, MOST_MEMORY_MB = 300, 10, 1500
-"""Beyond what the process holds to begin with."""
+"""Beyond what the process holds to begin with. The depth that starts other processes has no such limit."""
+
+MOST_INPUTS = 20_000
+"""Of one process: what it keeps from one input to the next must not add up for ever."""
+
+MEMORY = Path("/dev/shm")  # noqa: S108  # a folder in it is made by mkdtemp
+"""Holds files without a disk."""
 
 _MB = 1 << 20
 
@@ -44,111 +53,136 @@ class Examined:
     cause: str = ""
     """The same for failures that have the same reason, as far as can be told."""
 
+    depth: Depth = Depth.READ
+    mutator: str = ""
     cpu_s: float = 0.0
     memory_mb: float = 0.0
     """At most, beyond what the process held to begin with."""
 
 
 class Examiner:
-    """Runs the examination in a process of its own; a context manager."""
+    """Makes inputs and examines them in a process of its own; a context manager."""
 
-    def __init__(self, examine: Examine, *, cpu_s: float = CPU_S) -> None:
-        """Examine with a function of a module, for the process looks it up by its name.
+    def __init__(self, make: Make, examine: Examine, *, cpu_s: float = CPU_S) -> None:
+        """Start the process; it is forked, so that it has what the inputs are made from.
 
         Args:
+            make: makes the input of a number.
             examine: what to do with an input.
             cpu_s: how long it may take with one that holds nothing.
         """
-        self._examine = examine
-        self._cpu_s = cpu_s
+        self._make, self._examine, self._cpu_s = make, examine, cpu_s
+        self._scratch = Path(mkdtemp(dir=MEMORY if os.access(MEMORY, os.W_OK) else None))
         self._start()
 
     def _start(self) -> None:
-        context = get_context("spawn")
+        context = get_context("fork")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, self._examine), daemon=True)
+        worker = _Worker(theirs, self._make, self._examine, self._cpu_s, self._scratch)
+        self._process = context.Process(target=worker.serve, args=(self._pipe,), daemon=True)
         self._process.start()
         theirs.close()
-        self._pipe.recv()
+        self._left = MOST_INPUTS
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stop()
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _stop(self) -> None:
         self._process.kill()
         self._process.join()
         self._pipe.close()
 
-    def examined(self, path: Path, size_bytes: int) -> Examined:
-        """Examine what is at a path; ``size_bytes`` is what it holds unpacked, by which limits are set."""
-        cpu_s = self._cpu_s + CPU_S_PER_MB * size_bytes / _MB
-        memory_mb = min(MEMORY_MB + MEMORY_MB_PER_MB * size_bytes // _MB, MOST_MEMORY_MB)
-        self._pipe.send((path, cpu_s, memory_mb))
+    def examined(self, asked: Case | int, depth: Depth) -> Examined:
+        """What comes of one input, or of the one that a number makes."""
+        self._pipe.send((asked, depth))
         try:
-            if self._pipe.poll(WALL_PER_CPU * cpu_s):
-                result: Examined = self._pipe.recv()
-                return result
-            ending = "no answer in time"
-            os.kill(self._process.pid or 0, signal.SIGUSR1)
-            self._process.join(1)
-        except EOFError:
+            result: Examined = self._pipe.recv()
+        except (EOFError, OSError):
             self._process.join()
             code = self._process.exitcode or 0
             ending = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+            result = Examined(None, ending, ending, depth)
+        else:
+            self._left -= 1
+            if self._left > 0:
+                return result
         self._stop()
+        for left in self._scratch.iterdir():
+            shutil.rmtree(left, ignore_errors=True)
         self._start()
-        return Examined(None, ending, ending)
+        return result
 
 
-def _serve(pipe: Connection, examine: Examine) -> None:
-    warnings.simplefilter("error")
-    for number in (signal.SIGUSR1, signal.SIGPROF):
-        faulthandler.register(number, chain=True)  # where it was, to standard error; then what the signal does
-    base = _held_bytes()
-    pipe.send(None)
-    while True:
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    """What runs in the process."""
+
+    pipe: Connection
+    make: Make
+    examine: Examine
+    cpu_s: float
+    scratch: Path
+
+    def serve(self, callers_end: Connection) -> None:
+        """Answer each input until the caller closes its end."""
+        callers_end.close()
+        warnings.simplefilter("error")
+        for number in (signal.SIGALRM, signal.SIGPROF):
+            faulthandler.register(number, chain=True)  # where it was, to standard error; then what the signal does
+        while True:
+            try:
+                asked, depth = self.pipe.recv()
+            except EOFError:
+                return
+            case = asked if isinstance(asked, Case) else self.make(asked)
+            self.pipe.send(self._examined(case, depth))
+
+    def _examined(self, case: Case, depth: Depth) -> Examined:
+        folder = Path(mkdtemp(dir=self.scratch))
+        path = case.write(folder)
+        size_mb = case.unpacked_bytes / _MB
+        base, before = _status_bytes("VmRSS"), os.times()
+        _limit(self.cpu_s + CPU_S_PER_MB * size_mb, size_mb, has_memory_limit=depth is not Depth.APART)
         try:
-            path, cpu_s, memory_mb = pipe.recv()
-        except EOFError:
-            return
-        _limit(cpu_s, memory_mb)
-        before = os.times()
-        try:
-            result = Examined(examine(path))
+            verdict, reached = self.examine(path, depth)
+            result = Examined(verdict, depth=reached)
         except BaseException as error:  # noqa: BLE001  # whatever it is, it is the finding
-            result = Examined(None, "".join(traceback.format_exception(error)), _cause(error))
+            result = Examined(None, "".join(traceback.format_exception(error)), _cause(error), depth)
+        _unlimit()
         after = os.times()
-        _limit(0, None)
-        used_s = after.user + after.system - before.user - before.system
-        pipe.send(
-            Examined(result.verdict, result.failure, result.cause, used_s, max(0, _most_held_bytes() - base) / _MB)
+        shutil.rmtree(folder, ignore_errors=True)
+        return replace(
+            result,
+            mutator=case.mutator,
+            cpu_s=after.user + after.system - before.user - before.system,
+            memory_mb=max(0, _status_bytes("VmHWM") - base) / _MB,
         )
 
 
-def _limit(cpu_s: float, memory_mb: int | None) -> None:
-    """From now on; 0 and None for no limit. Too much memory is an error, too much time the process's end."""
+def _limit(cpu_s: float, size_mb: float, *, has_memory_limit: bool) -> None:
+    """From now on: too much memory is an error, too much time the process's end."""
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
-    most = resource.RLIM_INFINITY if memory_mb is None else _status_bytes("VmSize") + memory_mb * _MB
-    resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
-    if memory_mb is not None:
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    signal.setitimer(signal.ITIMER_REAL, WALL_PER_CPU * cpu_s)
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the most held since now is VmHWM
+    if has_memory_limit:
+        memory_mb = min(MEMORY_MB + int(MEMORY_MB_PER_MB * size_mb), MOST_MEMORY_MB)
+        most = _status_bytes("VmSize") + memory_mb * _MB
+        resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
 
 
-def _held_bytes() -> int:
-    return _status_bytes("VmRSS")
-
-
-def _most_held_bytes() -> int:
-    """Since the limits were set."""
-    return _status_bytes("VmHWM")
+def _unlimit() -> None:
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
 def _status_bytes(key: str) -> int:
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:")) * 1024
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition(f"{key}:")[2].split(maxsplit=1)[0]) * 1024
 
 
 def _cause(error: BaseException) -> str:

@@ -21,7 +21,7 @@ Place = tuple[Any, Any]
 
 MOST_CHANGES = 8
 MOST_SPLICED = 400
-_MOST_LOOKED_AT = 20_000
+_MOST_LOOKED_AT = 2_000
 """Values of a file among which one is chosen."""
 
 KEYS = (

@@ -7,9 +7,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.analysis.known_idleness import Ending, Traits
@@ -18,12 +19,17 @@ from tests.analysis.known_truth import Layout
 from tests.build import Framing, Generation, TraceBuilder
 from tests.shared import RECORDINGS, SAMPLES, SHARED_TRACES
 from tests.spelling import SPELLINGS, Clock, spelled
+from traceadvisor.api import load
 from traceadvisor.model.telemetry import DeviceColumn
+from traceadvisor.results.report_json import render
 
 FEW_EVENTS = 1500
 """Of a thinned recording."""
 
-VERY_FEW_EVENTS = 150
+VERY_FEW_EVENTS = 40
+
+FEW_LINES = 40
+"""Of a thinned file beside a recording."""
 
 FEW_PACKED_BYTES = 30_000
 """A public recording no larger is taken as it is."""
@@ -90,18 +96,35 @@ def laid_out() -> Iterator[Subject]:
         yield Subject(f"laid out, {name}, {number}", {TRACE: builder.text()}, TRACE)
 
 
-def captures() -> Iterator[Subject]:
-    """The samples, their recordings thinned."""
+def captures(few: int = VERY_FEW_EVENTS) -> Iterator[Subject]:
+    """The samples, their recordings and the files beside these thinned."""
     for folder in SAMPLES:
         files: dict[str, bytes] = {}
         for path in sorted(folder.iterdir()):
             if path.suffix == ".gz":
                 # The manifest calls it by its packed name, and whether a file is packed is told by its content.
-                files[path.name] = thinned(gzip.decompress(path.read_bytes()))
+                files[path.name] = thinned(gzip.decompress(path.read_bytes()), few)
             else:
-                files[path.name] = path.read_bytes()
+                content = path.read_bytes()
+                files[path.name] = content if path.suffix == ".json" else _with_few_lines(content)
         yield Subject(folder.name, files, "")
         yield Subject(f"{folder.name}, on a device", _on_a_device(files), "")
+
+
+def _with_few_lines(content: bytes) -> bytes:
+    """The first line, which is a header, and some of the others."""
+    first, *lines = content.splitlines(keepends=True)
+    return b"".join((first, *lines[:: max(1, len(lines) // FEW_LINES)]))
+
+
+def reports() -> Iterator[Subject]:
+    """JSON reports, which `compare`, `baseline` and `try` read back: of built recordings and of a capture."""
+    for subject in (*islice(built(), 2), next(captures())):
+        with TemporaryDirectory() as folder:
+            for name, content in subject.files.items():
+                (Path(folder) / name).write_bytes(content)
+            content = render(load(Path(folder) / subject.target, processes=1))
+        yield Subject(f"report of {subject.name}", {"report.json": content}, "report.json")
 
 
 def _on_a_device(files: Mapping[str, bytes]) -> dict[str, bytes]:

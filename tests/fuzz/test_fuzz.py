@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.fuzz.case import Case, Group, make_case
-from tests.fuzz.examination import Verdict
+from tests.fuzz.examination import Depth, Examination, Verdict, depth_of
 from tests.fuzz.examiner import Examiner
+from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.shrinking import shrunk
 from tests.fuzz.subjects import TRACE, built, captures
+from traceadvisor.rendering.page import html
 
 SUBJECTS = (Group(1, tuple(built())), Group(1, tuple(captures())))
 
 
-def misbehave(path: Path) -> Verdict:
+def misbehave(path: Path, depth: Depth) -> tuple[Verdict, Depth]:
     """Does what the file's name says."""
     match path.name:
         case "raise":
@@ -29,12 +33,18 @@ def misbehave(path: Path) -> Verdict:
                 pass
         case "grow":
             bytearray(1 << 40)
-    return Verdict.REPORT
+        case "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+    return Verdict.REPORT, depth
+
+
+def named(name: str) -> Case:
+    return Case("", {name: b""}, name, "by hand")
 
 
 @pytest.fixture(scope="module")
 def examiner() -> Iterator[Examiner]:
-    with Examiner(misbehave, cpu_s=0.5) as examiner:
+    with Examiner(lambda number: named(str(number)), misbehave, cpu_s=0.5) as examiner:
         yield examiner
 
 
@@ -45,14 +55,48 @@ def examiner() -> Iterator[Examiner]:
         ("die", "ended with 3"),
         ("spin", "ended by SIGPROF"),
         ("grow", "MemoryError in "),
+        ("crash", "ended by SIGSEGV"),
     ],
 )
 def test_an_input_that_is_not_survived_is_a_failure_and_the_next_one_is_examined(
     name: str, cause: str, examiner: Examiner
 ) -> None:
-    failed = examiner.examined(Path(name), size_bytes=0)
+    failed = examiner.examined(named(name), Depth.READ)
     assert (failed.verdict, failed.cause) == (None, cause)
-    assert examiner.examined(Path("behave"), size_bytes=0).verdict is Verdict.REPORT
+    after = examiner.examined(7, Depth.JUDGED)
+    assert (after.verdict, after.depth, after.mutator) == (Verdict.REPORT, Depth.JUDGED, "by hand")
+
+
+def test_a_process_is_replaced_after_many_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.fuzz.examiner.MOST_INPUTS", 2)
+
+    def pid(_path: Path, _depth: Depth) -> tuple[Verdict, Depth]:
+        raise ValueError(os.getpid())
+
+    with Examiner(lambda number: named(str(number)), pid) as examiner:
+        first, second, third = (examiner.examined(number, Depth.READ).failure for number in range(3))
+    assert first == second != third
+
+
+def test_each_depth_takes_its_share_of_the_inputs() -> None:
+    depths = Counter(depth_of(number) for number in range(100_000))
+    assert depths[Depth.APART] == 5
+    assert depths[Depth.SHOWN] == 100 - 5
+    assert depths[Depth.JUDGED] == 1000 - 100
+
+
+def test_an_input_whose_reading_tells_something_new_is_judged(tmp_path: Path) -> None:
+    examine = Examination()
+    path = Case("", next(built()).files, TRACE).write(tmp_path)
+    assert [examine(path, Depth.READ)[1] for _ in range(2)] == [Depth.JUDGED, Depth.READ]
+
+
+def test_a_broken_promise_of_any_depth_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Case("", next(built()).files, TRACE).write(tmp_path)
+    assert Examination()(path, Depth.SHOWN) == (Verdict.REPORT, Depth.SHOWN)
+    monkeypatch.setattr(html, "render", lambda _report: b"<html>")
+    with pytest.raises(BrokenPromiseError, match="breaks off"):
+        Examination()(path, Depth.SHOWN)
 
 
 def test_an_input_is_made_again_from_its_seed_and_number() -> None:

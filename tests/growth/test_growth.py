@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.growth import measuring
-from tests.growth.measuring import MOST_GROWTH, Growth, facts_of, measured, sizes
+from tests.growth.measuring import MOST_GROWTH, Growth, Measured, Stopwatch, facts_of, measured, sizes
 from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.model.findings import Clear, RuleMeta, Unit
@@ -39,6 +39,16 @@ def test_a_rule_that_scans_is_found_without_being_listed(monkeypatch: pytest.Mon
     assert [growth.stage for growth in measured("syncs", 300).too_fast if growth.stage != "the whole report"] == [
         "rule: TEST001"
     ]
+
+
+def test_a_stage_counts_only_if_it_grows_too_fast_at_the_larger_size_too() -> None:
+    def watches(*seconds: tuple[float, float]) -> list[list[Stopwatch]]:
+        return [[Stopwatch({"a jump": jump, "a scan": scan}) for jump, scan in seconds]]
+
+    small = Measured("files", 2, watches((0.1, 0.1), (0.2, 1.6), (0.9, 25.6)))
+    assert [growth.stage for growth in small.too_fast] == ["a jump", "a scan", "the whole report"]
+    small.larger = Measured("files", 8, watches((0.2, 1.6), (0.9, 25.6), (3.7, 409.6)))
+    assert [growth.stage for growth in small.too_fast] == ["a scan", "the whole report"]
 
 
 def test_facts_are_found_by_their_class() -> None:

@@ -27,6 +27,13 @@ def steps() -> TraceBuilder:
     return builder
 
 
+def nested_lists(depth: int) -> object:
+    value: object = "deep"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 def content_of(saved: SavedStep | UnsavedStep) -> str:
     assert isinstance(saved, SavedStep)
     return gzip.decompress(saved.content).decode()
@@ -52,6 +59,23 @@ def test_a_saved_step_holds_one_mark_and_no_secret(tmp_path: Path) -> None:
     assert "hunter2" not in text
     names = [event["name"] for event in json.loads(text)["traceEvents"] if event["ph"] == "X"]
     assert sum(name.startswith("ProfilerStep#") for name in names) == 1
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"ph": "X", "cat": "cpu_op", "name": "a", "ts": "nan", "dur": 1},
+        {"ph": "X", "cat": "cpu_op", "name": "a", "ts": "1e999999999", "dur": "1e999999999"},
+        {"ph": "X", "cat": "cpu_op", "name": "a", "ts": 5, "dur": "-Infinity"},
+        {"ph": "i", "cat": "a", "name": "a", "ts": "sNaN"},
+        {"ph": "X", "cat": "cpu_op", "name": "a", "ts": 5, "dur": 1, "args": {"x": nested_lists(400)}},
+    ],
+)
+def test_an_event_with_an_impossible_value_costs_itself_only(event: dict[str, object], tmp_path: Path) -> None:
+    path = steps().event(**event).write(tmp_path / "w.1.pt.trace.json")
+    (saved,) = saved_steps(api.load(path).recordings)
+    assert isinstance(saved, SavedStep)
+    assert saved.is_same
 
 
 @pytest.mark.parametrize("member", ["roctracer_version", "hip_runtime_version"])

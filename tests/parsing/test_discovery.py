@@ -237,14 +237,15 @@ def test_the_files_of_a_capture_are_not_called_unread(tmp_path: Path) -> None:
     assert find_recordings([tmp_path]).notes == ()
 
 
-def test_1500_nested_folders_cost_only_what_lies_in_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["deepfolder", "d"])
+def test_1500_nested_folders_cost_only_what_lies_in_them(name: str, tmp_path: Path) -> None:
     path = _record(tmp_path / "log" / "worker0.1.pt.trace.json")
     before = Path.cwd()
     try:
         os.chdir(tmp_path / "log")
         for _ in range(1500):
-            os.mkdir("deepfolder")  # noqa: PTH102  # the whole path is too long for the system
-            os.chdir("deepfolder")
+            os.mkdir(name)  # noqa: PTH102  # the whole path may be too long for the system
+            os.chdir(name)
     finally:
         os.chdir(before)
     assert [origin.path for origin in _origins(tmp_path / "log")] == [path]

@@ -12,7 +12,9 @@ import pytest
 
 from tests.children import LIMIT_S, Done, run, started
 from tests.recording.running import CAPTURE, PYTHON, capture, manifest, steps
+from traceadvisor.bundle.layout import FORMAT, MANIFEST, Manifest, Schedule
 from traceadvisor.errors import UsageError
+from traceadvisor.recording.bundle_writer import BundleWriter, is_taken_by_another
 from traceadvisor.recording.output_folder import OutputFolder
 from traceadvisor.recording.script.launch import Launch
 
@@ -44,6 +46,30 @@ def refused(done: Done, *words: str) -> None:
     assert "Traceback" not in done.stderr
     for word in (*words, "with -o"):
         assert word in done.stderr
+
+
+def test_a_manifest_that_another_rank_creates_meanwhile_is_in_no_rank_s_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It appears after this rank's first look."""
+    read, launch = Path.read_bytes, replace(ALONE, world_size=2)
+    other = BundleWriter(
+        tmp_path, Manifest(FORMAT, "1", 1, ("a",), Schedule(1, 1, 1, 8, 1), 2, job=launch.job), 1, "host"
+    )
+
+    def read_before_the_other_rank_writes(path: Path) -> bytes:
+        try:
+            return read(path)
+        except FileNotFoundError:
+            other.enter((), (), None)
+            raise
+
+    monkeypatch.setattr(Path, "read_bytes", read_before_the_other_rank_writes)
+    assert OutputFolder.prepared(launch, tmp_path, "script").path == tmp_path
+    (tmp_path / MANIFEST).unlink()
+    assert not is_taken_by_another(tmp_path, launch.job, launch.rank)
+    assert is_taken_by_another(tmp_path, launch.job, other.rank)
+    assert is_taken_by_another(tmp_path, "another job", launch.rank)
 
 
 def test_a_file_in_the_way_is_named(command: tuple[str, ...], tmp_path: Path) -> None:

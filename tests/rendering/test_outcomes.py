@@ -60,12 +60,12 @@ def test_a_check_passed_in_several_recordings_has_one_row_with_a_range() -> None
     report = three_recordings()
     first, second, third = (recording.id for recording in report.recordings)
     rows = [
-        _row("DATA001", Clear("exposed data wait", share, 0.05, Unit.SHARE, remark), id_)
+        _row("DATA001", Clear("data wait", share, 0.05, Unit.SHARE, remark), id_)
         for id_, share, remark in ((first, 0.02, None), (second, 0.004, None), (third, 0.03, "workers are used"))
     ]
     assert _clear(report, *rows) == [
-        ("DATA001 data001", f"{first}, {second}", "exposed data wait", "0.4% to 2.0%", "at most 5.0%"),
-        ("DATA001 data001", third, "exposed data wait", "3.0%", "at most 5.0% (workers are used)"),
+        ("DATA001 data001", f"{first}, {second}", "data wait", "0.4% to 2.0%", "at most 5.0%"),
+        ("DATA001 data001", third, "data wait", "3.0%", "at most 5.0% (workers are used)"),
     ]
 
 
@@ -79,7 +79,7 @@ def test_equal_figures_make_no_range() -> None:
     ("clear", "words"),
     [
         (Clear("GPU busy", 0.765, 0.5, Unit.SHARE, at_least=True), "at least 50.0%"),
-        (Clear("exposed data wait", 0.2, 0.05, Unit.SHARE, "workers are used"), "passed because workers are used"),
+        (Clear("data wait", 0.2, 0.05, Unit.SHARE, "workers are used"), "passed because workers are used"),
         (Clear("samples", 4, 8, Unit.COUNT, "the last batch is dropped", at_least=True), "passed because the last"),
     ],
 )
@@ -118,5 +118,5 @@ def test_of_several_recordings_the_smallest_judged_share_is_shown() -> None:
 )
 def test_without_findings_the_report_says_if_most_checks_could_not_run(skipped: int, sentence: str) -> None:
     rows = [_row(f"DATA00{number + 2}", Skipped("no stacks"), "a") for number in range(skipped)]
-    passed = _row("DATA001", Clear("exposed data wait", 0.02, 0.05, Unit.SHARE), "a")
+    passed = _row("DATA001", Clear("data wait", 0.02, 0.05, Unit.SHARE), "a")
     assert nothing_found(replace(one_recording(), findings=(), outcomes=(passed, *rows))) == sentence

@@ -23,6 +23,8 @@ USERS_FILES = (
     f"%PDF-1.7\n{MARKER}\n%%EOF\n",
     f'["{MARKER}"]',
     '[{"check_name": "mine"}]',
+    '[{"description": "x", "check_name": "mine"}, {"description": "x", "check_name": "traceadvisor/DATA001"}]',
+    '[{"description": "\\"check_name\\": \\"traceadvisor/", "check_name": "mine"}]',
 )
 
 
@@ -38,7 +40,7 @@ def test_a_report_in_every_format_is_an_own_file(name: str, tmp_path: Path) -> N
     "content",
     [
         "[]",
-        '[\n  {\n    "description": "x",\n    "check_name": "traceadvisor/DATA001"',
+        '[\n  {\n    "description": "x {\\"",\n    "check_name": "traceadvisor/DATA001"',
         f"<!-- {MARKER} traceadvisor.experiment/1 -->\n",
         f'<!DOCTYPE html>\n<meta name="keywords" content="{MARKER} traceadvisor.experiment/1">',
         f"<!-- {COMPARISON_MARKER} -->\n",

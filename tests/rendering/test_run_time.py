@@ -60,8 +60,8 @@ def test_shown_percentages_sum_to_100_exactly(times: list[int]) -> None:
 
 def test_the_sentence_names_training_steps_and_the_largest_other_parts() -> None:
     assert run_time_sentence(RUN) == (
-        "Training steps take 29% of the training loop's time. The whole run takes 10.0 s: validation 50.0%, "
-        "start-up 20.0%, after the last step 10.0%."
+        "Training steps take 29% of the training loop's time. The whole run takes 10.0 s, of which "
+        "50.0% validation, 20.0% start-up and 10.0% after the last step."
     )
     part = run_time_sentence(replace(RUN, is_whole=False))
     assert part is not None

@@ -75,7 +75,7 @@ def test_hostile_texts_do_not_break_the_document(build: Callable[[], Report]) ->
 def test_every_outcome_follows_the_schema() -> None:
     report = _with_outcomes(
         Found(loader_finding()),
-        Clear("exposed data wait", 0.01, 0.05, Unit.SHARE),
+        Clear("data wait", 0.01, 0.05, Unit.SHARE),
         Skipped("no loader events"),
         Failed("division by zero"),
     )

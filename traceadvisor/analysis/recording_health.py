@@ -13,6 +13,7 @@ from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepSource, StepTable
+from traceadvisor.model.telemetry_window import TelemetryWindow
 
 START_UP_SHARE = 0.05
 """Share of one or two steps. Less start-up does not change what the steps show."""
@@ -31,6 +32,16 @@ UNKNOWN_REASONS = {
     UnknownReason.LATENCY: "a GPU operation started long after its launch, and no recorded work delayed it",
 }
 """Clauses on why the recording does not show whether the GPU worked."""
+
+
+FEWEST_SAMPLES = 4
+"""Samples of the machine. Fewer may all fall on one burst of another program."""
+
+FULL_SHARE = 0.9
+"""Share of all cores in use from which threads wait for cores."""
+
+OTHERS_SHARE = 0.2
+"""Share of all cores used by other programs, from which they change step times visibly."""
 
 
 def recording_notes(observation: Observation, table: StepTable, unknown: Unknown) -> tuple[HealthNote, ...]:
@@ -84,6 +95,22 @@ def _meaning(found: Distortion) -> str:
     if found.is_strong:
         return "Their shares do not show where training time goes."
     return "Findings about the CPU are less certain."
+
+
+def machine_notes(telemetry: TelemetryWindow | None, host_cores: int | None) -> Iterator[HealthNote]:
+    """Yield a note if other programs kept cores busy that the training then lacked."""
+    others = telemetry.others_cores(host_cores) if telemetry else None
+    if telemetry is None or not others or not host_cores or telemetry.node.sample_count < FEWEST_SAMPLES:
+        return
+    if (telemetry.node.mean_cpu_share or 0.0) < FULL_SHARE or others < OTHERS_SHARE * host_cores:
+        return
+    load = "" if telemetry.node.mean_load is None else f", at a load of {telemetry.node.mean_load:.1f}"
+    yield HealthNote(
+        "busy-machine",
+        f"The machine was busy: other programs used {others:.1f} of its {host_cores} CPU cores{load}. "
+        "Without them, steps are shorter and vary less.",
+        degrades=False,
+    )
 
 
 def start_up_notes(share: float | None, table: StepTable) -> Iterator[HealthNote]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from traceadvisor.bundle.steps import LONGEST_STEP_NS, MOST, whole_lines
+from traceadvisor.bundle.steps import LONGEST_STEP_NS, MOST, MOST_COLUMNS, whole_lines
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.run import TimedBatch
 
@@ -88,7 +88,9 @@ def read_batches(path: Path) -> tuple[tuple[TimedBatch, ...], tuple[HealthNote, 
             message = f"{path.name} was not read: it is larger than a capture writes it."
             return (), (HealthNote("batches-too-large", message),)
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            for row in islice(csv.DictReader(whole_lines(file)), 2 * MOST_BATCHES):
+            rows = csv.DictReader(whole_lines(file))
+            rows.fieldnames = (rows.fieldnames or ())[:MOST_COLUMNS]
+            for row in islice(rows, 2 * MOST_BATCHES):
                 batch = _batch(row)
                 if batch is None:
                     broken += 1

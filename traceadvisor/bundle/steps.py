@@ -24,6 +24,9 @@ LARGEST_STEPS_BYTES = 1 << 30
 LONGEST_LINE = 1 << 12
 """In characters; longer lines are cut into pieces, which hold no step."""
 
+MOST_COLUMNS = 64
+"""Each row takes time for all columns, also for those that it lacks."""
+
 LONGEST_STEP_NS = 10**15
 """Eleven days."""
 
@@ -115,7 +118,7 @@ def read_steps(path: Path) -> tuple[tuple[TimedStep, ...], tuple[HealthNote, ...
             return (), (HealthNote("steps-too-large", message),)
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
             rows = csv.DictReader(whole_lines(file))
-            rows.fieldnames = ["index" if name == "step" else name for name in rows.fieldnames or ()]
+            rows.fieldnames = ["index" if name == "step" else name for name in (rows.fieldnames or ())[:MOST_COLUMNS]]
             for row in islice(rows, MOST_STEPS):
                 step = _step(row)
                 if step is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from importlib import import_module
 from typing import Any
 
@@ -12,6 +13,7 @@ from traceadvisor import __version__
 from traceadvisor.cli.exit_codes import ExitCode, errors_as_exit_codes
 from traceadvisor.cli.last_resort import DEBUG_OPTION, last_resort
 from traceadvisor.cli.streams import guarded_streams
+from traceadvisor.errors import TraceAdvisorError
 
 _VERBS = {
     "demo": ("demo_command", "Record and report a small training script with four known problems."),
@@ -33,12 +35,20 @@ _COLLECT_EVERY = 20_000
 """New objects between garbage collections. Python's default, 700, costs a command one eighth of its time."""
 
 
+def _check_working_folder() -> None:
+    try:
+        os.getcwd()  # noqa: PTH109  # pathlib takes a while to import
+    except OSError as error:
+        raise TraceAdvisorError(f"The working folder is gone ({error.strerror}). Change to another one.") from error
+
+
 class _LazyGroup(click.Group):
     """Imports a verb only when it runs, so that the help is fast."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line with guarded streams and no traceback."""
         with guarded_streams() as self._plain_streams, last_resort(ExitCode.UNEXPECTED), errors_as_exit_codes():
+            _check_working_folder()
             return super().main(*args, **kwargs)
 
     def resolve_command(

@@ -57,12 +57,12 @@ def save(*, report: Path, folder: Path, commit: str | None, replace: bool) -> No
         path = folder / f"{_given(commit) if commit else _noted(content)}.json"
         rendered = render(content)
         try:
-            known = path.read_bytes() if path.exists() else None
+            is_kept = _is_kept(path, rendered)
+            if path.exists() and not is_kept and not replace:
+                raise OutputError(path, "is another report of this commit", remedy="To replace it, add --replace.")
         except OSError as error:
             raise _unusable(folder, error) from error
-        if known not in {None, rendered} and not replace:
-            raise OutputError(path, "is another report of this commit", remedy="To replace it, add --replace.")
-        if known != rendered:
+        if not is_kept:
             write_file(path, rendered)
         click.echo(clean(str(path)))
 
@@ -94,6 +94,17 @@ def show(*, folder: Path, commit: str | None) -> None:
                 remedy="List them with `traceadvisor baseline show`.",
             )
         print_summary(read(found[0]), [])
+
+
+def _is_kept(path: Path, content: bytes) -> bool:
+    """Whether a file has this content; only one of the same size is read.
+
+    Raises:
+        OutputError: something else than a file is there.
+    """
+    if path.exists() and not path.is_file():
+        raise OutputError(path, "is not a file", remedy="Remove it, or choose another folder.")
+    return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
 
 
 def _given(commit: str) -> str:

@@ -22,6 +22,9 @@ STANDARD_OUTPUT = "standard output"
 class Sink:
     """A text stream whose lines are no commands to a CI system; everything else is the stream's own."""
 
+    encoding = "utf-8"
+    """It takes any text. Click writes past a stream that calls its encoding ASCII."""
+
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._is_mid_line = False
@@ -34,7 +37,7 @@ class Sink:
         harmless = without_log_commands(text, mid_line=self._is_mid_line)
         if text:  # click writes nothing to find out whether this is a stream of text
             self._is_mid_line = not text.endswith("\n")
-            self._try(lambda: self._stream.write(harmless))
+            self._try(lambda: self._stream.write(_encodable(harmless, self._stream.encoding)))
         return len(text)
 
     def flush(self) -> None:
@@ -43,6 +46,11 @@ class Sink:
 
     def _try(self, action: Callable[[], object]) -> None:
         action()
+
+
+def _encodable(text: str, encoding: str | None) -> str:
+    """The text with escapes for characters that an encoding lacks."""
+    return text.encode(encoding, "backslashreplace").decode(encoding) if encoding else text
 
 
 class OutputSink(Sink):

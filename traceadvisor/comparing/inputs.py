@@ -18,6 +18,7 @@ from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.results.document import SCHEMA
 from traceadvisor.results.report_json import read
+from traceadvisor.system.folders import entries_below
 
 _SCHEMA_NAME = SCHEMA.partition("/")[0].encode()
 _SNIFFED_BYTES = 4096
@@ -95,7 +96,7 @@ class _Reading:
         try:
             return [self._load(path)]
         except InputError:
-            found = [one for one in sorted(path.rglob("*.json")) if is_json_report(one)]
+            found = [one for one in sorted(entries_below(path)) if one.suffix == ".json" and is_json_report(one)]
             if not found:
                 raise
             return [read(one) for one in found]

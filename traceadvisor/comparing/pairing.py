@@ -12,7 +12,7 @@ from typing import TypeVar
 from traceadvisor.model.comparison import Side, Unpaired
 from traceadvisor.model.report import OutcomeRow, RecordedFinding, Recording, Report
 
-_RANK = re.compile(r"rank[-_]?(\d+)\Z")
+_RANK = re.compile(r"rank[-_]?(\d{1,18})\Z")
 
 LaneKey = tuple[int | str, int]
 """Rank or worker, and the place of its device among those of the same file."""

@@ -15,29 +15,35 @@ from traceadvisor.model.report import RankedFinding, Report
 
 _COMMENT = re.compile(r"#.*$", re.MULTILINE)
 
+LONGEST_CHANGE = 10_000
+"""Characters of a change that are looked at; a report that is read back may come from anyone."""
+
+MOST = {"workers": 256, "prefetch": 256, "batch_size": 1 << 20}
+"""Largest values that are tried."""
+
 _NUMBERS = {
-    "workers": re.compile(r"num_workers=(\d+)"),
-    "prefetch": re.compile(r"prefetch_factor=(\d+)"),
-    "batch_size": re.compile(r"batch_size=(\d+)"),
+    "workers": re.compile(r"num_workers=(\d{1,9})(?!\d)"),
+    "prefetch": re.compile(r"prefetch_factor=(\d{1,9})(?!\d)"),
+    "batch_size": re.compile(r"batch_size=(\d{1,9})(?!\d)"),
 }
 _WORDS: tuple[tuple[str, str, Value], ...] = (
     (r"pin_memory=True", "pin_memory", True),
     (r"persistent_workers=True", "persistent_workers", True),
     (r"fused=True", "fused", True),
     (r"foreach=True", "foreach", True),
-    (r"zero_grad\(.*set_to_none=True", "set_to_none", True),
+    (r"zero_grad\(.{0,200}set_to_none=True", "set_to_none", True),
     (r"torch\.channels_last", "channels_last", True),
     (r"cudnn\.benchmark = True", "cudnn_benchmark", True),
     (r"set_float32_matmul_precision\(|fp32_precision|allow_tf32", "tf32", True),
-    (r"autocast\(.*float16(?<!bfloat16)", "amp", "float16"),
-    (r"autocast\((?!.*[^b]float16)", "amp", "bfloat16"),
+    (r"autocast\(.{0,200}float16(?<!bfloat16)", "amp", "float16"),
+    (r"autocast\((?!.{0,200}[^b]float16)", "amp", "bfloat16"),
     (r"torch\.compile\(", "compile", True),
 )
 
 
 def settings_of(change: str | None) -> dict[str, Value]:
     """The settings that a change has; empty if it changes the script's code otherwise."""
-    code = _COMMENT.sub("", change or "")
+    code = _COMMENT.sub("", (change or "")[:LONGEST_CHANGE])
     found: dict[str, Value] = {}
     for name, pattern in _NUMBERS.items():
         if numbers := pattern.findall(code):
@@ -68,6 +74,9 @@ def proposals(report: Report, wanted: Iterable[str] = ()) -> tuple[tuple[Proposa
         settings = settings_of(finding.fix.change)
         if not settings:
             others[finding.rule.id] = f"“{finding.fix.summary}” changes code of the script, not a setting"
+        elif too_large := [name for name, most in MOST.items() if int(settings.get(name, 0)) > most]:
+            name = too_large[0]
+            others[finding.rule.id] = f"it proposes {name}={settings[name]}; at most {MOST[name]} are tried"
         elif any(settings == earlier.settings for earlier in taken):
             first = next(earlier for earlier in taken if earlier.settings == settings)
             others[finding.rule.id] = f"it proposes the same settings as {first.fix}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from traceadvisor.system.folders import entries_below
 
 MOST_FILES = 50_000
 """A folder with more files is not listed: looking at all of them takes seconds."""
@@ -23,15 +24,12 @@ class Footprints:
         """Look at all files now, except those in one more folder."""
         found: dict[str, tuple[int, int]] = {}
         skipped = str(ignored.absolute())
-        for place, folders, names in os.walk(folder):
-            folders[:] = [one for one in folders if one not in _IGNORED and str(Path(place, one).absolute()) != skipped]
-            for name in names:
-                path = Path(place, name)
-                try:
-                    status = path.lstat()
-                except OSError:
-                    continue
-                found[path.relative_to(folder).as_posix()] = (status.st_size, status.st_mtime_ns)
+        for path in entries_below(folder, lambda one: one.name not in _IGNORED and str(one.absolute()) != skipped):
+            try:
+                status = path.lstat()
+            except OSError:
+                continue
+            found[path.relative_to(folder).as_posix()] = (status.st_size, status.st_mtime_ns)
             if len(found) > MOST_FILES:
                 return cls(None)
         return cls(found)

@@ -38,6 +38,9 @@ PAYING_BYTES = 2 << 20
 _GZIP_RATIO = 20
 """Compression ratio of traces, which is 18 to 30."""
 
+SPLIT_BYTES = 12 << 20
+"""Compressed size from which reading the second half in another process saves more time than starting that takes."""
+
 _ENOUGH_MEMORY = "enough memory for all files that are read at the same time"
 _READ_FEWER = "Read fewer files at once (--processes 1), or use a machine with more memory."
 
@@ -58,6 +61,11 @@ class NamedFile:
         except OSError:
             return 0
 
+    @property
+    def packed_bytes(self) -> int:
+        """Size on disk, of a plain file about its size if it were compressed."""
+        return self.size_bytes // (1 if self.origin.path.suffix == ".gz" else _GZIP_RATIO)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgedFile:
@@ -74,6 +82,9 @@ class FileJudge:
 
     rules: tuple[Rule, ...]
     limits: Limits = LIMITS
+    in_two: bool = False
+    """Whether a large file is read in two processes."""
+
     _bundles: dict[Path, BundleRuns] = field(default_factory=dict, init=False)
 
     def __call__(self, file: NamedFile, tell: Tell) -> JudgedFile:
@@ -83,7 +94,8 @@ class FileJudge:
             InputError: the file cannot be read.
         """
         try:
-            trace = _trace(file.origin, tell, self.limits)
+            in_two = self.in_two and file.packed_bytes >= SPLIT_BYTES
+            trace = _trace(file.origin, tell, self.limits, in_two=in_two)
             return JudgedFile(trace.health, tuple(judge(facts, self.rules) for facts in self._facts(file, trace)))
         except MemoryError as error:
             raise InputError(
@@ -123,7 +135,8 @@ def judge_files(
         rules: the rules to run.
         progress: called with the progress of each file.
         processes: number of files to read at the same time, each in its own process. A single file, or one file at a
-            time, is read in this process. So are all files on systems other than Unix.
+            time, is read in this process, but the second part of a large single file in another one. On systems other
+            than Unix, this process reads everything.
         limits: input limits for each file.
     """
     sizes_bytes = [file.size_bytes for file in files]
@@ -133,18 +146,17 @@ def judge_files(
     )
     for position in range(len(files)):
         watch.advanced(position, 0)
-    judge_file = FileJudge(rules, limits)
-    if min(processes, len(files)) > 1 and os.name == "posix":
-        outcomes = side_by_side(judge_file, files, watch, processes=processes, weights=sizes_bytes)
+    in_parallel = processes > 1 and os.name == "posix"
+    if in_parallel and len(files) > 1:
+        outcomes = side_by_side(FileJudge(rules, limits), files, watch, processes=processes, weights=sizes_bytes)
     else:
-        outcomes = one_by_one(judge_file, files, watch)
+        outcomes = one_by_one(FileJudge(rules, limits, in_parallel), files, watch)
     return [_in_words(outcome, file) for outcome, file in zip(outcomes, files, strict=True)]
 
 
 def paying_processes(files: Iterable[NamedFile]) -> int:
     """Number of processes: at most the usable cores, each with enough input to outweigh its start-up time."""
-    packed_bytes = sum(file.size_bytes // (1 if file.origin.path.suffix == ".gz" else _GZIP_RATIO) for file in files)
-    return max(min(usable_cores(), packed_bytes // PAYING_BYTES), 1)
+    return max(min(usable_cores(), sum(file.packed_bytes for file in files) // PAYING_BYTES), 1)
 
 
 def _in_words(outcome: Outcome[JudgedFile], file: NamedFile) -> Outcome[JudgedFile]:
@@ -155,12 +167,12 @@ def _in_words(outcome: Outcome[JudgedFile], file: NamedFile) -> Outcome[JudgedFi
     return InputError(file.origin.path, found, expected=_ENOUGH_MEMORY, remedy=_READ_FEWER)
 
 
-def _trace(origin: Origin, tell: Tell, limits: Limits) -> Trace:
+def _trace(origin: Origin, tell: Tell, limits: Limits, *, in_two: bool) -> Trace:
     """The trace. If the trace of a capture cannot be read, it is empty: the capture contains other data."""
     if origin.path.name == MANIFEST:
         return nothing_recorded(origin)
     try:
-        return read_trace(origin, tell, limits)
+        return read_trace(origin, tell, limits, in_two=in_two)
     except InputError as error:
         if origin.bundle is None:
             raise

@@ -24,19 +24,31 @@ def distinct(ascending: Int64) -> Int64:
     return ascending[np.append(True, ascending[1:] != ascending[:-1])] if ascending.size else ascending
 
 
+def among(rows: Int32 | Int64, others: Int32 | Int64) -> Mask:
+    """Whether each row number is in another array; much faster than ``np.isin`` if there are many others."""
+    found: Mask = np.isin(rows, others, kind="table")
+    return found
+
+
 def without(rows: Int64, others: Int64) -> Int64:
     """Distinct row numbers of one array that are not in another, ascending; much faster than ``np.setdiff1d``."""
-    return distinct(np.sort(rows[~np.isin(rows, others, kind="table")], kind="stable"))
+    return distinct(np.sort(rows[~among(rows, others)], kind="stable"))
 
 
 def common(rows: Int64, others: Int64) -> Int64:
     """Distinct row numbers that are in both arrays, ascending; much faster than ``np.intersect1d``."""
-    return distinct(np.sort(rows[np.isin(rows, others, kind="table")], kind="stable"))
+    return distinct(np.sort(rows[among(rows, others)], kind="stable"))
 
 
 def either(rows: Int64, others: Int64) -> Int64:
     """Distinct row numbers that are in one array or both, ascending; much faster than ``np.union1d``."""
     return distinct(np.sort(np.concatenate((rows, others)), kind="stable"))
+
+
+def grouped(ids: Int32 | Int64) -> tuple[Int64, Int64]:
+    """Distinct values of an array of small integers, -1 or larger, ascending, and the place of each element's value."""
+    used = np.bincount(ids + 1) > 0
+    return np.flatnonzero(used) - 1, (np.cumsum(used) - 1)[ids + 1]
 
 
 def numbers_in(ids: Int32 | Int64) -> list[int]:

@@ -16,6 +16,9 @@ from traceadvisor.model.spans import SpanSet
 
 T = TypeVar("T", bound=np.generic)
 
+_MANY = 8
+"""More than this part of a column's rows are looked up in a whole column, fewer by search."""
+
 NONE = -1
 """Value of a key column where an event has no such key."""
 
@@ -162,7 +165,11 @@ class Sparse(Generic[T]):
         read_only(self.rows, self.values)
 
     def at(self, rows: Int64, missing: T) -> NDArray[T]:
-        """Values at some rows, ``missing`` where there is none; same shape as ``rows``."""
+        """Values at some rows, ``missing`` where there is none and for NONE; same shape as ``rows``."""
+        if rows.size > self.rows.size // _MANY:
+            whole = np.full(int(self.rows.max(initial=NONE)) + 2, missing, dtype=self.values.dtype)
+            whole[self.rows] = self.values
+            return whole[np.minimum(rows, whole.size - 1)]
         found = np.full(rows.shape, missing, dtype=self.values.dtype)
         if self.rows.size:
             index = np.minimum(np.searchsorted(self.rows, rows), self.rows.size - 1)

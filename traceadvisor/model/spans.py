@@ -54,7 +54,7 @@ class SpanSet:
     def union_of(starts_ns: Int64, ends_ns: Int64) -> SpanSet:
         """Union of any spans: unsorted, overlapping or touching. Empty and negative ones are ignored."""
         filled = ends_ns > starts_ns
-        starts, ends = starts_ns[filled], ends_ns[filled]
+        starts, ends = (starts_ns, ends_ns) if filled.all() else (starts_ns[filled], ends_ns[filled])
         if starts.size == 0:
             return SpanSet.empty()
         if (starts[1:] < starts[:-1]).any():
@@ -102,6 +102,8 @@ class SpanSet:
     def __and__(self, other: SpanSet) -> SpanSet:
         if not self or not other:
             return SpanSet.empty()
+        if len(other) < len(self):  # searching for a few spans among many takes less time
+            return other & self
         # Each span of `self` overlaps the spans of `other` that end after its start and start before its end.
         first = np.searchsorted(other.ends_ns, self.starts_ns, side="right")
         last = np.searchsorted(other.starts_ns, self.ends_ns, side="left")

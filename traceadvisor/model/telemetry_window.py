@@ -121,3 +121,8 @@ class TelemetryWindow:
 
     node: NodeWindow
     processes: ProcessWindow
+
+    def others_cores(self, host_cores: int | None) -> float | None:
+        """Cores that programs besides the training keep busy on a host with ``host_cores``; None if unknown."""
+        own, share = self.processes.mean_cpu_cores, self.node.mean_cpu_share
+        return None if own is None or share is None or not host_cores else max(share * host_cores - own, 0.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.input_bytes import open_bytes
 from traceadvisor.parsing.recognise import describe_bytes
+from traceadvisor.system.folders import entries_below
 from traceadvisor.text.secrets import beginning, without_secret_arguments
 
 _TRACE_NAME = re.compile(r"(?P<stem>.+?)\.pt\.trace\.json(?:\.gz)?\Z", re.DOTALL)
@@ -116,7 +116,7 @@ def _in_folder(root: Path, limits: Limits) -> tuple[list[Origin], list[InputErro
         OSError: it cannot be listed; unreadable subfolders are skipped.
     """
     next(root.iterdir(), None)
-    everything = sorted(_entries(root))
+    everything = sorted(entries_below(root))
     found = [path for path in everything if _is_file_inside(path, root)]
     captures: set[Path] = set()
     notes: list[HealthNote] = []
@@ -141,21 +141,6 @@ def _in_folder(root: Path, limits: Limits) -> tuple[list[Origin], list[InputErro
     unread = [path for path in files if path not in known]
     notes += [_files_not_read(root, unread, len(origins))] if unread else []
     return origins, damaged, notes
-
-
-def _entries(root: Path) -> Iterator[Path]:
-    """Yield every path under a folder except folders; links to folders are not followed."""
-    for folder, folders, names in os.walk(root):
-        yield from (Path(folder, name) for name in names)
-        yield from (path for path in (Path(folder, name) for name in folders) if _is_link(path))
-
-
-def _is_link(path: Path) -> bool:
-    """Whether a path is a link; False if the system refuses it, such as one in 1,500 nested folders."""
-    try:
-        return path.is_symlink()
-    except OSError:
-        return False
 
 
 def _is_file_inside(path: Path, root: Path) -> bool:

@@ -59,7 +59,9 @@ class ByteStream:
         self._size = _size_of(self._file)
         self._reopen = reopen
         self._limits = limits
-        self._delivered = 0
+        self.delivered = 0
+        """Bytes read so far, decompressed."""
+
         self.head = b""
         """The first bytes."""
 
@@ -78,9 +80,19 @@ class ByteStream:
         return _size_of(self._file) != self._size
 
     @property
+    def file_state(self) -> tuple[int, ...]:
+        """The same for the same content: what the file system tells of the file."""
+        status = os.fstat(self._file.fileno())
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+    @property
     def file_position(self) -> int:
         """Bytes read of the file itself."""
         return self._file.tell()
+
+    def end_with(self, *, is_damaged: bool, excess: ExceededLimit | None) -> None:
+        """Take over how another stream of the same file ended."""
+        self.damaged, self.excess = is_damaged, excess
 
     def readinto(self, buffer: memoryview) -> int:
         """Fill the buffer and return the number of bytes read; 0 at the end."""
@@ -93,19 +105,19 @@ class ByteStream:
                 continue
             if not count:
                 break
-            if not self._delivered:
+            if not self.delivered:
                 self.head = bytes(buffer[: min(count, HEAD_BYTES)])
             filled += count
-            self._delivered += count
+            self.delivered += count
             self.excess = self._exceeded()
         return filled
 
     def _exceeded(self) -> ExceededLimit | None:
-        if self._delivered > self._limits.inflated_bytes:
+        if self.delivered > self._limits.inflated_bytes:
             return ExceededLimit.BYTES
-        if self._packed is None or self._delivered < RATIO_COUNTS_FROM_BYTES:
+        if self._packed is None or self.delivered < RATIO_COUNTS_FROM_BYTES:
             return None
-        return ExceededLimit.RATIO if self._delivered > self._limits.inflation_ratio * self._packed.tell() else None
+        return ExceededLimit.RATIO if self.delivered > self._limits.inflation_ratio * self._packed.tell() else None
 
     def _start_over(self) -> bool:
         """Continue with the other reader where this one stopped; False if there is none or it gets no further."""
@@ -114,8 +126,8 @@ class ByteStream:
         self._raw, self._reopen = self._reopen(), None
         skipped = 0
         try:
-            while skipped < self._delivered:
-                count = len(self._raw.read1(self._delivered - skipped))
+            while skipped < self.delivered:
+                count = len(self._raw.read1(self.delivered - skipped))
                 if not count:  # the file was cut off or emptied meanwhile
                     return False
                 skipped += count

@@ -22,6 +22,12 @@ from traceadvisor.text.cleaning import clean
 MOST_BYTES = 2 << 30
 """Largest file after decompression: all of it is held in memory."""
 
+MOST_DIGITS = 30
+"""Of a time before the decimal point."""
+
+DEEPEST = 100
+"""Nesting that is kept; torch nests up to five."""
+
 _KEPT_MEMBERS = (*PLAIN_MEMBERS, "deviceProperties", "distributedInfo", "displayTimeUnit")
 """Members beside the events that a reader needs. Others may hold anything."""
 
@@ -51,7 +57,7 @@ class StepCutter:
         Raises:
             InputError: it cannot be read, is damaged or too large.
         """
-        self._path = path
+        self._path, self._depth = path, min(limits.nesting_depth, DEEPEST)
         self._members = _read(path, limits)
         found = self._members.pop("traceEvents", ())
         self._events = [event for event in found if isinstance(event, dict)] if isinstance(found, list) else []
@@ -79,7 +85,7 @@ class StepCutter:
         kept = {near: mark for near, mark in self._marks.items() if abs(near - number) <= neighbours}
         span = _Span(min(map(_time, kept.values())), max(map(_end, kept.values())))
         members = {key: value for key in _KEPT_MEMBERS if (value := self._members.get(key)) is not None}
-        document = _scrubbed(members | {"traceEvents": list(_chosen(self._events, span, kept))})
+        document = _scrubbed(members | {"traceEvents": list(_chosen(self._events, span, kept))}, self._depth)
         return gzip.compress(msgspec.json.Encoder(decimal_format="number").encode(document), mtime=0)
 
 
@@ -153,25 +159,27 @@ def _end(event: _Event) -> Decimal:
 
 
 def _number(value: object) -> Decimal:
-    if isinstance(value, (int, Decimal)):
-        return Decimal(value)
+    """The number; 0 for one that is no possible time, such as NaN or 1e999999999."""
     try:
-        return Decimal(value) if isinstance(value, str) else Decimal(0)
+        number = Decimal(value) if isinstance(value, (int, str, Decimal)) else Decimal(0)
     except ArithmeticError:
         return Decimal(0)
+    return number if number.is_finite() and number.adjusted() < MOST_DIGITS else Decimal(0)
 
 
 _clean = lru_cache(maxsize=1 << 14)(clean)
 
 
-def _scrubbed(value: Any) -> Any:
-    """The same structure with every string redacted."""
+def _scrubbed(value: Any, depth: int) -> Any:
+    """The same structure with every string redacted; null for what is nested too deep."""
     match value:
         case str():
             return _clean(value)
+        case dict() | list() if not depth:
+            return None
         case dict():
-            return {_clean(key): _scrubbed(each) for key, each in value.items()}
+            return {_clean(key): _scrubbed(each, depth - 1) for key, each in value.items()}
         case list():
-            return [_scrubbed(each) for each in value]
+            return [_scrubbed(each, depth - 1) for each in value]
         case _:
             return value

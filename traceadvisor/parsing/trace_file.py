@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from dataclasses import replace
 
 from traceadvisor.errors import InputError
@@ -18,6 +19,7 @@ from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
 from traceadvisor.parsing.json.windows import ReadSummary, WindowReader
 from traceadvisor.parsing.metadata import base_time_ns, devices, distributed
 from traceadvisor.parsing.recognise import Recognised, describe, describe_bytes
+from traceadvisor.parsing.second_part import second_part
 from traceadvisor.text.secret_members import secrets_in
 
 EARLIEST_WALL_CLOCK_NS = 10**18
@@ -34,6 +36,7 @@ def read_trace(
     limits: Limits = LIMITS,
     *,
     details: bool = True,
+    in_two: bool = False,
 ) -> Trace:
     """Read a recording, gzipped or plain, of any generation.
 
@@ -42,16 +45,22 @@ def read_trace(
         on_progress: called with the number of bytes of the file read so far.
         limits: how much to read.
         details: also read stacks, shapes, sizes and memory; rules need them, a breakdown does not.
+        in_two: read the file in two parts, one in another process.
 
     Raises:
         InputError: the file cannot be read or holds no profiler events; the message says what it is instead.
     """
     columns = Columns(limits.text_length, details=details)
-    with open_bytes(origin.path, limits) as stream:
+    with ExitStack() as stack:
+        stream = stack.enter_context(open_bytes(origin.path, limits))
         reader = WindowReader(stream, limits=limits, details=details)
+        second = stack.enter_context(second_part(origin.path, stream, limits, details=details)) if in_two else None
         for window in reader.windows():
             columns.add(window)
+            del window
             on_progress(stream.file_position)
+            if second and second.ends(reader, stream, columns):
+                break
         summary, tables, corrections = reader.summary, *with_sound_times(_tables(columns))
         health = corrections.added_to(reading_health(stream, summary, columns, limits, read=tables.row_count))
     if _says_nothing(tables):

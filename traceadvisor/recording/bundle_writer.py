@@ -138,6 +138,28 @@ def read_manifest(folder: Path) -> Manifest | None:
         return None
 
 
+def has_foreign_manifest(folder: Path) -> bool:
+    """Whether another program's ``manifest.json`` is in a folder.
+
+    It is read once: another rank may create the bundle's manifest at any moment.
+    """
+    path = folder / MANIFEST
+    try:
+        return _decoded(path.read_bytes()) is None
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return path.exists()
+
+
+def is_taken_by_another(folder: Path, job: str, rank: int) -> bool:
+    """Whether a bundle belongs to another job or run, or already has the rank."""
+    if has_foreign_manifest(folder):
+        return True
+    found = read_manifest(folder)
+    return found is not None and (found.job != job or any(one.rank == rank for one in found.processes))
+
+
 def amend(folder: Path, host: str, rank: int, exit_code: int) -> None:
     """Correct the end of a rank that seemed to run to its end; raises OSError if the manifest cannot be written.
 

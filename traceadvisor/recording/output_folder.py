@@ -8,7 +8,7 @@ from pathlib import Path
 
 from traceadvisor.bundle.layout import MANIFEST, UNFINISHED
 from traceadvisor.errors import UsageError
-from traceadvisor.recording.bundle_writer import read_manifest
+from traceadvisor.recording.bundle_writer import has_foreign_manifest, read_manifest
 from traceadvisor.recording.growing_file import GrowingFile
 from traceadvisor.recording.script.launch import Launch
 from traceadvisor.text.cleaning import clean
@@ -84,9 +84,9 @@ def _missing(path: Path) -> tuple[Path, ...]:
 
 def _refuse_foreign(path: Path, launch: Launch) -> None:
     """Raise UsageError if the folder holds the bundle of another job, or another program's ``manifest.json``."""
-    found = read_manifest(path)
-    if found is None and (path / MANIFEST).exists():
+    if has_foreign_manifest(path):
         raise UsageError(f"{path / MANIFEST} is no manifest of a capture. Choose another folder with -o.")
+    found = read_manifest(path)
     if found and not (launch.world_size > 1 and launch.is_of_job(found.job)):
         raise UsageError(f"{path} already holds a capture. Choose another with -o, or remove it.")
 

@@ -18,7 +18,6 @@ import msgspec
 from traceadvisor import __version__
 from traceadvisor.bundle.layout import (
     FORMAT,
-    MANIFEST,
     BundleFile,
     Ending,
     FileKind,
@@ -32,7 +31,7 @@ from traceadvisor.bundle.settings import encode_settings
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState
 from traceadvisor.recording.after_import import after_torch_import
-from traceadvisor.recording.bundle_writer import BundleWriter, read_manifest
+from traceadvisor.recording.bundle_writer import BundleWriter, is_taken_by_another
 from traceadvisor.recording.children.agreement import agreed
 from traceadvisor.recording.children.plan import Plan, withdraw
 from traceadvisor.recording.children.rendezvous import Rendezvous, Result, Trains, numbered
@@ -42,14 +41,13 @@ from traceadvisor.recording.rank_files import Growing, Part, RankFiles, Whole, W
 from traceadvisor.recording.same_phases import SamePhases
 from traceadvisor.recording.script.launch import Launch, start_of_this_process
 from traceadvisor.recording.stacks import StackSampler
-from traceadvisor.recording.telemetry import TelemetrySampler
+from traceadvisor.recording.telemetry.node import NodeTelemetry
 from traceadvisor.text.cleaning import clean, clipped
 from traceadvisor.text.secrets import without_secret_arguments
 
 if TYPE_CHECKING:
     from traceadvisor.recording.loop.loop_capture import LoopCapture
 
-TELEMETRY_INTERVAL_S = 0.1
 LONGEST_MESSAGE = 2000
 """Characters of the script's last error in the manifest."""
 
@@ -133,7 +131,7 @@ class CaptureSession:
         self._loop: LoopCapture | None = None
         self._follow: Callable[[Plan | None], None] | None = None
         """Captures a forked child if it trains; None before torch is imported."""
-        self._sampler: TelemetrySampler | None = None
+        self._telemetry = NodeTelemetry(self._writer, self._lost)
         self._stacks: StackSampler | None = None
         self._no_loop = Note("no-torch", "The script did not import torch, so there was no training to record.")
         self._loss: str | None = None
@@ -147,7 +145,7 @@ class CaptureSession:
         self._started = (time.time_ns(), time.perf_counter_ns())
         os.register_at_fork(after_in_child=self._forked)
         if self._launch.local_rank == 0:
-            self._start_sampler(self._writer.stage)
+            self._telemetry.start(ranks=self._launch.world_size)
         self._sample_stacks()
         after_torch_import(self._attach, self._torch_failed)
 
@@ -195,8 +193,7 @@ class CaptureSession:
             withdraw()
         if self._loop:
             self._loop.close()
-        if self._sampler:
-            self._sampler.stop()
+        self._telemetry.stop()
         if self._stacks:
             self._stacks.stop()
         recorded = self._log.count(StepState.RECORDED)
@@ -207,7 +204,7 @@ class CaptureSession:
             self._writer.close()  # its children trained, or nobody did
             return Captured(self._shown, 0, 0, (), None)
         if not self._joined:
-            self._place_telemetry(self.folder, samples=True)
+            self._telemetry.move(self.folder, samples=True)
             self._writer.start = RankStart(self._writer.rank, *self._started)
         self._files.finish(
             RankEnding(
@@ -240,18 +237,6 @@ class CaptureSession:
     def _rendezvous(self) -> Rendezvous | None:
         return Rendezvous(Path(self._plan.rendezvous)) if self._plan else None
 
-    def _start_sampler(self, place: Callable[[str], Path]) -> None:
-        launched = self._launch.world_size > 1
-        roots = (os.getppid() if launched else os.getpid(),)
-        try:
-            sampler = TelemetrySampler(
-                place(self._telemetry_name), pids=lambda: roots, interval_s=TELEMETRY_INTERVAL_S, lost=self._lost
-            )
-            sampler.start()
-            self._sampler = sampler
-        except OSError as error:
-            self._lost(error)
-
     def _first_step_ended(self) -> None:
         """This process trains: it takes its place in a bundle, and its children take none."""
         if self._joined:
@@ -277,7 +262,7 @@ class CaptureSession:
             return chosen.job if number == 1 else f"{chosen.job} {number}"
 
         def is_taken(number: int) -> bool:
-            return _is_taken(numbered(first, number), job(number), launch.rank)
+            return is_taken_by_another(numbered(first, number), job(number), launch.rank)
 
         meeting = Rendezvous(place) if rendezvous else None
         if meeting:
@@ -288,7 +273,10 @@ class CaptureSession:
         if samples and meeting:
             samples = meeting.is_first(f"telemetry{number}.{launch.host}")
         self._shown = numbered(self._shown, number)
-        self._place_telemetry(numbered(first, number), samples=samples)
+        self.folder = numbered(first, number)
+        self._telemetry.move(self.folder, samples=samples)
+        if samples:
+            self._telemetry.start_in_bundle(ranks=launch.world_size)
         self._writer.header = msgspec.structs.replace(
             self._writer.header, world_size=launch.world_size, job=job(number)
         )
@@ -296,27 +284,6 @@ class CaptureSession:
         self._writer.start = RankStart(launch.rank, *self._started)
         if rendezvous:
             rendezvous.join(Trains(str(self._shown), launch.host, launch.rank))
-
-    def _place_telemetry(self, folder: Path, *, samples: bool) -> None:
-        """Move to the bundle of the job, with the telemetry so far; sample on if this process does so for its node."""
-        staged = self._writer.staged(self._telemetry_name)
-        self.folder = self._writer.folder = folder
-        if self._sampler and not samples:
-            self._sampler.stop()
-            self._sampler = None
-        try:
-            if self._sampler:
-                staged.replace(self._writer.place(self._telemetry_name))
-            else:
-                staged.unlink(missing_ok=True)
-        except OSError:  # such as a bundle on another file system
-            if self._sampler:
-                self._sampler.stop()
-                self._sampler = None
-        if samples and self._sampler is None and self._joined:
-            self._start_sampler(self._writer.stage)
-            with suppress(OSError):
-                self._writer.publish_staged(self._telemetry_name)
 
     def _leave(self, rendezvous: Rendezvous, captured: Captured) -> None:
         """Leave the result for the end of the command."""
@@ -384,8 +351,8 @@ class CaptureSession:
         """Every file of this rank except its recordings."""
         rank, host = self._writer.rank, self._launch.host
         yield Growing(BundleFile(f"steps.{rank}.csv", FileKind.STEPS, rank, host=host), self._log)
-        if self._sampler:
-            yield Written(BundleFile(self._telemetry_name, FileKind.TELEMETRY, host=host))
+        if self._telemetry.is_sampled:
+            yield Written(BundleFile(self._telemetry.name, FileKind.TELEMETRY, host=host))
         if stacks := self._stacks:
             yield Whole(BundleFile(f"stacks.{rank}.jsonl", FileKind.STACKS, rank, host=host), stacks.write)
         if loop := self._loop:
@@ -397,8 +364,8 @@ class CaptureSession:
     def _notes(self) -> tuple[Note, ...]:
         """The notes, cleaned: some quote error messages of other libraries."""
         notes = self._loop.notes if self._loop else [self._no_loop]
-        if self._sampler and self._sampler.error:
-            notes.append(Note("telemetry-ended", f"Sampling the machine ended early: {self._sampler.error}"))
+        if self._telemetry.error:
+            notes.append(Note("telemetry-ended", f"Sampling the machine ended early: {self._telemetry.error}"))
         if self._stacks and self._stacks.error:
             message = f"Sampling the Python stack ended early: {self._stacks.error}"
             notes.append(Note("stacks-ended", message, degrades=False))
@@ -420,10 +387,6 @@ class CaptureSession:
             say(f"a part of the capture cannot be written: {self._loss}. The training goes on.")
 
     @property
-    def _telemetry_name(self) -> str:
-        return f"telemetry.{self._launch.host}.jsonl"
-
-    @property
     def _training_steps(self) -> int:
         return len(self._log) - self._log.count(StepState.OTHER)
 
@@ -433,8 +396,7 @@ class CaptureSession:
             self._stacks.forked()
         if self._loop:
             self._loop.stop_listening()
-        if self._sampler:
-            self._sampler.leave_to_parent()
+        self._telemetry.leave_to_parent()
         self._files.leave_to_parent()
         if self._follow and not self._joined and not self._finished:
             self._follow(self._plan)
@@ -451,11 +413,3 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-
-
-def _is_taken(folder: Path, job: str, rank: int) -> bool:
-    """Whether a bundle belongs to another job or run, or already has the rank."""
-    found = read_manifest(folder)
-    if found is None:
-        return (folder / MANIFEST).exists()
-    return found.job != job or any(one.rank == rank for one in found.processes)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import TypeVar
 
-from traceadvisor.errors import OutputError
+from traceadvisor.errors import OutputError, PdfUnavailableError
 from traceadvisor.model.comparison import Comparison
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.own_files import is_own_file, remove_stale_parts
+from traceadvisor.system.executor import Died, Tell, Watch, side_by_side
 from traceadvisor.text.cleaning import clipped_inside
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,9 @@ class Format:
     is_printed: bool = False
     """Whether the command line prints it to standard output, where a CI system reads it, and writes no file."""
 
+    is_rendered_apart: bool = False
+    """Whether a process of its own renders it, on Unix: it needs a library that can crash."""
+
     def render(self, report: Report | Comparison) -> bytes:
         """Render the report, or the comparison, in this format.
 
@@ -39,15 +47,51 @@ class Format:
         Raises:
             TraceAdvisorError: this machine cannot render the format.
         """
-        content: bytes = import_module(f"traceadvisor.{self.module}").render(report)
-        return content
+        render = partial(_rendered, self.module)
+        return rendered_apart(render, report) if self.is_rendered_apart else render(report)
+
+
+def _rendered(module: str, report: Report | Comparison, _tell: object = None) -> bytes:
+    content: bytes = import_module(f"traceadvisor.{module}").render(report)
+    return content
+
+
+_CRASHED = (
+    "Pango crashes if no font is installed, or if memory runs out. On Debian or Ubuntu, run "
+    "`apt-get install fonts-dejavu-core`. Or choose another format: html, md, json."
+)
+
+
+def rendered_apart(render: Callable[[Item, Tell], bytes], item: Item) -> bytes:
+    """Render a PDF in a process of its own, on Unix: a crash of Pango costs the PDF only.
+
+    Args:
+        render: makes the document; it is pickled, and so is its first argument. The second one is ignored.
+        item: what it is about.
+
+    Raises:
+        PdfUnavailableError: the process crashed.
+        Exception: what ``render`` raised.
+    """
+    if os.name != "posix":
+        return render(item, _ignore)
+    (outcome,) = side_by_side(render, [item], Watch(_ignore, _ignore), processes=1, weights=[0])
+    if isinstance(outcome, Died):
+        raise PdfUnavailableError(f"The process that draws the PDF {outcome}. {_CRASHED}")
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def _ignore(*_progress: int) -> None:
+    """Ignore progress."""
 
 
 FORMATS = {
     format_.name: format_
     for format_ in (
         Format("html", "report.html", "rendering.page.html"),
-        Format("pdf", "report.pdf", "rendering.page.pdf"),
+        Format("pdf", "report.pdf", "rendering.page.pdf", is_rendered_apart=True),
         Format("md", "report.md", "rendering.markdown.render"),
         Format("json", "report.json", "results.report_json"),
         Format("sarif", "report.sarif", "rendering.alerts.sarif"),
@@ -61,7 +105,7 @@ COMPARISON_FORMATS = {
     format_.name: format_
     for format_ in (
         Format("html", "comparison.html", "rendering.comparison.html"),
-        Format("pdf", "comparison.pdf", "rendering.comparison.pdf"),
+        Format("pdf", "comparison.pdf", "rendering.comparison.pdf", is_rendered_apart=True),
         Format("md", "comparison.md", "rendering.comparison.markdown"),
         Format("json", "comparison.json", "results.comparison_json"),
     )

@@ -18,7 +18,7 @@ LOST_ON_DEVICE = {
     Category.DATA_WAIT: "The GPU waits {part} for the data loader.",
     Category.COMMUNICATION: "Communication that does not overlap with compute takes {part}.",
     Category.H2D_COPY: "The GPU waits {part} for CPU-to-GPU copies.",
-    Category.OTHER_COPY: "Exposed copies take {part}: no compute overlaps them.",
+    Category.OTHER_COPY: "The GPU only copies for {part}: no compute overlaps these copies.",
     Category.IDLE_DEVICE: "Kernel-launch latency takes {part}.",
     Category.IDLE_PROFILER: "The GPU waits {part} for the profiler. A run without the profiler avoids this.",
     Category.IDLE_ALLOCATOR: "The GPU waits {part} for memory allocation.",

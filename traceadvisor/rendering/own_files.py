@@ -15,14 +15,15 @@ STALE_S = 3600
 
 _MARKER = rb"traceadvisor\.[a-z-]{1,20}/\d(?: traceadvisor\.[a-z-]{1,20}/\d)?"
 _BEGINNINGS = (
-    re.compile(rb"\s*<!DOCTYPE html>.*<meta name=\"keywords\" content=\"" + _MARKER + rb"\">", re.DOTALL),
+    re.compile(rb"<!DOCTYPE html>.*<meta name=\"keywords\" content=\"" + _MARKER + rb"\">", re.DOTALL),
     re.compile(rb"<!-- " + _MARKER + rb" -->\n"),
     re.compile(rb"::debug::TraceAdvisor [^\n]{0,200}" + _MARKER),
 )
 _MEMBER = re.compile(rb"\"schema\":\s{0,4}\"" + _MARKER + rb"\"")
-_CHECK = re.compile(rb"\"check_name\":\s{0,4}\"traceadvisor/")
-_CODE_QUALITY = re.compile(rb"\s*\[\s*(?:\]\s*\Z|\{.{0,4000}?\"check_name\":\s{0,4}\"traceadvisor)", re.DOTALL)
-"""The format has no place for a marker."""
+_CODE_QUALITY = re.compile(
+    rb"\[\s*(?:\]\s*\Z|\{\s*\"description\":\s*\"(?:[^\"\\]|\\.)*+\",\s*\"check_name\":\s*\"traceadvisor/)", re.DOTALL
+)
+"""The format has no place for a marker: the first entry has the name of a check."""
 
 _LAST_LINE = re.compile(rb"%" + _MARKER + rb"\s*\Z")
 
@@ -37,11 +38,10 @@ def is_own_file(path: Path) -> bool:
         return True
     if begin.startswith(b"%PDF-"):
         return _LAST_LINE.search(end) is not None
-    if begin.lstrip().startswith(b"{"):
+    begin = begin.lstrip()
+    if begin.startswith(b"{"):
         return _MEMBER.search(begin) is not None or _MEMBER.search(end) is not None
-    if begin.lstrip().startswith(b"["):
-        return begin.strip() == b"[]" or _CHECK.search(begin) is not None
-    if begin.lstrip().startswith(b"["):
+    if begin.startswith(b"["):
         return _CODE_QUALITY.match(begin) is not None
     return any(form.match(begin) for form in _BEGINNINGS)
 

@@ -80,9 +80,10 @@ def run_time_sentence(found: RunTime) -> str | None:
     )
     named = [part for part in others if found.share(part) >= LEAST_NAMED_SHARE][:MOST_NAMED]
     whole = "The whole run" if found.is_whole else "The run from the first step to the last"
-    listed = ", ".join(f"{RUN_PART[part].lower()} {shares[part]}" for part in named)
+    parts = [f"{shares[part]} {RUN_PART[part].lower()}" for part in named]
+    listed = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
     sentence = f"Training steps take {whole_percent(share)} of the training loop's time."
-    return f"{sentence} {whole} takes {duration(found.total_ns)}: {listed}." if named else sentence
+    return f"{sentence} {whole} takes {duration(found.total_ns)}, of which {listed}." if named else sentence
 
 
 def run_bar(found: RunTime, chart_id: str) -> Chart | None:

@@ -20,6 +20,22 @@ LEAST_NS = 0.5
 """A saving below this is shown as ``0 ns``, so it is none."""
 
 
+SCALED_SHARE = 0.05
+"""Difference between recorded and undisturbed steps from which evidence and savings visibly differ."""
+
+
+def scale_sentence(report: Report) -> str | None:
+    """Which steps evidence and savings refer to, if these differ; None without findings or difference."""
+    found = [one.distortion for one in report.recordings if one.distortion]
+    differ = [one for one in found if abs(one.ratio - 1) > SCALED_SHARE]
+    if not report.findings or not differ:
+        return None
+    if len(report.recordings) > 1:
+        return "Evidence is measured in recorded steps. Savings refer to undisturbed steps."
+    recorded, undisturbed = duration(differ[0].recorded_step_ns), duration(differ[0].undisturbed_step_ns)
+    return f"Evidence is measured in recorded steps ({recorded}). Savings refer to undisturbed steps ({undisturbed})."
+
+
 def saves_nothing(saving: Estimate) -> bool:
     """Whether the saving is too small to be shown as a time."""
     return saving.high_ns < LEAST_NS

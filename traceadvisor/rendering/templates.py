@@ -68,7 +68,7 @@ def rule_links(text: object, explained: Container[str]) -> Markup:
     return Markup(_RULE_ID.sub(link, str(escape(text))))  # noqa: S704  # escaped before
 
 
-_FIGURE = re.compile(r"\d[\d.,]* (?:ns|µs|ms|s|min)\b")
+_FIGURE = re.compile(r"\d[\d.,]{0,30} (?:ns|µs|ms|s|min)\b")
 
 
 def unbroken(text: object) -> Markup:

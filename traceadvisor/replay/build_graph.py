@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.innermost import positions_by
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
@@ -65,7 +65,7 @@ def _call_times(tasks: TimedTasks, work: Work, waits: Waits, constants: Constant
         held_up |= (tasks.action == Action.LAUNCH) & full[tasks.first]
     call_ns = np.where(held_up, constants.launch_call_ns, call_ns)
     call_ns[np.isin(tasks.action, (Action.WAIT, Action.WAIT_ALL))] = 0
-    freeing = np.isin(tasks.row, waits.row[waits.is_free])
+    freeing = among(tasks.row, waits.row[waits.is_free])
     own_ns = waits.own_ns[np.searchsorted(waits.row, tasks.row[freeing])]
     call_ns[freeing] = np.maximum(own_ns - constants.wait_call_ns, 0)
     return call_ns
@@ -74,7 +74,7 @@ def _call_times(tasks: TimedTasks, work: Work, waits: Waits, constants: Constant
 def _own_wait_times(tasks: TimedTasks, work: Work, waits: Waits) -> Int64:
     """Return how long waiting calls take beyond the end of what they wait for; 0 for other tasks."""
     own = np.zeros(tasks.row.size, dtype=np.int64)
-    waiting = np.isin(tasks.row, waits.row[~waits.is_free])
+    waiting = among(tasks.row, waits.row[~waits.is_free])
     own[waiting] = waits.own_ns[np.searchsorted(waits.row, tasks.row[waiting])]
     copies = tasks.action == Action.LAUNCH_AND_WAIT
     first = tasks.first[copies]
@@ -208,7 +208,7 @@ def _instants(thread: int, at_ns: Int64, action: Action) -> TimedTasks:
 def _launches(observation: Observation, work: Work) -> TimedTasks:
     events = observation.trace.events
     rows, first, count = np.unique(work.call_row, return_index=True, return_counts=True)
-    waiting = np.isin(rows, pageable_rows(observation.trace, observation.launches))
+    waiting = among(rows, pageable_rows(observation.trace, observation.launches))
     return TimedTasks(
         rows,
         events.thread[rows].astype(np.int64),

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
 from traceadvisor.errors import TraceAdvisorError
 
@@ -111,6 +111,38 @@ def side_by_side(
     finally:
         crew.kill()
     return [crew.outcomes[position] for position in range(len(items))]
+
+
+class Aside(Generic[Result]):
+    """One item that another process works on while this one does something else; a context manager."""
+
+    def __init__(self, work: Work[Item, Result], item: Item) -> None:
+        self._child = _Child()
+        self._start = partial(self._started, work, item)
+        self._refused: Exception | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except OSError as error:
+            self._refused = error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.kill()
+        self._child.end()
+
+    def _started(self, work: Work[Item, Result], item: Item) -> None:
+        self._child.start(work)
+        self._child.connection.send(item)
+
+    def outcome(self) -> Outcome[Result]:
+        """Wait for the outcome; an OSError if the process could not be started. Call once."""
+        if self._refused:
+            return self._refused
+        while isinstance(message := self._child.hear(), int):
+            pass
+        return message.outcome
 
 
 def serve(caller: Connection[Any, Any]) -> None:

@@ -17,10 +17,8 @@ from __future__ import annotations
 import re
 
 _ANYWHERE = re.compile(r"##(?=\w*\[)|(?:section_(?:start|end)|travis_(?:fold|time))(?=:)")
-_COLOURS = r"(?:\x1b\[[0-9;]*m)*"
-_AT_LINE_START = re.compile(
-    rf"^({_COLOURS}\s*{_COLOURS})(:(?=:)|--(?=- )|\+\+(?=\+ )|~~(?=~ )|\^\^(?=\^ ))", re.MULTILINE
-)
+_SPACE_AND_COLOURS = r"(?:[^\S\n]|\x1b\[[0-9;]*m)*+"
+_AT_LINE_START = re.compile(rf"^({_SPACE_AND_COLOURS})(:(?=:)|--(?=- )|\+\+(?=\+ )|~~(?=~ )|\^\^(?=\^ ))", re.MULTILINE)
 
 
 def without_log_commands(text: str, *, mid_line: bool = False) -> str:

@@ -29,7 +29,7 @@ def test_a_wait_with_free_cores_is_clear(tmp_path: Path) -> None:
 
 def test_busy_cores_without_a_wait_are_clear(tmp_path: Path) -> None:
     outcome = Captured(_waiting(2), tmp_path).sampled(cpu=1.0).clear(CpuBoundPreprocessing())
-    assert outcome.label == "exposed data wait"
+    assert outcome.label == "data wait"
 
 
 def test_without_cpu_samples_the_rule_is_skipped(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_a_wait_without_reads_is_clear(tmp_path: Path) -> None:
 
 def test_reads_without_a_wait_are_clear(tmp_path: Path) -> None:
     outcome = Captured(_waiting(2), tmp_path).loader(workers=4).sampled(iowait=0.9).clear(StorageBound())
-    assert outcome.label == "exposed data wait"
+    assert outcome.label == "data wait"
 
 
 def test_without_cpu_samples_the_rule_is_skipped(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def _with_calls(builder: TraceBuilder, *, decode_us: float = 60, collate_us: flo
 
 def test_user_functions_are_named_the_most_expensive_first(tmp_path: Path) -> None:
     found = finding(CollateInMain(), _with_calls(_steps()), tmp_path)
-    assert evidence(found, "exposed time in user functions") == 80_000
+    assert evidence(found, "data wait in user functions") == 80_000
     assert evidence(found, "<built-in function decompress>, called by __getitem__ (data.py:30)") == 58_000
     assert evidence(found, "in collate (data.py:50)") == 20_000
     assert [(each.file, each.line) for each in found.locations] == [("data.py", 30), ("data.py", 50)]
@@ -68,7 +68,7 @@ def test_user_files_with_library_names_count(file: str, tmp_path: Path) -> None:
     for at in (0, 200, 400):
         builder.python(NEXT, at, at + 100).python(f"{file}(30): __getitem__", at + 10, at + 70)
     found = finding(CollateInMain(), builder, tmp_path)
-    assert evidence(found, "exposed time in user functions") == 60_000
+    assert evidence(found, "data wait in user functions") == 60_000
     assert [each.file for each in found.locations] == [file]
 
 

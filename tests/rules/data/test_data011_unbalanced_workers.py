@@ -53,7 +53,7 @@ def test_a_mostly_idle_busiest_worker_is_clear(tmp_path: Path) -> None:
 
 
 def test_uneven_work_without_a_data_wait_is_clear(tmp_path: Path) -> None:
-    assert _captured(tmp_path, 0.9, 0.1, 0.1, 0.1, wait_us=2).clear(UnbalancedWorkers()).label == "exposed data wait"
+    assert _captured(tmp_path, 0.9, 0.1, 0.1, 0.1, wait_us=2).clear(UnbalancedWorkers()).label == "data wait"
 
 
 def test_other_child_processes_do_not_count(tmp_path: Path) -> None:

@@ -360,3 +360,11 @@ def test_noise_on_a_gpu_training_has_no_period(seed: int, tmp_path: Path) -> Non
 def _outcome(builder: TraceBuilder, folder: Path) -> RuleOutcome:
     """What comes of the rule."""
     return run_rule(StepOutliers(), facts_of(builder, folder))
+
+
+def test_steps_that_all_lie_in_one_phase_have_no_others_to_be_compared_with() -> None:
+    lengths = {index: 100.0 if index % 12 else 900.0 for index in range(0, 240, 3)}
+    slow = [index for index, length in lengths.items() if length > 500]
+    found = periodic_outliers(lengths | {3: 900.0}, sorted([3, *slow]), 1.5)
+    assert found is not None
+    assert found.period == 12

@@ -29,17 +29,21 @@ class Surroundings:
 
     def within(self, pattern: re.Pattern[str]) -> Mask:
         """Return whether each launch lies in a range or operator on its thread whose name matches."""
+        known = self.call_rows != NONE
+        result = np.zeros(self.call_rows.size, dtype=np.bool_)
+        if not known.any():
+            return result
         events = self.trace.events
         rows = events.rows(Kind.OPERATOR, Kind.ANNOTATION)
         rows = rows[name_mask(self.trace.names, lambda name: pattern.search(name) is not None)[events.name_id[rows]]]
-        known = self.call_rows != NONE
         calls = self.call_rows[known]
-        result = np.zeros(self.call_rows.size, dtype=np.bool_)
         result[known] = _covered(events, rows, events.thread[calls].astype(np.int64), events.start_ns[calls])
         return result
 
     def nearest(self, matches: Callable[[str], bool]) -> Int64:
         """Return the row of the nearest operator around each launch whose name matches; NONE if there is none."""
+        if not self.around.size:
+            return self.around
         events = self.trace.events
         chosen = name_mask(self.trace.names, matches)[events.name_id[self.tree.rows]]
         position = np.append(self.tree.nearest(chosen), NONE)[self.around]

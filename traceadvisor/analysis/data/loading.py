@@ -124,10 +124,7 @@ class Loading:
     @property
     def others_cores(self) -> float:
         """Cores that other programs keep busy; 0 if unknown."""
-        if self.telemetry is None or self.host_cores is None:
-            return 0.0
-        own, share = self.telemetry.processes.mean_cpu_cores, self.telemetry.node.mean_cpu_share
-        return 0.0 if own is None or share is None else max(share * self.host_cores - own, 0.0)
+        return (self.telemetry.others_cores(self.host_cores) if self.telemetry else None) or 0.0
 
     @property
     def own_cores(self) -> float | None:

@@ -38,6 +38,10 @@ WORKER_FACTOR = 1.07
 The middle of the range in public recordings of one ResNet-50 training with 0 and 4 workers (pytorch/kineto, TensorBoard
 plugin samples)."""
 
+TAKING_NS = 700_000
+"""Time of the training thread to take a batch from a worker, however small: it crosses a queue between processes. The
+middle of the range in the same recordings. On two CPU cores, with batches of 32 rows, it was as long."""
+
 NO_GAIN_SHARE = 0.02
 """More workers are not worth it if they shorten the step by less than this share."""
 

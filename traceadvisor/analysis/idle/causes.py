@@ -8,7 +8,13 @@ from traceadvisor.analysis.communication.collectives import host_collective_rows
 from traceadvisor.analysis.idle.gaps import Gaps
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
+from traceadvisor.analysis.operators.forward import forward_operators
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
+from traceadvisor.analysis.operators.optimizer import optimizer_steps
+from traceadvisor.analysis.operators.python_frames import MODULE_PREFIX
+from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.analysis.steps.marks import recording_extent
+from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
@@ -83,9 +89,45 @@ def plain_python(observation: Observation, least_ns: float) -> SpanSet:
     Training threads are the training thread and those that launch work: while one waits for another, none counts as
     idle. Collectives do not count either: waiting for other ranks is not this process's own work.
     """
+    rows = observation.trace.events.rows(Kind.OPERATOR, Kind.RUNTIME)
+    return _outside(observation, _on_training_threads(observation, rows), least_ns)
+
+
+def beside_training(observation: Observation, tree: OperatorTree, least_ns: float) -> SpanSet:
+    """Return such spans with the operators in them, if the training does not need these operators.
+
+    It needs those in modules, in the backward pass and in the optimizer, and those that the backward pass goes back
+    through. Without a recorded module or backward pass, no operators are in the spans.
+
+    Args:
+        observation: the recording.
+        tree: its operators.
+        least_ns: length of the shortest span.
+    """
+    trace, calls = observation.trace, observation.trace.python_calls
+    modules = np.flatnonzero(name_mask(trace.names, lambda name: name.startswith(MODULE_PREFIX))[calls.name_id])
+    nodes, forward = forward_operators(trace, tree)
+    if not modules.size or not (forward != NONE).any():
+        return plain_python(observation, least_ns)
+    outermost = tree.outermost()
+    needed = np.zeros(tree.rows.size, dtype=np.bool_)
+    for positions in (forward, nodes):
+        needed[outermost[positions[positions != NONE]]] = True
+    in_backward = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX))
+    needed |= in_backward[trace.events.name_id[tree.rows]]
+    rows = np.append(tree.rows[needed], trace.events.rows(Kind.RUNTIME))
+    busy = _on_training_threads(observation, rows) | optimizer_steps(trace).own
+    busy |= SpanSet.union_of(calls.start_ns[modules], calls.end_ns[modules])
+    return _outside(observation, busy, least_ns)
+
+
+def _on_training_threads(observation: Observation, rows: Int64) -> SpanSet:
     events, calls = observation.trace.events, observation.launches.call_rows
-    rows = events.rows(Kind.OPERATOR, Kind.RUNTIME)
     threads = np.append(events.thread[calls[calls != NONE]], observation.thread)
-    busy = events.spans(rows[np.isin(events.thread[rows], threads)]) | observation.loading
-    busy |= events.spans(host_collective_rows(observation.trace))
+    return events.spans(rows[np.isin(events.thread[rows], threads)])
+
+
+def _outside(observation: Observation, busy: SpanSet, least_ns: float) -> SpanSet:
+    """Return the time outside some spans, the loader and collectives, in stretches of at least ``least_ns``."""
+    busy = busy | observation.loading | observation.trace.events.spans(host_collective_rows(observation.trace))
     return busy.gaps(*recording_extent(observation.trace)).lasting(least_ns)

@@ -14,7 +14,7 @@ from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.operators.runtime_calls import graph_launch_rows, kernel_launch_rows
 from traceadvisor.analysis.steps.marks import recording_extent
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
 from traceadvisor.model.once import once
 from traceadvisor.model.spans import SpanSet
@@ -55,7 +55,7 @@ def expected_launches(trace: Trace) -> KernelLaunches:
     is_expected = ~(has_none & capture_spans(trace).contains(events.start_ns[rows]))
     is_expected[has_none] &= ~_overlaps_any(events, rows[has_none], rows[~has_none])
     is_lost = has_none & bool(work.size)
-    is_graph = np.isin(rows, graph_launch_rows(trace))
+    is_graph = among(rows, graph_launch_rows(trace))
     if is_graph.any() and is_lost[is_graph].all() and (link_launches(events).call_rows == NONE).any():
         is_expected &= ~is_graph
     return KernelLaunches(rows[is_expected], is_lost[is_expected])

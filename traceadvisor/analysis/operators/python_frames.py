@@ -23,7 +23,7 @@ MODULE_PREFIX = "nn.Module: "
 _DISPATCHER = "torch/_ops.py"
 """Calls operators for others: it owns no time that a reader looks for."""
 
-_WRITTEN_IN_C = re.compile(r"<built-in (?:function|method) (?P<name>[^ >]+)(?: of (?P<owner>[^ >]+))?.*>", re.DOTALL)
+_WRITTEN_IN_C = re.compile(r"<built-in (?:function|method) (?P<name>[^ >]++)(?: of (?P<owner>[^ >]++))?+.*>", re.DOTALL)
 _NO_OWNER = re.compile(r"type$|module$|pybind11_")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _INSTANCE = re.compile(r"_\d+$")

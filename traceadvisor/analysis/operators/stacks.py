@@ -24,7 +24,7 @@ from traceadvisor.analysis.operators.python_frames import (
 )
 from traceadvisor.analysis.operators.source_files import is_library
 from traceadvisor.analysis.operators.tree import OperatorTree
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int32, Int64, Mask, numbers_in
 from traceadvisor.model.events import NONE
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.spans import SpanSet
@@ -279,8 +279,7 @@ class Stacks:
 
     def _from_operators(self, threads: Int64, instants_ns: Int64, operators: Int64) -> StackKeys:
         none = np.full(threads.size, NONE, dtype=np.int64)
-        node, forward = (np.append(column, NONE)[operators] for column in self._links)
-        text = np.append(self.text_of, NONE)
+        node, forward, text = self._nodes[operators], self.forward_of[operators], self._texts_of
         own, made = text[operators], text[forward]
         is_backward = (made != NONE) & ((own == NONE) | (own == text[node]))
         key = np.where(is_backward, made, own)
@@ -290,17 +289,33 @@ class Stacks:
 
     def _last_text(self, instants_ns: Int64) -> Int64:
         """Return the last stack of the training thread before each instant: it waits there for the backward pass."""
+        starts_ns, texts = self._own_texts
+        place = np.searchsorted(starts_ns, instants_ns, side="right") - 1
+        return texts[np.where(place >= 0, place, starts_ns.size)]
+
+    @cached_property
+    def _own_texts(self) -> tuple[Int64, Int64]:
+        """When the training thread's operators with a stack start, and their stacks; NONE at the end."""
         mine = np.flatnonzero((self._tree.thread == self._training_thread) & (self.text_of != NONE))
-        place = np.searchsorted(self._tree.start_ns[mine], instants_ns, side="right") - 1
-        return np.append(self.text_of[mine], NONE)[np.where(place >= 0, place, mine.size)]
+        return self._tree.start_ns[mine], np.append(self.text_of[mine], NONE)
+
+    @cached_property
+    def _nodes(self) -> Int64:
+        """The backward node around each operator; NONE without one, and last."""
+        return np.append(self._links[0], NONE)
+
+    @cached_property
+    def _texts_of(self) -> Int64:
+        """The stack around each operator; NONE without one, and last."""
+        return np.append(self.text_of, NONE)
 
     @cached_property
     def text_of(self) -> Int64:
         """The stack around each operator: the innermost with user code, else the innermost; a row of ``texts``."""
         text = self._trace.details.stack_id.at(self._tree.rows, np.int32(NONE)).astype(np.int64)
         users = np.zeros(len(self._trace.texts) + 1, dtype=np.bool_)
-        distinct = np.unique(text[text != NONE])
-        users[distinct] = [self._from_text(each).inner is not None for each in distinct.tolist()]
+        distinct = _stacks_in(text)
+        users[distinct] = [self._from_text(each).inner is not None for each in distinct]
         with_user, with_any = self._tree.nearest(users[text]), self._tree.nearest(text != NONE)
         return self._first_alike(np.append(text, NONE)[np.where(with_user != NONE, with_user, with_any)])
 
@@ -308,15 +323,15 @@ class Stacks:
         """Return the first stack that shows the same frames as each stack."""
         result = np.full(len(self._trace.texts) + 1, NONE, dtype=np.int64)
         first: dict[Stack, int] = {}
-        for text in np.unique(texts[texts != NONE]).tolist():
+        for text in _stacks_in(texts):
             result[text] = first.setdefault(self._from_text(text), text)
         return result[texts]
 
     def has_user(self, texts: Int64) -> Mask:
         """Return whether each stack has user code; NONE has none."""
         known = np.zeros(len(self._trace.texts) + 1, dtype=np.bool_)
-        distinct = np.unique(texts[texts != NONE])
-        known[distinct] = [self._from_text(each).inner is not None for each in distinct.tolist()]
+        distinct = _stacks_in(texts)
+        known[distinct] = [self._from_text(each).inner is not None for each in distinct]
         return known[texts]
 
     def lines_around(self, before: int, after: int) -> tuple[Location | None, Location | None]:
@@ -363,10 +378,15 @@ class Stacks:
             mine &= tree.thread == self._training_thread
         texts = self._trace.details.stack_id.at(tree.rows[mine], np.int32(NONE))
         common: list[Frame] | None = None
-        for text in np.unique(texts[texts != NONE]).tolist():
+        for text in _stacks_in(texts):
             frames = _frames_in(self._trace.texts[text])[::-1]
             common = frames if common is None else _shared_start(common, frames)
         return common or []
+
+
+def _stacks_in(texts: Int32 | Int64) -> list[int]:
+    """Return the distinct stacks, ascending, without NONE."""
+    return [text for text in numbers_in(texts) if text != NONE]
 
 
 def _frames_in(text: str) -> list[Frame]:

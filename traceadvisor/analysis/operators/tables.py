@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from traceadvisor.analysis.operators.inputs import read_inputs
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree
-from traceadvisor.model.arrays import Float64, Int32, Int64, Mask, numbers_in
+from traceadvisor.model.arrays import Float64, Int32, Int64, Mask, grouped, numbers_in
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.location import Location
 from traceadvisor.model.report import DeviceFigures, KernelRow, OperatorRow, PlaceRow, ShapeRow
@@ -59,7 +59,7 @@ def operator_table(  # noqa: PLR0913  # the last two only limit it
         return ()
     device_ns = _device_time_ns(trace, launches, tree)
     host_ns, name = tree.self_time_ns().astype(np.float64), trace.events.name_id[tree.rows]
-    names, group = np.unique(name[chosen], return_inverse=True)
+    names, group = grouped(name[chosen])
     calls = np.bincount(group)
     host = np.bincount(group, weights=host_ns[chosen])
     device = np.bincount(group, weights=device_ns[chosen])
@@ -163,10 +163,12 @@ def _by_place(stacks: Stacks, calls: _Calls) -> dict[int, tuple[PlaceRow, ...]]:
         return {}
     looked_up = calls.taken(np.arange(min(calls.rows.size, MOST_LOCATED_CALLS)))
     scale = calls.rows.size / looked_up.rows.size / calls.steps
-    found: dict[int, Counter[Location]] = {}
-    for group, location in zip(looked_up.group.tolist(), stacks.locations(looked_up.rows), strict=True):
-        if location is not None:
-            found.setdefault(group, Counter())[location] += 1
+    locations = stacks.locations(looked_up.rows)
+    by_id = {id(location): location for location in locations}  # few: comparing them takes longer
+    found: defaultdict[int, Counter[Location]] = defaultdict(Counter)
+    for (group, each), count in Counter(zip(looked_up.group.tolist(), map(id, locations), strict=True)).items():
+        if (location := by_id[each]) is not None:
+            found[group][location] += count
     return {
         group: tuple(PlaceRow(location, count * scale) for location, count in counts.most_common(MOST_PLACES))
         for group, counts in found.items()
@@ -192,7 +194,7 @@ def kernel_table(trace: Trace, launches: Launches, table: StepTable) -> tuple[Ke
     rows = rows[table.typical_windows.contains(events.start_ns[rows])]
     if not rows.size or not steps:
         return ()
-    names, group = np.unique(events.name_id[rows], return_inverse=True)
+    names, group = grouped(events.name_id[rows])
     duration = events.duration_ns[rows].astype(np.float64)
     calls, total = np.bincount(group), np.bincount(group, weights=duration)
     shortest, longest = np.full(names.size, np.iinfo(np.int64).max), np.zeros(names.size, dtype=np.int64)

@@ -53,6 +53,8 @@ class OperatorTree:
     def nearest(self, chosen: Mask) -> Int64:
         """Return, for each operator, the nearest chosen one among itself and its ancestors; NONE if there is none."""
         top = self.rows.size
+        if not chosen.any():
+            return np.full(top, NONE, dtype=np.int64)
         above = np.append(np.where(chosen, np.arange(top), np.where(self.parent == NONE, top, self.parent)), top)
         while not np.array_equal(twice := above[above], above):  # each time twice as far
             above = twice

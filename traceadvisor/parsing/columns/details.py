@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from traceadvisor.model.arrays import Int32, Int64, Mask
 from traceadvisor.model.events import NONE, Kind, Sparse
 from traceadvisor.model.trace import AllocatorSamples, Details
-from traceadvisor.parsing.columns.growing import Column, Parts, int64, keys
-from traceadvisor.parsing.columns.interning import Shortener, Signatures, Texts, TypeLists
+from traceadvisor.parsing.columns.growing import ROWS, Column, Parts, int64, keys
+from traceadvisor.parsing.columns.interning import RawTexts, Shortener, Signatures, Texts, as_text, joined
 from traceadvisor.parsing.columns.messages import Messages
 from traceadvisor.parsing.columns.timestamps import nanoseconds
 from traceadvisor.parsing.json.events import MISSING, EventArgs, InstantEvent, KeyArgs
@@ -24,6 +24,9 @@ MOST_RATIO = 1e9
 
 HOST_DEVICE_TYPE = 0
 """Torch's number for the CPU as a device type."""
+
+_TEXTS = ("stack_id", "dtypes_id", "dims_id", "strides_id", "concrete_id")
+"""Columns that hold numbers of texts."""
 
 _SIZED = np.isin(np.arange(len(Kind)), (Kind.COPY_H2D, Kind.COPY_D2H, Kind.COPY_OTHER, Kind.MEMSET))
 """Whether a kind has a size, by kind."""
@@ -39,7 +42,7 @@ class DetailColumns:
         self.messages = Messages(shortened)
         """The arguments of collectives, each distinct message once."""
 
-        self._type_lists = TypeLists(self.texts)
+        self._type_lists, self._values = RawTexts(self.texts, joined), RawTexts(self.texts, as_text)
         self._parts = Parts()
         self._memory = Parts()
         self._row_count = 0
@@ -110,22 +113,18 @@ class DetailColumns:
         """Add types, shapes and values of operators that rules look at."""
         if not args:
             return
-        types = [bytes(arg.input_types) for arg in args]
-        self._add_numbers("dtypes_id", self._type_lists, types, rows)
-        for name, values in (
-            ("dims_id", [arg.input_dims for arg in args]),
-            ("strides_id", [arg.input_strides for arg in args]),
-            ("concrete_id", [arg.concrete_inputs for arg in args]),
-        ):
-            self._add_numbers(name, self.texts, [bytes(value).decode("utf-8", "replace") for value in values], rows)
+        self._add_numbers("dtypes_id", self._type_lists, [bytes(arg.input_types) for arg in args], rows)
+        self._add_numbers("dims_id", self._values, [bytes(arg.input_dims) for arg in args], rows)
+        self._add_numbers("strides_id", self._values, [bytes(arg.input_strides) for arg in args], rows)
+        self._add_numbers("concrete_id", self._values, [bytes(arg.concrete_inputs) for arg in args], rows)
 
-    def _add_numbers(self, name: str, numbers: Mapping[Any, int], texts: Sequence[str | bytes], rows: Int64) -> None:
-        ids = np.fromiter(map(numbers.__getitem__, texts), np.int32, len(texts))
-        self._add(name, rows, ids, np.fromiter(map(bool, texts), np.bool_, len(texts)))
+    def _add_numbers(self, name: str, numbers: RawTexts, raws: Sequence[bytes], rows: Int64) -> None:
+        ids = np.fromiter(map(numbers.__getitem__, raws), np.int32, len(raws))
+        self._add(name, rows, ids, np.fromiter(map(bool, raws), np.bool_, len(raws)))
 
     def _add(self, name: str, rows: Int64, values: Column, present: Mask) -> None:
         if present.any():
-            self._parts.add(f"{name} rows", rows[present] + self._row_count)
+            self._parts.add(f"{name}{ROWS}", rows[present] + self._row_count)
             self._parts.add(name, values[present])
 
     def add_memory(self, instants: Sequence[InstantEvent], signatures: Signatures) -> None:
@@ -141,6 +140,21 @@ class DetailColumns:
             self._memory.add("changed_bytes", int64([event.args.changed_bytes for event in events]))
             self._memory.add("process", int64(signatures.keys_of([event.pid for event in events])))
             self._memory.add("thread", int64(signatures.keys_of([event.tid for event in events])))
+
+    def move(self, other: DetailColumns, ids: Int32) -> None:
+        """Append the columns of another object.
+
+        Args:
+            other: the columns of the rows that follow.
+            ids: the numbers here of its process and thread ids.
+        """
+        texts = self.texts.numbers_of(other.texts)
+        numbers = dict.fromkeys(_TEXTS, texts) | {"message_id": self.messages.numbers_of(other.messages)}
+        self._parts.move(other._parts, numbers, self._row_count)
+        self._memory.move(other._memory, dict.fromkeys(("process", "thread"), ids.astype(np.int64)))
+        self._row_count += other._row_count
+        self.has_types |= other.has_types
+        self.has_record_ids |= other.has_record_ids
 
     # -- results, each may be read once -----------------------------------------------------------------------
 
@@ -167,7 +181,7 @@ class DetailColumns:
     def byte_counts(self, row_count: int) -> Int64:
         """Return the byte count of each main-table row, in the order of addition; shape ``(row_count,)``."""
         counts = np.full(row_count, NONE, np.int64)
-        counts[self._parts.whole("byte_count rows", np.int64)] = self._parts.whole("byte_count", np.int64)
+        counts[self._parts.whole(f"byte_count{ROWS}", np.int64)] = self._parts.whole("byte_count", np.int64)
         return counts
 
     def details(self, order: Int64) -> Details:
@@ -176,7 +190,7 @@ class DetailColumns:
         position[order] = np.arange(order.size)
 
         def column(name: str, dtype: type[np.generic]) -> Sparse[Any]:
-            rows = position[self._parts.whole(f"{name} rows", np.int64)]
+            rows = position[self._parts.whole(f"{name}{ROWS}", np.int64)]
             by_row = np.argsort(rows)
             return Sparse(rows[by_row], self._parts.whole(name, dtype)[by_row])
 

@@ -91,6 +91,20 @@ class Columns:
                 pid, tid, name = map(self._shortened, (str(event.pid), str(event.tid), event.args.name))
                 self._thread_names[pid, tid] = name
 
+    def move(self, other: Columns) -> None:
+        """Append the columns of the events that follow; the other object is used up.
+
+        The result is the same as if all events had been added to this one: whatever is numbered gets its number where
+        it occurs first.
+        """
+        signatures, ids = self._signatures.merged(other._signatures)
+        self._main.move(other._main, {"signature": signatures, "place": self._places.merged(other._places)})
+        self._python.move(other._python, {"signature": signatures})
+        self.details.move(other.details, ids)
+        self._thread_names |= other._thread_names
+        self._shortened.count += other._shortened.count
+        self.dropped += other.dropped
+
     # -- results ------------------------------------------------------------------------------------------------
 
     def memory(self, zero_ns: int) -> AllocatorSamples:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from traceadvisor.model.events import NONE
 
 _FIRST_CAPACITY = 1 << 12
 """Elements."""
+
+ROWS = " rows"
+"""End of the names of columns with the rows of another column."""
 
 Column = NDArray[Any]
 
@@ -40,6 +44,25 @@ class Parts:
         """Append one piece to each of several columns."""
         for name, piece in pieces.items():
             self.add(name, piece)
+
+    def move(self, other: Parts, numbers: Mapping[str, Column], first_row: int = 0) -> None:
+        """Append all columns of another object, and release them there.
+
+        Args:
+            other: columns of the rows that follow.
+            numbers: by column, the number here of each number there; NONE at the end.
+            first_row: what is added to row numbers, the columns whose name ends with ``rows``.
+        """
+        for name, column in list(other._columns.items()):
+            piece = column[: other._sizes[name]]
+            del other._columns[name], other._sizes[name]
+            self.add(name, numbers[name][piece] if name in numbers else piece + first_row * name.endswith(ROWS))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "_columns": {name: column[: self._sizes[name]] for name, column in self._columns.items()},
+            "_sizes": self._sizes,
+        }
 
     def whole(self, name: str, dtype: type[np.generic]) -> Column:
         """Return and release a column; empty if nothing was added."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -48,6 +48,10 @@ class Interner(dict[T, int], Generic[T]):
     def __missing__(self, key: T) -> int:
         self[key] = number = len(self)
         return number
+
+    def numbers_of(self, keys: Iterable[T]) -> Int32:
+        """Return the number of each key; NONE at the end."""
+        return np.array([*map(self.__getitem__, keys), NONE], np.int32)
 
 
 class Texts(Interner[str]):
@@ -114,6 +118,13 @@ class Signatures(dict[tuple[str, str, int, int], int]):
         """Return the number of a thread by the numbers of its ids; NONE if no event with a duration is on it."""
         return self.threads.get((self._keys.texts[process], self._keys.texts[thread]), NONE)
 
+    def merged(self, other: Signatures) -> tuple[Int32, Int32]:
+        """Number the signatures of another object; return the numbers here by theirs, and those of their ids."""
+        ids = self._keys.numbers_of(other._keys)
+        keys = ((category, name, ids[process], ids[thread]) for category, name, process, thread in other)
+        numbers = [self[category, name, int(process), int(thread)] for category, name, process, thread in keys]
+        return np.array([*numbers, NONE], np.int32), ids
+
     def __missing__(self, key: tuple[str, str, int, int]) -> int:
         category, name, process, thread = key
         short = self._shortened(category), self._shortened(name), process, thread
@@ -178,27 +189,42 @@ class Places(dict[int, Streams]):
         self.stream_ids.append(NONE if stream == NONE else self.streams[str(stream)])
         return number
 
+    def merged(self, other: Places) -> Int32:
+        """Number the places of another object; return the numbers here by theirs, NONE at the end."""
+        keys: dict[int, tuple[int, int | str]] = {}
+        for device, streams in other.items():
+            for stream, number in streams.items():
+                keys.setdefault(number, (device, stream))  # the shortened text of a long one is the first
+        numbers = [self[device][stream] for _, (device, stream) in sorted(keys.items())]
+        return np.array([*numbers, NONE], np.int32)
+
     def _device(self, device: int) -> int:
         is_ordinal = abs(device) < _FIRST_OF_FAR_DEVICES
         return device if is_ordinal else _FIRST_OF_FAR_DEVICES + self._far_devices[device]
 
 
-class TypeLists(dict[bytes, int]):
-    """Numbers each distinct JSON list of types by its text, the types joined with ``;``."""
+class RawTexts(dict[bytes, int]):
+    """Numbers each distinct JSON value by its text."""
 
-    def __init__(self, texts: Texts) -> None:
-        self._texts = texts
+    def __init__(self, texts: Texts, text_of: Callable[[bytes], str]) -> None:
+        """Number the texts that a function makes of JSON among other texts."""
+        self._texts, self._text_of = texts, text_of
 
     def __missing__(self, raw: bytes) -> int:
-        number = self._texts[_joined(raw)]
+        number = self._texts[self._text_of(raw)]
         if len(raw) <= self._texts.shortened.longest:
             self[raw] = number
         return number
 
 
-def _joined(raw: bytes) -> str:
-    """Join a list of types into one text; other values unchanged."""
-    text = raw.decode("utf-8", "replace")
+def as_text(raw: bytes) -> str:
+    """Return JSON as text."""
+    return raw.decode("utf-8", "replace")
+
+
+def joined(raw: bytes) -> str:
+    """Join a list of types with ``;`` into one text; other values unchanged."""
+    text = as_text(raw)
     try:
         decoded = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

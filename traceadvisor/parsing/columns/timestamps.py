@@ -25,6 +25,11 @@ _MOST_DIGITS = 16
 _DECIMALS = 3
 """Digits after the dot, as every profiler since 2023 writes them."""
 
+_HALF = 10
+"""Digits of the lower half of a number."""
+
+_PLACES = (10 ** np.arange(_HALF - 1, -1, -1)).astype(np.float64)
+
 _PLAIN = np.zeros(256, dtype=np.bool_)
 _PLAIN[[*b"0123456789.,"]] = True
 
@@ -62,8 +67,21 @@ def _of_one_shape(joined: Bytes, count: int) -> Int64 | None:
     digits = np.delete(table, [whole, width - 1], axis=1) - _ZERO  # characters below digits wrap around to above 9
     if digits.max() > 9 or whole > _MOST_DIGITS:
         return None
-    places = 10 ** np.arange(whole + _DECIMALS - 1, -1, -1, dtype=np.int64)
-    return digits.astype(np.int64) @ places[: digits.shape[1]]
+    found: Int64 = _value_of(digits) * 10 ** (whole + _DECIMALS - digits.shape[1])
+    return found
+
+
+def _value_of(digits: Bytes) -> Int64:
+    """Return the number that each row of at most 19 digits stands for."""
+    values = digits.astype(np.float64)
+    found: Int64 = _half(values[:, :-_HALF]) * 10**_HALF + _half(values[:, -_HALF:])
+    return found
+
+
+def _half(digits: NDArray[np.float64]) -> Int64:
+    """Return the same for at most 10 digits; doubles hold their products, and multiply faster than integers."""
+    value: Int64 = (digits @ _PLACES[_HALF - digits.shape[1] :]).astype(np.int64)
+    return value
 
 
 def _from_digits(joined: Bytes, count: int) -> Int64 | None:

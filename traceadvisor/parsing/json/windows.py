@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -24,7 +24,8 @@ from traceadvisor.parsing.json.events import MALFORMED, Event
 from traceadvisor.parsing.json.structure import NextEvent, ends_before_member, last_boundary
 from traceadvisor.parsing.json.values import Malformed, Unfinished, ValueReader, skip_space
 
-WINDOW_BYTES = 1 << 20
+WINDOW_BYTES = 1 << 19
+"""The decoded events of a window fit a processor's cache."""
 
 _LAST_EVENT_END = re.compile(r"\}\s*(\])")
 _LONGEST_BOUNDARY_BYTES = 1 << 10
@@ -64,6 +65,7 @@ class WindowReader:
         self._buffer = bytearray(window_bytes)
         self._start = self._end = 0
         self._at_end = self._is_bare_array = self._in_object = self._events_ended = False
+        self._is_sound = True
         self.summary = ReadSummary()
         self._decoder = EventDecoder(limits, self.summary.excesses, details=details)
         self._json = ValueReader(limits, self.summary.excesses)
@@ -71,12 +73,12 @@ class WindowReader:
 
     def windows(self) -> Iterator[list[Event]]:
         """Yield the events of one window at a time. An event's raw members are valid until the next window."""
-        if not self._read_head():
+        if not self._begun():
             return
-        self.summary.has_events = True
         while not self._at_end:
             if events := self._decode_window():
                 yield events
+                events = []  # so that the next ones take their place in memory
             elif self._is_giant() and self._events_ended:
                 self.summary.excesses[ExceededLimit.EVENT] += 1
                 break
@@ -88,6 +90,41 @@ class WindowReader:
         yield self._read_tail()
         self.summary.dropped += self._decoder.dropped
         self.summary.repaired += self._decoder.repaired
+
+    # -- a file in two parts -----------------------------------------------------------------------------------
+
+    @property
+    def place(self) -> int | None:
+        """Bytes read up to the next event; None if an event was malformed, which may change what follows."""
+        return self._stream.delivered - (self._end - self._start) if self._is_sound else None
+
+    def end_with(self, rest: ReadSummary) -> None:
+        """Take over the summary of another reader, which skipped what this one read and read what follows."""
+        self.summary = replace(rest, repaired=rest.repaired + self._decoder.repaired)
+
+    def skip(self, file_position: int) -> int | None:
+        """Skip as many windows as :meth:`windows` yields until so many bytes of the file itself have been read.
+
+        Returns:
+            The place after them; None if no window is left, or if they cannot be told without decoding.
+        """
+        if not self._begun():
+            return None
+        while not self._at_end:
+            last = last_boundary(self._buffer, self._start, self._end)
+            if last is None or last < self._start:
+                return None
+            self._start = last + 1
+            place, is_done = self.place, self._stream.file_position >= file_position
+            self._refill()
+            if is_done:
+                return place
+        return None
+
+    def _begun(self) -> bool:
+        """Go to the first event unless that was done; False if there are no events."""
+        self.summary.has_events = self.summary.has_events or self._read_head()
+        return self.summary.has_events
 
     # -- buffer -------------------------------------------------------------------------------------------------
 
@@ -175,6 +212,7 @@ class WindowReader:
             try:
                 return events + self._decode_until(last)
             except MALFORMED:
+                self._is_sound = False
                 text = text or self._text()
                 events += self._decode_one_by_one(text, base)
             if self._start == begun:

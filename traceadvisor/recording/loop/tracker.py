@@ -13,17 +13,15 @@ had been known from the start.
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
-from statistics import fmean, median
+from collections.abc import Callable, Hashable
+from dataclasses import replace
 
 from traceadvisor.bundle.layout import Note
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.run import StepState, TimedStep
+from traceadvisor.recording.loop.long_steps import long_steps
 from traceadvisor.recording.loop.optimizer_pattern import FEWEST_STEPS, MOST_STEPS, OptimizerPattern
+from traceadvisor.recording.loop.period import Period
 from traceadvisor.recording.loop.window import Window
 
 _MOST_REPEATS = 16
@@ -44,74 +42,7 @@ _MANY_NEW_LOADERS = 3
 _LOADER_LOST = 4
 """How many times more optimizer steps than ever between two fetches show that the loader no longer feeds the loop."""
 
-_APART = 10
-"""How many times longer than the median the steps are in which half of the time is spent, if a step may be a part of an
-iteration."""
-
-_FEWEST_LONG = 4
-"""Such long steps. Fewer may be chance."""
-
-_REGULAR_SHARE = 0.75
-"""Share of equal distances between them. A busy machine delays steps at random."""
-
 _MARK_STEPS = "Mark the end of each iteration: wrap the loop in traceadvisor.capture() and call its step()."
-
-
-@dataclass(slots=True)
-class _Period:
-    """A part of the run that may prove to be a training step."""
-
-    start_ns: int
-    wall_ns: int
-    state: StepState
-    suspected: bool
-    """Whether it is probably not a training step."""
-
-    is_start_known: bool = True
-    """Whether it begins where a step does. Nothing tells where the first one began in a loop without a loader."""
-
-    is_mixed: bool = False
-    """Whether it holds parts of several steps."""
-
-    seen: dict[Hashable, int] = field(default_factory=dict)
-    """Number of batches by loader, in the order of their first batch."""
-
-    exhausted: set[Hashable] = field(default_factory=set)
-    """Loaders without further batches."""
-
-    ran_out_ns: int | None = None
-    """When the last of its loaders had no further batch."""
-
-    stepped: list[tuple[int, int]] = field(default_factory=list)
-    """Optimizers that stepped, each with its time of return; of very many the first."""
-
-    batches: int = 0
-    loader_ns: int = 0
-    loader_start_ns: int = 0
-    grad: bool = True
-    """Whether gradients were enabled at the first fetch."""
-
-    done_ns: int | None = None
-    """When the last optimizer step returned."""
-
-    @property
-    def fetches(self) -> int:
-        """Batches of the first loader, which is the one described if several feed a step."""
-        return next(iter(self.seen.values()), 0)
-
-    @property
-    def is_fed(self) -> bool:
-        """Whether a loader of the period may have more batches."""
-        return not self.seen.keys() <= self.exhausted
-
-    @property
-    def order(self) -> list[int]:
-        """The optimizers in the order of their steps."""
-        return [optimizer for optimizer, _ in self.stepped]
-
-    def wall_at(self, instant_ns: int) -> int:
-        """An instant on the wall clock."""
-        return self.wall_ns + instant_ns - self.start_ns
 
 
 class LoopTracker:
@@ -134,7 +65,7 @@ class LoopTracker:
         self._wall_clock = wall_clock
         self._is_manual = False
         """Whether the script marks the end of each step."""
-        self._period: _Period | None = None
+        self._period: Period | None = None
         self._number = 0
         self._training: set[Hashable] = set()
         self._training_grad = True
@@ -268,17 +199,17 @@ class LoopTracker:
 
     # -- periods ------------------------------------------------------------------------------------------------
 
-    def _turn_over(self, now_ns: int, *, suspected: bool) -> _Period:
+    def _turn_over(self, now_ns: int, *, suspected: bool) -> Period:
         if self._period:
             self._close(self._period, now_ns)
         return self._begin(suspected=suspected)
 
-    def _begin(self, *, suspected: bool) -> _Period:
+    def _begin(self, *, suspected: bool) -> Period:
         state = self._window.begins(self._number, trains=not suspected)
-        self._period = _Period(self._clock(), self._wall_clock(), state, suspected)
+        self._period = Period(self._clock(), self._wall_clock(), state, suspected)
         return self._period
 
-    def _close(self, period: _Period, end_ns: int) -> None:
+    def _close(self, period: Period, end_ns: int) -> None:
         if not period.is_start_known:
             return
         if self._has_trained(period):
@@ -291,11 +222,11 @@ class LoopTracker:
         elif period.batches and period.ran_out_ns is not None:
             self._add(period, period.ran_out_ns, StepState.OTHER)
             if end_ns > period.ran_out_ns:
-                self._add(self._rest(period, period.ran_out_ns), end_ns, StepState.OTHER)
+                self._add(period.rest(period.ran_out_ns), end_ns, StepState.OTHER)
         else:
             self._add(period, end_ns, StepState.OTHER)
 
-    def _add(self, period: _Period, end_ns: int, state: StepState) -> None:
+    def _add(self, period: Period, end_ns: int, state: StepState) -> None:
         duration_ns = max(end_ns - period.start_ns, 1)
         saved_ns = sum(took_ns for at_ns, took_ns in self._saves if period.start_ns < at_ns <= end_ns)
         self._saves = [save for save in self._saves if save[0] > end_ns]
@@ -314,7 +245,7 @@ class LoopTracker:
         self._window.ended(step)
         self._number += 1
 
-    def _has_trained(self, period: _Period) -> bool:
+    def _has_trained(self, period: Period) -> bool:
         """Whether a period is a training step.
 
         Fetches in a loop without a loader are validation. If each step has some, the loop has a loader after all.
@@ -330,26 +261,26 @@ class LoopTracker:
 
     # -- loops that loaders feed --------------------------------------------------------------------------------
 
-    def _feeds(self, period: _Period) -> bool:
+    def _feeds(self, period: Period) -> bool:
         """Whether the loaders of a period are those that training takes its batches from."""
         if not period.seen or not self._training.isdisjoint(period.seen):
             return bool(period.seen)
         return period.grad and not self._is_unfed
 
-    def _trains_on(self, period: _Period) -> None:
+    def _trains_on(self, period: Period) -> None:
         """The loaders of a period feed training. A script that makes many is known by the latest."""
         self._new_loaders += period.suspected and not self._training.issuperset(period.seen)
         if len(self._training) > _MOST_LOADERS:
             self._training.clear()
         self._training.update(period.seen)
 
-    def _ends_at(self, period: _Period, loader: Hashable, *, grad: bool) -> bool:
+    def _ends_at(self, period: Period, loader: Hashable, *, grad: bool) -> bool:
         """Whether a fetch from a loader ends the period."""
         if period.done_ns is not None or not period.batches or not period.is_fed:
             return True
         return loader not in period.seen and self._is_another_loop(period, loader, grad=grad)
 
-    def _is_another_loop(self, period: _Period, loader: Hashable, *, grad: bool) -> bool:
+    def _is_another_loop(self, period: Period, loader: Hashable, *, grad: bool) -> bool:
         """Whether a loader that is new to the period belongs to another loop than the period's loaders.
 
         Loaders of one loop return one batch each in turn. Several batches from one loader are a loop of its own.
@@ -365,7 +296,7 @@ class LoopTracker:
         is_new = loader not in self._training and self._new_loaders < _MANY_NEW_LOADERS
         return is_new or grad != self._training_grad
 
-    def _learn_from_fed(self, period: _Period) -> None:
+    def _learn_from_fed(self, period: Period) -> None:
         """The optimizers of a step tell where a step ends once the loader has no further batch."""
         order = tuple(period.order)
         if self._pattern is None or self._pattern.pattern != order:
@@ -380,7 +311,7 @@ class LoopTracker:
         """Optimizer steps between two fetches; more of them show that no loader feeds the loop any longer."""
         return max(MOST_STEPS, _LOADER_LOST * self._most_optimizer_steps)
 
-    def _notice_unfed(self, period: _Period) -> None:
+    def _notice_unfed(self, period: Period) -> None:
         """A loader fed the loop only once, or no longer, if the optimizers go on without a fetch."""
         count = len(period.stepped)
         is_lost = count > self._most_between_fetches
@@ -391,7 +322,7 @@ class LoopTracker:
 
     # -- loops without a loader ---------------------------------------------------------------------------------
 
-    def _learn(self, period: _Period) -> None:
+    def _learn(self, period: Period) -> None:
         """Learn the pattern from the optimizer steps of a period, once it is certain."""
         count = len(period.stepped)
         if count < FEWEST_STEPS or count % (count // _CHECKS or 1):
@@ -404,13 +335,13 @@ class LoopTracker:
         if pattern:
             self._adopt(period, pattern, is_now=True)
 
-    def _settle(self, period: _Period, *, fewest: int) -> None:
+    def _settle(self, period: Period, *, fewest: int) -> None:
         """Split a period whose pattern is not known yet: there may be no more optimizer steps for long."""
         is_open = self._pattern is None and not self._is_manual and len(period.stepped) >= fewest
         if is_open and (pattern := OptimizerPattern.of(period.order)):
             self._adopt(period, pattern, is_now=False)
 
-    def _adopt(self, period: _Period, pattern: OptimizerPattern, *, is_now: bool) -> None:
+    def _adopt(self, period: Period, pattern: OptimizerPattern, *, is_now: bool) -> None:
         """Follow a pattern, and split the period into the steps that it holds.
 
         ``is_now``: whether the last optimizer step of the period has just returned.
@@ -424,28 +355,16 @@ class LoopTracker:
         if period.ran_out_ns is not None and period.batches:
             if period.is_start_known:
                 self._add(period, period.ran_out_ns, StepState.OTHER)
-            period = self._rest(period, period.ran_out_ns)
+            period = period.rest(period.ran_out_ns)
         for end_ns in ends_ns:
-            rest = self._rest(period, end_ns)
+            rest = period.rest(end_ns)
             self._close(replace(period, stepped=[], done_ns=end_ns, seen={}, batches=0), end_ns)
             period = rest
         self._period = period
         if is_now and not period.stepped:
             self._begin(suspected=False)
 
-    def _rest(self, period: _Period, start_ns: int) -> _Period:
-        """The part of a period from an instant on, without its batches."""
-        later = period.stepped[bisect_right(period.stepped, start_ns, key=lambda each: each[1]) :]
-        return _Period(
-            start_ns,
-            period.wall_at(start_ns),
-            period.state,
-            suspected=False,
-            stepped=later,
-            done_ns=period.done_ns if later else None,
-        )
-
-    def _succeed(self, period: _Period, later: OptimizerPattern) -> None:
+    def _succeed(self, period: Period, later: OptimizerPattern) -> None:
         """Another pattern follows. If its steps hold several of those so far, these were parts of steps."""
         if self._pattern and later.holds_several(self._pattern):
             self._reject_steps(self._first_of_pattern)
@@ -480,36 +399,12 @@ class LoopTracker:
                 "the wrong place."
             )
             return
-        if found := _long_every(self._log.undisturbed_ns()):
-            every, mean_ns, median_ns = found
+        if found := long_steps(self._log.undisturbed_ns()):
             self._note_uncertain(
-                f"One step in {every} takes most of the time: the mean step takes {mean_ns / 1e6:.1f} ms, the median "
-                f"step {median_ns / 1e6:.1f} ms. An iteration of the training loop may hold {every} of these steps."
+                f"One step in {found.every} takes most of the time: the mean step takes {found.mean_ns / 1e6:.1f} ms, "
+                f"the median step {found.median_ns / 1e6:.1f} ms. An iteration of the training loop may hold "
+                f"{found.every} of these steps."
             )
 
     def _note_uncertain(self, message: str) -> None:
         self.notes.append(Note("steps-uncertain", f"{message} {_MARK_STEPS}"))
-
-
-def _long_every(times_ns: Mapping[int, int]) -> tuple[int, float, float] | None:
-    """Return how many steps lie from one long step to the next, with the mean and the median time of all steps.
-
-    None if long steps do not take most of the time, or come irregularly.
-
-    Args:
-        times_ns: step times by the number of the training step, in order.
-    """
-    later = {number: time_ns for number, time_ns in times_ns.items() if number}
-    if len(later) < _FEWEST_LONG:
-        return None
-    longest_first = sorted(later.values(), reverse=True)
-    half_ns = sum(longest_first) / 2
-    place = next(place for place, spent_ns in enumerate(accumulate(longest_first)) if spent_ns >= half_ns)
-    long_ns, median_ns = longest_first[place], float(median(longest_first))
-    long = [number for number, time_ns in later.items() if time_ns > long_ns / 2]
-    if long_ns <= _APART * median_ns or len(long) < _FEWEST_LONG:
-        return None
-    distances = [after - before for before, after in pairwise(long)]
-    every, count = Counter(distances).most_common(1)[0]
-    is_regular = every > 1 and count >= _REGULAR_SHARE * len(distances)
-    return (every, fmean(longest_first), median_ns) if is_regular else None

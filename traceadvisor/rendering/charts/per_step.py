@@ -96,15 +96,16 @@ def _tip(row: StepRow, category: Category, ns: int) -> str:
 
 
 def _lines(recording: Recording, longest: int) -> Iterator[Line]:
-    bottom = number(TOP + PLOT_HEIGHT)
-    yield Line("0%", bottom, "100%", bottom)
+    for share in (0.0, 0.5, 1.0):
+        y = number(TOP + PLOT_HEIGHT * (1 - share))
+        yield Line("0%", y, "100%", y)
     if recording.step_ns:
         y = number(_height_of(recording.step_ns, longest))
         yield Line("0%", y, "100%", y, dashed=True)
 
 
 def _labels(recording: Recording, rows: Sequence[StepRow], longest: int) -> Iterator[Label]:
-    yield Label("0%", "11", f"longest {duration(longest)}", Anchor.START, Tone.QUIET)
+    yield Label("0%", "11", f"0 to {duration(longest)}, the longest step", Anchor.START, Tone.QUIET)
     if recording.step_ns:
         usual = "median" if recording.typical_step_ns is None else "typical"
         yield Label("100%", "11", f"- - {usual} {duration(recording.step_ns)}", Anchor.END, Tone.QUIET)
@@ -126,7 +127,8 @@ def _sentence(recording: Recording, rows: Sequence[StepRow]) -> str:
         f"{len(rows)} steps" if len(rows) == len(recording.steps) else f"{len(rows)} of {len(recording.steps)} steps"
     )
     brackets = "" if all(row.step.typical for row in rows) else " Steps in brackets are not typical."
-    return f"{drawn}, from {duration(min(times))} to {duration(max(times))}. Colours as above.{brackets}"
+    range_ = f"from {duration(min(times))} to {duration(max(times))}"
+    return f"{drawn}, {range_}, with step numbers. Colours as above.{brackets}"
 
 
 def _table(rows: Sequence[StepRow], used: Sequence[Category]) -> Table:

@@ -44,22 +44,31 @@ MOST_LANES = 8
 """Lanes per kind; the busiest are drawn, the others only counted."""
 
 
-def timeline(drawn: Timeline | None, chart_id: str, *, of_several: bool = True) -> Chart | None:
-    """A typical step as lanes over time; None without a timeline."""
+def timeline(
+    drawn: Timeline | None, chart_id: str, *, of_several: bool = True, scale_ns: int | None = None
+) -> Chart | None:
+    """A typical step as lanes over time; None without a timeline.
+
+    Args:
+        drawn: the step.
+        chart_id: id of the chart on the page.
+        of_several: whether more than this step was recorded.
+        scale_ns: time that the width stands for, at least the step; None for the step.
+    """
     if drawn is None or drawn.end_ns <= drawn.start_ns:
         return None
     lanes = _lanes(drawn)
     height = len(lanes) * LANE_HEIGHT
-    length = drawn.end_ns - drawn.start_ns
+    scale_ns = scale_ns or drawn.end_ns - drawn.start_ns
     return Chart(
         id=chart_id,
         title=f"Step {drawn.step_index} over time",
         caption=(sentence := _sentence(drawn, lanes, of_several=of_several)),
         description=sentence,
         height=height + AXIS_HEIGHT,
-        strips=tuple(_strips(drawn, lanes)),
+        strips=tuple(_strips(drawn, lanes, scale_ns)),
         lines=tuple(_grid(height)),
-        labels=(*_titles(lanes), *time_axis(length, height + 18)),
+        labels=(*_titles(lanes), *time_axis(scale_ns, height + 18)),
         legend=tuple(_legend(drawn, lanes)),
         data=_table(drawn, lanes),
     )
@@ -87,10 +96,11 @@ def _busy_ns(lane: Lane, drawn: Timeline) -> int:
     return SpanSet.union_all(lane.spans.values()).clip(drawn.start_ns, drawn.end_ns).total_ns
 
 
-def _strips(drawn: Timeline, lanes: Sequence[Lane]) -> Iterator[Strip]:
+def _strips(drawn: Timeline, lanes: Sequence[Lane], scale_ns: int) -> Iterator[Strip]:
     for row, lane in enumerate(lanes):
         y = row * LANE_HEIGHT + TITLE_HEIGHT + 4 + STRIP_HEIGHT / 2
-        layers = runs_by_layer(tuple(lane.spans.values()), drawn.start_ns, drawn.end_ns, WIDTH)
+        within = tuple(spans.clip(drawn.start_ns, drawn.end_ns) for spans in lane.spans.values())
+        layers = runs_by_layer(within, drawn.start_ns, drawn.start_ns + scale_ns, WIDTH)
         for kind, runs in zip(lane.spans, layers, strict=True):
             if runs:
                 yield Strip(runs_path(runs, y), STRIP_HEIGHT, PAINTS[kind])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from traceadvisor.model.breakdown import MeanBreakdown
 from traceadvisor.model.comparison import ComparedRank, ComparedRun, Comparison, FindingStatus, StepChange
 from traceadvisor.model.explanation import StepExplanation
 from traceadvisor.model.report import Recording
+from traceadvisor.model.timeline import Timeline
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.charts.palette import ALL_PAINTS, SAVING, SAVING_RANGE, TRACK
 from traceadvisor.rendering.charts.step_bar import comparison_bars
@@ -45,6 +46,9 @@ from traceadvisor.results.redaction import shortened
 LONGEST_TEXT = 600
 """Characters per string."""
 
+MOST_TIMES = 4
+"""Highest ratio of two steps whose timelines share one scale. At more, the shorter one shows little."""
+
 MOST_RUNS, MOST_RANKS = 8, 4
 """Runs, and ranks of a run, that are explained on the page; the JSON has all."""
 
@@ -66,6 +70,9 @@ class RankView:
     """Lines and operators of each category that changed."""
 
     timelines: tuple[Chart, ...]
+    scale: str
+    """What their widths stand for."""
+
     no_timelines: str | None
     """Why a side has no timeline."""
 
@@ -203,10 +210,11 @@ def _rank(rank: ComparedRank, explained: StepExplanation, anchor: str) -> RankVi
         _with_mean(rank.base, "BASE", [row.base_ns for row in explained.categories], explained),
         _with_mean(rank.head, "HEAD", [row.head_ns for row in explained.categories], explained),
     ]
+    scale_ns = _one_scale_ns([one.timeline for one in (rank.base, rank.head) if one.timeline])
     timelines = [
         replace(chart, title=f"{side}: {chart.title[:1].lower()}{chart.title[1:]}")
         for side, one in (("BASE", rank.base), ("HEAD", rank.head))
-        if (chart := timeline(one.timeline, f"{anchor}-{side.lower()}-timeline")) is not None
+        if (chart := timeline(one.timeline, f"{anchor}-{side.lower()}-timeline", scale_ns=scale_ns)) is not None
     ]
     return RankView(
         name=rank.name,
@@ -216,10 +224,20 @@ def _rank(rank: ComparedRank, explained: StepExplanation, anchor: str) -> RankVi
         causes=tuple(replace(table, open_rows=OPEN_ROWS) for table in cause_tables(explained)),
         by_category=tuple(_by_category(explained)),
         timelines=tuple(timelines),
+        scale="Both have the same time scale."
+        if scale_ns
+        else "Each timeline fills the width: compare the times below them.",
         no_timelines=None
         if len(timelines) == 2
         else "A JSON report holds no timeline. Compare recordings to see both.",
     )
+
+
+def _one_scale_ns(drawn: Sequence[Timeline]) -> int | None:
+    """The longest of the steps, for one scale; None if the shortest would be too small to see."""
+    lengths_ns = [one.end_ns - one.start_ns for one in drawn]
+    longest = max(lengths_ns, default=0)
+    return longest if len(lengths_ns) > 1 and 0 < longest <= MOST_TIMES * min(lengths_ns) else None
 
 
 def _by_category(explained: StepExplanation) -> Iterator[tuple[str, tuple[Table, ...]]]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from traceadvisor.model.experiment import ExperimentResult
 from traceadvisor.rendering.experiment import page, text
-from traceadvisor.rendering.formats import write_file
+from traceadvisor.rendering.formats import rendered_apart, write_file
 from traceadvisor.rendering.templates import html_environment
 from traceadvisor.results import experiment_json
 
 Render = Callable[[ExperimentResult], bytes]
 
 
-def _pdf(result: ExperimentResult) -> bytes:
+def _pdf(result: ExperimentResult, _tell: object = None) -> bytes:
     from traceadvisor.rendering.page.pdf import from_html  # noqa: PLC0415  # it needs system libraries
 
     for_browsers = html_environment().get_template("browser.css.j2").render()
@@ -25,7 +26,7 @@ FORMATS: dict[str, tuple[str, Render]] = {
     "json": (experiment_json.FILE, experiment_json.render),
     "html": ("experiment.html", page.render),
     "md": ("experiment.md", text.render),
-    "pdf": ("experiment.pdf", _pdf),
+    "pdf": ("experiment.pdf", partial(rendered_apart, _pdf)),
 }
 """File name and function of each format."""
 
@@ -38,7 +39,7 @@ def write(result: ExperimentResult, folder: Path, names: Iterable[str]) -> list[
         PdfUnavailableError: this machine cannot render PDF; the other formats were written.
     """
     paths = []
-    for name in dict.fromkeys(("json", *names)):
+    for name in sorted({"json", *names}, key=list(FORMATS).index):  # PDF last: it may be impossible
         file, render = FORMATS[name]
         path = folder / file
         write_file(path, render(result))

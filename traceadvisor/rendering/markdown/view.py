@@ -25,7 +25,7 @@ from traceadvisor.rendering.run_time import (
     run_time_table,
     timed_runs,
 )
-from traceadvisor.rendering.savings import joint_sentences
+from traceadvisor.rendering.savings import joint_sentences, scale_sentence
 from traceadvisor.rendering.table import Cell, Column, Table, measured_columns
 from traceadvisor.rendering.units import (
     NOT_MEASURED,
@@ -127,6 +127,9 @@ class MarkdownView:
     """All findings; the first `TOP_FINDINGS` are unfolded."""
 
     findings_cut: str | None
+    scale: str | None
+    """Which steps evidence and savings refer to; None if these hardly differ."""
+
     joint: tuple[str, ...]
     """The step with all simulated fixes, a sentence for each recording."""
 
@@ -162,6 +165,7 @@ def markdown_view(report: Report, room: Room) -> MarkdownView:
         findings=tuple(_finding(finding, room, several=several) for finding in shown),
         findings_cut=_more(len(findings) - len(shown), "finding"),
         nothing_found=nothing_found(report),
+        scale=scale_sentence(report),
         joint=tuple(clipped(sentence, room.characters) for sentence in joint_sentences(report)[: max(1, room.rows)]),
         folds=tuple(_folds(report, health, room)),
         checks=_check_counts(report) if not room.check_rows else None,

@@ -20,7 +20,7 @@ _SENTENCE = re.compile(r"(?<=[.;:]) ")
 
 ON_STEPS = frozenset({"step-left-out", "step-dropped"})
 
-QUIET = frozenset({"clock", "disturbed", "loader-disturbed"})
+QUIET = frozenset({"busy-machine", "clock", "disturbed", "loader-disturbed"})
 
 DAMAGE = frozenset(
     {

@@ -27,7 +27,7 @@ from traceadvisor.rendering.page.settings import settings_facts
 from traceadvisor.rendering.page.titles import titles, with_titles
 from traceadvisor.rendering.page.top import top_chart, top_figures
 from traceadvisor.rendering.page.trust import TrustView, trust_view
-from traceadvisor.rendering.savings import joint_sentences
+from traceadvisor.rendering.savings import joint_sentences, scale_sentence
 from traceadvisor.rendering.table import Table
 from traceadvisor.rendering.templates import html_environment
 from traceadvisor.rendering.units import count, number_of
@@ -72,6 +72,9 @@ class ReportView:
     """The typical step by category, or a few recordings compared."""
 
     findings: tuple[FindingView, ...]
+    scale: str | None
+    """Which steps evidence and savings refer to; None if these hardly differ."""
+
     joint: tuple[str, ...]
     """The step with all simulated fixes, a sentence for each recording."""
 
@@ -123,6 +126,7 @@ def report_view(report: Report) -> ReportView:
         health=health_view(without_step_notes(report, [recording.id for recording in drawn])),
         chart=top_chart(report),
         findings=findings,
+        scale=scale_sentence(report),
         joint=_joint(report),
         trust=trust_view(report),
         comparison=comparison_table(report),

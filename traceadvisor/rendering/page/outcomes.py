@@ -9,7 +9,7 @@ from typing import assert_never
 from traceadvisor.model.findings import Clear, Failed, Found, Skipped
 from traceadvisor.model.report import FoundFigures, OutcomeRow, Report
 from traceadvisor.rendering.lists import listed
-from traceadvisor.rendering.table import Cell, Column, Table
+from traceadvisor.rendering.table import Cell, Column, More, Table
 from traceadvisor.rendering.units import figure, number_of, percent
 
 
@@ -131,7 +131,7 @@ def _unfinished(report: Report, kind: type[Skipped | Failed], caption: str) -> T
         rules.setdefault((reason, tuple(ids)), []).append(rule)
     several = len(report.recordings) > 1
     rows = tuple(
-        (Cell(", ".join(named)), *_which_if(ids, report, several=several), Cell(reason))
+        (_names(named), *_which_if(ids, report, several=several), Cell(reason))
         for (reason, ids), named in rules.items()
     )
     columns = (
@@ -140,6 +140,12 @@ def _unfinished(report: Report, kind: type[Skipped | Failed], caption: str) -> T
         Column("Why", numeric=False),
     )
     return Table(caption, columns, rows) if rows else None
+
+
+def _names(rules: Sequence[str]) -> Cell:
+    """The rules of a row; many unfold."""
+    text = listed(rules)
+    return Cell(text, more=More("All names", tuple(rules)) if text != ", ".join(rules) else None)
 
 
 def _named(row: OutcomeRow, report: Report) -> str:

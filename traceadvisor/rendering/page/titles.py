@@ -16,7 +16,7 @@ LONGEST_TITLE = 64
 """Characters of a title; a longer name is shortened in its middle."""
 
 _RANK = re.compile(r"rank(\d+)\Z")
-_CYCLE = re.compile(r"cycle(\d+)\Z")
+_CYCLE = re.compile(r"cycle(\d{1,18})\Z")
 _DEVICE = re.compile(r"/device(\d+)\Z")
 _PER_SECOND = {10: 1, 13: 10**3, 16: 10**6, 19: 10**9}
 """Units per second of a time since the epoch, by its number of digits."""

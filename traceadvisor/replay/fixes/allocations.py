@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceadvisor.model.arrays import among
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.edit_host import scaled
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
@@ -30,7 +31,7 @@ class CachedMemory(Edit):
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Remove the calls' own time and their waits."""
         host = WithoutWaits(self.rows).applied(WithoutHostWork(self.calls).applied(graph, scenario), scenario).host
-        mine = np.isin(host.row, np.fromiter(self.rows, np.int64, len(self.rows)))
+        mine = among(host.row, np.fromiter(self.rows, np.int64, len(self.rows)))
         left_ns = np.where(mine, host.call_ns - scaled(host.call_ns, REMOVED_SHARE[scenario]), host.call_ns)
         is_work = mine & (host.action == Action.NOTHING)  # it no longer makes a call that takes time
         work_ns = np.where(is_work, host.work_ns + left_ns, host.work_ns)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, among
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import WithoutHostWork
 from traceadvisor.replay.fixes.waits import WithoutWaits
@@ -38,5 +38,5 @@ class BuiltOnDevice(Edit):
         graph = WithoutHostWork(self.made).applied(graph, scenario)
         graph = WithoutWaits(self.calls).applied(graph, scenario)
         short_ns = np.minimum(graph.device.duration_ns, KERNEL_NS)
-        duration_ns = np.where(np.isin(graph.device.row, self.copies), short_ns, graph.device.duration_ns)
+        duration_ns = np.where(among(graph.device.row, self.copies), short_ns, graph.device.duration_ns)
         return replace(graph, device=replace(graph.device, duration_ns=duration_ns))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, among
 from traceadvisor.replay.simulate import device_ends_ns
 from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
@@ -52,7 +52,7 @@ class _GradientEdit(Edit):
         All steps are left the same, the median: the first of a few replayed steps begins with an empty queue.
         """
         device = graph.device
-        mine, behind = np.isin(device.row, self.rows), np.isin(device.row, self.backward)
+        mine, behind = among(device.row, self.rows), among(device.row, self.backward)
         hidden_ns = np.where(mine, 0, device.duration_ns)
         before_ns = device_ends_ns(graph)
         after_ns = device_ends_ns(replace(graph, device=replace(device, duration_ns=hidden_ns)))
@@ -173,7 +173,7 @@ class FasterTransfers(Edit):
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Shorten each: not at all if all of it is a wait, by half of the difference, or to that time."""
-        mine = np.isin(graph.device.row, self.rows)
+        mine = among(graph.device.row, self.rows)
         recorded_ns = np.zeros(self.rows.size, dtype=np.int64)
         recorded_ns[np.searchsorted(self.rows, graph.device.row[mine])] = graph.device.duration_ns[mine]
         return _shortened(graph, self.rows, np.maximum(recorded_ns - self.best_ns, 0) * _REACHED[scenario])
@@ -181,7 +181,7 @@ class FasterTransfers(Edit):
 
 def _shortened(graph: StepGraph, rows: Int64, by_ns: NDArray[np.floating[Any]]) -> StepGraph:
     """Return the graph with some operations shorter by so much, never below zero."""
-    mine = np.isin(graph.device.row, rows)
+    mine = among(graph.device.row, rows)
     duration_ns = graph.device.duration_ns.copy()
     spared_ns = np.rint(by_ns[np.searchsorted(rows, graph.device.row[mine])]).astype(np.int64)
     duration_ns[mine] = np.maximum(duration_ns[mine] - spared_ns, 0)

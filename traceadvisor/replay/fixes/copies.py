@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.fixes.waits import without_waits
 from traceadvisor.replay.step_graph import DeviceTasks, HostTasks, StepGraph
@@ -37,7 +37,7 @@ class PinnedCopies(Edit):
 
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Run these copies at the link rate if it is faster. No call waits for them."""
-        copies = np.isin(graph.device.row, np.fromiter(self.rows, np.int64, len(self.rows)))
+        copies = among(graph.device.row, np.fromiter(self.rows, np.int64, len(self.rows)))
         duration_ns, rate = graph.device.duration_ns.copy(), self._bytes_per_s(scenario)
         known = copies & (graph.device.byte_count != NONE)
         if rate:

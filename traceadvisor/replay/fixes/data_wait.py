@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.analysis.data.worker_curve import WORKER_FACTOR
+from traceadvisor.analysis.data.worker_curve import TAKING_NS, WORKER_FACTOR
 from traceadvisor.replay.fixes.edit_host import fetches, is_loading, slowed
 from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
@@ -27,7 +27,7 @@ assumes such a gain.
 CROWDED_HOST_FACTOR = {Scenario.LOW: 1.1, Scenario.EXPECTED: 1.0, Scenario.HIGH: 1.0}
 """The same factor if the recording already has workers and shows their effect; an assumption."""
 
-FETCH_NS = {Scenario.LOW: 1_400_000, Scenario.EXPECTED: 700_000, Scenario.HIGH: 80_000}
+FETCH_NS = {Scenario.LOW: 1_400_000, Scenario.EXPECTED: TAKING_NS, Scenario.HIGH: 80_000}
 """Time to take a finished batch: the range and middle in the same recordings with 4 workers.
 
 It replaces the recorded time of a fetch and never exceeds it.

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.model.arrays import Float64, Int64, common
+from traceadvisor.model.arrays import Float64, Int64, among, common
 from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
@@ -38,7 +38,7 @@ class FasterKernels(Edit):
     def applied(self, graph: StepGraph, scenario: Scenario) -> StepGraph:
         """Divide the durations by the speed-ups."""
         speedups = self.speedups(scenario)
-        mine = np.isin(graph.device.row, self.rows)
+        mine = among(graph.device.row, self.rows)
         duration_ns = graph.device.duration_ns.copy()
         faster = duration_ns[mine] / speedups[np.searchsorted(self.rows, graph.device.row[mine])]
         duration_ns[mine] = np.rint(faster).astype(np.int64)

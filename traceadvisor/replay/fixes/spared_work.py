@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import NONE
 from traceadvisor.replay.fixes.edit_host import slowed
 from traceadvisor.replay.step_graph import Action, StepGraph
@@ -34,7 +34,7 @@ class SparedWork(Edit):
 
         An operation that waits for another stream stays, without time: what follows on its stream waits too.
         """
-        spared = np.isin(graph.device.row, self.rows)
+        spared = among(graph.device.row, self.rows)
         unmade = _launches_only(graph, spared & ~_is_waited_for(graph) & (graph.device.after == NONE))
         host = slowed(graph.host, np.where(unmade, WORK_LEFT_FACTOR[scenario], 1.0))
         host = replace(
@@ -49,7 +49,7 @@ class SparedWork(Edit):
 def _is_waited_for(graph: StepGraph) -> Mask:
     """Whether a call or another stream waits for each device task."""
     targets = np.concatenate((graph.host.first[graph.host.count == 0], graph.device.after))
-    waited: Mask = np.isin(np.arange(len(graph.device)), targets)
+    waited: Mask = among(np.arange(len(graph.device)), targets)
     return waited
 
 

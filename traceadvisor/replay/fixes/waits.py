@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from traceadvisor.model.arrays import Int64, Mask
+from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.step_graph import Action, HostTasks, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
@@ -107,7 +107,7 @@ def _first_behind(waits: Int64, until: Int64, stream: Int64, copies: Int64, copy
 
 
 def _is_among(host: HostTasks, rows: frozenset[int]) -> Mask:
-    return np.isin(host.row, np.fromiter(rows, dtype=np.int64, count=len(rows)))
+    return among(host.row, np.fromiter(rows, dtype=np.int64, count=len(rows)))
 
 
 def _going_on(host: HostTasks, chosen: Mask) -> HostTasks:

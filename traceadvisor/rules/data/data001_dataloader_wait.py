@@ -39,18 +39,18 @@ class DataLoaderWait(Rule):
     threshold."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the exposed data wait with the step."""
+        """Compare the data wait with the step."""
         wait = facts.claim(Category.DATA_WAIT)
         share, loading = facts.share(wait), facts.observation.loading & facts.steps.typical_marks
         fix = Fix(_summary(facts), what_if=NoDataWait())
         if share < self.min_share:
-            return facts.clear("exposed data wait", share, self.min_share, Unit.SHARE, fix=fix)
+            return facts.clear("data wait", share, self.min_share, Unit.SHARE, fix=fix)
         return facts.finding(
             claims=wait,
             fix=fix,
             effort=Effort.SETTING,
             evidence=(
-                facts.time_per_step("exposed data wait", wait),
+                facts.time_per_step("data wait", wait),
                 facts.time_per_step("total time in data loader", loading),
                 Evidence("share of the step spent waiting", share, Unit.SHARE),
                 *cost_evidence(facts),
@@ -64,6 +64,8 @@ class DataLoaderWait(Rule):
 
 def _summary(facts: Facts) -> str:
     match loading_limit(facts).kind:
+        case Limit.NOTHING if facts.run.worker_count == 0:
+            return "Load a batch with less work: take its rows with one index from tensors, instead of one by one"
         case Limit.HANDOVER:
             return "Make batches faster to receive: a few large tensors instead of many small ones or Python objects"
         case Limit.CORES:

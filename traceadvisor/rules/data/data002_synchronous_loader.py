@@ -57,10 +57,10 @@ class SynchronousLoader(Rule):
         share = facts.share(wait)
         if share < self.min_share or not loader.in_training_process:
             remark = None if loader.in_training_process else "the loader uses worker processes"
-            return Clear("exposed data wait", share, self.min_share, Unit.SHARE, remark)
+            return Clear("data wait", share, self.min_share, Unit.SHARE, remark)
         limit = loading_limit(facts)
         if limit.proposal is None:
-            return Clear("exposed data wait", share, self.min_share, Unit.SHARE, ELSEWHERE.get(limit.kind))
+            return Clear("data wait", share, self.min_share, Unit.SHARE, ELSEWHERE.get(limit.kind))
         then = limit.proposal.point
         rest_ns = max(facts.per_step_ns(facts.steps.typical_windows) - facts.per_step_ns(wait), 1.0)
         sites = loading_sites(facts.observation, facts.tree, wait)[:MOST_SITES]
@@ -71,7 +71,7 @@ class SynchronousLoader(Rule):
             effort=Effort.SETTING,
             evidence=(
                 Evidence("data loader type", ", ".join(loader.kinds), Unit.TEXT),
-                facts.time_per_step("exposed data wait", wait),
+                facts.time_per_step("data wait", wait),
                 Evidence("time in data loader", loading.total_ns, Unit.NS_PER_STEP),
                 Evidence("rest of the step", rest_ns, Unit.NS_PER_STEP),
                 Evidence("share of the step spent waiting", share, Unit.SHARE),

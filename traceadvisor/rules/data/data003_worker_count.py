@@ -85,7 +85,7 @@ class WorkerCount(Rule):
             return Skipped("It is unknown how long a worker takes for a batch: record with `traceadvisor capture`.")
         if limit.proposal is None:
             remark = ELSEWHERE.get(limit.kind, "").format(workers=workers) or None
-            return Clear("exposed data wait", share, self.min_share, Unit.SHARE, remark)
+            return Clear("data wait", share, self.min_share, Unit.SHARE, remark)
         proposed = limit.proposal
         claims = facts.claim(Category.DATA_WAIT)
         return _finding(facts, proposed.point, proposed.fix, claims=claims, saving=proposed.saving)
@@ -101,7 +101,7 @@ class WorkerCount(Rule):
                 code = loader_code(facts, num_workers=enough.workers)
                 fix = Fix("Use fewer workers: they load batches as fast and take less memory", code)
                 return _finding(facts, enough, fix)
-        return Clear("exposed data wait", share, self.min_share, Unit.SHARE, remark)
+        return Clear("data wait", share, self.min_share, Unit.SHARE, remark)
 
 
 def _finding(

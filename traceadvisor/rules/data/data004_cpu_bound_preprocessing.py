@@ -14,7 +14,7 @@ from traceadvisor.rules.data.loading_limit import HEAVY_COLLATE_SHARE, Limit, co
 class CpuBoundPreprocessing(Rule):
     """The training loop waits for data while all CPU cores that it may use are busy.
 
-    What it finds: An exposed data wait of a loader whose batches need more CPU time than the cores can give: more
+    What it finds: A data wait of a loader whose batches need more CPU time than the cores can give: more
         workers would not shorten the step by 2%. A capture measures the CPU time of each batch. In older captures, the
         training processes use nearly all of their granted CPU time, or all cores of the machine are busy.
     Why it costs time: Decoding, transforming and collating batches needs more CPU time than the cores have. More
@@ -45,14 +45,14 @@ class CpuBoundPreprocessing(Rule):
     batches were not timed."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Check for an exposed data wait, and whether cores limit the loading."""
+        """Check for a data wait, and whether cores limit the loading."""
         wait, curve, limit = facts.claim(Category.DATA_WAIT), facts.worker_curve, loading_limit(facts)
         if curve is None or curve.cost.source is not CostSource.CLOCKS:
             return self._by_samples(facts, wait)
         if facts.share(wait) < self.min_share or limit.kind is not Limit.CORES:
             free = "loading mostly waits" if curve.cost.is_waiting else "more workers or fewer bursts help"
             remark = None if facts.share(wait) < self.min_share else free
-            return Clear("exposed data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
+            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
         needed = curve.cost.mean_cpu_ns * curve.loop.fetches / max(curve.loop.rest_ns, 1.0)
         return _finding(
             facts,
@@ -71,7 +71,7 @@ class CpuBoundPreprocessing(Rule):
         if busy is None:
             return Skipped("CPU use was not measured.")
         if facts.share(wait) < self.min_share:
-            return Clear("exposed data wait", facts.share(wait), self.min_share, Unit.SHARE)
+            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE)
         loading = facts.run.loading_cores
         if loading is not None and loading < self.min_loading_cores:
             remark = "the loader workers are mostly idle"
@@ -93,7 +93,7 @@ def _finding(facts: Facts, wait: SpanSet, *figures: Evidence | None) -> Outcome:
         claims=wait,
         fix=Fix(summary, what_if=NoDataWait()),
         effort=Effort.REFACTOR,
-        evidence=(facts.time_per_step("exposed data wait", wait), *figures),
+        evidence=(facts.time_per_step("data wait", wait), *figures),
         locations=facts.loader_locations,
         caveats=("Other programs on the machine may keep the cores busy.",),
     )

@@ -12,7 +12,7 @@ from traceadvisor.rules.data.loading_limit import FEWEST_READERS, MIN_IO_SHARE, 
 class StorageBound(Rule):
     """The training loop waits for data while the loading processes wait for storage.
 
-    What it finds: An exposed data wait while CPU cores are idle with outstanding reads: at least four loading processes
+    What it finds: A data wait while CPU cores are idle with outstanding reads: at least four loading processes
         spend most of their time in I/O wait. Fewer processes read more if there are more of them: see DATA002 and
         DATA003.
     Why it costs time: The disk or the network delivers samples more slowly than the training loop uses them.
@@ -35,14 +35,14 @@ class StorageBound(Rule):
     """I/O wait per loading process, as a share of its time. Half is the usual sign of slow storage."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Check for an exposed data wait and outstanding reads."""
+        """Check for a data wait and outstanding reads."""
         telemetry = facts.needed(facts.run.telemetry, Input.HOST_TELEMETRY)
         if telemetry.node.mean_iowait_share is None or not facts.run.host_cores:
             return Skipped("I/O wait was not measured.")
         io_share, workers = storage_share(facts), facts.run.worker_count
         wait = facts.claim(Category.DATA_WAIT)
         if facts.share(wait) < self.min_share:
-            return Clear("exposed data wait", facts.share(wait), self.min_share, Unit.SHARE)
+            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE)
         if workers is not None and workers < FEWEST_READERS:
             remark = "more processes read more at the same time"
             return Clear("loading processes", max(workers, 1), FEWEST_READERS, Unit.COUNT, remark)
@@ -53,7 +53,7 @@ class StorageBound(Rule):
             fix=Fix("Read data faster: use local storage, fewer and larger files, or memory", what_if=NoDataWait()),
             effort=Effort.REFACTOR,
             evidence=(
-                facts.time_per_step("exposed data wait", wait),
+                facts.time_per_step("data wait", wait),
                 Evidence("I/O wait per loading process", io_share, Unit.SHARE),
                 facts.known("read rate from storage", telemetry.processes.mean_read_bytes_per_s, Unit.BYTES_PER_S),
             ),

@@ -41,7 +41,7 @@ class CollateInMain(Rule):
         claims = SpanSet.union_all(site.spans for site in sites)
         share = facts.share(claims)
         if share < self.min_share:
-            return Clear("exposed time in user functions of the data loader", share, self.min_share, Unit.SHARE)
+            return Clear("data wait in user functions", share, self.min_share, Unit.SHARE)
         costly = sites[:MOST_SITES]
         return facts.finding(
             claims=claims,
@@ -51,7 +51,7 @@ class CollateInMain(Rule):
             ),
             effort=Effort.REFACTOR,
             evidence=(
-                facts.time_per_step("exposed time in user functions of the data loader", claims),
+                facts.time_per_step("data wait in user functions", claims),
                 *(facts.time_per_step(site.label, site.spans) for site in costly),
             ),
             locations=tuple(dict.fromkeys(location for site in costly for location in site.locations)),

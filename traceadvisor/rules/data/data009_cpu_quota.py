@@ -21,7 +21,7 @@ class CpuQuota(Rule):
     How to fix it: Set ``num_workers`` to the granted cores (``len(os.sched_getaffinity(0))`` and ``cpu.max`` of the
         cgroup), minus one for the training thread. Limit threads with ``OMP_NUM_THREADS`` or ``torch.set_num_threads``.
         Or request more cores.
-    How the saving is estimated: Upper limit: the exposed data wait, or the share of the step in which the quota was
+    How the saving is estimated: Upper limit: the data wait, or the share of the step in which the quota was
         used up, whichever is longer.
     When it may be wrong: If a capture did not time the batches, it is unknown whether workers wait for storage. Then
         they need no core. If the quota is not the limit, fewer workers load fewer batches.
@@ -55,7 +55,7 @@ class CpuQuota(Rule):
         waits = too_many and facts.share(wait) >= self.min_share  # threads alone do not delay batches
         if not waits and (throttled or 0.0) < self.min_throttled_share:
             remark = "they do not slow each other down"
-            return Clear("exposed data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
+            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
         throttled_ns = facts.per_step_ns(facts.steps.typical_windows) * (throttled or 0.0)
         return facts.finding(
             claims=wait,
@@ -67,7 +67,7 @@ class CpuQuota(Rule):
                 Evidence("loader workers and training processes", computing, Unit.COUNT),
                 facts.known("threads per operator", settings.torch_threads, Unit.COUNT),
                 facts.known("scheduler periods with used-up quota", throttled, Unit.SHARE),
-                facts.time_per_step("exposed data wait", wait),
+                facts.time_per_step("data wait", wait),
             ),
             most_ns=max(facts.per_step_ns(wait), throttled_ns),
             locations=facts.loader_locations,

@@ -54,7 +54,7 @@ class UnbalancedWorkers(Rule):
             return Skipped("Fewer than two loader workers were sampled.")
         wait = facts.claim(Category.DATA_WAIT)
         if facts.share(wait) < self.min_share:
-            return Clear("exposed data wait", facts.share(wait), self.min_share, Unit.SHARE)
+            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE)
         busiest, *others = cores
         mean = sum(others) / len(others)
         if busiest < self.max_ratio * mean:
@@ -73,7 +73,7 @@ class UnbalancedWorkers(Rule):
         """Compare the slowest worker with the mean of the others, by the median time per batch."""
         share = facts.share(facts.claim(Category.DATA_WAIT))
         if share < self.min_share:
-            return Clear("exposed data wait", share, self.min_share, Unit.SHARE)
+            return Clear("data wait", share, self.min_share, Unit.SHARE)
         slowest, *others = times_ns
         mean_ns = max(sum(others) / len(others), 1.0)
         if slowest < self.max_ratio * mean_ns:
@@ -95,7 +95,7 @@ def _finding(facts: Facts, *figures: Evidence | None) -> Outcome:
             what_if=NoDataWait(),
         ),
         effort=Effort.LINE,
-        evidence=(*figures, facts.time_per_step("exposed data wait", wait)),
+        evidence=(*figures, facts.time_per_step("data wait", wait)),
         locations=facts.loader_locations,
         caveats=("The busiest worker may be busy for a short time only, for example with its first file.",),
     )

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from traceadvisor.analysis.data.batch_cost import BatchCost, CostSource
 from traceadvisor.analysis.data.loading import Loading
-from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE, Crowding, Point, WorkerCurve
+from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE, TAKING_NS, Crowding, Point, WorkerCurve
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers, MadeBatch
 from traceadvisor.rules.base import Estimate, Evidence, Facts, Fix, Method, Unit
@@ -106,6 +106,8 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: PLR0911  # one answer per kin
         # With a core each they would be fast enough: either they have none, or it takes long to receive a batch.
         lacks_cores = computes and (_waits_for_cores(curve.cost) or not curve.at(workers).is_hidden)
         return LoadingLimit(Limit.CORES if lacks_cores else Limit.HANDOVER)
+    if not workers and _batch_ns(facts, loading) <= TAKING_NS:
+        return LoadingLimit(Limit.NOTHING)
     point = curve.best()
     if point.workers > workers and point.step_ns < (1 - NO_GAIN_SHARE) * loading.step_ns:
         proposal = _proposal(facts, loading, curve, point)
@@ -118,6 +120,12 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: PLR0911  # one answer per kin
     if not would_gain:
         return LoadingLimit(Limit.NOTHING)
     return LoadingLimit(Limit.CORES if curve.cost.is_split else Limit.UNKNOWN)
+
+
+def _batch_ns(facts: Facts, loading: Loading) -> float:
+    """Undisturbed time of the training process to load a batch; endless if no undisturbed step was timed."""
+    loader_ns = facts.run.timing.undisturbed_loader_ns
+    return float("inf") if loader_ns is None else loader_ns / max(loading.fetches, 1e-9)
 
 
 def usually_fast(facts: Facts) -> bool | None:

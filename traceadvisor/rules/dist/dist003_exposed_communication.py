@@ -49,7 +49,7 @@ class ExposedCommunication(Rule):
         transfer from waiting. Communication settings do not fix a late rank.
     """
 
-    meta = RuleMeta("DIST003", "exposed-communication", "Much of the communication is exposed")
+    meta = RuleMeta("DIST003", "exposed-communication", "The GPU waits for communication")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.COLLECTIVES})
 
     min_share: float = 0.10

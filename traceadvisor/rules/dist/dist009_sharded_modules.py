@@ -41,7 +41,7 @@ class ShardedModules(Rule):
         bytes, or use a larger batch per GPU. A late rank looks the same.
     """
 
-    meta = RuleMeta("DIST009", "sharded-modules", "Communication of sharded modules is exposed")
+    meta = RuleMeta("DIST009", "sharded-modules", "The GPU waits for communication of sharded modules")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.COLLECTIVES})
     refines = frozenset({"DIST003"})
 

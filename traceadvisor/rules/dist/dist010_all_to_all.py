@@ -39,7 +39,7 @@ class AllToAll(Rule):
         numbers change the result slightly. Waiting for an unbalanced rank stays.
     """
 
-    meta = RuleMeta("DIST010", "all-to-all", "All-to-all is exposed")
+    meta = RuleMeta("DIST010", "all-to-all", "The GPU waits for all-to-all communication")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.COLLECTIVES})
     refines = frozenset({"DIST003"})
 

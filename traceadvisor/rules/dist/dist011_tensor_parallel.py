@@ -28,7 +28,7 @@ class TensorParallel(Rule):
         than it hides. A late rank looks the same.
     """
 
-    meta = RuleMeta("DIST011", "tensor-parallel", "Tensor-parallel communication is exposed")
+    meta = RuleMeta("DIST011", "tensor-parallel", "The GPU waits for tensor-parallel communication")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.COLLECTIVES})
     refines = frozenset({"DIST003"})
 

@@ -26,7 +26,7 @@ class BufferBroadcast(Rule):
         Buffers that change in forward and are needed there, such as a queue of keys, have to stay equal.
     """
 
-    meta = RuleMeta("DIST013", "buffer-broadcast", "Broadcasts of buffers are exposed")
+    meta = RuleMeta("DIST013", "buffer-broadcast", "The GPU waits for broadcasts of buffers")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.COLLECTIVES})
     training_only = True
     refines = frozenset({"DIST003"})

@@ -29,9 +29,9 @@ AROUND = {"aten::_softmax": 1, "aten::_softmax_backward_data": 2}
 """Number of matmuls before and after: one each forward; two each backward, for the gradients of both factors."""
 
 _SOFTMAX = re.compile(
-    r"softmax_warp_(?:forward|backward)<(?:[^<>,]*,){4} ?false"
-    r"|cunn_SoftMax\w*<.*(?<!Log)SoftMax(?:Forward|Backward)Epilogue"
-    r"|triton_(?:per|red)_fused_(?!\w*log_softmax)\w*_softmax"
+    r"softmax_warp_(?:forward|backward)<(?:[^<>,]{0,100},){4} ?false"
+    r"|cunn_SoftMax\w{0,60}<.{0,400}(?<!Log)SoftMax(?:Forward|Backward)Epilogue"
+    r"|triton_(?:per|red)_fused_(?!\w{0,300}log_softmax)\w{0,300}_softmax"
 )
 """Softmax kernels of torch, but not logarithms of softmax, which losses use: ``aten/src/ATen/native/cuda/SoftMax.cu``
 and ``PersistentSoftmax.cuh``, whose fifth argument is ``is_log_softmax``."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceadvisor.analysis.operators.names import name_mask
-from traceadvisor.model.arrays import Float64, Int64
+from traceadvisor.model.arrays import Float64, Int64, among
 from traceadvisor.model.trace import Trace
 from traceadvisor.replay.fixes.kernels import FasterKernels
 
@@ -59,7 +59,7 @@ def elementwise_runs(trace: Trace, kernels: Int64, fewest: int, apart: Int64) ->
     ]
     run = np.cumsum(begins) - 1
     chosen = elementwise & (np.bincount(run, minlength=ordered.size)[run] >= fewest)
-    chosen &= ~np.isin(ordered, apart)
+    chosen &= ~among(ordered, apart)
     rows, run, duration_ns = ordered[chosen], run[chosen], events.duration_ns[ordered[chosen]]
     total_ns = np.bincount(run, weights=duration_ns)
     longest_ns = np.zeros_like(total_ns)

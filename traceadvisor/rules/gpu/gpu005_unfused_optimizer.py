@@ -5,10 +5,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceadvisor.analysis.operators.optimizer import STEP_PREFIX, optimizer_steps, optimizer_work
+from traceadvisor.analysis.sampled.shares import in_optimizer, share_of_steps
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.fixes.launches import FusedOptimizer
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import (
+    Clear,
+    Effort,
+    Estimate,
+    Evidence,
+    Facts,
+    Fix,
+    Input,
+    Outcome,
+    Rule,
+    RuleMeta,
+    Skipped,
+    Unit,
+)
 from traceadvisor.rules.torch_api import Version, has_api, version_of
 
 NO_OPTIMIZER = "No Optimizer.step was recorded: the recording shows no training, or only GPU activity."
@@ -44,7 +58,8 @@ class UnfusedOptimizer(Rule):
         both. Newer torch versions use ``foreach`` on GPUs by default.
     How the saving is estimated: The step is simulated with 0.1 of the CPU time in the optimizer (range: 0.5 to 0.03).
         Its kernels become one kernel without gaps. Without a GPU, the saving is an upper limit: all time in the
-        optimizer, because one operator takes the place of long operators, too.
+        optimizer, because one operator takes the place of long operators, too. In a capture it is at most the share of
+        the stack samples there.
     When it may be wrong: ``foreach`` needs memory for intermediate results, about the size of the parameters. A
         third-party optimizer may have neither setting. The saving is small if the CPU is far ahead of the GPU. Only a
         capture shows the current setting. If there are several optimizers, it shows that of the first.
@@ -132,16 +147,23 @@ class UnfusedOptimizer(Rule):
             return Skipped(f"{optimizer} has no fused version for the CPU in this version of torch.")
         doubt = "how long the fused update takes on this CPU is unknown"
         change = f"optimizer = torch.optim.{optimizer}(model.parameters(), lr=lr, fused=True)  {KEEP}"
+        fix = Fix("Update all parameters with one operator", change, not_replayed=doubt)
+        saving = facts.saving(fix, facts.per_step_ns(own), own)
+        if sampled := share_of_steps(facts.run.stack_samples, in_optimizer):
+            most_ns = min(saving.high_ns, sampled.high * (facts.step_ns or saving.high_ns))
+            saving = Estimate.bound(most_ns, saving.reason or doubt)
         return facts.finding(
             claims=own,
-            fix=Fix("Update all parameters with one operator", change, not_replayed=doubt),
+            fix=fix,
+            saving=saving,
             effort=Effort.SETTING,
             evidence=(
+                facts.known("share of undisturbed steps, by samples", sampled.share if sampled else None, Unit.SHARE),
                 facts.count_per_step("short optimizer operators", short.size),
                 Evidence("median optimizer operator", float(np.median(events.duration_ns[rows])), Unit.NS),
                 facts.time_per_step("CPU time in the optimizer", own),
             ),
-            locations=facts.locations(steps.rows[:1]),
+            locations=facts.locations(np.append(short[:1], steps.rows[:1])),
             caveats=("The profiler adds a few microseconds to each operator. Without it, this share is smaller.",),
         )
 

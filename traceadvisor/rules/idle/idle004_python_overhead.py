@@ -7,28 +7,52 @@ from statistics import median
 
 import numpy as np
 
-from traceadvisor.analysis.idle.causes import plain_python
+from traceadvisor.analysis.idle.causes import beside_training, plain_python
 from traceadvisor.analysis.idle.places import Place, recurring_places
 from traceadvisor.analysis.operators.call_sites import CallSite, call_sites
+from traceadvisor.analysis.sampled.shares import SampledShare, share_of_steps
+from traceadvisor.analysis.sampled.shares import beside_training as beside_passes
+from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.replay.fixes.host_work import WithoutHostWork
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
+from traceadvisor.replay.what_if import Scenario
+from traceadvisor.rules.base import (
+    Clear,
+    Effort,
+    Estimate,
+    Evidence,
+    Facts,
+    Fix,
+    Input,
+    Method,
+    Outcome,
+    Rule,
+    RuleMeta,
+    Skipped,
+    Unit,
+)
 
 MOST_SITES = 5
 AMBIGUOUS = (
     "Neither GPU activity nor Python calls were recorded, and no place takes this time in most steps: "
     "record with with_stack=True."
 )
+LESS_OFTEN = "Run this code less often than every step, on whole tensors instead of in loops, or in another process"
+
 BETWEEN = Fix(
-    "Run fewer, larger operators: compile the model, use fused layers, or read and log values less often",
+    "Run fewer, larger operators: replace Python loops by operators on whole tensors, compile the model, or use fused "
+    "layers",
     not_replayed="how much Python remains between larger operators is unknown",
 )
 
-_TRAINING = re.compile(r"<traceadvisor>|nn\.Module:|torch/(?!serialization\.py|utils/tensorboard/)")
+_TRAINING = re.compile(
+    r"<traceadvisor>|nn\.Module:|torch/(?!serialization\.py|utils/tensorboard/|nn/parameter\.py|_tensor_str\.py"
+    r"|_tensor\.py\(\d+\): __(?:deepcopy|repr|format)__)"
+)
 """Training code that the script, a framework or a capture calls. Time in it belongs to PyTorch, or is a wait for a busy
-core."""
+core. Saving, copying and printing tensors is no training."""
 
 USUAL_SHARE = 0.5
 """Python time of the median step, relative to the mean step. Above it, usual steps run this code too."""
@@ -61,7 +85,7 @@ class PythonOverhead(Rule):
         recorded. The profiler adds a few microseconds to each operator.
     """
 
-    meta = RuleMeta("IDLE004", "python-overhead", "Python code outside operators slows down the step")
+    meta = RuleMeta("IDLE004", "python-overhead", "The script's Python code slows down the step")
     needs = frozenset({Input.STEPS, Input.REAL_STEP})
     refines = frozenset({"IDLE006"})
 
@@ -74,15 +98,27 @@ class PythonOverhead(Rule):
     min_between_share: float = 0.25
     """Share of the step in Python between small operators, without a GPU. Usual training stays below 10%."""
 
+    max_small_us: float = 15.0
+    """Undisturbed time per operator in forward and backward pass, with the Python between them, without a GPU. Calling
+    an operator from Python takes 3 to 10 µs. In usual trainings, the mean is above 40 µs."""
+
+    min_small_share: float = 0.5
+    """Share of the step in these passes, from which the size of their operators decides."""
+
     def check(self, facts: Facts) -> Outcome:
         """Compare the time in long stretches of Python code with the step; without a GPU also the short stretches."""
         stretches = plain_python(facts.observation, self.min_stretch_us * 1000) & facts.steps.typical_windows
         lost = stretches & facts.claim(Category.IDLE_HOST if facts.observation.has_device else Category.OTHER_HOST)
         places: list[Place] = []
         if not facts.observation.has_device:
-            between = facts.claim(Category.OTHER_HOST) - lost
-            if facts.share(between) >= max(self.min_between_share, facts.share(lost)):
-                return _between_operators(facts, between)
+            beside = beside_training(facts.observation, facts.tree, self.min_stretch_us * 1000)
+            beside &= facts.claim(Category.OTHER_HOST, Category.FORWARD)
+            between = facts.claim(Category.OTHER_HOST) - beside
+            passes = between | (facts.claim(Category.FORWARD, Category.BACKWARD) - beside)
+            claims = passes if self._are_small(facts, passes) else between
+            if facts.share(claims) >= max(self.min_between_share, facts.share(beside)):
+                return _small_operators(facts, between, claims)
+            stretches = lost = lost | beside
         if facts.share(lost) >= self.min_share and facts.trace.python_calls.start_ns.size:
             stretches = lost = SpanSet.union_all(site.spans for site in _own_sites(facts, lost))
         elif facts.share(lost) >= self.min_share and not facts.observation.has_device:
@@ -103,15 +139,21 @@ class PythonOverhead(Rule):
         least_ns = LEAST_SITE_SHARE * lost.total_ns
         sites = [site for site in _own_sites(facts, lost) if site.spans.total_ns >= least_ns][:MOST_SITES]
         locations = tuple(dict.fromkeys(location for site in sites for location in site.locations))
+        sampled = self._sampled(facts, lost) if is_usual else None
+        if sampled and sampled.high < self.min_share:
+            remark = "recording makes this code look slower than it is"
+            return Clear("share of undisturbed steps in Python code", sampled.share, self.min_share, Unit.SHARE, remark)
         return facts.finding(
             claims=lost,
             fix=Fix(
-                "Run this code less often than every step, or in another thread or process",
+                LESS_OFTEN,
                 what_if=WithoutHostWork(stretches) if is_usual else None,
                 not_replayed=None if is_usual else "we simulate only usual steps, and those do not run this code",
             ),
             effort=Effort.LINE,
+            saving=_by_samples(facts, sampled),
             evidence=(
+                facts.known("share of undisturbed steps, by samples", sampled.share if sampled else None, Unit.SHARE),
                 facts.time_per_step("idle time in long stretches of Python code", lost),
                 facts.count_per_step("long stretches of Python code", len(stretches)),
                 facts.known("steps with this code", None if is_usual else _some_of(by_step_ns, most_ns), Unit.TEXT),
@@ -126,16 +168,49 @@ class PythonOverhead(Rule):
             ),
         )
 
+    def _are_small(self, facts: Facts, passes: SpanSet) -> bool:
+        """Whether operators of the training passes do little besides being called."""
+        events, rows = facts.trace.events, _outermost(facts)
+        count = int(passes.contains(events.start_ns[rows]).sum())
+        if not count or facts.share(passes) < self.min_small_share or facts.typical is None:
+            return False
+        undisturbed = (facts.step_ns or facts.typical.duration_ns) / facts.typical.duration_ns
+        return passes.total_ns * min(undisturbed, 1.0) / count < self.max_small_us * 1000
 
-def _between_operators(facts: Facts, between: SpanSet) -> Outcome:
-    """A finding on Python between many small operators."""
-    thread, events = facts.observation.thread, facts.trace.events
-    rows = facts.tree.rows[(facts.tree.thread == thread) & (facts.tree.parent == NONE)]
-    rows = rows[facts.steps.typical_windows.contains(events.start_ns[rows])]
+    def _sampled(self, facts: Facts, lost: SpanSet) -> SampledShare | None:
+        """The share of undisturbed steps in this code, and at most that of recorded steps; None with a GPU."""
+        if facts.observation.has_device or not facts.trace.python_calls.start_ns.size:
+            return None
+        sites = [(site.locations[0], site.callee) for site in _own_sites(facts, lost)]
+        found = share_of_steps(facts.run.stack_samples, beside_passes(sites))
+        return found.at_most(facts.share(lost)) if found else None
+
+
+def _by_samples(facts: Facts, found: SampledShare | None) -> Estimate | None:
+    """The saving in undisturbed steps, with the assumptions of the simulation; None without samples."""
+    if found is None or facts.step_ns is None:
+        return None
+    shares = ((Scenario.LOW, found.low), (Scenario.EXPECTED, found.share), (Scenario.HIGH, found.high))
+    low_ns, expected_ns, high_ns = (REMOVED_SHARE[scenario] * share * facts.step_ns for scenario, share in shares)
+    return Estimate(low_ns, expected_ns, high_ns, Method.MODEL)
+
+
+def _outermost(facts: Facts) -> Int64:
+    """Operators of the training thread in typical steps, without those inside others."""
+    tree, events = facts.tree, facts.trace.events
+    rows = tree.rows[(tree.thread == facts.observation.thread) & (tree.parent == NONE)]
+    chosen: Int64 = rows[facts.steps.typical_windows.contains(events.start_ns[rows])]
+    return chosen
+
+
+def _small_operators(facts: Facts, between: SpanSet, claims: SpanSet) -> Outcome:
+    """A finding on many small operators, and the Python between them."""
+    events, rows = facts.trace.events, _outermost(facts)
     sites = _own_sites(facts, between)[:MOST_SITES]
     return facts.finding(
-        claims=between,
+        claims=claims,
         fix=BETWEEN,
+        saving=Estimate.bound(facts.share(claims) * (facts.step_ns or 0.0), BETWEEN.not_replayed or ""),
         effort=Effort.REFACTOR,
         evidence=(
             facts.time_per_step("Python code between operators", between),

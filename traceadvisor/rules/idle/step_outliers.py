@@ -118,9 +118,11 @@ def _at_period(lengths_ns: Mapping[int, float], every: int, phase: int, ratio: f
     """The steps of a phase, if they are slow and the others are not."""
     mine = {index: length for index, length in lengths_ns.items() if index % every == phase}
     others = [length for index, length in lengths_ns.items() if index % every != phase]
-    usual = float(median(others)) if others else 0.0
+    if not others or len(mine) < _FEWEST_PERIODS:
+        return None
+    usual = float(median(others))
     limit = ratio * usual
-    if len(mine) < _FEWEST_PERIODS or median(mine.values()) <= limit:
+    if median(mine.values()) <= limit:
         return None
     slow_share, other_share = _share_above(mine.values(), limit), _share_above(others, limit)
     if slow_share < _LEAST_SLOW_SHARE or other_share > _MOST_OTHER_SHARE:

@@ -1,0 +1,93 @@
+"""Shares of undisturbed steps in some code, from samples: recording makes Python and small operators look longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from traceadvisor.analysis.operators.python_frames import frame_of
+from traceadvisor.analysis.sampled.run_lines import is_same_file
+from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.run import StepState
+from traceadvisor.model.samples import NOTHING_SAMPLED, SampledFrame, StackSamples
+from traceadvisor.statistics import share_interval
+
+FEWEST_SAMPLES = 30
+"""Samples of undisturbed steps. With fewer, the interval of a share says nothing."""
+
+_OPTIMIZER = "torch/optim/"
+_PASSES = ("torch/nn/modules/module.py", "torch/autograd/", _OPTIMIZER)
+"""Files of a module's call, the backward pass and the optimizer."""
+
+Frames = Sequence[SampledFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class SampledShare:
+    """A share of the undisturbed steps, with its 95% interval."""
+
+    share: float
+    low: float
+    high: float
+
+    def at_most(self, share: float) -> SampledShare:
+        """The same, limited by another share."""
+        factor = min(share / self.share, 1.0) if self.share else 1.0
+        return SampledShare(self.share * factor, self.low * factor, self.high * factor)
+
+
+def share_of_steps(samples: StackSamples | None, matches: Callable[[Frames], bool]) -> SampledShare | None:
+    """Return the share of undisturbed steps, outside their loaders, in some stacks; None with too few samples.
+
+    Args:
+        samples: the samples of the run.
+        matches: whether a stack counts, from its frames, outermost first.
+    """
+    whole_ns = found_ns = whole_count = 0
+    for stack in samples.stacks if samples else ():
+        here = stack.by_state.get(StepState.PLAIN, NOTHING_SAMPLED)
+        whole_ns += here.time_ns
+        whole_count += here.count
+        if samples and here.time_ns and not stack.is_fetching and matches([samples.frames[at] for at in stack.frames]):
+            found_ns += here.time_ns
+    if samples is None or whole_count < FEWEST_SAMPLES or not whole_ns:
+        return None
+    share = found_ns / whole_ns
+    count = min(samples.effective_count, whole_count)
+    return SampledShare(share, *share_interval(share, count))
+
+
+def in_optimizer(frames: Frames) -> bool:
+    """Return whether a stack is in an optimizer of torch."""
+    return any((frame.file or "").startswith(_OPTIMIZER) for frame in frames)
+
+
+def beside_training(sites: Iterable[tuple[Location, str | None]]) -> Callable[[Frames], bool]:
+    """Return what tells stacks of some places outside the training passes.
+
+    Args:
+        sites: functions of the user, each with the recorded name of the call that it makes; None for its own lines.
+    """
+    wanted = [(function, None if callee is None else frame_of(callee)) for function, callee in sites]
+
+    def matches(frames: Frames) -> bool:
+        if any((frame.file or "").startswith(_PASSES) for frame in frames):
+            return False
+        inner = max((place for place, frame in enumerate(frames) if frame.is_user), default=None)
+        if inner is None:
+            return False
+        called = frames[inner + 1] if inner + 1 < len(frames) else None
+        return any(_is_function(frames[inner], user) and _is_call(called, callee) for user, callee in wanted)
+
+    return matches
+
+
+def _is_function(frame: SampledFrame, user: Location) -> bool:
+    return frame.function == user.function and is_same_file(frame.file or "", user.file)
+
+
+def _is_call(sampled: SampledFrame | None, recorded: Frame | None) -> bool:
+    """Return whether a sampled frame is that of a recorded call, which names a method in C with its class."""
+    if sampled is None or recorded is None:
+        return sampled is None and recorded is None
+    return sampled.function == recorded.function.rpartition(".")[2]

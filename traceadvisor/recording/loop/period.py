@@ -1,0 +1,78 @@
+"""A part of the run that may prove to be a training step."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from traceadvisor.model.run import StepState
+
+
+@dataclass(slots=True)
+class Period:
+    """A part of the run that may prove to be a training step."""
+
+    start_ns: int
+    wall_ns: int
+    state: StepState
+    suspected: bool
+    """Whether it is probably not a training step."""
+
+    is_start_known: bool = True
+    """Whether it begins where a step does. Nothing tells where the first one began in a loop without a loader."""
+
+    is_mixed: bool = False
+    """Whether it holds parts of several steps."""
+
+    seen: dict[Hashable, int] = field(default_factory=dict)
+    """Number of batches by loader, in the order of their first batch."""
+
+    exhausted: set[Hashable] = field(default_factory=set)
+    """Loaders without further batches."""
+
+    ran_out_ns: int | None = None
+    """When the last of its loaders had no further batch."""
+
+    stepped: list[tuple[int, int]] = field(default_factory=list)
+    """Optimizers that stepped, each with its time of return; of very many the first."""
+
+    batches: int = 0
+    loader_ns: int = 0
+    loader_start_ns: int = 0
+    grad: bool = True
+    """Whether gradients were enabled at the first fetch."""
+
+    done_ns: int | None = None
+    """When the last optimizer step returned."""
+
+    @property
+    def fetches(self) -> int:
+        """Batches of the first loader, which is the one described if several feed a step."""
+        return next(iter(self.seen.values()), 0)
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether a loader of the period may have more batches."""
+        return not self.seen.keys() <= self.exhausted
+
+    @property
+    def order(self) -> list[int]:
+        """The optimizers in the order of their steps."""
+        return [optimizer for optimizer, _ in self.stepped]
+
+    def wall_at(self, instant_ns: int) -> int:
+        """An instant on the wall clock."""
+        return self.wall_ns + instant_ns - self.start_ns
+
+    def rest(self, start_ns: int) -> Period:
+        """The part from an instant on, without its batches."""
+        later = self.stepped[bisect_right(self.stepped, start_ns, key=lambda each: each[1]) :]
+        return Period(
+            start_ns,
+            self.wall_at(start_ns),
+            self.state,
+            suspected=False,
+            stepped=later,
+            done_ns=self.done_ns if later else None,
+        )

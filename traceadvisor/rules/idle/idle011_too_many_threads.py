@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+from traceadvisor.model.breakdown import Category
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+
+_OPERATORS = (Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER)
+
+
+@dataclass(frozen=True, slots=True)
+class TooManyThreads(Rule):
+    """Operators on the CPU use more threads than there are CPU cores.
+
+    What it finds: A training on the CPU whose operators use more threads than the process may use cores. Every rank on
+        the machine has as many threads, so the threads of all ranks count. The capture reads their number from
+        ``torch.get_num_threads()``.
+    Why it costs time: An operator ends when its last thread ends. With fewer cores than threads, some threads wait for
+        a core, and the others wait for them.
+    How to fix it: Call ``torch.set_num_threads`` with the number of cores, divided by the number of ranks on the
+        machine. Or set ``OMP_NUM_THREADS``, before the start. In a container, count the cores that it was granted.
+    How the saving is estimated: Upper limit: the time in operators, times the share of threads without a core.
+    When it may be wrong: Some operators use one thread only. With hyperthreading, a core runs two threads at once.
+    """
+
+    meta = RuleMeta("IDLE011", "too-many-threads", "Operators use more threads than there are CPU cores")
+    needs = frozenset({Input.STEPS})
+    refines = frozenset({"DATA009"})
+
+    min_ratio: Annotated[float, Meta(gt=1, lt=1e300)] = 1.5
+    """Threads relative to cores. PyTorch's own default is 1 or, with hyperthreading, a half."""
+
+    min_busy_share: float = 0.5
+    """Share of CPU time in use, of the granted cores or of the machine. With less, threads do not wait for cores."""
+
+    def check(self, facts: Facts) -> Outcome:
+        """Compare the threads of all ranks of the machine with its granted cores."""
+        settings = facts.settings
+        if facts.observation.has_device:
+            return Skipped("The GPU runs the operators.")
+        granted = min((cores for cores in (settings.cpu_count, settings.cpu_quota) if cores), default=None)
+        if settings.torch_threads is None or granted is None:
+            return Skipped("The number of threads or CPU cores is unknown: record with `traceadvisor capture`.")
+        threads, ranks = settings.torch_threads, settings.ranks_on_host
+        ratio = threads * ranks / granted
+        if ratio < self.min_ratio:
+            return Clear("threads per CPU core", ratio, self.min_ratio, Unit.RATIO)
+        telemetry = facts.run.telemetry
+        shares = (telemetry.processes.granted_cpu_share, telemetry.node.mean_cpu_share) if telemetry else ()
+        busy = max((share for share in shares if share is not None), default=None)
+        if busy is not None and busy < self.min_busy_share:
+            return Clear("CPU time in use", busy, self.min_busy_share, Unit.SHARE, "the threads do not wait for cores")
+        inside = facts.claim(*_OPERATORS)
+        fitting = max(int(granted / ranks), 1)
+        return facts.finding(
+            claims=inside,
+            fix=Fix(
+                "Use as many threads as there are cores",
+                f"torch.set_num_threads({fitting})",
+                not_replayed="how long operators take with fewer threads is unknown",
+            ),
+            effort=Effort.SETTING,
+            evidence=(
+                Evidence("threads per operator", threads, Unit.COUNT),
+                Evidence("ranks on the machine", ranks, Unit.COUNT) if ranks > 1 else None,
+                Evidence("CPU cores for them", granted, Unit.COUNT),
+                facts.time_per_step("time in operators", inside),
+                facts.known("CPU time in use", busy, Unit.SHARE),
+            ),
+            most_ns=facts.per_step_ns(inside) * (1 - fitting / threads),
+            caveats=("Try fewer threads, too: small operators are often fastest with one.",),
+        )
