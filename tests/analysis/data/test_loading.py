@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -11,8 +11,17 @@ from traceadvisor.analysis.data.loading import Loading, worker_curve
 from traceadvisor.analysis.data.worker_curve import Crowding, WorkerCurve
 from traceadvisor.model.run import RunSettings, TimedBatch
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.telemetry_window import NodeWindow, ProcessWindow, TelemetryWindow
 
 MS = 1_000_000
+
+
+Window = TypeVar("Window")
+
+
+def _window(kind: type[Window], **known: Any) -> Window:
+    """A window of telemetry with these figures; no other was sampled."""
+    return kind(**dict.fromkeys(field.name for field in fields(cast("Any", kind))) | known)
 
 
 def _curve(
@@ -34,9 +43,10 @@ def _curve(
         )
         for number in range(20)
     ]  # fmt: skip
-    telemetry: Any = SimpleNamespace(
-        node=SimpleNamespace(mean_cpu_share=cpu_share, mean_load=load),
-        processes=SimpleNamespace(mean_cpu_cores=own, granted_cpu_share=None, mean_throttled_share=None, workers=()),
+    telemetry = TelemetryWindow(
+        (),
+        _window(NodeWindow, mean_cpu_share=cpu_share, mean_load=load),
+        _window(ProcessWindow, mean_cpu_cores=own, workers=()),
     )
     step_ns = batch_ns + 10 * MS if not workers else batch_ns
     loading = Loading(
