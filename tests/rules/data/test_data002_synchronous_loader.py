@@ -8,7 +8,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
-from traceadvisor.model.findings import Finding
+from traceadvisor.model.findings import Finding, Method
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
 
@@ -81,6 +81,9 @@ def test_other_programs_leave_fewer_cores(tmp_path: Path) -> None:
     alone = captured.sampled(cpu=0.125).with_processes(mean_cpu_cores=1.0).finding(SynchronousLoader())
     beside = captured.sampled(cpu=1.0).with_processes(mean_cpu_cores=1.0).finding(SynchronousLoader())
     assert _number(beside) < _number(alone)
+    assert alone.saving.method is not Method.BOUND
+    assert beside.saving.method is Method.BOUND
+    assert "other programs used all CPU cores" in str(beside.saving.reason)
     assert beside.caveats[0] == "Other programs kept 7.0 of 8 CPU cores busy. Without them the saving is larger."
     assert alone.caveats[0].startswith("With few CPU cores")
 

@@ -43,6 +43,9 @@ MIN_OTHERS_SHARE = 0.2
 """Share of a machine's cores that other programs keep busy, from which they change how many workers help."""
 
 
+NO_FREE_CORE = "other programs used all CPU cores, and it is unknown how much of them more workers would get"
+
+
 class Limit(Enum):
     """What limits the loading."""
 
@@ -186,10 +189,15 @@ def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) 
         share = loading.step_ns / max(curve.at(loading.workers or 0).step_ns, 1.0)
         return Proposal(point, fix, _by_curve(curve, point, curve.at(loading.workers or 0).step_ns, share))
     waits = facts.claim(Category.DATA_WAIT)
+    is_crowded = loading.cores_are_full and loading.others_cores >= MIN_OTHERS_SHARE * (facts.run.host_cores or 1)
     simulated = facts.saving(fix, facts.per_step_ns(waits), waits)
-    if simulated.method is Method.REPLAY or curve.cost.source is CostSource.LOADER_TIME:
-        return Proposal(point, fix, simulated)
-    return Proposal(point, fix, _by_curve(curve, point, loading.step_ns, 1.0))
+    saving = simulated
+    is_free = simulated.method is Method.REPLAY and not (is_crowded and curve.cost.delay_ns)  # a replay promises a core
+    if curve.cost.source is not CostSource.LOADER_TIME and not is_free:
+        saving = _by_curve(curve, point, loading.step_ns, 1.0)
+    if is_crowded and loading.workers == 0 and not curve.cost.is_waiting:
+        saving = Estimate.bound(min(saving.high_ns, simulated.high_ns), NO_FREE_CORE)
+    return Proposal(point, fix, saving)
 
 
 def loader_code(facts: Facts, **arguments: object) -> str:
