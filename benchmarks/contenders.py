@@ -50,6 +50,7 @@ def _way(name: str) -> tuple[str, ...]:
 
 GZIP = Contender("`gzip -dc` (G)", ("gzip", "-dc", "{trace}"))
 INFLATE = Contender("isal inflate alone", _way("inflate"), "isal")
+DECODE = Contender("decoding into Python objects (isal, msgspec)", _way("decode"), "isal")
 BREAKDOWN = Contender("TraceAdvisor, to a step breakdown, on one core", _way("breakdown"))
 LOAD = Contender("TraceAdvisor, `load()`: tables and all rules", _way("load"))
 REPORT = Contender(
@@ -60,5 +61,5 @@ PLUGIN = Contender("torch-tb-profiler, run data", _way("plugin"), "torch-tb-prof
 HTA = Contender("HolisticTraceAnalysis, temporal breakdown", _way("hta"), "HolisticTraceAnalysis", is_peer=True)
 HELP = Contender("`traceadvisor --help`", (sys.executable, "-m", "traceadvisor", "--help"))
 
-CONTENDERS = (GZIP, INFLATE, BREAKDOWN, LOAD, REPORT, PLUGIN, HTA)
+CONTENDERS = (GZIP, INFLATE, DECODE, BREAKDOWN, LOAD, REPORT, PLUGIN, HTA)
 """Those that read traces, in the order they are listed."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.contenders import BREAKDOWN, HELP, PLUGIN, REPORT, Contender
+from benchmarks.contenders import BREAKDOWN, DECODE, HELP, PLUGIN, REPORT, Contender
 from benchmarks.results import Ratio, Results, Workload
-from benchmarks.workloads import LARGE_FACTOR
+from benchmarks.workloads import HUGE_FACTOR, LARGE_FACTOR
 
 MB = 1e6
 
@@ -40,13 +40,20 @@ class Goal:
         return "held" if sign * self.measured <= sign * self.must else "**missed**"
 
 
-def goals(results: Results, recording: Workload, small: Workload, large: Workload) -> list[Goal]:
+def goals(results: Results, recording: Workload, small: Workload, large: Workload, huge: Workload | None) -> list[Goal]:
     """Every line, in the order they are told."""
     aimed_mb = (AIMED_BASE_BYTES + AIMED_BYTES_PER_EVENT * large.event_count) / MB
     help_runs = results.of(recording, HELP)
     return [
         _of_time(f"{large.size} to a step breakdown, one core", 1.25, 0.75, "G", results.in_g(large, BREAKDOWN)),
         _of_time(f"{large.size} to the HTML report, all rules", 3, 1.5, "G", results.in_g(large, REPORT)),
+        _of_time(
+            f"{large.size} to the HTML report, against decoding it into Python objects",
+            0.7,
+            0.5,
+            "times",
+            results.ratio(large, REPORT, large, DECODE),
+        ),
         Goal(
             f"peak memory to the breakdown, {large.event_count / 1e6:.1f} million events",
             MOST_BREAKDOWN_BYTES / MB,
@@ -61,6 +68,21 @@ def goals(results: Results, recording: Workload, small: Workload, large: Workloa
             LARGE_FACTOR,
             "times",
             results.growth(small, large, REPORT),
+        ),
+        _of_time(
+            f"time to the report from {large.size} to {HUGE_FACTOR} times as much",
+            5.5,
+            HUGE_FACTOR,
+            "times",
+            results.growth(large, huge, REPORT) if huge else None,
+        ),
+        _of_time(
+            f"{large.size} to the HTML report, against torch-tb-profiler's run data",
+            15,
+            30,
+            "times faster",
+            results.ratio(large, PLUGIN, large, REPORT),
+            more_is_better=True,
         ),
         _of_time(
             f"{recording.size} to the HTML report, against torch-tb-profiler's run data",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -18,13 +18,14 @@ import click
 
 from benchmarks import machine
 from benchmarks.bench import Bench
-from benchmarks.contenders import BREAKDOWN, CONTENDERS, GZIP, HELP, Contender
+from benchmarks.contenders import BREAKDOWN, CONTENDERS, GZIP, HELP, REPORT, Contender
 from benchmarks.goals import goals
 from benchmarks.results import Results, Workload
 from benchmarks.tables import framing_table, goal_table, growth_table, put_between, workload_table
 from benchmarks.workloads import (
     DEFAULT_CACHE,
     DEFAULT_TRACE,
+    HUGE_FACTOR,
     LARGE_FACTOR,
     SMALL_BYTES,
     Framing,
@@ -43,6 +44,7 @@ class Part(Enum):
     RECORDING = "recording"
     SMALL = "small"
     LARGE = "large"
+    HUGE = "huge"
     FRAMINGS = "framings"
 
 
@@ -53,11 +55,14 @@ class Workloads:
     recording: Workload
     small: Workload
     large: Workload
+    huge: Workload | None
+    """None unless it is measured: it takes minutes to make."""
+
     framings: Mapping[Framing, tuple[Workload, Workload]]
     """The small one in each framing, gzipped and plain."""
 
 
-def workloads(trace: Path, cache: Path) -> Workloads:
+def workloads(trace: Path, cache: Path, *, with_huge: bool = False) -> Workloads:
     """Make what the cache does not have."""
     repeats = repeats_for(trace, SMALL_BYTES)
     taken = template(trace)
@@ -66,10 +71,13 @@ def workloads(trace: Path, cache: Path) -> Workloads:
         path = build(trace, times, cache, framing, packed=packed)
         return Workload(path, json_bytes(path), taken.event_count(times))
 
+    large = made(repeats * LARGE_FACTOR)
+    huge = made(repeats * LARGE_FACTOR * HUGE_FACTOR) if with_huge else None
     return Workloads(
         Workload(trace, json_bytes(trace), taken.event_count(1)),
         made(repeats),
-        made(repeats * LARGE_FACTOR),
+        large,
+        huge and replace(huge, json_bytes=HUGE_FACTOR * large.json_bytes),  # more than a gzip file tells
         {framing: (made(repeats, framing), made(repeats, framing, packed=False)) for framing in Framing},
     )
 
@@ -89,6 +97,8 @@ def measured(
         bench.run(inputs.small, on(Part.SMALL))
     if Part.LARGE in parts:
         bench.run(inputs.large, on(Part.LARGE), after=inputs.small)
+    if Part.HUGE in parts and inputs.huge:
+        bench.run(inputs.huge, {one: counts[one] for one in (GZIP, REPORT)})
     if Part.FRAMINGS in parts:
         for packed, plain in inputs.framings.values():
             bench.run(packed, {one: counts[one] for one in (GZIP, BREAKDOWN)})
@@ -99,9 +109,9 @@ def measured(
 def document(results: Results, inputs: Workloads, description: Sequence[str]) -> str:
     """The results as Markdown, whatever was not measured left out."""
     sections = ["\n".join(f"- {line}" for line in description)]
-    sections += ["### The lines", goal_table(goals(results, inputs.recording, inputs.small, inputs.large))]
-    for workload in (inputs.recording, inputs.small, inputs.large):
-        if results.of(workload, GZIP):
+    sections += ["### The lines", goal_table(goals(results, inputs.recording, inputs.small, inputs.large, inputs.huge))]
+    for workload in (inputs.recording, inputs.small, inputs.large, inputs.huge):
+        if workload and results.of(workload, GZIP):
             packed_mb = workload.path.stat().st_size / 1e6
             sections += [
                 f"### {workload.size} of JSON, {packed_mb:.1f} MB as a file, {workload.event_count:,} events",
@@ -142,7 +152,7 @@ def main(  # noqa: PLR0913  # as many as there are options
     into: Path | None,
 ) -> None:
     """Measure how a trace, and the same many times over, is read."""
-    inputs = workloads(trace, cache)
+    inputs = workloads(trace, cache, with_huge=Part.HUGE.value in parts)
     description = machine.described(os.getloadavg()[0])
     click.echo("\n".join(description), err=True)
     counts = {one: peer_runs if one.is_peer else runs for one in CONTENDERS}

@@ -36,6 +36,9 @@ SMALL_BYTES = 100_000_000
 LARGE_FACTOR = 10
 """The large workload is exactly this many times the small one, so that growth can be told."""
 
+HUGE_FACTOR = 5
+"""The huge workload is this many times the large one."""
+
 GZIP_LEVEL = 9
 """As torch packs a trace."""
 

@@ -6,11 +6,14 @@ python -m benchmarks.experiments.ledger DIR... [--into docs/validation.md]
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from benchmarks.tables import put_between, table
+from traceadvisor import load
+from traceadvisor.experiments.fixes import proposals
 from traceadvisor.model.experiment import ExperimentResult, LedgerRow
 from traceadvisor.results.experiment_json import read_experiment
 from traceadvisor.statistics import FEWEST_ROUNDS, Verdict
@@ -34,13 +37,31 @@ HEADER = (
 
 @click.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--predict-again", is_flag=True, help="Predict with this version, from the captures that were tried.")
 @click.option("--into", type=click.Path(path_type=Path, exists=True), help="A page to write the table to.")
-def main(*, folders: tuple[Path, ...], into: Path | None) -> None:
+def main(*, folders: tuple[Path, ...], into: Path | None, predict_again: bool) -> None:
     """Make one table of all ledgers."""
-    made = table(HEADER, list(rows(read_experiment(folder) for folder in folders)))
+    results = (read_experiment(folder) for folder in folders)
+    made = table(HEADER, list(rows(map(predicted_again, results) if predict_again else results)))
     click.echo(made)
     if into:
         put_between(into, BEGIN, END, made)
+
+
+def predicted_again(result: ExperimentResult) -> ExperimentResult:
+    """The result with the predictions of this version, without fixes that it does not propose any more."""
+    report = load(str(result.trace_report))
+    found = {one.fix: one for one in proposals(report)[0]}
+    kept = []
+    for row in result.ledger:
+        now = found.get(row.fix)
+        settings = (
+            {name: value for name, value in now.settings.items() if name not in result.unavailable} if now else {}
+        )
+        if now and settings == row.settings:
+            kept.append(replace(row, predicted_low=now.low, predicted=now.expected, predicted_high=now.high))
+    step_ns = next((row.step_ns for row in report.findings if row.step_ns), None)
+    return replace(result, ledger=tuple(kept), recorded_step_us=step_ns and step_ns / 1000)
 
 
 def rows(results: Iterable[ExperimentResult]) -> Iterator[tuple[str, ...]]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.analysis.analysing import facts_of
 from tests.build import TraceBuilder
-from traceadvisor.analysis.recording_health import start_up_notes
+from tests.rules.captured import NODE, PROCESSES
+from traceadvisor.analysis.recording_health import machine_notes, start_up_notes
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Confidence, Input
 from traceadvisor.model.steps import Step, StepSource, StepTable
+from traceadvisor.model.telemetry_window import TelemetryWindow
 
 
 def steps(lost: list[int], launches: int = 10) -> TraceBuilder:
@@ -137,3 +140,16 @@ def test_start_up_in_a_short_recording_is_noted(share: float | None, code: str |
 
 def test_a_later_step_is_not_the_first_of_the_run() -> None:
     assert list(start_up_notes(0.0, StepTable(StepSource.MARKS, (Step(7, 0, 100, 0, 100),)))) == []
+
+
+@pytest.mark.parametrize(
+    ("share", "own", "samples", "said"),
+    [(1.0, 2.0, 4, True), (0.89, 2.0, 4, False), (1.0, 3.3, 4, False), (1.0, 2.0, 3, False)],
+)
+def test_other_programs_that_keep_all_cores_busy_are_reported(
+    share: float, own: float, samples: int, *, said: bool
+) -> None:
+    node = replace(NODE, mean_cpu_share=share, sample_count=samples)
+    window = TelemetryWindow((), node, replace(PROCESSES, mean_cpu_cores=own))
+    assert bool(list(machine_notes(window, 4))) is said
+    assert list(machine_notes(window, None)) == list(machine_notes(None, 4)) == []

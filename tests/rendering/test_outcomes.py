@@ -120,3 +120,14 @@ def test_without_findings_the_report_says_if_most_checks_could_not_run(skipped: 
     rows = [_row(f"DATA00{number + 2}", Skipped("no stacks"), "a") for number in range(skipped)]
     passed = _row("DATA001", Clear("data wait", 0.02, 0.05, Unit.SHARE), "a")
     assert nothing_found(replace(one_recording(), findings=(), outcomes=(passed, *rows))) == sentence
+
+
+def test_the_rules_of_a_row_unfold_if_they_are_many() -> None:
+    report = one_recording()
+    rows = [_row(f"GPU00{number}", NO_DEVICE, report.recordings[0].id) for number in range(1, 7)]
+    table = outcomes_view(replace(report, outcomes=tuple(rows))).skipped
+    assert table is not None
+    ((rules, _),) = table.rows
+    assert rules.text == "GPU001 gpu001, GPU002 gpu002, GPU003 gpu003, GPU004 gpu004 and 2 more"
+    assert rules.more is not None
+    assert len(rules.more.lines) == 6

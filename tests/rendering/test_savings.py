@@ -7,12 +7,20 @@ import pytest
 
 from tests.build_report import loader_finding, one_recording
 from tests.rendering.reading import Page
+from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.findings import Estimate, Method
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.page.findings import finding_views
-from traceadvisor.rendering.savings import NOT_SIMULATED, ONE_NOT_SIMULATED, joint_sentences, saving_words, share_words
+from traceadvisor.rendering.savings import (
+    NOT_SIMULATED,
+    ONE_NOT_SIMULATED,
+    joint_sentences,
+    saving_words,
+    scale_sentence,
+    share_words,
+)
 
 MS = 1_000_000
 
@@ -209,3 +217,12 @@ def test_without_any_simulation_the_step_with_all_fixes_is_called_unknown() -> N
     report = one_recording()
     assert joint_sentences(replace(report, findings=report.findings[1:2])) == (ONE_NOT_SIMULATED,)
     assert joint_sentences(replace(report, findings=report.findings[1:2] * 2)) == (NOT_SIMULATED,)
+
+
+@pytest.mark.parametrize(("recorded_ms", "said"), [(104, False), (106, True), (94, True)])
+def test_the_report_says_once_which_steps_savings_refer_to(recorded_ms: int, *, said: bool) -> None:
+    distortion = Distortion(100e6, recorded_ms * 1e6, 10e6, 10e6)
+    report = _with_saving(Estimate(1e6, 2e6, 3e6, Method.REPLAY), step_ms=recorded_ms, headed_ms=recorded_ms)
+    report = replace(report, recordings=tuple(replace(one, distortion=distortion) for one in report.recordings))
+    assert (scale_sentence(report) is not None) is said
+    assert scale_sentence(replace(report, findings=())) is None

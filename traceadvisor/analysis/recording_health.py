@@ -104,10 +104,9 @@ def machine_notes(telemetry: TelemetryWindow | None, host_cores: int | None) -> 
         return
     if (telemetry.node.mean_cpu_share or 0.0) < FULL_SHARE or others < OTHERS_SHARE * host_cores:
         return
-    load = "" if telemetry.node.mean_load is None else f", at a load of {telemetry.node.mean_load:.1f}"
     yield HealthNote(
         "busy-machine",
-        f"The machine was busy: other programs used {others:.1f} of its {host_cores} CPU cores{load}. "
+        f"The machine was busy: other programs used {others:.1f} of its {host_cores} CPU cores. "
         "Without them, steps are shorter and vary less.",
         degrades=False,
     )

@@ -211,3 +211,9 @@ def test_a_comparison_as_pdf_ends_with_its_marker(pango: None) -> None:
     content = COMPARISON_FORMATS["pdf"].render(_settled())
     assert content.startswith(b"%PDF")
     assert content.rstrip().endswith(COMPARISON_MARKER.encode())
+
+
+def test_both_timelines_share_one_scale_unless_the_steps_differ_too_much() -> None:
+    (rank,) = html.page_view(_faster()).runs[0].ranks
+    assert len({chart.labels[-1].text for chart in rank.timelines}) == 1
+    assert rank.scale == "Both have the same time scale."

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
+from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.model.findings import Method, Unit
 from traceadvisor.rules.data.data001_dataloader_wait import DataLoaderWait
@@ -79,3 +80,35 @@ def test_with_call_stacks_the_line_of_the_loop_is_named(tmp_path: Path) -> None:
 def test_a_wait_counts_from_five_percent_of_the_step(wait_us: int, tmp_path: Path, *, found: bool) -> None:
     builder = TraceBuilder().step(0, 0, 1000).loader(0, wait_us).op("aten::mm", wait_us, 1000)
     assert is_found(DataLoaderWait(), builder, tmp_path) is found
+
+
+def _taking(folder: Path, wait_us: float, *, step_us: int = 20_000, made_us: float = 2_000) -> Captured:
+    """A run with one worker whose loop waits this long in each step, as the recorded steps do."""
+    builder = TraceBuilder()
+    for number in range(3):
+        start = number * step_us
+        builder.step(number, start, start + step_us).loader(start, start + round(wait_us))
+        builder.op("aten::mm", start + round(wait_us), start + step_us)
+    captured = Captured(builder, folder).loader(workers=1).made(made_us)
+    return captured.with_steps([wait_us] * 30, step_us=step_us - wait_us)
+
+
+@pytest.mark.parametrize(("wait_us", "found"), [(1_300, False), (1_500, True)])
+def test_what_taking_a_batch_from_any_worker_costs_is_no_wait(wait_us: float, tmp_path: Path, *, found: bool) -> None:
+    assert _taking(tmp_path, wait_us).is_found(DataLoaderWait()) is found
+    if not found:
+        assert _taking(tmp_path, wait_us).clear(DataLoaderWait()).remark is not None
+
+
+def test_taking_a_batch_may_take_longer_on_a_busy_machine(tmp_path: Path) -> None:
+    busy = _taking(tmp_path, 1_500).with_node(mean_cpu_share=1.0).with_processes(mean_cpu_cores=4.0)
+    assert not busy.is_found(DataLoaderWait())
+
+
+def test_a_wait_for_slow_workers_is_found_however_short(tmp_path: Path) -> None:
+    assert _taking(tmp_path, 1_300, made_us=30_000).is_found(DataLoaderWait())
+
+
+@pytest.mark.parametrize(("step_us", "found"), [(6_600, False), (6_400, True)])
+def test_taking_a_batch_counts_from_a_fifth_of_the_step(step_us: int, tmp_path: Path, *, found: bool) -> None:
+    assert _taking(tmp_path, 1_300, step_us=step_us).is_found(DataLoaderWait()) is found

@@ -8,7 +8,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
-from traceadvisor.model.findings import Finding
+from traceadvisor.model.findings import Finding, Method
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers
 from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
 
@@ -81,6 +81,9 @@ def test_other_programs_leave_fewer_cores(tmp_path: Path) -> None:
     alone = captured.sampled(cpu=0.125).with_processes(mean_cpu_cores=1.0).finding(SynchronousLoader())
     beside = captured.sampled(cpu=1.0).with_processes(mean_cpu_cores=1.0).finding(SynchronousLoader())
     assert _number(beside) < _number(alone)
+    assert alone.saving.method is not Method.BOUND
+    assert beside.saving.method is Method.BOUND
+    assert "other programs used all CPU cores" in str(beside.saving.reason)
     assert beside.caveats[0] == "Other programs kept 7.0 of 8 CPU cores busy. Without them the saving is larger."
     assert alone.caveats[0].startswith("With few CPU cores")
 
@@ -149,3 +152,17 @@ def test_at_most_three_functions_are_named(tmp_path: Path) -> None:
         builder.python(f"data.py({line}): load", 100 * line, 100 * line + 90)
     found = finding(SynchronousLoader(), builder, tmp_path)
     assert len([row for row in found.evidence if "data.py" in row.label]) == 3
+
+
+@pytest.mark.parametrize(("load_us", "found"), [(700, False), (2_000, True)])
+def test_batches_that_load_faster_than_a_worker_hands_them_over_need_no_worker(
+    load_us: int, tmp_path: Path, *, found: bool
+) -> None:
+    builder = TraceBuilder()
+    for number in range(3):
+        start = number * 6_000
+        builder.step(number, start, start + 6_000).loader(start, start + load_us, kind=SINGLE)
+        builder.op("aten::mm", start + load_us, start + 6_000)
+    captured = Captured(builder, tmp_path).loader(workers=0).made(load_us, workers=[None])
+    captured = captured.with_steps([load_us] * 30, step_us=6_000 - load_us)
+    assert captured.is_found(SynchronousLoader()) is found

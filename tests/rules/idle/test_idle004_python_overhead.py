@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from tests.analysis.sampled.sampling import Samples, library, user
 from tests.build import Generation, TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
@@ -347,3 +348,60 @@ def test_a_function_is_named_from_five_percent_of_the_time(tmp_path: Path) -> No
     assert [each.line for each in found.locations] == [0, 1]
     found = finding(PythonOverhead(), _with_functions(850, 100, 50), tmp_path)
     assert [each.line for each in found.locations] == [0, 1, 2]
+
+
+def _with_average(*, in_module: bool = False, count: int = 4) -> TraceBuilder:
+    """Steps of 1 ms without a GPU: a module, its backward pass, and a user function that runs operators for 300 us."""
+    builder = TraceBuilder()
+    for number in range(count):
+        at = 1000 * number
+        builder.step(number, at, at + 1000)
+        builder.python("train.py(10): train", at, at + 1000)
+        builder.python("nn.Module: Net_0", at, at + (800 if in_module else 300))
+        builder.op("aten::mm", at + 1, at + 299, sequence=number)
+        builder.op(
+            "autograd::engine::evaluate_function: MmBackward0", at + 310, at + 500, sequence=number, forward_thread=1
+        )
+        builder.python("train.py(60): update", at + 500, at + 800)
+        for start in range(at + 500, at + 800, 10):
+            builder.op("aten::mul", start, start + 10)
+        builder.op("aten::mm", at + 800, at + 1000, sequence=100 + number)
+        builder.op("MmBackward0", at + 999, at + 1000, sequence=100 + number, forward_thread=1)
+    return builder
+
+
+def test_without_a_gpu_operators_that_no_backward_pass_needs_count_with_the_code_around_them(tmp_path: Path) -> None:
+    found = finding(PythonOverhead(), _with_average(), tmp_path)
+    assert evidence(found, "in update (train.py:60)") == 300_000
+    assert found.claims.total_ns == 4 * 300_000
+    assert [(each.line, each.function) for each in found.locations] == [(60, "update")]
+
+
+def test_operators_of_a_module_belong_to_the_training(tmp_path: Path) -> None:
+    assert not is_found(PythonOverhead(), _with_average(in_module=True), tmp_path)
+
+
+def test_samples_of_undisturbed_steps_decide_over_the_recording(tmp_path: Path) -> None:
+    main, train = user("<module>", 80), user("train", 20)
+    update = (main, train, user("update", 65))
+    rest = (main, train, library("_call_impl", 1, "torch/nn/modules/module.py"))
+    tenth = Samples().add(20, *update).add(180, *rest).build()
+    found = Captured(_with_average(), tmp_path).with_run(stacks=tenth).finding(PythonOverhead())
+    assert found.saving.method is Method.MODEL
+    assert evidence(found, "share of undisturbed steps") == pytest.approx(0.1)
+    assert found.saving.expected_ns == pytest.approx(0.9 * 0.1 * 1_000_000)
+    hardly = Samples().add(1, *update).add(399, *rest).build()
+    assert "recording makes" in (
+        Captured(_with_average(), tmp_path).with_run(stacks=hardly).clear(PythonOverhead()).remark or ""
+    )
+
+
+@pytest.mark.parametrize(("length_us", "found"), [(14, True), (15, False)])
+def test_without_a_gpu_a_pass_of_small_operators_is_found(length_us: int, tmp_path: Path, *, found: bool) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        at = 100 * length_us * number
+        builder.step(number, at, at + 100 * length_us)
+        for start in range(at, at + 100 * length_us, length_us):
+            builder.op("aten::mul", start, start + length_us - 1)
+    assert is_found(PythonOverhead(), builder, tmp_path) is found

@@ -83,18 +83,25 @@ class Loading:
         load = self.telemetry.node.mean_load if self.telemetry else None
         return None if load is None or not self.host_cores else min(self.host_cores / max(load, 1.0), 1.0)
 
-    def cores(self, *, beside_others: bool) -> float | None:
+    def cores(self, *, beside_others: bool, of_waiting: bool = False) -> float | None:
         """Cores for this rank's training process and its workers; None if unknown.
 
         Args:
             beside_others: whether cores that other programs use do not count.
+            of_waiting: whether loading mostly waits. Once that wait is hidden, the training process always wants a
+                core; where other programs use all of them, it may get less than one.
         """
+        if self.host_cores is None:
+            return None if self.settings.cpu_quota is None else max(self._per_rank(self.settings.cpu_quota), 1.0)
         used = self.others_cores if beside_others else 0.0
-        share = self._share_with_a_worker(used)
-        least = min(share or 1.0, 1.0) if used and self.cores_are_full else 1.0
-        free = None if share is None or self.host_cores is None else max(self.host_cores - used, share, least)
-        limits = [limit for limit in (self.settings.cpu_quota, free) if limit is not None]
-        return max(min(limits) / self.settings.ranks_on_host, least) if limits else None
+        is_crowded = bool(used) and of_waiting and self.cores_are_full
+        share = self._share_with_a_worker(used, by_load=is_crowded)
+        least = min(self._per_rank(share), 1.0) if is_crowded else 1.0
+        free = max(self.host_cores - used, share if self.workers == 0 or is_crowded else 0.0)
+        return max(self._per_rank(min(free, self.settings.cpu_quota or free)), least)
+
+    def _per_rank(self, cores: float) -> float:
+        return cores / self.settings.ranks_on_host
 
     @property
     def cores_are_full(self) -> bool:
@@ -102,20 +109,17 @@ class Loading:
         share = self.telemetry.node.mean_cpu_share if self.telemetry else None
         return share is not None and share >= BUSY_SHARE
 
-    def _share_with_a_worker(self, used: float) -> float | None:
-        """Cores that a training process and one worker get next to other programs; None if unknown.
+    def _share_with_a_worker(self, used: float, *, by_load: bool) -> float:
+        """Cores that a training process and one worker get next to other programs.
 
-        The scheduler divides the cores evenly among the threads that want one. Others want at least as many cores as
-        they use; where all cores are in use, the load tells how many more threads of theirs want one. With workers and
-        free cores, what the others leave is known better: at most one core is promised.
+        What a training process without workers leaves to others says little: its single thread can use one core. The
+        scheduler divides the cores evenly among the threads that want one, and others want at least as many cores as
+        they use; where all cores are in use, the load tells how many threads of theirs want one.
         """
-        if self.host_cores is None:
-            return None
+        load = self.telemetry.node.mean_load if by_load and self.telemetry else None
         ranks = self.settings.ranks_on_host
-        load = self.telemetry.node.mean_load if self.telemetry and self.cores_are_full else None
         others = max(used, (load or 0.0) - ranks)
-        share = self.host_cores * min(2.0 * ranks / (2.0 * ranks + others), 1.0)
-        return share if self.workers == 0 else min(share, 1.0 * ranks)
+        return (self.host_cores or 0.0) * min(2.0 * ranks / (2.0 * ranks + others), 1.0)
 
     @property
     def others_cores(self) -> float:
@@ -150,7 +154,8 @@ def worker_curve(loading: Loading) -> WorkerCurve | None:
         rest_ns,
         loading.fetches,
         loader.prefetch_factor or DEFAULT_PREFETCH,
-        loading.cores(beside_others=cost.is_split),  # otherwise it is unknown whether workers need them
+        # otherwise it is unknown whether workers need them
+        loading.cores(beside_others=cost.is_split, of_waiting=cost.delay_ns > 0),
         _training_cores(loading, cost, rest_ns),
         WORKER_FACTOR if loading.workers == 0 else 1.0,
     )

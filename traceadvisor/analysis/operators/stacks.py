@@ -198,7 +198,7 @@ class Stacks:
         waiting = np.flatnonzero((calls == NONE) & self._is_backward_thread(threads))
         main = frames.calls.course(self._training_thread).at(instants_ns[waiting])
         own[waiting] = frames.numbers(main)
-        return own, frames.started_ns(calls) >= np.append(self._node_start_ns, 0)[operators]
+        return own, frames.started_ns(calls) >= self._node_start_ns[operators]
 
     def forward_frames(self, frames: PythonFrames, operators: Int64) -> Int64:
         """Return the frames of each operator's forward operator, for those that occur; NONE without one, and last."""
@@ -240,19 +240,21 @@ class Stacks:
         found |= {name: self._class_of[found[name]] for name in ("module", "around")}
         return StackKeys(**found, is_backward=of_user)
 
-    @cached_property
+    @property
     def forward_of(self) -> Int64:
         """The forward operator of the backward node around each operator; NONE without one, and last."""
-        return np.append(self._links[1], NONE)
+        return self._links[1]
 
     @cached_property
     def _node_start_ns(self) -> Int64:
-        """Start of that backward node."""
+        """Start of that backward node; 0 without one, and last."""
         return np.append(self._tree.start_ns, 0)[self._links[0]]
 
     @cached_property
     def _links(self) -> tuple[Int64, Int64]:
-        return forward_operators(self._trace, self._tree)
+        """The backward node around each operator, and its forward operator; NONE without one, and last."""
+        nodes, forward = forward_operators(self._trace, self._tree)
+        return np.append(nodes, NONE), np.append(forward, NONE)
 
     @cached_property
     def _class_of(self) -> Int64:
@@ -279,7 +281,7 @@ class Stacks:
 
     def _from_operators(self, threads: Int64, instants_ns: Int64, operators: Int64) -> StackKeys:
         none = np.full(threads.size, NONE, dtype=np.int64)
-        node, forward, text = self._nodes[operators], self.forward_of[operators], self._texts_of
+        node, forward, text = self._links[0][operators], self._links[1][operators], self.text_of
         own, made = text[operators], text[forward]
         is_backward = (made != NONE) & ((own == NONE) | (own == text[node]))
         key = np.where(is_backward, made, own)
@@ -296,28 +298,22 @@ class Stacks:
     @cached_property
     def _own_texts(self) -> tuple[Int64, Int64]:
         """When the training thread's operators with a stack start, and their stacks; NONE at the end."""
-        mine = np.flatnonzero((self._tree.thread == self._training_thread) & (self.text_of != NONE))
+        mine = np.flatnonzero((self._tree.thread == self._training_thread) & (self.text_of[:-1] != NONE))
         return self._tree.start_ns[mine], np.append(self.text_of[mine], NONE)
 
     @cached_property
-    def _nodes(self) -> Int64:
-        """The backward node around each operator; NONE without one, and last."""
-        return np.append(self._links[0], NONE)
-
-    @cached_property
-    def _texts_of(self) -> Int64:
-        """The stack around each operator; NONE without one, and last."""
-        return np.append(self.text_of, NONE)
-
-    @cached_property
     def text_of(self) -> Int64:
-        """The stack around each operator: the innermost with user code, else the innermost; a row of ``texts``."""
+        """The stack around each operator: the innermost with user code, else the innermost; NONE without one, and last.
+
+        A row of ``texts``.
+        """
         text = self._trace.details.stack_id.at(self._tree.rows, np.int32(NONE)).astype(np.int64)
         users = np.zeros(len(self._trace.texts) + 1, dtype=np.bool_)
         distinct = _stacks_in(text)
         users[distinct] = [self._from_text(each).inner is not None for each in distinct]
         with_user, with_any = self._tree.nearest(users[text]), self._tree.nearest(text != NONE)
-        return self._first_alike(np.append(text, NONE)[np.where(with_user != NONE, with_user, with_any)])
+        nearest = np.append(np.where(with_user != NONE, with_user, with_any), NONE)
+        return self._first_alike(np.append(text, NONE)[nearest])
 
     def _first_alike(self, texts: Int64) -> Int64:
         """Return the first stack that shows the same frames as each stack."""

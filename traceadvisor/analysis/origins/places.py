@@ -63,7 +63,7 @@ class Places:
         result = self._key(keys.inner, np.full(operators.size, NONE), keys.is_backward * _BACKWARD)
         gaps = np.flatnonzero((pieces.holder == Holder.HOST) & (operators == NONE))
         before, after = neighbours(self._tree, self._speaking, threads[gaps], pieces.start_ns[gaps])
-        text = np.append(stacks.text_of, NONE)
+        text = stacks.text_of
         result[gaps] = self._key(text[before], text[after], np.full(gaps.size, _GAP))
         return result
 

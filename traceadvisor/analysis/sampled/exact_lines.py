@@ -47,7 +47,7 @@ class ExactLines:
         ]
         if location.owner is not None:
             places = [place for place in places if _is_same_call(location.owner, place[1])]
-        line = _sure((frame.line or 0, count) for frame, _, count in places)
+        line = sure((frame.line or 0, count) for frame, _, count in places)
         return location if line is None else replace(location, line=line, is_call=True)
 
     def calling(self, names: Iterable[str]) -> Location | None:
@@ -57,7 +57,7 @@ class ExactLines:
             for (frame, owner), count in places.items():
                 if owner and owner.file is None and owner.function in wanted:
                     counts[place_of(frame)] += count
-        return _sure(counts.items())
+        return sure(counts.items())
 
 
 def _is_same_call(recorded: Frame, sampled: Frame | None) -> bool:
@@ -69,8 +69,8 @@ def _is_same_call(recorded: Frame, sampled: Frame | None) -> bool:
     return recorded.function == sampled.function and is_same_file(recorded.file, sampled.file)
 
 
-def _sure(counts: Iterable[tuple[_T, float]]) -> _T | None:
-    """What nearly all of some samples show; None if they are too few, or show several things."""
+def sure(counts: Iterable[tuple[_T, float]]) -> _T | None:
+    """What most of some samples show; None if they are too few, or show several things."""
     sums: dict[_T, float] = defaultdict(float)
     for shown, count in counts:
         sums[shown] += count

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from traceadvisor.analysis.operators.python_frames import frame_of
+from traceadvisor.analysis.sampled.exact_lines import sure
+from traceadvisor.analysis.sampled.paths import in_training, place_of
 from traceadvisor.analysis.sampled.run_lines import is_same_file
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.run import StepState
@@ -55,6 +57,40 @@ def share_of_steps(samples: StackSamples | None, matches: Callable[[Frames], boo
     share = found_ns / whole_ns
     count = min(samples.effective_count, whole_count)
     return SampledShare(share, *share_interval(share, count))
+
+
+def line_of_call(samples: StackSamples | None, function: Location, callee: str) -> Location:
+    """Return the line at which a function makes a call outside the training passes; the function if it is unknown.
+
+    Args:
+        samples: the samples of the run.
+        function: a function of the user.
+        callee: the recorded name of the call.
+    """
+    matches = beside_training([(function, callee)])
+    found: list[tuple[Location, float]] = []
+    for stack in samples.stacks if samples else ():
+        frames = [samples.frames[at] for at in stack.frames] if samples else []
+        if matches(frames):
+            inner = next(frame for frame in reversed(frames) if frame.is_user)
+            found.append((place_of(inner), in_training(stack).count))
+    return sure(found) or function
+
+
+def line_between_steps(samples: StackSamples | None, loop: Location | None) -> Location | None:
+    """Return the line of the training loop's function with most of the time between its steps; None if unknown.
+
+    Args:
+        samples: the samples of the run.
+        loop: the loop over the training loader.
+    """
+    found: list[tuple[Location, float]] = []
+    for stack in samples.stacks if samples and loop else ():
+        frames = [samples.frames[at] for at in stack.frames] if samples else []
+        here = [frame for frame in frames if frame.is_user and loop and _is_function(frame, loop)]
+        if here and (count := stack.by_state.get(StepState.OTHER, NOTHING_SAMPLED).count):
+            found.append((place_of(here[-1]), count))
+    return sure(found)
 
 
 def in_optimizer(frames: Frames) -> bool:

@@ -210,4 +210,6 @@ class DetailColumns:
 
 def _chosen(args: list[EventArgs], wanted: Mask) -> tuple[list[EventArgs], Int64]:
     """Return some events and their row numbers."""
+    if not wanted.any():
+        return [], np.empty(0, np.int64)
     return list(compress(args, wanted.tobytes())), np.flatnonzero(wanted)

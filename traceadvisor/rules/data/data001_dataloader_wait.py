@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
-from traceadvisor.rules.data.loading_limit import Limit, cost_evidence, loading_limit
+from traceadvisor.rules.data.loading_limit import (
+    TAKES_USUAL_TIME,
+    Limit,
+    cost_evidence,
+    loading_limit,
+    takes_usual_time,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +49,9 @@ class DataLoaderWait(Rule):
         wait = facts.claim(Category.DATA_WAIT)
         share, loading = facts.share(wait), facts.observation.loading & facts.steps.typical_marks
         fix = Fix(_summary(facts), what_if=NoDataWait())
-        if share < self.min_share:
-            return facts.clear("data wait", share, self.min_share, Unit.SHARE, fix=fix)
+        if share < self.min_share or takes_usual_time(facts):
+            remark = None if share < self.min_share else TAKES_USUAL_TIME
+            return facts.clear("data wait", share, self.min_share, Unit.SHARE, remark, fix=fix)
         return facts.finding(
             claims=wait,
             fix=fix,

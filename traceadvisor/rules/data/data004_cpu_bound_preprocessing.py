@@ -7,7 +7,14 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
-from traceadvisor.rules.data.loading_limit import HEAVY_COLLATE_SHARE, Limit, cost_evidence, loading_limit
+from traceadvisor.rules.data.loading_limit import (
+    HEAVY_COLLATE_SHARE,
+    TAKES_USUAL_TIME,
+    Limit,
+    cost_evidence,
+    loading_limit,
+    takes_usual_time,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,9 @@ class CpuBoundPreprocessing(Rule):
         wait, curve, limit = facts.claim(Category.DATA_WAIT), facts.worker_curve, loading_limit(facts)
         if curve is None or curve.cost.source is not CostSource.CLOCKS:
             return self._by_samples(facts, wait)
-        if facts.share(wait) < self.min_share or limit.kind is not Limit.CORES:
+        if facts.share(wait) < self.min_share or limit.kind is not Limit.CORES or takes_usual_time(facts):
+            if limit.kind is Limit.CORES and facts.share(wait) >= self.min_share:
+                return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, TAKES_USUAL_TIME)
             free = "loading mostly waits" if curve.cost.is_waiting else "more workers or fewer bursts help"
             remark = None if facts.share(wait) < self.min_share else free
             return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
@@ -83,10 +92,9 @@ class CpuBoundPreprocessing(Rule):
 
 def _finding(facts: Facts, wait: SpanSet, *figures: Evidence | None) -> Outcome:
     collate = facts.worker_curve.cost.collate_share if facts.worker_curve else None
-    summary = (
-        "Do less CPU work per sample: use smaller images, torchvision v2 transforms on the GPU, "
-        "or GPU decoding with NVIDIA DALI or nvImageCodec"
-    )
+    summary = "Do less CPU work per sample: prepare the data once and store the result"
+    if facts.observation.has_device:
+        summary += ", or move transforms and decoding to the GPU (torchvision v2, NVIDIA DALI, nvImageCodec)"
     if collate is not None and collate >= HEAVY_COLLATE_SHARE:
         summary = "Make collate_fn cheaper: it takes most of the CPU time of loading"
     return facts.finding(

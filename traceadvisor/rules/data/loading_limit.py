@@ -12,7 +12,7 @@ from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE, TAKING_NS, Cr
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers, MadeBatch
 from traceadvisor.rules.base import Estimate, Evidence, Facts, Fix, Method, Unit
-from traceadvisor.rules.data.loader_bursts import bursts
+from traceadvisor.rules.data.loader_bursts import MOST_TAKING_NS, bursts
 
 MIN_IO_SHARE = 0.5
 """I/O wait per loading process, as a share of its time. Half is the usual sign of slow storage."""
@@ -28,11 +28,22 @@ SLOWER_TRAINING = 0.1
 """Share by which the rest of the step is assumed to grow at most, as for simulated savings (``docs/how-savings-are-
 estimated.md``)."""
 
+MOST_TAKING_SHARE = 0.2
+"""Share of the step below which the cost of taking a batch is no finding: larger batches are the only fix."""
+
+BUSY_FACTOR = 2.0
+"""Time to take a batch while other programs use the cores, relative to an idle machine: two threads share a core."""
+
+TAKES_USUAL_TIME = "taking a batch from any worker costs about as much"
+
 WAITS_FOR_CORES_SHARE = 0.5
 """Time that a loading thread waits for a core, as a share of its time for a batch. Short delays are less."""
 
 MIN_OTHERS_SHARE = 0.2
 """Share of a machine's cores that other programs keep busy, from which they change how many workers help."""
+
+
+NO_FREE_CORE = "other programs used all CPU cores, and it is unknown how much of them more workers would get"
 
 
 class Limit(Enum):
@@ -119,6 +130,21 @@ def _limit(facts: Facts) -> LoadingLimit:  # noqa: PLR0911  # one answer per kin
     return LoadingLimit(Limit.CORES if curve.cost.is_split else Limit.UNKNOWN)
 
 
+def takes_usual_time(facts: Facts) -> bool:
+    """Return whether the wait is what taking a batch from any worker costs, and not known to be that of slow workers.
+
+    Only undisturbed steps tell. A wait of a fifth of the step is worth a fix even then.
+    """
+    loading, curve, timing = facts.loading, facts.worker_curve, facts.run.timing
+    if loading is None or not loading.workers or timing.undisturbed_loader_ns is None or not timing.undisturbed_ns:
+        return False
+    if curve and not curve.at(loading.workers, crowding=Crowding.NONE).is_hidden:
+        return False
+    is_busy = loading.others_cores >= MIN_OTHERS_SHARE * (facts.run.host_cores or 1)
+    most_ns = MOST_TAKING_NS * (BUSY_FACTOR if is_busy else 1.0) * max(loading.fetches, 1.0)
+    return timing.undisturbed_loader_ns <= min(most_ns, MOST_TAKING_SHARE * timing.undisturbed_ns)
+
+
 def _batch_ns(facts: Facts, loading: Loading) -> float:
     """Undisturbed time of the training process to load a batch; endless if no undisturbed step was timed."""
     loader_ns = facts.run.timing.undisturbed_loader_ns
@@ -163,10 +189,15 @@ def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) 
         share = loading.step_ns / max(curve.at(loading.workers or 0).step_ns, 1.0)
         return Proposal(point, fix, _by_curve(curve, point, curve.at(loading.workers or 0).step_ns, share))
     waits = facts.claim(Category.DATA_WAIT)
+    is_crowded = loading.cores_are_full and loading.others_cores >= MIN_OTHERS_SHARE * (facts.run.host_cores or 1)
     simulated = facts.saving(fix, facts.per_step_ns(waits), waits)
-    if simulated.method is Method.REPLAY or curve.cost.source is CostSource.LOADER_TIME:
-        return Proposal(point, fix, simulated)
-    return Proposal(point, fix, _by_curve(curve, point, loading.step_ns, 1.0))
+    saving = simulated
+    is_free = simulated.method is Method.REPLAY and not (is_crowded and curve.cost.delay_ns)  # a replay promises a core
+    if curve.cost.source is not CostSource.LOADER_TIME and not is_free:
+        saving = _by_curve(curve, point, loading.step_ns, 1.0)
+    if is_crowded and loading.workers == 0 and not curve.cost.is_waiting:
+        saving = Estimate.bound(min(saving.high_ns, simulated.high_ns), NO_FREE_CORE)
+    return Proposal(point, fix, saving)
 
 
 def loader_code(facts: Facts, **arguments: object) -> str:

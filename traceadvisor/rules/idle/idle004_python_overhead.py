@@ -10,7 +10,7 @@ import numpy as np
 from traceadvisor.analysis.idle.causes import beside_training, plain_python
 from traceadvisor.analysis.idle.places import Place, recurring_places
 from traceadvisor.analysis.operators.call_sites import CallSite, call_sites
-from traceadvisor.analysis.sampled.shares import SampledShare, share_of_steps
+from traceadvisor.analysis.sampled.shares import SampledShare, line_of_call, share_of_steps
 from traceadvisor.analysis.sampled.shares import beside_training as beside_passes
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
@@ -26,6 +26,7 @@ from traceadvisor.rules.base import (
     Facts,
     Fix,
     Input,
+    Location,
     Method,
     Outcome,
     Rule,
@@ -66,23 +67,27 @@ LEAST_SITE_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class PythonOverhead(Rule):
-    """Python code outside operators delays the training step.
+    """Python code of the script delays the training step.
 
     What it finds: Stretches outside the data loader in which the CPU runs no operators and no runtime calls, and the
         GPU is idle: logging, metrics, checkpoints, sleep. If stacks were recorded, the finding names the functions. For
         recordings from 2021, it names the lines before and after. Without a GPU, all such stretches count if stacks
-        were recorded. Otherwise only those count that the median step has at the same place, and the finding names the
-        operators around it. Without a GPU, Python between many small operators counts as well.
+        were recorded, together with operators that the training does not need: averages of weights, metrics, copies of
+        the model. It needs those in modules, in the backward pass and in the optimizer, and those that gradients go
+        back through. Without stacks, only those stretches count that the median step has at the same place. Without a
+        GPU, many small operators in the forward and backward pass, and the Python between them, count as well.
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels. If no kernel is
         launched for long, the queue runs empty.
-    How to fix it: Run this code every hundred steps instead of every step, or in another thread or process. Write
-        checkpoints in the background. Make small operators fewer and larger.
+    How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops
+        by operators on whole tensors. Write checkpoints in the background. Make small operators fewer and larger.
     How the saving is estimated: We simulate the step with 0.9 of this work removed. The low estimate removes 0.5 of it,
-        the high estimate all. If only some steps run this code, the saving is an upper limit: all of this idle time.
-        For Python between small operators, it is an upper limit as well.
+        the high estimate all. Without a GPU, samples of the stack in undisturbed steps tell how long this work takes,
+        if there are enough of them. If only some steps run this code, the saving is an upper limit: all of this time.
+        For small operators, it is an upper limit as well.
     When it may be wrong: Stack recording slows down Python, especially many small calls. The next operators may need
         the result of this code at once. A thread that waits for a busy core looks the same if no Python calls were
-        recorded. The profiler adds a few microseconds to each operator.
+        recorded. The profiler adds a few microseconds to each operator. Code that makes the input of the model may be
+        needed in each step.
     """
 
     meta = RuleMeta("IDLE004", "python-overhead", "The script's Python code slows down the step")
@@ -138,7 +143,7 @@ class PythonOverhead(Rule):
         is_usual = usual_ns > USUAL_SHARE * facts.per_step_ns(lost)
         least_ns = LEAST_SITE_SHARE * lost.total_ns
         sites = [site for site in _own_sites(facts, lost) if site.spans.total_ns >= least_ns][:MOST_SITES]
-        locations = tuple(dict.fromkeys(location for site in sites for location in site.locations))
+        locations = tuple(dict.fromkeys(location for site in sites for location in _lines(facts, site)))
         sampled = self._sampled(facts, lost) if is_usual else None
         if sampled and sampled.high < self.min_share:
             remark = "recording makes this code look slower than it is"
@@ -207,6 +212,7 @@ def _small_operators(facts: Facts, between: SpanSet, claims: SpanSet) -> Outcome
     """A finding on many small operators, and the Python between them."""
     events, rows = facts.trace.events, _outermost(facts)
     sites = _own_sites(facts, between)[:MOST_SITES]
+    places = [] if sites else _places(facts, between, 0)
     return facts.finding(
         claims=claims,
         fix=BETWEEN,
@@ -216,7 +222,7 @@ def _small_operators(facts: Facts, between: SpanSet, claims: SpanSet) -> Outcome
             facts.time_per_step("Python code between operators", between),
             facts.count_per_step("operators without those inside others", rows.size),
             Evidence("median operator", float(np.median(events.duration_ns[rows])), Unit.NS) if rows.size else None,
-            *(facts.time_per_step(place.label, place.spans) for place in _places(facts, between, 0)[:MOST_SITES]),
+            *(facts.time_per_step(place.label, place.spans) for place in places[:MOST_SITES]),
             *(facts.time_per_step(site.label, site.spans) for site in sites),
         ),
         locations=tuple(dict.fromkeys(location for site in sites for location in site.locations)),
@@ -227,6 +233,13 @@ def _small_operators(facts: Facts, between: SpanSet, claims: SpanSet) -> Outcome
 def _places(facts: Facts, spans: SpanSet, least_ns: float) -> list[Place]:
     """Places that the median step passes."""
     return recurring_places(facts.observation, facts.tree, spans, facts.steps.typical, least_ns)
+
+
+def _lines(facts: Facts, site: CallSite) -> tuple[Location, ...]:
+    """The line of the call, if samples show it."""
+    if site.callee is None or len(site.locations) > 1:
+        return site.locations
+    return (line_of_call(facts.run.stack_samples, site.locations[0], site.callee),)
 
 
 def _some_of(by_step_ns: Sequence[int], most_ns: int) -> str:

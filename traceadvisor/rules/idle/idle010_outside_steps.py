@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from traceadvisor.analysis.sampled.shares import line_between_steps
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.run_time import RunPart, RunTime
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Outcome, Rule, RuleMeta, Skipped, Unit
@@ -48,6 +49,8 @@ class OutsideSteps(Rule):
         if share < self.min_share:
             return Clear(label, share, self.min_share, Unit.SHARE)
         is_validation = validation_ns >= checkpoints_ns
+        loader = facts.settings.loader
+        line = line_between_steps(facts.run.stack_samples, loader.location if loader else None)
         return facts.finding(
             fix=Fix(
                 "Validate less often, on part of the data, or with larger batches"
@@ -64,6 +67,7 @@ class OutsideSteps(Rule):
                 Evidence("time of the training loop, without the profiler", loop_ns, Unit.NS),
             ),
             most_share=min(share, 1.0),
+            locations=(line,) if line else (),
             confidence=facts.confidence(),
             caveats=("A short run may validate more often than the real one.",),
         )

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.analysis.sampled.sampling import MAIN, Samples, library, user
+from traceadvisor.analysis.sampled.shares import (
+    FEWEST_SAMPLES,
+    SampledShare,
+    beside_training,
+    in_optimizer,
+    line_between_steps,
+    line_of_call,
+    share_of_steps,
+)
+from traceadvisor.model.location import Location
+from traceadvisor.model.run import StepState
+from traceadvisor.model.samples import SampledFrame
+
+UPDATE = Location("train.py", 60, "update", is_call=False)
+TRAIN = Location("train.py", 10, "train", is_call=False)
+STEP = (MAIN, user("train", 20), library("step", 300, "torch/optim/adam.py"))
+MODULE = (MAIN, user("train", 18), library("_call_impl", 1500, "torch/nn/modules/module.py"), user("update", 65))
+OWN = (MAIN, user("train", 22), user("update", 65))
+COPY = (MAIN, user("train", 23), library("deepcopy", 119, "copy.py"), library("clone", 5))
+
+
+def test_the_share_is_that_of_undisturbed_steps_only() -> None:
+    samples = Samples().add(30, *STEP).add(70, *OWN).add(500, *STEP, state=StepState.OTHER).build()
+    found = share_of_steps(samples, in_optimizer)
+    assert found is not None
+    assert found.share == pytest.approx(0.3)
+    assert 0.2 < found.low < 0.3 < found.high < 0.4
+
+
+def test_too_few_samples_give_no_share() -> None:
+    assert share_of_steps(Samples().add(FEWEST_SAMPLES - 1, *STEP).build(), in_optimizer) is None
+    assert share_of_steps(Samples().add(FEWEST_SAMPLES, *STEP).build(), in_optimizer) is not None
+    assert share_of_steps(None, in_optimizer) is None
+
+
+def test_getting_a_batch_is_no_code_of_the_loop() -> None:
+    samples = Samples().add(50, *OWN, is_fetching=True).add(50, *STEP).build()
+    found = share_of_steps(samples, beside_training([(UPDATE, None)]))
+    assert found is not None
+    assert found.share == 0
+
+
+@pytest.mark.parametrize(
+    ("stack", "counts"),
+    [
+        (OWN, True),
+        (MODULE, False),  # the same function, inside a module
+        (STEP, False),
+        (COPY, False),  # another call of the loop
+        ((MAIN, user("train", 22), user("update", 65), SampledFrame("item")), False),
+    ],
+)
+def test_own_lines_of_a_function_count_outside_the_passes(stack: tuple[SampledFrame, ...], *, counts: bool) -> None:
+    assert beside_training([(UPDATE, None)])(stack) is counts
+
+
+def test_a_call_counts_by_its_recorded_name() -> None:
+    assert beside_training([(TRAIN, "copy.py(119): deepcopy")])(COPY)
+    with_item = (MAIN, user("train", 22), user("update", 65), SampledFrame("item"))
+    assert beside_training([(UPDATE, "<built-in method item of Tensor>")])(with_item)
+
+
+def test_a_share_can_be_limited() -> None:
+    assert SampledShare(0.4, 0.2, 0.6).at_most(0.2) == SampledShare(0.2, 0.1, 0.3)
+    assert SampledShare(0.1, 0.05, 0.2).at_most(0.2) == SampledShare(0.1, 0.05, 0.2)
+
+
+def test_the_line_of_a_call_is_that_of_most_samples_in_it() -> None:
+    samples = Samples().add(9, *COPY).add(1, MAIN, user("train", 40), library("deepcopy", 119, "copy.py")).build()
+    assert line_of_call(samples, TRAIN, "copy.py(119): deepcopy") == Location("train.py", 23, "train")
+    assert line_of_call(Samples().add(3, *COPY).build(), TRAIN, "copy.py(119): deepcopy") == TRAIN
+    assert line_of_call(None, TRAIN, "copy.py(119): deepcopy") == TRAIN
+
+
+def test_the_line_between_steps_is_that_of_the_loop() -> None:
+    evaluating = (MAIN, user("train", 30), user("evaluate", 70), library("_call_impl"))
+    samples = Samples().add(9, *evaluating, state=StepState.OTHER).add(90, *STEP).build()
+    assert line_between_steps(samples, Location("train.py", 15, "train")) == Location("train.py", 30, "train")
+    assert line_between_steps(samples, None) is None
+    assert line_between_steps(Samples().add(9, *STEP).build(), TRAIN) is None

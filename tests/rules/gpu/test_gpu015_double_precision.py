@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.judging import clear, evidence, finding, is_found, skipped
+from traceadvisor.rules.gpu.gpu015_double_precision import DoublePrecision
+
+
+def _step(kind: str, length_us: int = 60) -> TraceBuilder:
+    """A step of 100 us without a GPU, with a convolution that holds another operator."""
+    builder = TraceBuilder().step(0, 0, 100).op("aten::relu", 70, 100, types=["double"])
+    builder.op("aten::convolution", 0, length_us, types=[kind, kind, ""])
+    return builder.op("aten::_convolution", 1, length_us - 1, types=[kind, kind, ""])
+
+
+def test_convolutions_in_float64_are_found_once(tmp_path: Path) -> None:
+    found = finding(DoublePrecision(), _step("double"), tmp_path)
+    assert evidence(found, "float64 matrix operations") == 1
+    assert found.claims.total_ns == 60_000
+    assert found.saving.high_ns == pytest.approx(60_000)
+
+
+def test_float32_is_clear(tmp_path: Path) -> None:
+    assert clear(DoublePrecision(), _step("float"), tmp_path).value == 0
+
+
+@pytest.mark.parametrize(("length_us", "found"), [(9, False), (10, True)])
+def test_float64_counts_from_a_tenth_of_the_step(length_us: int, tmp_path: Path, *, found: bool) -> None:
+    assert is_found(DoublePrecision(), _step("double", length_us), tmp_path) is found
+
+
+def test_on_a_gpu_the_kernels_count(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 20, types=["double", "double"])
+    builder.launch(5, 6, kernel=(10, 50)).op("aten::mul", 20, 30).launch(21, 22, kernel=(50, 100))
+    assert finding(DoublePrecision(), builder, tmp_path).claims.total_ns == 40_000
+
+
+def test_without_recorded_types_the_rule_is_skipped(tmp_path: Path) -> None:
+    assert skipped(DoublePrecision(), TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 60), tmp_path)

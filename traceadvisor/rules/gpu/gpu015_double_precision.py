@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceadvisor.analysis.operators.launches import work_within
+from traceadvisor.analysis.operators.names import name_mask
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.events import NONE
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+
+_MATRIX = re.compile(
+    r"aten::(?:(?:ba)?addmm|addmv|[bm]?m[mv]|_?convolution(?:_backward)?|linear|matmul|einsum|lstm|gru"
+    r"|_thnn_fused_lstm_cell|scaled_dot_product_attention)$"
+)
+"""Operators with most of the arithmetic of usual models."""
+
+_DOUBLE = "double"
+FIX = Fix(
+    "Compute in float32: convert the model, its inputs and its targets",
+    "model = model.float()  # and dtype=torch.float32 for inputs and targets",
+    not_replayed="how much faster these operators are in float32 is unknown",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DoublePrecision(Rule):
+    """Matrix operations and convolutions run in float64.
+
+    What it finds: Matrix operations and convolutions with float64 inputs. NumPy arrays are float64 by default, and
+        ``torch.tensor`` and ``torch.from_numpy`` keep that type.
+    Why it costs time: Values of twice the size move through memory. On a CPU, optimised kernels for convolutions exist
+        for narrower types only. GPUs for graphics have few float64 units, and none has float64 tensor cores for
+        convolutions.
+    How to fix it: Convert inputs and targets to float32 where they are made, and call ``model.float()``.
+    How the saving is estimated: Upper limit: all of this time.
+    When it may be wrong: Some methods need float64, such as solving ill-conditioned systems, or some physics models.
+    """
+
+    meta = RuleMeta("GPU015", "double-precision", "Matrix operations run in float64")
+    needs = frozenset({Input.STEPS, Input.DTYPES})
+
+    min_share: float = 0.1
+    """Share of the step. A loss in float64 takes less."""
+
+    def check(self, facts: Facts) -> Outcome:
+        """Compare the time of matrix operations in float64 with the step."""
+        rows = _double_rows(facts)
+        if facts.observation.has_device:
+            work = work_within(facts.trace.events, facts.launches, rows, facts.steps.typical_windows)
+            claims = facts.exposed(work.work_rows, Category.KERNEL)
+        else:
+            claims = facts.exposed(rows, Category.FORWARD, Category.BACKWARD)
+        share = facts.share(claims)
+        if share < self.min_share:
+            return Clear("time in float64 matrix operations", share, self.min_share, Unit.SHARE)
+        names = dict.fromkeys(facts.trace.names[name] for name in facts.trace.events.name_id[rows].tolist())
+        return facts.finding(
+            claims=claims,
+            fix=FIX,
+            effort=Effort.LINE,
+            evidence=(
+                facts.time_per_step("time in float64 matrix operations", claims),
+                facts.count_per_step("float64 matrix operations", rows.size),
+                Evidence("operators", ", ".join(sorted(names)), Unit.TEXT),
+            ),
+            locations=facts.locations(rows[: 1 + rows.size // facts.step_count]),
+            caveats=("Some methods need float64, such as solving ill-conditioned systems.",),
+        )
+
+
+def _double_rows(facts: Facts) -> Int64:
+    """Matrix operations of typical steps, each with a first tensor in float64, without those inside others."""
+    trace, tree, events = facts.trace, facts.tree, facts.trace.events
+    matrix = name_mask(trace.names, lambda name: _MATRIX.match(name) is not None)
+    is_double = np.array([*(text.split(";")[0] == _DOUBLE for text in trace.texts), False])
+    rows = tree.rows
+    chosen = matrix[events.name_id[rows]] & is_double[trace.details.dtypes_id.at(rows, np.int32(NONE))]
+    chosen &= facts.steps.typical_windows.contains(events.start_ns[rows])
+    above = np.append(chosen, False)[tree.parent]
+    found: Int64 = rows[chosen & ~above]
+    return found
