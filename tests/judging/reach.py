@@ -47,6 +47,7 @@ _NOTHING = _reach()
 _LOADING = _reach(Category.DATA_WAIT)
 _COMMUNICATION = _reach(Category.COMMUNICATION)
 _KERNELS = _reach(Category.KERNEL)
+_OPERATORS = _reach(Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER)
 _EVERYTHING = frozenset(Category)
 
 REACH: dict[str, Reach] = {
@@ -99,6 +100,7 @@ REACH: dict[str, Reach] = {
         Category.IDLE_LAUNCH,
         also="launches beside a busy GPU, which leave it a longer queue",
     ),
+    "GPU015": _reach(Category.KERNEL, Category.FORWARD, Category.BACKWARD),
     "H2D001": _reach(Category.H2D_COPY),
     "H2D002": _reach(Category.H2D_COPY, Category.IDLE_SYNC),
     "H2D003": _reach(Category.H2D_COPY),
@@ -115,7 +117,13 @@ REACH: dict[str, Reach] = {
     ),
     "IDLE002": _reach(Category.IDLE_LAUNCH, also="launches beside a busy GPU, which leave it a longer queue"),
     "IDLE003": _reach(Category.IDLE_DEVICE),
-    "IDLE004": _reach(Category.IDLE_HOST, Category.OTHER_HOST, also="the part of these stretches beside a busy GPU"),
+    "IDLE004": _reach(
+        Category.IDLE_HOST,
+        Category.OTHER_HOST,
+        Category.FORWARD,  # without a GPU: operators of code beside the training, and small operators
+        Category.BACKWARD,
+        also="the part of these stretches beside a busy GPU",
+    ),
     "IDLE005": Reach(_EVERYTHING - {Category.KERNEL}, also="collections in steps that were not recorded"),
     "IDLE006": Reach(_EVERYTHING, also="slow steps that were not recorded"),
     "IDLE007": Reach(
@@ -125,6 +133,7 @@ REACH: dict[str, Reach] = {
     "IDLE008": Reach(_EVERYTHING - {Category.KERNEL}),
     "IDLE009": Reach(_EVERYTHING - {Category.KERNEL, Category.COMMUNICATION}),
     "IDLE010": _reach(also="validation and checkpoints outside the recorded steps"),
+    "IDLE011": _OPERATORS,
     "MEM001": _NOTHING,
     "MEM002": _reach(Category.IDLE_LAUNCH, Category.IDLE_HOST),
     "MEM003": _NOTHING,
