@@ -32,7 +32,6 @@ from traceadvisor.results.frames import FrameName, frame_of
 from traceadvisor.scrubbing.scrub import Scrubbed
 from traceadvisor.scrubbing.scrub import scrub as _scrub
 from traceadvisor.system.executor import Outcome
-from traceadvisor.system.folders import entries_below
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -177,7 +176,7 @@ def load(
     """
     if not paths:
         raise UsageError("No path given. Expected a trace file, a capture folder or a TensorBoard log directory.")
-    found = find_recordings(_without_experiments([Path(path) for path in paths]), limits)
+    found = find_recordings(_without_experiments([Path(path) for path in paths], limits), limits)
     origins = [origin for origin in found.origins if selection.takes(origin)]
     if not origins:
         raise UsageError(f"The selection matches none of {len(found.origins)} recordings: {_listed(found.origins)}.")
@@ -328,17 +327,21 @@ def to_frame(result: Report, table: FrameName = "steps") -> pd.DataFrame:
     return frame_of(result, table)
 
 
-def _without_experiments(paths: list[Path]) -> list[Path]:
+def _without_experiments(paths: list[Path], limits: Limits) -> list[Path]:
     """The paths that may hold recordings: not a result of `try` or `sweep`, unless there is nothing else."""
-    return [path for path in paths if not _is_only_an_experiment(path)] or paths
+    return [path for path in paths if not _is_only_an_experiment(path, limits)] or paths
 
 
-def _is_only_an_experiment(path: Path) -> bool:
+def _is_only_an_experiment(path: Path, limits: Limits) -> bool:
     try:
-        is_one = path.name == FILE or (path / FILE).is_file()
+        if path.name == FILE or not (path / FILE).is_file():
+            return path.name == FILE
+        found = find_recordings([path], limits)
     except OSError:  # reading it says why
         return False
-    return is_one and not any(".pt.trace.json" in entry.name for entry in entries_below(path))
+    except TraceAdvisorError:
+        return True
+    return not found.origins and not found.refused
 
 
 def _named(origins: Iterable[Origin]) -> list[NamedFile]:

@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import signal
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
@@ -60,6 +61,10 @@ class Examined:
     """At most, beyond what the process held to begin with."""
 
 
+STUCK_S = 1800.0
+"""A process that does not answer for so long hangs where its own limits do not reach."""
+
+
 class Examiner:
     """Makes inputs and examines them in a process of its own; a context manager."""
 
@@ -99,6 +104,8 @@ class Examiner:
     def examined(self, asked: Case | int, depth: Depth) -> Examined:
         """What comes of one input, or of the one that a number makes."""
         self._pipe.send((asked, depth))
+        if not self._pipe.poll(STUCK_S):
+            self._process.kill()
         try:
             result: Examined = self._pipe.recv()
         except (EOFError, OSError):
@@ -131,8 +138,8 @@ class _Worker:
         """Answer each input until the caller closes its end."""
         callers_end.close()
         warnings.simplefilter("error")
-        for number in (signal.SIGALRM, signal.SIGPROF):
-            faulthandler.register(number, chain=True)  # where it was, to standard error; then what the signal does
+        for number in (signal.SIGALRM, signal.SIGPROF):  # where it was, to standard error; then what the signal does
+            faulthandler.register(number, file=sys.__stderr__ or 2, chain=True)
         while True:
             try:
                 asked, depth = self.pipe.recv()

@@ -36,6 +36,7 @@ def test_a_rule_that_scans_is_found_without_being_listed(monkeypatch: pytest.Mon
     monkeypatch.setattr(measuring, "all_rules", lambda: (_Scanning(),))
     monkeypatch.setattr(measuring, "FORMATS", {})
     monkeypatch.setattr(measuring, "ATTEMPTS", 1)
+    monkeypatch.setattr(measuring, "LARGER", 1)
     assert [growth.stage for growth in measured("syncs", 300).too_fast if growth.stage != "the whole report"] == [
         "rule: TEST001"
     ]

@@ -106,6 +106,29 @@ def test_an_experiment_of_unknown_origin_counts_only_where_it_was_given(tmp_path
     assert with_experiments(_report(), [run, other / FILE]).experiments
 
 
+def test_what_was_measured_for_one_run_is_not_shown_for_another(tmp_path: Path) -> None:
+    report = _report()
+    (one,), (row, *_) = report.recordings, report.findings
+    later = replace(one, id="later", run="later", recorded_wall_ns=(START_NS + 10**9, START_NS + 2 * 10**9))
+    both = replace(
+        report, recordings=(one, later), findings=(row, replace(row, recording_ids=("later",), by_recording=()))
+    )
+    for start_ns, shown in ((START_NS, [True, False]), (START_NS + 10**9, [False, True]), (None, [False, False])):
+        folder = _written(tmp_path / str(start_ns) / "one", _experiment(report, start_ns=start_ns))
+        found = with_experiments(both, [folder])
+        assert len(found.experiments) == 1
+        assert [each.measured is not None for each in found.findings] == shown
+
+
+def test_experiments_about_other_runs_leave_room_for_those_about_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("traceadvisor.judging.experiments.MOST_FOUND", 1)
+    run = _written(tmp_path / "runs" / "run", _experiment(_report()))
+    _written(tmp_path / "runs" / "newer", _experiment(_report(), start_ns=START_NS + 10**9))
+    assert with_experiments(_report(), [run]).findings[0].measured is not None
+
+
 def test_too_few_rounds_are_not_shown_beside_a_finding(tmp_path: Path) -> None:
     folder = _written(tmp_path / "runs" / "one", _experiment(_report(), replace(RATIO, rounds=4)))
     assert with_experiments(_report(), [folder]).findings[0].measured is None

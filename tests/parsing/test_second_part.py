@@ -129,8 +129,9 @@ def test_another_process_reads_the_second_part(content: bytes, tmp_path: Path, e
         (0.8, (b'"cat": "cpu_op"', b'"cat": "cpu_\x01op"'), True),
         (0.2, (b'"External id": ', b'"External id": ["x"], "": '), True),
         (0.8, (b'"cat": "cpu_op"', b"no JSON"), True),
+        (0.2, (b"\n    },\n    {", b"\n    }, 42,\n    {"), False),
     ],
-    ids=["malformed first part", "malformed second part", "wrong type", "beyond repair"],
+    ids=["malformed first part", "malformed second part", "wrong type", "beyond repair", "no object"],
 )
 def test_damage_is_treated_alike(
     content: bytes,

@@ -11,15 +11,15 @@ from traceadvisor.errors import InputError
 from traceadvisor.model.experiment import ExperimentResult, MeasuredFix
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import RecordedFinding, Recording, RecordingNote, Report
-from traceadvisor.results.experiment_json import experiments_at, read_experiment
+from traceadvisor.results.experiment_json import MOST_FOUND, experiments_at, read_experiment
 from traceadvisor.statistics import FEWEST_ROUNDS
 
 SAME_START_NS = 1_000_000
 """Two recordings of one start are the same one. A written start is rounded by less."""
 
 Case = TypeVar("Case", bound=RecordedFinding)
-Measured = Mapping[tuple[str, str], MeasuredFix]
-"""By rule and proposed code."""
+Measured = Mapping[tuple[str, str, str], MeasuredFix]
+"""By recording, rule and proposed code."""
 
 
 def with_experiments(report: Report, paths: Sequence[Path]) -> Report:
@@ -30,7 +30,9 @@ def with_experiments(report: Report, paths: Sequence[Path]) -> Report:
     found: list[ExperimentResult] = []
     notes: list[HealthNote] = []
     inside = [path.resolve() for path in paths]
-    for file in experiments_at(paths):
+    for file in reversed(experiments_at(paths)):
+        if len(found) == MOST_FOUND:
+            break
         is_given = any(file == path or path in file.parents for path in inside)
         try:
             result = read_experiment(file)
@@ -43,7 +45,7 @@ def with_experiments(report: Report, paths: Sequence[Path]) -> Report:
     if not found and not notes:
         return report
     return replace(
-        with_results(report, found),
+        with_results(report, found[::-1]),
         health=replace(report.health, notes=(*report.health.notes, *notes)),
         health_notes=(*report.health_notes, *(RecordingNote(note, None) for note in notes)),
     )
@@ -51,7 +53,7 @@ def with_experiments(report: Report, paths: Sequence[Path]) -> Report:
 
 def with_results(report: Report, found: Sequence[ExperimentResult]) -> Report:
     """The report with these experiments, and with what they measured for each finding."""
-    measured = measured_fixes(found)
+    measured = _measured_fixes(found, report.recordings)
     return replace(
         report,
         findings=tuple(
@@ -64,22 +66,36 @@ def with_results(report: Report, found: Sequence[ExperimentResult]) -> Report:
 
 def is_of(result: ExperimentResult, recordings: Iterable[Recording], *, is_given: bool) -> bool:
     """Whether an experiment is about one of the recordings; ``is_given``: the user named it or its folder."""
+    same = _of_same_start(result, recordings)
+    return is_given if same is None else bool(same)
+
+
+def _of_same_start(result: ExperimentResult, recordings: Iterable[Recording]) -> list[Recording] | None:
+    """The recordings that began when that of the experiment did; None if a start is not known."""
     start_ns = result.recorded_start_ns
-    starts = [recording.recorded_wall_ns[0] for recording in recordings if recording.recorded_wall_ns]
+    starts = [(one.recorded_wall_ns[0], one) for one in recordings if one.recorded_wall_ns]
     if start_ns is None or not starts:
-        return is_given
-    return any(abs(start_ns - one) < SAME_START_NS for one in starts)
+        return None
+    return [one for begun_ns, one in starts if abs(start_ns - begun_ns) < SAME_START_NS]
 
 
-def measured_fixes(experiments: Iterable[ExperimentResult]) -> Measured:
-    """What was measured in enough rounds; a later experiment counts for more than an earlier one."""
-    return {
-        (row.fix, row.change): MeasuredFix(settings=row.settings, measured=row.measured)
-        for result in experiments
-        for row in result.ledger
-        if row.change and row.measured and not row.problem and row.measured.rounds >= FEWEST_ROUNDS
-    }
+def _measured_fixes(experiments: Iterable[ExperimentResult], recordings: Sequence[Recording]) -> Measured:
+    """What was measured in enough rounds; a later experiment counts for more than an earlier one.
+
+    An experiment of unknown start is about all recordings if they are of one run, and else about none.
+    """
+    of_one_run = recordings if len({one.run for one in recordings}) == 1 else ()
+    measured: dict[tuple[str, str, str], MeasuredFix] = {}
+    for result in experiments:
+        same = _of_same_start(result, recordings)
+        for row in result.ledger:
+            if row.change and row.measured and not row.problem and row.measured.rounds >= FEWEST_ROUNDS:
+                fix = MeasuredFix(settings=row.settings, measured=row.measured)
+                measured |= {(one.id, row.fix, row.change): fix for one in (of_one_run if same is None else same)}
+    return measured
 
 
 def _with(case: Case, measured: Measured) -> Case:
-    return replace(case, measured=measured.get((case.finding.rule.id, case.finding.fix.change or "")))
+    rule, change = case.finding.rule.id, case.finding.fix.change or ""
+    found = (measured.get((recording, rule, change)) for recording in case.recording_ids)
+    return replace(case, measured=next((one for one in found if one), None))

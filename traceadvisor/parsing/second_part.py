@@ -56,8 +56,9 @@ class SecondPart:
         """Add the second part if the first has been read; False if it has not, or if the reader must read on."""
         if self._aside is None or stream.file_position < self._position:
             return False
-        read, self._aside = self._aside.outcome(), None
-        if not isinstance(read, _Read) or read.place != reader.place:
+        aside, self._aside, place = self._aside, None, reader.place
+        read = aside.outcome() if place is not None else None
+        if not isinstance(read, _Read) or read.place != place:
             return False
         columns.move(read.columns)
         reader.end_with(read.summary)

@@ -79,7 +79,7 @@ def experiments_at(paths: Iterable[Path]) -> tuple[Path, ...]:
                 files[file.resolve()] = file.stat().st_mtime_ns
             except OSError:
                 continue
-    return tuple(sorted(files, key=lambda file: (files[file], file))[-MOST_FOUND:])
+    return tuple(sorted(files, key=lambda file: (files[file], file)))
 
 
 def experiment_schema_text() -> str:

@@ -117,7 +117,7 @@ class Aside(Generic[Result]):
     """One item that another process works on while this one does something else; a context manager."""
 
     def __init__(self, work: Work[Item, Result], item: Item) -> None:
-        self._child = _Child()
+        self._child: _Child | None = None
         self._start = partial(self._started, work, item)
         self._refused: Exception | None = None
 
@@ -129,17 +129,19 @@ class Aside(Generic[Result]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._child.kill()
-        self._child.end()
+        if self._child:
+            self._child.kill()
+            self._child.end()
 
     def _started(self, work: Work[Item, Result], item: Item) -> None:
-        self._child.start(work)
-        self._child.connection.send(item)
+        self._child = child = _Child()
+        child.start(work)
+        child.connection.send(item)
 
     def outcome(self) -> Outcome[Result]:
         """Wait for the outcome; an OSError if the process could not be started. Call once."""
-        if self._refused:
-            return self._refused
+        if self._refused or self._child is None:
+            return self._refused or OSError("no process was started")
         while isinstance(message := self._child.hear(), int):
             pass
         return message.outcome

@@ -38,6 +38,11 @@ def test_too_few_samples_give_no_share() -> None:
     assert share_of_steps(None, in_optimizer) is None
 
 
+def test_code_that_no_sample_shows_has_no_share() -> None:
+    """Samples have another name for it, such as that of a variable that holds a built-in function."""
+    assert share_of_steps(Samples().add(100, *STEP).build(), beside_training([(UPDATE, None)])) is None
+
+
 def test_getting_a_batch_is_no_code_of_the_loop() -> None:
     samples = Samples().add(50, *OWN, is_fetching=True).add(50, *STEP).build()
     found = share_of_steps(samples, beside_training([(UPDATE, None)]))

@@ -350,7 +350,7 @@ def test_a_function_is_named_from_five_percent_of_the_time(tmp_path: Path) -> No
     assert [each.line for each in found.locations] == [0, 1, 2]
 
 
-def _with_average(*, in_module: bool = False, count: int = 4) -> TraceBuilder:
+def _with_average(*, in_module: bool = False, has_optimizer: bool = True, count: int = 4) -> TraceBuilder:
     """Steps of 1 ms without a GPU: a module, its backward pass, and a user function that runs operators for 300 us."""
     builder = TraceBuilder()
     for number in range(count):
@@ -362,6 +362,8 @@ def _with_average(*, in_module: bool = False, count: int = 4) -> TraceBuilder:
         builder.op(
             "autograd::engine::evaluate_function: MmBackward0", at + 310, at + 500, sequence=number, forward_thread=1
         )
+        if has_optimizer:
+            builder.optimizer(at + 301, at + 309)
         builder.python("train.py(60): update", at + 500, at + 800)
         for start in range(at + 500, at + 800, 10):
             builder.op("aten::mul", start, start + 10)
@@ -379,6 +381,10 @@ def test_without_a_gpu_operators_that_no_backward_pass_needs_count_with_the_code
 
 def test_operators_of_a_module_belong_to_the_training(tmp_path: Path) -> None:
     assert not is_found(PythonOverhead(), _with_average(in_module=True), tmp_path)
+
+
+def test_operators_may_update_the_model_if_no_step_of_an_optimizer_was_recorded(tmp_path: Path) -> None:
+    assert not is_found(PythonOverhead(), _with_average(has_optimizer=False), tmp_path)
 
 
 def test_samples_of_undisturbed_steps_decide_over_the_recording(tmp_path: Path) -> None:

@@ -43,6 +43,11 @@ def test_a_quota_counts_like_fewer_cores(tmp_path: Path) -> None:
     assert _with(tmp_path, 4, cpu_quota=2.0).finding(TooManyThreads()).fix.change == "torch.set_num_threads(2)"
 
 
+def test_the_cores_of_one_rank_are_not_divided_among_all(tmp_path: Path) -> None:
+    """Each of two ranks is bound to two of four cores."""
+    assert not _with(tmp_path, 2, ranks_on_host=2, cpu_quota=2.0).is_found(TooManyThreads())
+
+
 @pytest.mark.parametrize(("threads", "found"), [(5, False), (6, True)])
 def test_threads_count_from_half_as_many_again_as_cores(threads: int, tmp_path: Path, *, found: bool) -> None:
     assert _with(tmp_path, threads).is_found(TooManyThreads()) is found

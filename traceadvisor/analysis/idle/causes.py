@@ -97,7 +97,8 @@ def beside_training(observation: Observation, tree: OperatorTree, least_ns: floa
     """Return such spans with the operators in them, if the training does not need these operators.
 
     It needs those in modules, in the backward pass and in the optimizer, and those that the backward pass goes back
-    through. Without a recorded module or backward pass, no operators are in the spans.
+    through. Without a recorded module, backward pass or step of an optimizer, no operators are in the spans: some may
+    update the model.
 
     Args:
         observation: the recording.
@@ -107,7 +108,8 @@ def beside_training(observation: Observation, tree: OperatorTree, least_ns: floa
     trace, calls = observation.trace, observation.trace.python_calls
     modules = np.flatnonzero(name_mask(trace.names, lambda name: name.startswith(MODULE_PREFIX))[calls.name_id])
     nodes, forward = forward_operators(trace, tree)
-    if not modules.size or not (forward != NONE).any():
+    updates = optimizer_steps(trace)
+    if not modules.size or not (forward != NONE).any() or not updates.rows.size:
         return plain_python(observation, least_ns)
     outermost = tree.outermost()
     needed = np.zeros(tree.rows.size, dtype=np.bool_)
@@ -116,7 +118,7 @@ def beside_training(observation: Observation, tree: OperatorTree, least_ns: floa
     in_backward = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX))
     needed |= in_backward[trace.events.name_id[tree.rows]]
     rows = np.append(tree.rows[needed], trace.events.rows(Kind.RUNTIME))
-    busy = _on_training_threads(observation, rows) | optimizer_steps(trace).own
+    busy = _on_training_threads(observation, rows) | updates.own
     busy |= SpanSet.union_of(calls.start_ns[modules], calls.end_ns[modules])
     return _outside(observation, busy, least_ns)
 

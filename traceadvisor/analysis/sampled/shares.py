@@ -39,20 +39,24 @@ class SampledShare:
 
 
 def share_of_steps(samples: StackSamples | None, matches: Callable[[Frames], bool]) -> SampledShare | None:
-    """Return the share of undisturbed steps, outside their loaders, in some stacks; None with too few samples.
+    """Return the share of undisturbed steps, outside their loaders, in some stacks.
+
+    None with too few samples, and if no stack of the whole run matches: then samples name the code differently.
 
     Args:
         samples: the samples of the run.
         matches: whether a stack counts, from its frames, outermost first.
     """
     whole_ns = found_ns = whole_count = 0
+    is_found = False
     for stack in samples.stacks if samples else ():
         here = stack.by_state.get(StepState.PLAIN, NOTHING_SAMPLED)
         whole_ns += here.time_ns
         whole_count += here.count
-        if samples and here.time_ns and not stack.is_fetching and matches([samples.frames[at] for at in stack.frames]):
-            found_ns += here.time_ns
-    if samples is None or whole_count < FEWEST_SAMPLES or not whole_ns:
+        if samples and matches([samples.frames[at] for at in stack.frames]):
+            found_ns += 0 if stack.is_fetching else here.time_ns
+            is_found = True
+    if samples is None or whole_count < FEWEST_SAMPLES or not whole_ns or not is_found:
         return None
     share = found_ns / whole_ns
     count = min(samples.effective_count, whole_count)

@@ -95,8 +95,9 @@ class WindowReader:
 
     @property
     def place(self) -> int | None:
-        """Bytes read up to the next event; None if an event was malformed, which may change what follows."""
-        return self._stream.delivered - (self._end - self._start) if self._is_sound else None
+        """Bytes read up to the next event; None if an event was malformed or left out, which the summary counts."""
+        is_whole = self._is_sound and not self._decoder.dropped and not self.summary.excesses.total()
+        return self._stream.delivered - (self._end - self._start) if is_whole else None
 
     def end_with(self, rest: ReadSummary) -> None:
         """Take over the summary of another reader, which skipped what this one read and read what follows."""

@@ -140,6 +140,9 @@ class FindingView:
     measured: str | None
     """What an experiment measured for the fix, in a phrase."""
 
+    measured_at: int | None = None
+    """The number of that experiment on the page, which begins with the newest."""
+
 
 def finding_views(report: Report, traced: Sequence[Recording] = ()) -> tuple[FindingView, ...]:
     """The findings, ranked as in the report.
@@ -157,9 +160,17 @@ def finding_views(report: Report, traced: Sequence[Recording] = ()) -> tuple[Fin
         view = _view(rank, ranked, recordings, provider, adds=ranked.recording_ids[0] in seen)
         if earlier := repeated.get(rank):
             view = replace(view, fix=f"{view.fix} (same change as finding {earlier})", change=None)
-        views.append(replace(view, in_trace=trace_link(ranked, traced)))
+        views.append(replace(view, in_trace=trace_link(ranked, traced), measured_at=_measured_at(report, ranked)))
         seen.update(ranked.recording_ids)
     return tuple(views)
+
+
+def _measured_at(report: Report, ranked: RankedFinding) -> int | None:
+    for number, result in enumerate(reversed(report.experiments), start=1):
+        rows = [row for row in result.ledger if row.fix == ranked.finding.rule.id]
+        if ranked.measured and any(row.measured == ranked.measured.measured for row in rows):
+            return number
+    return None
 
 
 def repeated_changes(report: Report) -> dict[int, int]:

@@ -37,11 +37,13 @@ class TooManyThreads(Rule):
     """Share of CPU time in use, of the granted cores or of the machine. With less, threads do not wait for cores."""
 
     def check(self, facts: Facts) -> Outcome:
-        """Compare the threads of all ranks of the machine with its granted cores."""
+        """Compare the threads of all ranks of the machine with its cores."""
         settings = facts.settings
         if facts.observation.has_device:
             return Skipped("The GPU runs the operators.")
-        granted = min((cores for cores in (settings.cpu_count, settings.cpu_quota) if cores), default=None)
+        # The quota may be that of one rank or of all ranks together.
+        quota = settings.cpu_quota if settings.ranks_on_host == 1 else None
+        granted = min((cores for cores in (settings.cpu_count, quota) if cores), default=None)
         if settings.torch_threads is None or granted is None:
             return Skipped("The number of threads or CPU cores is unknown: record with `traceadvisor capture`.")
         threads, ranks = settings.torch_threads, settings.ranks_on_host
