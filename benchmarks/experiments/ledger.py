@@ -82,8 +82,8 @@ def _row(one: LedgerRow, result: ExperimentResult) -> tuple[str, ...]:
     between = "" if low is None else f" {low:.2f}" if one.predicted is None else f" ({low:.2f} to {high or 1:.2f})"
     overlaps = low is not None and high is not None and found.high >= low and found.low <= high
     in_range = "" if low is None or found.verdict == INCONCLUSIVE else "yes" if overlaps else "no"
-    if result.is_as_recorded is False and in_range:
-        in_range += " (other load)"
+    if result.is_as_recorded is False:
+        in_range = f"{in_range} (other load)".strip()
     return (
         one.fix,
         settings,

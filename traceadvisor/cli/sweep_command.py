@@ -66,7 +66,7 @@ def command(
 
     SCRIPT is a Python training script with its arguments. It runs unchanged for a limited time; meanwhile, its settings
     alternate in short blocks of steps in random order. Without options, it measures what matters most in this script
-    first: loader workers if they limit it, else the batch size, then all switches.
+    first: loader workers if they limit it, then the batch size and all switches.
 
         traceadvisor sweep -- train.py --epochs 3
 
