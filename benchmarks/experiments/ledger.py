@@ -49,8 +49,13 @@ def main(*, folders: tuple[Path, ...], into: Path | None, predict_again: bool) -
 
 
 def predicted_again(result: ExperimentResult) -> ExperimentResult:
-    """The result with the predictions of this version, without fixes that it does not propose any more."""
-    report = load(str(result.trace_report))
+    """The result with the predictions of this version, without fixes that it does not propose any more.
+
+    A result without a capture had no predictions, and has none.
+    """
+    if result.trace_report is None:
+        return result
+    report = load(result.trace_report)
     found = {one.fix: one for one in proposals(report)[0]}
     kept = []
     for row in result.ledger:

@@ -11,7 +11,7 @@ from tests.rules.running_fixes import run_change
 from traceadvisor.model.findings import Finding
 
 _RUN: set[str] = set()
-"""Changes that ran in an earlier test of this session."""
+"""Changes that ran in an earlier test of this test run."""
 
 
 @pytest.fixture(autouse=True)

@@ -65,12 +65,7 @@ def run(  # it connects the parts
     """Measure, write the result and print it; Ctrl-C writes what was measured so far."""
     names = chosen_formats(asked.formats, FORMATS)
     is_module, script = asked.runs_module, asked.words
-    if not script:
-        raise UsageError("Name a training script." if not is_module else "-m needs the name of a module.")
-    if not is_module and not Path(script[0]).exists():
-        raise UsageError(f"Cannot run {script[0]}: no such file. {ONE_PROCESS}")
-    if (is_module and script[0] in LAUNCHER_MODULES) or os.environ.get("WORLD_SIZE", "1") != "1":
-        raise UsageError(f"A launcher cannot be measured. {ONE_PROCESS}")
+    _check_script(script, is_module=is_module)
     folder = _folder(asked.output, Path(script[0]).stem, kind)
     plan = Plan(
         script=script,
@@ -112,6 +107,16 @@ def run(  # it connects the parts
         sys.exit(128 + 2)
     if not any(section.base_step_us for section in result.sections):
         sys.exit(ExitCode.UNREADABLE)
+
+
+def _check_script(script: Sequence[str], *, is_module: bool) -> None:
+    """Raise UsageError if there is no script, or one that cannot be measured."""
+    if not script:
+        raise UsageError("Name a training script." if not is_module else "-m needs the name of a module.")
+    if not is_module and not Path(script[0]).exists():
+        raise UsageError(f"Cannot run {script[0]}: no such file. {ONE_PROCESS}")
+    if (is_module and script[0] in LAUNCHER_MODULES) or os.environ.get("WORLD_SIZE", "1") != "1":
+        raise UsageError(f"A launcher cannot be measured. {ONE_PROCESS}")
 
 
 def _print(result: ExperimentResult, folder: Path, names: Sequence[str]) -> None:

@@ -118,11 +118,8 @@ class PythonOverhead(Rule):
         if not facts.observation.has_device:
             beside = beside_training(facts.observation, facts.tree, self.min_stretch_us * 1000)
             beside &= facts.claim(Category.OTHER_HOST, Category.FORWARD)
-            between = facts.claim(Category.OTHER_HOST) - beside
-            passes = between | (facts.claim(Category.FORWARD, Category.BACKWARD) - beside)
-            claims = passes if self._are_small(facts, passes) else between
-            if facts.share(claims) >= max(self.min_between_share, facts.share(beside)):
-                return _small_operators(facts, between, claims)
+            if small := self._small_operators(facts, beside):
+                return small
             stretches = lost = lost | beside
         if facts.share(lost) >= self.min_share and facts.trace.python_calls.start_ns.size:
             stretches = lost = SpanSet.union_all(site.spans for site in _own_sites(facts, lost))
@@ -166,12 +163,17 @@ class PythonOverhead(Rule):
                 *(facts.time_per_step(site.label, site.spans) for site in sites),
             ),
             locations=locations,
-            caveats=(
-                "Stack recording slows down Python. Without the profiler, this code takes less time."
-                if locations
-                else "Record with with_stack=True to see the function.",
-            ),
+            caveats=_caveats(facts, locations),
         )
+
+    def _small_operators(self, facts: Facts, beside: SpanSet) -> Outcome | None:
+        """A finding on small operators, if they and the Python between them take more than code beside the training."""
+        between = facts.claim(Category.OTHER_HOST) - beside
+        passes = between | (facts.claim(Category.FORWARD, Category.BACKWARD) - beside)
+        claims = passes if self._are_small(facts, passes) else between
+        if facts.share(claims) < max(self.min_between_share, facts.share(beside)):
+            return None
+        return _of_small_operators(facts, between, claims)
 
     def _are_small(self, facts: Facts, passes: SpanSet) -> bool:
         """Whether operators of the training passes do little besides being called."""
@@ -191,6 +193,14 @@ class PythonOverhead(Rule):
         return found.at_most(facts.share(lost)) if found else None
 
 
+def _caveats(facts: Facts, locations: Sequence[Location]) -> tuple[str, ...]:
+    if not locations:
+        return ("Record with with_stack=True to see the function.",)
+    slower = "Stack recording slows down Python. Without the profiler, this code takes less time."
+    input_ = "If this code makes the input of the model, each step needs it: make it faster instead."
+    return (slower,) if facts.observation.has_device else (slower, input_)
+
+
 def _by_samples(facts: Facts, found: SampledShare | None) -> Estimate | None:
     """The saving in undisturbed steps, with the assumptions of the simulation; None without samples."""
     if found is None or facts.step_ns is None:
@@ -208,7 +218,7 @@ def _outermost(facts: Facts) -> Int64:
     return chosen
 
 
-def _small_operators(facts: Facts, between: SpanSet, claims: SpanSet) -> Outcome:
+def _of_small_operators(facts: Facts, between: SpanSet, claims: SpanSet) -> Outcome:
     """A finding on many small operators, and the Python between them."""
     events, rows = facts.trace.events, _outermost(facts)
     sites = _own_sites(facts, between)[:MOST_SITES]
