@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -18,6 +19,7 @@ from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.samples import StackSamples
 from traceadvisor.recording.stacks import StackSampler, sampler
 from traceadvisor.recording.stacks.sampler import SHORT_SWITCH_S
+from traceadvisor.recording.stacks.tally import Raw
 
 QUICK_S = 0.005
 
@@ -39,6 +41,10 @@ def sampling(thread: int | None = None, is_fetching: Callable[[], bool] = lambda
     )
     one.start()
     return one
+
+
+def unstarted(thread: int) -> StackSampler:
+    return StackSampler(StepLog(), thread=thread)
 
 
 def functions(samples: StackSamples) -> set[str]:
@@ -172,6 +178,75 @@ def test_what_was_sampled_so_far_can_be_written_at_any_time(tmp_path: Path) -> N
     assert found
     assert found.count >= 3
     assert notes == ()
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_no_garbage_is_collected_while_a_stack_is_read(collects: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
+    """A collection calls Python code, and the sampled thread may leave the frames that are being read."""
+    monkeypatch.setattr(sampler, "COLLECTS_ANYWHERE", True)
+    collections: list[str] = []
+    read = sampler._raw
+
+    def watched(frame: FrameType | None) -> Raw:
+        assert not gc.isenabled()
+        before = len(collections)
+        stack = read(frame)
+        assert len(collections) == before
+        return stack
+
+    monkeypatch.setattr(sampler, "_raw", watched)
+    collecting = threading.get_ident()
+    stacks: list[Raw | None] = []
+
+    def collected(phase: str, _: object) -> None:
+        if threading.get_ident() != collecting:
+            collections.append(phase)
+
+    def sample() -> None:
+        stacks.extend(unstarted(collecting)._stack(collecting) for _ in range(20))
+
+    def deep(count: int) -> None:
+        if count:
+            return deep(count - 1)
+        thread = threading.Thread(target=sample)
+        thread.start()
+        return thread.join()
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(collected)
+    gc.set_threshold(5)
+    if not collects:
+        gc.disable()
+    try:
+        deep(100)
+        assert gc.isenabled() == collects, "as it was"
+    finally:
+        gc.enable()
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(collected)
+    assert [len(stack or ()) > 100 for stack in stacks] == [True] * 20
+
+
+def test_a_thread_that_has_ended_has_no_stack() -> None:
+    thread = threading.Thread(target=print, args=("",))
+    thread.start()
+    thread.join()
+    assert unstarted(0)._stack(thread.ident or 0) is None
+
+
+def test_a_child_that_is_forked_while_a_stack_is_read_collects_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler, "COLLECTS_ANYWHERE", True)
+    one = unstarted(threading.get_ident())
+
+    def forked(_: object) -> Raw:
+        assert not gc.isenabled()
+        one.forked()
+        assert gc.isenabled()
+        return []
+
+    monkeypatch.setattr(sampler, "_raw", forked)
+    assert one._stack(threading.get_ident()) == []
+    assert gc.isenabled()
 
 
 def test_the_scripts_random_numbers_are_not_touched() -> None:

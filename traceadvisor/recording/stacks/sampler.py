@@ -19,6 +19,7 @@ Then the sample stands for all instants that have passed.
 from __future__ import annotations
 
 import _thread
+import gc
 import os
 import random
 import resource
@@ -55,13 +56,17 @@ FREQUENT_WAITS = 0.05
 DEEPEST = 2000
 """Frames of a stack that are looked at."""
 
+COLLECTS_ANYWHERE = sys.version_info < (3, 12)
+"""Whether any allocation may start the garbage collector, not only the end of an instruction."""
+
 _SMOOTHING = 0.05
 """Weight of the latest sample in means."""
 
 _SHORTEST_WAIT_S = 0.0001
 """Lets the training thread run between two samples."""
 
-_STOP_S = 2.0
+_STOP_S = 10.0
+"""How long stopping waits: the thread may collect garbage, and the iterator of a loader then waits 5 s for a worker."""
 
 
 def _no() -> bool:
@@ -104,6 +109,7 @@ class StackSampler:
         self._mean_cpu_ns = 0.0
         self._usual_switch_s: float | None = None
         """The switch interval to restore."""
+        self._pauses_collector = False
         self.error: Exception | None = None
         """The error that ended the sampling, if any."""
 
@@ -122,8 +128,9 @@ class StackSampler:
             self._thread.join(_STOP_S)
 
     def forked(self) -> None:
-        """In a forked child, where the thread does not run: restore the switch interval."""
+        """In a forked child, where the thread does not run: restore what it changes for a sample."""
         self._stopped = True
+        self._restore_collector()
         self._restore_switch()
 
     def samples(self) -> StackSamples:
@@ -155,11 +162,9 @@ class StackSampler:
             waited = self._sleep_until(target_ns)
             if self._stopped and time.perf_counter_ns() < target_ns:
                 return
-            frame = sys._current_frames().get(sampled.ident)
-            if frame is None or not sampled.is_alive():  # its identifier may belong to another thread by now
+            raw, is_fetching = self._stack(sampled.ident), self.is_fetching()
+            if raw is None or not sampled.is_alive():  # its identifier may belong to another thread by now
                 return
-            raw, is_fetching = _raw(frame), self.is_fetching()
-            del frame
             now_ns = time.perf_counter_ns()
             edge_ns, weight_ns, next_ns = self._passed(edge_ns, now_ns)
             self._tally.add(raw, at_ns=now_ns, weight_ns=weight_ns, is_fetching=is_fetching, is_in_call=not waited)
@@ -169,6 +174,27 @@ class StackSampler:
             self._pace(cpu_ns - cpu_before_ns, now_ns - start_ns)
             self._cpu_ns += cpu_ns - cpu_before_ns
             cpu_before_ns = cpu_ns
+
+    def _stack(self, thread: int) -> Raw | None:
+        """The stack of a thread, outside this command, innermost first; None if there is no such thread.
+
+        Python makes an object of each frame that is looked at. Up to 3.11, making one may start the garbage collector.
+        That calls Python code, during which the other thread may run on and leave the frame: then Python overwrites its
+        own memory, or waits for ever (https://github.com/python/cpython/issues/106883). So the collector pauses here.
+        """
+        self._pauses_collector = COLLECTS_ANYWHERE and gc.isenabled()
+        if self._pauses_collector:
+            gc.disable()
+        try:
+            frame = sys._current_frames().get(thread)
+            return None if frame is None else _raw(frame)
+        finally:
+            self._restore_collector()
+
+    def _restore_collector(self) -> None:
+        if self._pauses_collector:
+            gc.enable()
+        self._pauses_collector = False
 
     def _instant_in(self, edge_ns: int) -> int:
         """A random instant in the interval that begins at an edge."""
@@ -238,7 +264,6 @@ def _own_waits() -> int:
 
 
 def _raw(frame: FrameType | None) -> Raw:
-    """The frames of a stack outside this command, innermost first."""
     found: list[tuple[CodeType, int]] = []
     while frame is not None and len(found) < DEEPEST:
         code = frame.f_code

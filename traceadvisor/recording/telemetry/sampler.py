@@ -21,6 +21,9 @@ from traceadvisor.system.cores import cpu_affinity, cpu_quota
 
 T = TypeVar("T")
 
+_STOP_S = 10.0
+"""How long stopping waits: the thread may collect garbage, and the iterator of a loader then waits 5 s for a worker."""
+
 EXPENSIVE_S = 1.0
 """How often expensive figures are read."""
 
@@ -91,7 +94,7 @@ class TelemetrySampler:
         """Stop within an interval; a thread that hangs in a driver is left behind."""
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(timeout=max(5.0, self._interval_s))
+            self._thread.join(timeout=max(_STOP_S, self._interval_s))
 
     def leave_to_parent(self) -> None:
         """Let go of the file in a forked child, which has no sampling thread."""
