@@ -153,5 +153,6 @@ def _encoded(document: Document, random: Random) -> bytes:
             framed = {"traceEvents": document["traceEvents"], **document}
         case 2:
             framed = {**{key: value for key, value in document.items() if key != "traceEvents"}, **document}
-    indent = random.choice((None, None, None, 2))
-    return json.dumps(framed, indent=indent, ensure_ascii=random.random() < 0.5).encode("utf-8", "surrogatepass")
+    separators = random.choice(((", ", ": "), (",", ":"), (", ", ": "), (",\n  ", ": ")))
+    text = json.dumps(framed, separators=separators, ensure_ascii=random.random() < 0.5)
+    return text.encode("utf-8", "surrogatepass")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -57,8 +58,8 @@ def damage_events(document: Document, random: Random, *, most: int = 6) -> None:
 
 
 def any_value(random: Random) -> Any:
-    """Something that does not belong where it is put; numbers above all."""
-    return random.choice(random.choice((NUMBERS, NUMBERS, TEXTS, OTHERS, (nested(random),))))
+    """Something that does not belong where it is put; numbers above all. Nothing else holds the same object."""
+    return deepcopy(random.choice(random.choice((NUMBERS, NUMBERS, TEXTS, OTHERS, (nested(random),)))))
 
 
 def nested(random: Random) -> Any:
@@ -174,7 +175,7 @@ def set_everywhere(document: Document, random: Random) -> None:
         targets = [args for event in document["traceEvents"] if isinstance(args := _get(event, "args"), dict)]
     for target in targets:
         if key in target:
-            target[key] = value
+            target[key] = deepcopy(value)
 
 
 def jump_of_the_clock(document: Document, random: Random) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -131,12 +131,22 @@ def _inside(value: Value, random: Random) -> Iterator[Place]:
         at = int(random.random() * len(waiting))
         waiting[at], waiting[-1] = waiting[-1], waiting[at]
         holder = waiting.pop()
-        items = holder.items() if isinstance(holder, dict) else enumerate(holder) if isinstance(holder, list) else ()
-        for key, item in items:
+        for key in _some_keys(holder, random):
+            item = holder[key]
             seen += 1
             yield holder, key
             if isinstance(item, dict | list):
                 waiting.append(item)
+
+
+def _some_keys(holder: Value, random: Random) -> Iterable[Any]:
+    """Keys or indices of a value; some of them where it is a long list, as the events of a whole recording are."""
+    if isinstance(holder, dict):
+        return tuple(holder)[:_MOST_LOOKED_AT]
+    if not isinstance(holder, list):
+        return ()
+    many = len(holder)
+    return range(many) if many <= _MOST_LOOKED_AT else (int(random.random() * many) for _ in range(_MOST_LOOKED_AT))
 
 
 def _some_place(values: Sequence[Value], random: Random) -> Place | None:

@@ -23,7 +23,8 @@ from tests.growth.recordings import CASES, written
 from traceadvisor.api import load
 from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules
-from traceadvisor.judging.engine import Judgement, assess, judge, recording_of
+from traceadvisor.judging.engine import Judgement, assess, judge
+from traceadvisor.judging.recording import recording_of
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Failed, Skipped
 from traceadvisor.model.report import Report, Source, SourceKind
