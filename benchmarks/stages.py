@@ -22,7 +22,8 @@ from benchmarks.measuring import RSS_UNIT_BYTES
 from benchmarks.workloads import DEFAULT_CACHE, DEFAULT_TRACE, SMALL_BYTES, build, repeats_for
 from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules
-from traceadvisor.judging.engine import assess, judge, recording_of
+from traceadvisor.judging.engine import assess, judge
+from traceadvisor.judging.recording import recording_of
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.events import DEVICE_WORK
 from traceadvisor.model.report import Source, SourceKind

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,34 +15,34 @@ from typing import TYPE_CHECKING
 from traceadvisor.analysis.communication.rank_health import rank_notes
 from traceadvisor.config import Settings
 from traceadvisor.errors import InputError, TraceAdvisorError, UnwrittenError, UsageError
+from traceadvisor.frozen import frozen
 from traceadvisor.judging.catalogue import read_catalogue
 from traceadvisor.judging.engine import assess
 from traceadvisor.judging.experiments import with_experiments
 from traceadvisor.judging.files import JudgedFile, NamedFile, Progress, judge_files, paying_processes
-from traceadvisor.judging.saved_steps import SavedStep, UnsavedStep, saved_steps
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.discovery import capture_of, captures_in, find_recordings
 from traceadvisor.rendering.formats import FORMATS, Written, write_file, write_formats
-from traceadvisor.results.experiment_json import FILE
+from traceadvisor.results.experiment_files import FILE
 from traceadvisor.results.frames import FrameName, frame_of
-from traceadvisor.scrubbing.scrub import Scrubbed
-from traceadvisor.scrubbing.scrub import scrub as _scrub
 from traceadvisor.system.executor import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from traceadvisor.judging.saved_steps import SavedStep, UnsavedStep
     from traceadvisor.recording.capture import Capture
+    from traceadvisor.scrubbing.scrub import Scrubbed
 
 
 def silent(origin: Origin, read_bytes: int, size_bytes: int) -> None:
     """A progress callback that does nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Selection:
     """Which recordings to analyse, as shell patterns; None selects all."""
 
@@ -165,7 +164,7 @@ def load(
         progress: called with the progress of each file; see :data:`Progress`.
         processes: number of files to read in parallel. Each file takes its own process and its own memory. By default
             the number of usable cores, or fewer for little input. With ``processes=1``, this process reads all.
-            A single file is read in this process, and the second part of a large one in another. The report does not
+            A single file is read in this process, and a second one helps with a large one. The report does not
             depend on it.
         limits: limits on the input, as a protection against malicious files.
 
@@ -257,6 +256,8 @@ def save_steps(
     Raises:
         OutputError: a file could not be written.
     """
+    from traceadvisor.judging.saved_steps import SavedStep, saved_steps  # noqa: PLC0415  # most reports do not need it
+
     done: list[tuple[SavedStep | UnsavedStep, Path | None]] = []
     for step in saved_steps(result.recordings, limits):
         path = Path(folder) / step.file_name if isinstance(step, SavedStep) else None
@@ -281,11 +282,12 @@ def scrub(path: Path | str, copy: Path | str, *, limits: Limits = LIMITS, progre
         InputError: the recording cannot be read.
         OutputError: the copy exists already, or cannot be written.
     """
+    from traceadvisor.scrubbing.scrub import scrub as scrub_recording  # noqa: PLC0415  # a report does not need it
 
     def tell(trace: Path, read_bytes: int) -> None:
         progress(Origin(trace, "", trace.name, ""), read_bytes, trace.stat().st_size)
 
-    return _scrub(Path(path), Path(copy), limits=limits, on_progress=tell)
+    return scrub_recording(Path(path), Path(copy), limits=limits, on_progress=tell)
 
 
 def raise_failure(written: Written) -> None:

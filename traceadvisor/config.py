@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta, inspect
 
 from traceadvisor.errors import ConfigError
+from traceadvisor.frozen import frozen
 from traceadvisor.model.cost import Price
 
 TABLE = "tool.traceadvisor"
@@ -31,7 +32,7 @@ Threshold = bool | int | float | str
 Names = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Settings:
     """The settings of a project; every field has a default.
 

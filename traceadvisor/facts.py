@@ -226,9 +226,8 @@ class Facts:
     def step_rows(self) -> tuple[StepRow, ...]:
         """Each step with its breakdown."""
         has_loader = self.observation.loader is not None
-        return tuple(
-            StepRow(step, break_down(step, self.partition, has_loader=has_loader)) for step in self.steps.steps
-        )
+        parts = break_down(self.steps.steps, self.partition, has_loader=has_loader)
+        return tuple(map(StepRow, self.steps.steps, parts))
 
     @cached_property
     def mean(self) -> MeanBreakdown | None:
@@ -356,6 +355,15 @@ class Facts:
 
     def claim(self, *categories: Category) -> SpanSet:
         """The time of some categories within the typical steps, without start-up."""
+        if categories not in self._claims:
+            self._claims[categories] = self._claimed(categories)
+        return self._claims[categories]
+
+    @cached_property
+    def _claims(self) -> dict[tuple[Category, ...], SpanSet]:
+        return {}
+
+    def _claimed(self, categories: tuple[Category, ...]) -> SpanSet:
         found = [self.partition[category] for category in categories if category in self.partition]
         claimed = (found[0] if len(found) == 1 else SpanSet.union_all(found)) & self.steps.typical_windows
         return claimed - self.start_up

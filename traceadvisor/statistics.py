@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from statistics import fmean, stdev
 
 import numpy as np
 import numpy.typing as npt
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.verdict import Verdict as Verdict  # noqa: PLC0414  # exported here, with what decides it
 
 Values = npt.NDArray[np.float64]
@@ -75,7 +76,7 @@ def share_interval(share: float, count: float) -> tuple[float, float]:
     return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparison:
     """Step time of the changed setting over the step time of the setting as it is."""
 

@@ -17,7 +17,8 @@ from pathlib import Path
 import click
 
 from traceadvisor.model.experiment import ExperimentResult
-from traceadvisor.results.experiment_json import FILE, read_experiment
+from traceadvisor.results.experiment_files import FILE
+from traceadvisor.results.experiment_json import read_experiment
 
 SCRIPT = Path(__file__).with_name("scripts") / "known.py"
 

@@ -160,7 +160,7 @@ def test_a_truncated_file_loses_its_last_step_and_confidence(name: str, tmp_path
 def test_a_file_still_being_written_loses_its_last_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _given(CUT, tmp_path)
 
-    def read(origin: object, tell: object, limits: object, *, in_two: bool) -> object:
+    def read(origin: object, tell: object, limits: object, *, second: object) -> object:
         def write_on(position: int) -> None:
             with path.open("ab") as file:
                 file.write(b" ")

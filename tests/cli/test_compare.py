@@ -11,7 +11,8 @@ from tests.build_report import rule
 from tests.comparing.building import captures, finding, recording, report
 from tests.shared import SAMPLES
 from traceadvisor.cli import main
-from traceadvisor.cli.gate import Decision, NewFinding, Regression, decide, split_conditions
+from traceadvisor.cli.comparison_conditions import NewFinding, Regression, split_conditions
+from traceadvisor.cli.gate import Decision, decide
 from traceadvisor.comparing.compare import compare
 from traceadvisor.errors import UsageError
 from traceadvisor.model.findings import Clear, Severity, Unit

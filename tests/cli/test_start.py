@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
+
+import pytest
 
 from tests.children import run
+from traceadvisor.system.cores import usable_cores
 
 HEAVY = ("numpy", "pandas", "torch", "weasyprint", "jinja2")
 
@@ -25,3 +30,46 @@ def test_a_report_without_a_terminal_does_not_import_rich() -> None:
     code = "import sys, traceadvisor.cli.report_command; print('rich' in sys.modules)"
     output = run(sys.executable, "-c", code, check=True).stdout
     assert output.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["comparing.inputs", "model.comparison", "results.document", "scrubbing.scrub", "judging.saved_steps"],
+)
+def test_a_report_does_not_import_what_other_outputs_need(module: str) -> None:
+    code = f"import sys, traceadvisor.cli.report_command; print('traceadvisor.{module}' in sys.modules)"
+    output = run(sys.executable, "-c", code, check=True).stdout
+    assert output.strip() == "False"
+
+
+_LOADED = (
+    "import os; from click.testing import CliRunner; from traceadvisor.cli import main; "
+    "CliRunner().invoke(main, ['report', '--help']); "
+    "print(len(os.listdir('/proc/self/task')), os.environ.get('OPENBLAS_NUM_THREADS'))"
+)
+"""Prints the number of threads, and what child processes inherit."""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted on Linux")
+def test_a_report_starts_no_threads_for_linear_algebra_and_child_processes_inherit_no_limit() -> None:
+    without = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    assert run(sys.executable, "-c", _LOADED, env=without, check=True).stdout.split() == ["1", "None"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted on Linux")
+@pytest.mark.skipif(usable_cores() < 2, reason="one core has one thread")
+def test_the_number_of_threads_that_the_user_chose_is_kept() -> None:
+    chosen = os.environ | {"OPENBLAS_NUM_THREADS": "2"}
+    assert run(sys.executable, "-c", _LOADED, env=chosen, check=True).stdout.split() == ["2", "2"]
+
+
+@pytest.mark.parametrize(("verb", "is_set_up"), [("report", "True"), ("capture", "False")])
+def test_imported_modules_are_no_garbage_and_a_script_collects_as_without_a_capture(verb: str, is_set_up: str) -> None:
+    code = (
+        "import gc; before = gc.get_threshold(); "
+        "from click.testing import CliRunner; from traceadvisor.cli import main; "
+        f"CliRunner().invoke(main, ['{verb}', '--help']); "
+        "print(gc.isenabled(), gc.get_freeze_count() > 10_000, gc.get_threshold() != before)"
+    )
+    output = run(sys.executable, "-c", code, check=True).stdout
+    assert output.split() == ["True", is_set_up, is_set_up]

@@ -20,7 +20,8 @@ from traceadvisor.model.report import Report
 from traceadvisor.rendering.markdown.render import render as markdown
 from traceadvisor.rendering.page.html import render as page
 from traceadvisor.rendering.summary import summary
-from traceadvisor.results.experiment_json import FILE, render
+from traceadvisor.results.experiment_files import FILE
+from traceadvisor.results.experiment_json import render
 from traceadvisor.results.report_json import read as read_report
 from traceadvisor.results.report_json import render as report_json
 

@@ -131,7 +131,7 @@ def test_with_nothing_else_to_report_a_fault_is_raised_with_its_cause(
 
 
 def _fail_on(worker: str, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(origin: Origin, tell: Tell, limits: Limits, *, in_two: bool) -> Trace:
+    def read(origin: Origin, tell: Tell, limits: Limits, *, second: object) -> Trace:
         if origin.worker == worker:
             raise error
         return read_trace(origin, tell, limits)

@@ -120,6 +120,14 @@ def test_a_damaged_file_is_not_cut(tmp_path: Path) -> None:
     assert "is damaged" in unsaved.reason
 
 
+def test_a_file_with_half_a_character_is_not_cut(tmp_path: Path) -> None:
+    path = steps().op("half", 10, 20).write(tmp_path / "w.1.pt.trace.json")
+    path.write_bytes(path.read_bytes().replace(b'"half"', b'"\xed\xa0\x80"'))
+    (unsaved,) = saved_steps(api.load(path).recordings)
+    assert isinstance(unsaved, UnsavedStep)
+    assert "is damaged" in unsaved.reason
+
+
 def test_an_unknown_step_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no mark of step 7"):
         StepCutter(steps().write(tmp_path / "w.1.pt.trace.json")).cut(7)

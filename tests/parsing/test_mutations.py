@@ -16,7 +16,7 @@ from tests.fuzz.examination import Depth, examine
 from tests.fuzz.subjects import built, captures, laid_out, small_recordings
 from traceadvisor.errors import InputError
 from traceadvisor.facts import Facts
-from traceadvisor.judging.engine import recording_of
+from traceadvisor.judging.recording import recording_of
 from traceadvisor.model.events import DEVICE_WORK
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.trace_file import read_trace

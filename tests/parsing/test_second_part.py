@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import pickle
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -16,10 +16,10 @@ import pytest
 from tests.build import TraceBuilder
 from traceadvisor.errors import InputError
 from traceadvisor.model.trace import Origin, Trace
-from traceadvisor.parsing import second_part
 from traceadvisor.parsing.json.windows import WINDOW_BYTES
 from traceadvisor.parsing.second_part import SecondPart
 from traceadvisor.parsing.trace_file import read_trace
+from traceadvisor.system.executor import Aside
 
 PADDING = {"x": "-" * (1 << 14)}
 """Makes a file of several windows from few events."""
@@ -64,20 +64,19 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     assert told
 
 
-class Here:
-    """Takes the place of another process: works when it is asked, on a copy, and returns a copy."""
-
-    def __init__(self, work: Callable[[Any, Any], Any], item: Any) -> None:
-        self._work, self._item = work, _copied(item)
+class Here(Aside):
+    """Takes the place of another process: carries out a task when asked for its outcome, on a copy."""
 
     def __enter__(self) -> Self:
+        self._tasks: list[Any] = []
         return self
 
-    def __exit__(self, *_: object) -> None:
-        pass
+    def begin(self, task: Any) -> int:
+        self._tasks.append(_copied(task))
+        return len(self._tasks)
 
-    def outcome(self) -> Any:
-        return _copied(self._work(self._item, lambda amount: None))
+    def outcome(self, number: int) -> Any:
+        return _copied(self._tasks[number - 1]({}))
 
 
 def _copied(value: Any) -> Any:
@@ -85,8 +84,16 @@ def _copied(value: Any) -> Any:
     return pickle.loads(pickle.dumps(value))  # noqa: S301  # its own text
 
 
-def read(path: Path, *, in_two: bool, details: bool = True) -> Trace:
-    return read_trace(Origin(path, run="", worker="w", span="1"), details=details, in_two=in_two)
+def read(path: Path, *, details: bool = True) -> Trace:
+    """In one process."""
+    return read_trace(Origin(path, run="", worker="w", span="1"), details=details)
+
+
+def read_in_two(path: Path, kind: type[Aside] = Here, *, details: bool = True) -> Trace:
+    """With the help of another process, or of what takes its place."""
+    with kind() as aside:
+        second = SecondPart(path, aside, details=details)
+        return read_trace(Origin(path, run="", worker="w", span="1"), details=details, second=second)
 
 
 def alike(one: Any, other: Any) -> bool:
@@ -104,13 +111,12 @@ def alike(one: Any, other: Any) -> bool:
 @pytest.mark.parametrize("details", [True, False])
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_both_ways_give_the_same_trace(  # the cases
-    content: bytes, suffix: str, tmp_path: Path, ends: list[bool], monkeypatch: pytest.MonkeyPatch, *, details: bool
+    content: bytes, suffix: str, tmp_path: Path, ends: list[bool], *, details: bool
 ) -> None:
-    monkeypatch.setattr(second_part, "Aside", Here)
     path = tmp_path / f"a.json{suffix}"
     path.write_bytes(gzip.compress(content) if suffix else content)
-    trace = read(path, in_two=True, details=details)
-    assert alike(trace, read(path, in_two=False, details=details))
+    trace = read_in_two(path, details=details)
+    assert alike(trace, read(path, details=details))
     assert {"aten::mm0", "aten::mm1", "ncclKernel0", "ncclKernel3"} <= set(trace.names)
     assert ends[-1]
 
@@ -118,7 +124,7 @@ def test_both_ways_give_the_same_trace(  # the cases
 def test_another_process_reads_the_second_part(content: bytes, tmp_path: Path, ends: list[bool]) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(content)
-    assert alike(read(path, in_two=True), read(path, in_two=False))
+    assert alike(read_in_two(path, Aside), read(path))
     assert ends == [False] * (len(ends) - 1) + [True]
 
 
@@ -137,54 +143,65 @@ def test_damage_is_treated_alike(
     content: bytes,
     tmp_path: Path,
     ends: list[bool],
-    monkeypatch: pytest.MonkeyPatch,
     *,
     place: float,
     damage: tuple[bytes, bytes],
     is_joined: bool,
 ) -> None:
-    monkeypatch.setattr(second_part, "Aside", Here)
     begin = int(len(content) * place)
     path = tmp_path / "a.json"
     path.write_bytes(content[:begin] + content[begin:].replace(*damage, 1))
-    trace = read(path, in_two=True)
-    assert alike(trace, read(path, in_two=False))
+    trace = read_in_two(path)
+    assert alike(trace, read(path))
     assert trace.health.events_repaired + trace.health.events_dropped == 1
     assert any(ends) == is_joined
 
 
 @pytest.mark.parametrize("share", [0.3, 0.54, 0.7, 0.999])
-def test_a_file_that_is_cut_off_is_read_alike(
-    content: bytes, share: float, tmp_path: Path, ends: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(second_part, "Aside", Here)
+def test_a_file_that_is_cut_off_is_read_alike(content: bytes, share: float, tmp_path: Path, ends: list[bool]) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(content[: int(len(content) * share)])
-    trace = read(path, in_two=True)
+    trace = read_in_two(path)
     assert trace.is_truncated
-    assert alike(trace, read(path, in_two=False))
+    assert alike(trace, read(path))
 
 
 def test_a_file_that_was_replaced_meanwhile_is_read_by_one_process(
-    content: bytes, tmp_path: Path, ends: list[bool], monkeypatch: pytest.MonkeyPatch
+    content: bytes, tmp_path: Path, ends: list[bool]
 ) -> None:
     path = tmp_path / "a.json"
 
     class Later(Here):
-        def outcome(self) -> Any:
+        def outcome(self, number: int) -> Any:
             other = tmp_path / "b.json"
             other.write_bytes(content.replace(b"relu", b"gelu"))
             other.replace(path)
-            return super().outcome()
+            return super().outcome(number)
 
-    monkeypatch.setattr(second_part, "Aside", Later)
     path.write_bytes(content)
-    assert "aten::gelu" not in read(path, in_two=True).names
+    assert "aten::gelu" not in read_in_two(path, Later).names
     assert not any(ends)
 
 
-def _dies(part: object, tell: object) -> NoReturn:
-    raise SystemExit(9)
+def test_a_file_that_was_replaced_before_it_is_opened_is_read_by_one_process(
+    content: bytes, tmp_path: Path, ends: list[bool]
+) -> None:
+    path, other = tmp_path / "a.json", tmp_path / "b.json"
+
+    class Between(Here):
+        def begin(self, task: Any) -> int:
+            other.replace(path)
+            return super().begin(task)
+
+    path.write_bytes(content)
+    other.write_bytes(content.replace(b"relu", b"gelu"))
+    assert alike(read_in_two(path, Between), read(path))
+    assert not any(ends)
+
+
+def test_a_missing_file_is_refused_alike(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read_in_two(tmp_path / "a.json")
 
 
 def _cannot_start(*_: object, **__: object) -> NoReturn:
@@ -197,26 +214,35 @@ def test_without_the_other_process_this_one_reads_everything(
     monkeypatch.setattr(subprocess, "Popen", _cannot_start)
     path = tmp_path / "a.json"
     path.write_bytes(content)
-    assert alike(read(path, in_two=True), read(path, in_two=False))
+    assert alike(read_in_two(path, Aside), read(path))
     assert not any(ends)
+
+
+def _die(kept: object) -> NoReturn:
+    raise SystemExit(9)
+
+
+class Dying(Aside):
+    """A process that ends as it begins its task."""
+
+    def begin(self, task: Any) -> int:
+        return super().begin(_die)
 
 
 def test_an_unexpected_end_of_the_other_process_costs_only_time(
-    content: bytes, tmp_path: Path, ends: list[bool], monkeypatch: pytest.MonkeyPatch
+    content: bytes, tmp_path: Path, ends: list[bool]
 ) -> None:
-    monkeypatch.setattr(second_part, "_read", _dies)
     path = tmp_path / "a.json"
     path.write_bytes(content)
-    assert alike(read(path, in_two=True), read(path, in_two=False))
+    assert alike(read_in_two(path, Dying), read(path))
     assert not any(ends)
 
 
-def test_what_is_no_trace_is_refused_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(second_part, "Aside", Here)
+def test_what_is_no_trace_is_refused_alike(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(b'{"a": [' + b"1," * WINDOW_BYTES + b"1]}")
     with pytest.raises(InputError) as alone:
-        read(path, in_two=False)
+        read(path)
     with pytest.raises(InputError) as together:
-        read(path, in_two=True)
+        read_in_two(path)
     assert str(together.value) == str(alone.value)

@@ -142,6 +142,11 @@ def test_times_are_microseconds_whatever_unit_they_are_to_be_displayed_in(unit: 
     assert trace.events.start_ns.tolist() == [0, 10_000, 15_000, 20_000]
 
 
+def test_a_base_time_beyond_all_dates_is_no_wall_clock(tmp_path: Path) -> None:
+    trace = TraceBuilder().op("a", 0, 1).base_time((1 << 63) - 1).trace(tmp_path)
+    assert trace.wall_clock_start_ns is None
+
+
 def test_a_clock_since_boot_is_no_wall_clock(tmp_path: Path) -> None:
     assert TraceBuilder(origin_us=4_458_676_522).op("a", 0, 1).trace(tmp_path).wall_clock_start_ns is None
 

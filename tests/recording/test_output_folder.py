@@ -14,7 +14,7 @@ from tests.children import LIMIT_S, Done, run, started
 from tests.recording.running import CAPTURE, PYTHON, capture, manifest, steps
 from traceadvisor.bundle.layout import FORMAT, MANIFEST, Manifest, Schedule
 from traceadvisor.errors import UsageError
-from traceadvisor.recording.bundle_writer import BundleWriter, is_taken_by_another
+from traceadvisor.recording.bundle_writer import BundleWriter, has_foreign_manifest, is_taken_by_another
 from traceadvisor.recording.output_folder import OutputFolder
 from traceadvisor.recording.script.launch import Launch
 
@@ -70,6 +70,12 @@ def test_a_manifest_that_another_rank_creates_meanwhile_is_in_no_rank_s_way(
     assert not is_taken_by_another(tmp_path, launch.job, launch.rank)
     assert is_taken_by_another(tmp_path, launch.job, other.rank)
     assert is_taken_by_another(tmp_path, "another job", launch.rank)
+
+
+@pytest.mark.parametrize("content", [b"[]", b'{"format": "\xff"}', b"\xff\xfe", b""])
+def test_the_manifest_of_another_program_is_recognised(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_bytes(content)
+    assert has_foreign_manifest(tmp_path)
 
 
 def test_a_file_in_the_way_is_named(command: tuple[str, ...], tmp_path: Path) -> None:

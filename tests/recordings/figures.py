@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.plain_reading import PlainReading
 from traceadvisor.facts import Facts
-from traceadvisor.judging.engine import recording_of
+from traceadvisor.judging.recording import recording_of
 from traceadvisor.model.events import Kind
 from traceadvisor.model.trace import Trace
 

@@ -281,6 +281,13 @@ def test_an_error_message_shows_no_control_characters_of_the_file(document: Any,
     assert len(str(caught.value)) < 1_000
 
 
+def test_a_text_of_nothing_but_control_characters_leaves_a_mark(document: Any, tmp_path: Path) -> None:
+    saving = next(each["saving_us_per_step"] for each in document["findings"] if each["saving_us_per_step"]["reason"])
+    saving["reason"] = "\x1b[31m"
+    written = json.loads(render(read(_written(document, tmp_path))))
+    assert "?" in [each["saving_us_per_step"]["reason"] for each in written["findings"]]
+
+
 def test_control_characters_and_secrets_of_a_tampered_file_are_not_shown(document: Any, tmp_path: Path) -> None:
     document["findings"][0]["title"] = "\x1b[2Jghp_0123456789abcdefghijABCDEFGHIJ012345"
     document["recordings"][0]["captured_run"]["command"] = ["train.py", "--api\x1b[0m-key", "correct-horse"]

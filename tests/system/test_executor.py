@@ -7,9 +7,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from threading import Timer
+from types import NoneType
 from typing import Any, NoReturn
 
+import numpy as np
 import psutil
 import pytest
 
@@ -17,7 +21,8 @@ from tests.children import DEVNULL, started
 from tests.shared import CHECKOUT
 from tests.waiting import wait_until
 from traceadvisor.errors import InputError
-from traceadvisor.system.executor import Died, Fault, Outcome, Tell, Watch, one_by_one, side_by_side
+from traceadvisor.judging.description import get_ready
+from traceadvisor.system.executor import Aside, Died, Fault, Outcome, Tell, Watch, one_by_one, side_by_side
 
 HEARD = Watch(lambda position, amount: None, lambda position: None)
 
@@ -187,3 +192,111 @@ def test_an_error_in_a_progress_callback_ends_everything(tmp_path: Path) -> None
     with pytest.raises(RuntimeError, match="enough"):
         side_by_side(note_process_and_stay, [tmp_path] * 2, watch, processes=2, weights=[1, 1])
     assert not any(psutil.pid_exists(int(path.name)) for path in tmp_path.iterdir())
+
+
+# -- one process that carries out tasks beside this one ----------------------------------------------------------------
+
+
+def keep(kept: dict[str, Any], *, value: object) -> int:
+    kept["value"] = value
+    return os.getpid()
+
+
+def kept_value(kept: dict[str, Any]) -> Any:
+    return kept["value"]
+
+
+def kept_process(kept: dict[str, Any]) -> tuple[int, object]:
+    return os.getpid(), kept["value"]
+
+
+def divide(kept: dict[str, Any]) -> float:
+    return 1 / 0
+
+
+def leave(kept: dict[str, Any]) -> NoReturn:
+    os._exit(3)
+
+
+def leave_soon(kept: dict[str, Any]) -> object:
+    Timer(0.2, os._exit, (3,)).start()
+    return np.zeros(1 << 20)
+
+
+def test_a_task_finds_what_an_earlier_one_of_its_process_kept() -> None:
+    with Aside() as aside:
+        first, second = aside.begin(partial(keep, value=7)), aside.begin(kept_process)
+        process = aside.outcome(first)
+        assert aside.outcome(second) == (process, 7)
+    assert process != os.getpid()
+
+
+def test_outcomes_that_nobody_asked_for_are_dropped() -> None:
+    with Aside() as aside:
+        for value in range(3):
+            aside.begin(partial(keep, value=value))
+        assert aside.outcome(aside.begin(kept_value)) == 2
+
+
+def test_arrays_arrive_as_they_were_sent() -> None:
+    shared = np.arange(100_000)
+    shared.flags.writeable = False
+    sent = {"shared": shared, "none": np.empty(0), "text": "a"}
+    with Aside() as aside:
+        aside.begin(partial(keep, value=sent))
+        found: Any = aside.outcome(aside.begin(kept_value))
+    assert found["text"] == "a"
+    assert (found["shared"] == shared).all()
+    assert found["none"].size == 0
+
+
+def zeros(kept: dict[str, Any]) -> Any:
+    return np.zeros(1 << 19)
+
+
+def test_two_processes_do_not_wait_for_each_other_with_large_messages_on_their_way() -> None:
+    with Aside() as aside:
+        first = aside.begin(zeros)
+        second = aside.begin(partial(keep, value=np.ones(1 << 19)))  # while nobody has received the first outcome
+        received: Any = aside.outcome(first)
+        assert received.shape == (1 << 19,)
+        assert isinstance(aside.outcome(second), int)
+
+
+def test_without_a_file_descriptor_for_another_process_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> NoReturn:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr("multiprocessing.Pipe", refuse)
+    with Aside() as aside:
+        assert isinstance(aside.outcome(aside.begin(zeros)), OSError)
+
+
+def test_a_task_that_fails_is_an_outcome_and_the_next_one_is_carried_out() -> None:
+    with Aside() as aside:
+        failed, kept = aside.begin(divide), aside.begin(partial(keep, value=1))
+        assert isinstance(aside.outcome(failed), Fault)
+        assert isinstance(aside.outcome(kept), int)
+
+
+def test_a_process_that_ends_leaves_an_error_for_each_of_its_tasks() -> None:
+    with Aside() as aside:
+        first, second = aside.begin(leave), aside.begin(kept_value)
+        assert isinstance(aside.outcome(first), Died)
+        assert isinstance(aside.outcome(second), OSError)
+        assert isinstance(aside.outcome(aside.begin(partial(keep, value=np.zeros(1 << 20)))), OSError)
+
+
+def test_a_process_that_ends_while_it_sends_arrays_leaves_an_error() -> None:
+    with Aside() as aside:
+        number: Any = aside.outcome(aside.begin(partial(keep, value=0)))
+        process = psutil.Process(number)
+        sent = aside.begin(leave_soon)
+        wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE)
+        assert isinstance(aside.outcome(sent), Died)
+
+
+def test_the_process_finds_a_program_that_is_run_from_its_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place and Path(place) != CHECKOUT])
+    with Aside() as aside:
+        assert isinstance(aside.outcome(aside.begin(get_ready)), NoneType)

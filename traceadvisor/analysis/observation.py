@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -21,7 +22,7 @@ _NOT_THE_PROFILERS = ("Lazy Function Loading", "Command Buffer Full")
 """Overhead events of the driver, not of the profiler."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Observation:
     """One device's recording, with the host spans that the breakdown needs."""
 
@@ -51,11 +52,11 @@ class Observation:
         """Whether any device work was recorded."""
         return bool(self.launches.work_rows.size)
 
-    @property
+    @cached_property
     def active(self) -> ThreadSpans:
-        """Operators and runtime calls of all threads."""
+        """Time in operators and runtime calls, of all threads."""
         events = self.trace.events
-        return ThreadSpans.of(events, events.rows(Kind.OPERATOR, Kind.RUNTIME))
+        return ThreadSpans.of(events, events.rows(Kind.OPERATOR, Kind.RUNTIME)).joined
 
     @property
     def allocating(self) -> ThreadSpans:

@@ -6,11 +6,12 @@ calls some of them by PyTorch's names (``num_workers``) and groups those of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.run import LoaderSettings, RunSettings
 from traceadvisor.text.cleaning import clean
 from traceadvisor.text.secrets import without_secrets
@@ -40,14 +41,14 @@ _OPTIMIZER = {
 """Keys of the file's ``optimizer``, and the fields that they hold."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RecordedLoader(LoaderSettings):
     """The training ``DataLoader``'s arguments, as recorded."""
 
     shuffled: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RecordedSettings(RunSettings):
     """The settings of a run, as recorded."""
 

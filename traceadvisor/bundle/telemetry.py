@@ -18,6 +18,7 @@ import numpy as np
 
 from traceadvisor.bundle.layout import TELEMETRY_FORMAT
 from traceadvisor.errors import InputError
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64, Mask
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.telemetry import (
@@ -148,7 +149,7 @@ def _skip_to_line_end(file: BinaryIO, line: bytes) -> None:
         line = file.readline(LONGEST_LINE_BYTES)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Clock:
     """The times of all samples of a file, and which of them are plausible."""
 

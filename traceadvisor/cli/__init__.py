@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -12,8 +14,10 @@ import click
 from traceadvisor import __version__
 from traceadvisor.cli.exit_codes import ExitCode, errors_as_exit_codes
 from traceadvisor.cli.last_resort import DEBUG_OPTION, last_resort
+from traceadvisor.cli.reading_ahead import read_ahead
 from traceadvisor.cli.streams import guarded_streams
 from traceadvisor.errors import TraceAdvisorError
+from traceadvisor.system.garbage import imports_kept
 
 _VERBS = {
     "demo": ("demo_command", "Record and report a small training script with four known problems."),
@@ -29,10 +33,26 @@ _VERBS = {
 }
 """Module and one-line help of each verb."""
 
-_RUNS_A_SCRIPT = "capture"
+_RUNS_A_SCRIPT, _READS = "capture", "report"
 
-_COLLECT_EVERY = 20_000
-"""New objects between garbage collections. Python's default, 700, costs a command one eighth of its time."""
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+"""Read by numpy's library for linear algebra as it is loaded."""
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """Let numpy start no threads if it is imported in this context: to start and end them takes 50 ms, for no use.
+
+    Other processes do not inherit this, and the user's own setting counts for more.
+    """
+    if _BLAS_THREADS in os.environ:
+        yield
+        return
+    os.environ[_BLAS_THREADS] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_BLAS_THREADS, None)
 
 
 def _check_working_folder() -> None:
@@ -55,6 +75,9 @@ class _LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb. The script of a capture prints to the streams as it would without it."""
+        if args[:1] == [_READS] and not ctx.resilient_parsing:  # not to complete a command line
+            with _one_blas_thread(), imports_kept():
+                read_ahead(args[1:])
         name, command, rest = super().resolve_command(ctx, args)
         if name == _RUNS_A_SCRIPT:
             self._plain_streams()
@@ -66,9 +89,11 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _VERBS:
             return None
-        if cmd_name != _RUNS_A_SCRIPT:  # its script collects as often as without a capture
-            gc.set_threshold(_COLLECT_EVERY)
-        command: click.Command = import_module(f"traceadvisor.cli.{_VERBS[cmd_name][0]}").command
+        module = f"traceadvisor.cli.{_VERBS[cmd_name][0]}"
+        if cmd_name != _RUNS_A_SCRIPT and module not in sys.modules:  # a script collects as without a capture
+            with _one_blas_thread(), imports_kept():
+                import_module(module)
+        command: click.Command = import_module(module).command
         if DEBUG_OPTION not in command.params:
             command.params.append(DEBUG_OPTION)
         return command

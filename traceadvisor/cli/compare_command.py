@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from traceadvisor import api
-from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_exit_codes
-from traceadvisor.cli.gate import EXPECTED, Condition, decide, split_conditions
+from traceadvisor.cli.comparison_conditions import EXPECTED, split_conditions
+from traceadvisor.cli.comparison_output import fail_where_met, print_comparison
+from traceadvisor.cli.exit_codes import ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.options import LimitedCommand, chosen_settings, limits_options, settings_options
 from traceadvisor.cli.output_options import STANDARD_OUTPUT, chosen_formats, format_option, output_option
-from traceadvisor.cli.terminal import print_comparison, print_report, reading_progress, tell
+from traceadvisor.cli.terminal import print_report, reading_progress
 from traceadvisor.comparing.inputs import compare_paths
 from traceadvisor.errors import UsageError
 from traceadvisor.model.comparison import Comparison
@@ -108,16 +108,6 @@ def command(
             )
         _write(result, output, names)
         fail_where_met(conditions, result)
-
-
-def fail_where_met(conditions: tuple[Condition, ...], comparison: Comparison) -> None:
-    """Exit with 1 if a condition is true; say so where a regression is neither shown nor ruled out."""
-    decision = decide(conditions, comparison)
-    if decision.met:
-        tell(f"exit code 1 because of --fail-on: {decision.met}")
-        sys.exit(ExitCode.CONDITION_MET)
-    if decision.undecided:
-        tell(f"--fail-on regression is inconclusive: {decision.undecided}.")
 
 
 def _sides(paths: tuple[Path, ...], base: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:

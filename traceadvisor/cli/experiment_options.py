@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
+from traceadvisor.frozen import frozen
+
 FORMATS = ("json", "html", "md", "pdf")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """The options that both verbs have."""
 

@@ -1,13 +1,11 @@
-"""``--fail-on`` of comparisons: regressions and new findings."""
+"""Whether a condition of ``--fail-on`` on a comparison is true."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from traceadvisor.cli.options import words
-from traceadvisor.errors import UsageError
+from traceadvisor.cli.comparison_conditions import Condition, NewFinding, Regression
+from traceadvisor.frozen import frozen
 from traceadvisor.model.comparison import Comparison, FindingStatus, StepChange
 from traceadvisor.model.findings import Severity
 from traceadvisor.model.verdict import Verdict
@@ -15,35 +13,8 @@ from traceadvisor.rendering.comparison.sentences import signed_percent
 from traceadvisor.rendering.units import percent
 from traceadvisor.text.cleaning import one_line
 
-_REGRESSION = re.compile(r"regression(?:=(\d+(?:\.\d+)?)%?)?", re.IGNORECASE)
-_NEW = re.compile(r"new(?::(\w+))?", re.IGNORECASE)
-_SEVERITIES = {severity.value: severity for severity in Severity}
 
-EXPECTED = "'regression', 'regression=5%', 'new', or 'new:' with a severity (high, medium, low) or a rule id"
-
-
-@dataclass(frozen=True, slots=True)
-class Regression:
-    """The step got longer by more than a limit."""
-
-    limit_share: float | None
-    """None: by any amount that matters."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewFinding:
-    """HEAD has a finding that BASE has not."""
-
-    severity: Severity | None = None
-    """That or worse; None for any."""
-
-    rule_id: str | None = None
-
-
-Condition = Regression | NewFinding
-
-
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decision:
     """What the gate found."""
 
@@ -52,28 +23,6 @@ class Decision:
 
     undecided: str | None = None
     """Why a regression could be neither shown nor ruled out."""
-
-
-def split_conditions(texts: Sequence[str]) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
-    """The conditions on a comparison, and the other ones.
-
-    Raises:
-        UsageError: a regression has no valid limit.
-    """
-    conditions: list[Condition] = []
-    others: list[str] = []
-    for word in words(texts):
-        if found := _REGRESSION.fullmatch(word):
-            conditions.append(Regression(None if found[1] is None else float(found[1]) / 100))
-        elif found := _NEW.fullmatch(word):
-            named = (found[1] or "").lower()
-            severity = _SEVERITIES.get(named)
-            conditions.append(NewFinding(severity, found[1].upper() if found[1] and severity is None else None))
-        elif word.lower().startswith(("regression", "new:")):
-            raise UsageError(f"Unknown --fail-on condition {word!r}. Expected {EXPECTED}.")
-        else:
-            others.append(word)
-    return tuple(conditions), tuple(others)
 
 
 def decide(conditions: Sequence[Condition], comparison: Comparison) -> Decision:

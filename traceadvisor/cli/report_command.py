@@ -9,21 +9,17 @@ from typing import assert_never
 import click
 
 from traceadvisor import api
-from traceadvisor.cli.compare_command import fail_where_met
+from traceadvisor.cli.comparison_conditions import split_conditions
 from traceadvisor.cli.exit_codes import ExitCode, ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.fail_on import first_met, parse_conditions
-from traceadvisor.cli.gate import split_conditions
 from traceadvisor.cli.options import LimitedCommand, chosen_settings, limits_options, settings_options
 from traceadvisor.cli.output_options import STANDARD_OUTPUT, chosen_formats, format_option, output_option
 from traceadvisor.cli.step_summary import append_step_summary
-from traceadvisor.cli.terminal import print_comparison, print_report, print_summary, reading_progress, tell
-from traceadvisor.comparing.inputs import compare_with
+from traceadvisor.cli.terminal import print_report, print_summary, reading_progress, tell
 from traceadvisor.errors import UsageError
-from traceadvisor.judging.saved_steps import SavedStep, UnsavedStep
-from traceadvisor.model.comparison import Comparison
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.report import Report
-from traceadvisor.rendering.formats import COMPARISON_FORMATS, FORMATS, write_formats
+from traceadvisor.rendering.formats import FORMATS, write_formats
 from traceadvisor.text.cleaning import clean, one_line
 
 GITHUB = "github"
@@ -126,28 +122,27 @@ def command(
             _save_steps(result, output, limits)
         met = first_met(conditions, result)
         if base:
-            with reading_progress() as progress:
-                comparison = compare_with(
-                    result, base, settings=settings, progress=progress, processes=processes, limits=limits
-                )
-            _write_comparison(comparison, output, names)
-            if not met:
-                fail_where_met(compared, comparison)
+            from traceadvisor.cli.comparison_output import compare_beside  # noqa: PLC0415  # slow to import
+
+            compare_beside(
+                result,
+                base,
+                () if met else compared,
+                folder=Path(output),
+                names=names,
+                settings=settings,
+                processes=processes,
+                limits=limits,
+            )
     if met:
         tell(f"exit code 1 because of {'--fail-on' if fail_on else 'fail_on'}: {met}")
         sys.exit(ExitCode.CONDITION_MET)
 
 
-def _write_comparison(comparison: Comparison, output: str, names: list[str]) -> None:
-    """Write the comparison beside the report, and print its summary below that of the report."""
-    written = write_formats(comparison, Path(output), [name for name in names if name in COMPARISON_FORMATS])
-    click.echo()
-    print_comparison(comparison, list(written.paths.values()))
-    api.raise_failure(written)
-
-
 def _save_steps(result: Report, output: str, limits: Limits) -> None:
     """Write the typical steps beside the report, and say where they are or why they are not there."""
+    from traceadvisor.judging.saved_steps import SavedStep, UnsavedStep  # noqa: PLC0415  # most reports do not need it
+
     for step, path in api.save_steps(result, output, limits=limits):
         name = one_line(clean(step.recording_id))
         match step:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
 
 from traceadvisor.config import type_words
+from traceadvisor.frozen import frozen
 from traceadvisor.judging.catalogue import threshold_types
 from traceadvisor.judging.rule_texts import in_one_line, rule_text
 from traceadvisor.model.findings import Input
@@ -16,7 +16,7 @@ from traceadvisor.rules.base import Rule
 WIDTH = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThresholdRow:
     """A threshold and its allowed values."""
 
@@ -30,7 +30,7 @@ class ThresholdRow:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RulePage:
     """The documentation of a rule."""
 

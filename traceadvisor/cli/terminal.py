@@ -15,10 +15,8 @@ import click
 from traceadvisor import api
 from traceadvisor.cli.streams import discard, unwritable
 from traceadvisor.judging import files as judging
-from traceadvisor.model.comparison import Comparison
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
-from traceadvisor.rendering.comparison.terminal import comparison_summary
 from traceadvisor.rendering.formats import Format
 from traceadvisor.rendering.summary import Piece, Style, SummaryLine, next_commands, summary
 from traceadvisor.rendering.wrapping import wrapped
@@ -31,6 +29,8 @@ from traceadvisor.text.log_commands import (
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+
+    from traceadvisor.model.comparison import Comparison
 
 
 def tell(text: str) -> None:
@@ -69,15 +69,11 @@ def print_summary(report: Report, written: Sequence[Path], *, goes_on: bool = Tr
         goes_on: whether to end with the commands that go on from here; the caller may have better ones.
     """
     columns = get_terminal_size((UNKNOWN_COLUMNS, 24)).columns
-    _print_lines(summary(report, columns), written, next_commands(report) if goes_on else ())
+    print_lines(summary(report, columns), written, next_commands(report) if goes_on else ())
 
 
-def print_comparison(comparison: Comparison, written: Sequence[Path]) -> None:
-    """Print the summary of a comparison and the paths of its files, as :func:`print_summary` does."""
-    _print_lines(comparison_summary(comparison), written)
-
-
-def _print_lines(shown: Sequence[SummaryLine], written: Sequence[Path], commands: Sequence[SummaryLine] = ()) -> None:
+def print_lines(shown: Sequence[SummaryLine], written: Sequence[Path], commands: Sequence[SummaryLine] = ()) -> None:
+    """Print a summary, the paths of written files, and commands to go on with."""
     columns = get_terminal_size((UNKNOWN_COLUMNS, 24)).columns
     lines = [part for line in shown for part in wrapped(line, columns)]
     paths = [SummaryLine((Piece("Written: "), Piece(clean(str(path)), Style.STRONG))) for path in written]

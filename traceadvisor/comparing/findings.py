@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from traceadvisor.comparing.pairing import Capture, PairedRun
 from traceadvisor.comparing.places import Place, place_of, root_of
+from traceadvisor.frozen import frozen
 from traceadvisor.model.comparison import FindingChange, FindingState, FindingStatus, Side
 from traceadvisor.model.findings import Estimate, Failed, Fix, Location, RuleMeta, Severity, Skipped
 from traceadvisor.model.report import RecordedFinding
@@ -16,7 +17,7 @@ CHANGED_SHARE = 0.03
 """A saving that differs by less of the step is the same: the limit between low and medium severity."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Case:
     """A finding in one capture."""
 
@@ -32,7 +33,7 @@ class _Case:
     part_of: str | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Found:
     """A finding in the captures of a side."""
 

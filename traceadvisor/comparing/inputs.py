@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from traceadvisor import api
@@ -11,6 +10,7 @@ from traceadvisor.bundle.layout import MANIFEST
 from traceadvisor.comparing.compare import compare
 from traceadvisor.config import Settings
 from traceadvisor.errors import InputError, UsageError
+from traceadvisor.frozen import frozen
 from traceadvisor.judging.files import Progress
 from traceadvisor.model.comparison import Comparison
 from traceadvisor.model.limits import LIMITS, Limits
@@ -73,7 +73,7 @@ def compare_with(  # noqa: PLR0913  # what is read, and how
     return compare(_Reading(settings, progress, processes, limits).reports(_listed(base)), [head])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Reading:
     """How paths are read."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TypeVar
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.comparison import Side, Unpaired
 from traceadvisor.model.report import OutcomeRow, RecordedFinding, Recording, Report
 
@@ -18,7 +19,7 @@ LaneKey = tuple[int | str, int]
 """Rank or worker, and the place of its device among those of the same file."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Capture:
     """One run of a script: the recordings of all its ranks and cycles."""
 
@@ -51,7 +52,7 @@ class Capture:
         return named or (" ".join(self.command[:2]) or None)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class PairedRun:
     """The captures of one script or run in both sides, with at least one rank in common."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, PairedRun
+from traceadvisor.frozen import frozen
 from traceadvisor.model.comparison import Agreement, FindingChange, FindingStatus, PredictionCheck
 from traceadvisor.model.findings import Method, RuleMeta
 from traceadvisor.model.report import PredictedStep, RecordedFinding
@@ -16,7 +16,7 @@ FIXED_SHARE = 0.5
 """A finding whose saving fell to this share of it or less counts as fixed: something that it proposes was done."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Prediction:
     """The mean prediction over the captures of BASE, nanoseconds."""
 

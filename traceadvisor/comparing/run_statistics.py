@@ -7,10 +7,10 @@ within a run do not tell how far the next run will lie. ``docs/decisions/0022-co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import exp, expm1, hypot, inf, log, log1p
 from statistics import fmean, stdev
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.verdict import Verdict
 from traceadvisor.statistics import NO_DIFFERENCE, student_t, verdict_of
 
@@ -31,7 +31,7 @@ _ROUNDED_FREEDOM = 1
 """Decimals of degrees of freedom, which are an estimate."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunComparison:
     """A figure of the runs of HEAD over that of the runs of BASE."""
 

@@ -7,13 +7,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
 
 from traceadvisor.errors import UsageError
+from traceadvisor.frozen import frozen
 from traceadvisor.system.cores import usable_cores
 
 TRAINING = Path(__file__).with_name("train.py")
@@ -31,7 +31,7 @@ class Fault(Enum):
     PRECISION = "precision"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Demo:
     """One run of the training."""
 

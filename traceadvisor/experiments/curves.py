@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import log, log1p
 from statistics import fmean, stdev
 from typing import TypeAlias
 
 from traceadvisor.experiments.journal import AnyRow, Round
 from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN
+from traceadvisor.frozen import frozen
 from traceadvisor.statistics import FEWEST_ROUNDS, NO_DIFFERENCE, Comparison, compare, student_t
 
 NEAR_THE_PEAK = NO_DIFFERENCE
@@ -19,7 +19,7 @@ Point: TypeAlias = Mapping[tuple[str, int], float]
 """Logarithm of the ratio to the base, by experiment and round."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Knee:
     """The smallest value that is as good as the best."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from traceadvisor.frozen import frozen
 from traceadvisor.system.folders import entries_below
 
 MOST_FILES = 50_000
@@ -13,7 +13,7 @@ MOST_FILES = 50_000
 _IGNORED = {"__pycache__", ".git", ".venv", "venv", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Footprints:
     """Size and time of change of each file; None if there are too many."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.experiment import LedgerRow, Section, SettingValue
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Proposal:
     """A fix of a report as settings, with what the report predicts."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import msgspec
 
 from traceadvisor.experiments.settings import Settings, Value
+from traceadvisor.frozen import frozen
 
 AS_IT_IS, SAME_AGAIN = "A", "A'"
 """Arms of every experiment: the base, and the same again, which shows the noise."""
@@ -15,7 +16,7 @@ AS_IT_IS, SAME_AGAIN = "A", "A'"
 MOST_ROUNDS = 12
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Axis:
     """One setting and its values; without values they are chosen while measuring."""
 
@@ -23,7 +24,7 @@ class Axis:
     values: tuple[Value, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """Settings under a name: a fix of a report, or a combination."""
 
@@ -31,7 +32,7 @@ class Change:
     settings: dict[str, Value]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """What the user asked for."""
 
@@ -88,7 +89,7 @@ class Plan:
         return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Experiment:
     """Arms that are alternated in rounds."""
 

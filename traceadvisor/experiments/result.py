@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean, median
 
 from traceadvisor import __version__
@@ -33,6 +32,7 @@ from traceadvisor.experiments.planner import (
 from traceadvisor.experiments.recommendation import left_out_sentences, lines_to_paste, recommended_settings
 from traceadvisor.experiments.run import Outcome
 from traceadvisor.experiments.settings import BATCH_SIZE, CACHED, Settings
+from traceadvisor.frozen import frozen
 from traceadvisor.model.cost import Price
 from traceadvisor.model.experiment import (
     AxisResult,
@@ -48,7 +48,7 @@ FURTHEST = 16
 """A line through measured peaks is not followed further than this multiple of the largest batch size."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Surroundings:
     """What is known beside the rows."""
 

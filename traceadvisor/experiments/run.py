@@ -9,13 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 from traceadvisor.experiments.journal import AnyRow, Begin, Ended, Facts, Failed, Journal, Note, Rate, Round, Void, read
 from traceadvisor.experiments.plan import AS_IT_IS, SAME_AGAIN, Plan
 from traceadvisor.experiments.processes import Interleaved
+from traceadvisor.frozen import frozen
 
 LOG, PLAN = "output.log", "plan.json"
 GRACE_S = 10.0
@@ -30,7 +30,7 @@ Watch = Callable[[list[AnyRow]], None]
 """Called with all rows so far, several times a second."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """How the measuring ended."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import TypeAlias
 
 from traceadvisor.errors import UsageError
+from traceadvisor.frozen import frozen
 
 Value: TypeAlias = bool | int | float | str
 
@@ -26,7 +26,7 @@ class Where(Enum):
     """The environment of a process; nothing changes it while a script runs."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Knob:
     """A setting that can be switched at run time."""
 
@@ -71,7 +71,7 @@ VARIABLE = "set:"
 """Prefix of settings that assign to a variable of a module, as in ``set:__main__.CHUNK``."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """What differs from the script's own settings; empty where nothing does."""
 

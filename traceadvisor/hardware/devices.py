@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from importlib import resources
 
 import msgspec
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.trace import Device
 
 
@@ -51,7 +51,7 @@ _LEAST_VISIBLE, _MOST_VISIBLE = 0.85, 1.05
 sixteenth. A slice of a device (MIG) shows far less."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """A document that figures come from."""
 
@@ -64,7 +64,7 @@ class Source:
     """Whether only quotations of it were read."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pcie:
     """The link to the host."""
 
@@ -72,7 +72,7 @@ class Pcie:
     lanes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceRow:
     """A device as its vendor describes it; None if the figure was not found."""
 
@@ -111,7 +111,7 @@ class DeviceRow:
         return None if self.bandwidth_gb_per_s is None else self.bandwidth_gb_per_s * 1e9
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Table:
     sources: Mapping[str, Source]
     device: tuple[DeviceRow, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from importlib import import_module
 from inspect import isabstract
@@ -16,6 +16,7 @@ from traceadvisor import rules
 from traceadvisor.config import TABLE, Settings, Threshold, checked, nearest
 from traceadvisor.errors import ConfigError
 from traceadvisor.facts import Facts
+from traceadvisor.frozen import frozen
 from traceadvisor.judging.plugins import PluginError, find_plugins, load_plugin
 from traceadvisor.model.findings import RuleMeta
 from traceadvisor.model.health import HealthNote
@@ -34,7 +35,7 @@ GROUPS = {
 """Topics of the package's own rules, by the letters of their ids."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnloadableRule(Rule):
     """A rule of the package that could not be imported. The installation is incomplete: reinstall TraceAdvisor."""
 
@@ -46,7 +47,7 @@ class UnloadableRule(Rule):
         raise ImportError(f"The rule could not be loaded ({self.error}). Reinstall TraceAdvisor.")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Catalogue:
     """Rules with their configured thresholds."""
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import log
-from statistics import median
+from dataclasses import replace
 
 from traceadvisor import __version__
-from traceadvisor.analysis.memory.operator_memory import memory_by_operator
-from traceadvisor.analysis.memory.step_memory import memory_over_time
-from traceadvisor.analysis.operators.modules import module_tree
-from traceadvisor.analysis.operators.tables import device_figures, kernel_table, operator_table
-from traceadvisor.analysis.steps.timeline import representative_step, step_timeline
 from traceadvisor.facts import Facts
+from traceadvisor.frozen import frozen
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.cost import with_cost, with_worth
-from traceadvisor.judging.origins import category_origins, with_origins
+from traceadvisor.judging.description import Description
 from traceadvisor.judging.popular_fixes import not_worth_doing, with_fix_replayed
 from traceadvisor.judging.ranking import ranked, with_severity
 from traceadvisor.judging.ranks import RankRecording, compare, rank_recording, side_by_side
@@ -26,7 +20,6 @@ from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Finding, Found
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.report import (
-    DeviceFigures,
     OutcomeRow,
     RecordedFinding,
     Recording,
@@ -36,17 +29,13 @@ from traceadvisor.model.report import (
     Umbrella,
     UsedSettings,
 )
-from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
-from traceadvisor.statistics import error_of_middle
+from traceadvisor.system.executor import Aside
 
 _NOTHING_SET = UsedSettings()
 
-MOST_TABLE_ROWS = 40
-"""Maximum rows of the kernel and operator tables. The remaining rows take little time."""
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Judgement:
     """Everything that a report shows of one recording: at most a few megabytes, for traces of any size."""
 
@@ -62,24 +51,26 @@ class Judgement:
     """For the comparison with other ranks; None if the rank is unknown."""
 
 
-def judge(facts: Facts, catalogue: Iterable[Rule] | None = None) -> Judgement:
+def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | None = None) -> Judgement:
     """Run the rules on one recording. The result does not refer to the trace.
 
     Args:
         facts: the facts of the recording.
         catalogue: the rules to run; all of them by default.
+        aside: another process, which computes tables and origins while this one runs the rules.
     """
+    description = Description(facts, aside)
     rules = tuple(catalogue if catalogue is not None else all_rules())
     outcomes = tuple(
         OutcomeRow(rule.meta, (facts.recording_id,), with_fix_replayed(rule, facts, run_rule(rule, facts)))
         for rule in rules
     )
     in_order, replayed = ranked(facts, rules, outcomes)
-    findings = tuple(with_origins(facts, row) for row in in_order)
     judged = zip(rules, outcomes, strict=True)
     found = (row.outcome.finding for rule, row in judged if rule.umbrella and isinstance(row.outcome, Found))
     umbrellas = tuple(Umbrella(one.rule, one.fix, one.evidence) for one in found)
-    recording = replace(recording_of(facts), replay=replayed, umbrellas=umbrellas)
+    recording, findings = description.with_findings(in_order)
+    recording = replace(recording, replay=replayed, umbrellas=umbrellas)
     return Judgement(recording, facts.notes, outcomes, findings, rank_recording(facts))
 
 
@@ -155,78 +146,6 @@ def _within(finding: Finding, step_ns: float | None) -> Finding:
 
 def _step_ns(recording: Recording) -> float | None:
     return recording.undisturbed_median_step_ns or recording.step_ns
-
-
-def _figures(facts: Facts, windows: SpanSet) -> DeviceFigures:
-    figures = device_figures(facts.trace, facts.launches, windows, facts.unknown.spans)
-    rate = facts.device_work.rate
-    if rate is None or not rate.is_whole:
-        return figures
-    return replace(figures, flops_per_s=rate.flops_per_s, peak_rate_share=rate.peak_share)
-
-
-def recording_of(facts: Facts) -> Recording:
-    """The recording as the report shows it."""
-    origin = facts.trace.origin
-    durations = [step.duration_ns for step in facts.steps.kept]
-    step = representative_step(facts.steps)
-    return Recording(
-        id=facts.recording_id,
-        run=origin.run,
-        worker=origin.worker,
-        span=origin.span,
-        cycle=origin.cycle,
-        path=origin.path,
-        distributed=facts.trace.distributed,
-        device=facts.device,
-        step_source=facts.steps.source,
-        steps=facts.step_rows,
-        dropped_steps=facts.steps.dropped,
-        mean_step_ns=facts.mean.duration_ns if facts.mean else None,
-        median_step_ns=float(median(durations)) if durations else None,
-        undisturbed_median_step_ns=facts.run.timing.undisturbed_ns,
-        samples_per_s=facts.run.samples_per_s,
-        mean_breakdown=facts.mean,
-        overlaps=facts.overlaps,
-        figures=_figures(facts, facts.steps.kept_windows),
-        timeline=step_timeline(facts.observation, facts.partition, step) if step else None,
-        kernels=kernel_table(facts.trace, facts.launches, facts.steps)[:MOST_TABLE_ROWS],
-        operators=operator_table(
-            facts.trace, facts.launches, facts.tree, facts.steps, most=MOST_TABLE_ROWS, stacks=facts.stacks
-        ),
-        modules=module_tree(facts.trace, facts.launches, facts.steps),
-        loader_kinds=facts.observation.loader.kinds if facts.observation.loader else (),
-        captured=replace(facts.captured, stacks=None) if facts.captured else None,
-        run_lines=facts.run.lines,
-        recorded_wall_ns=facts.recorded_wall_ns,
-        telemetry=facts.run.telemetry,
-        rank_count=facts.run.rank_count,
-        gpu_count=len(facts.trace.device_indices) * facts.run.rank_count or None,
-        joules_per_sample=facts.run.joules_per_sample,
-        memory=facts.memory_figures,
-        communication=facts.communication,
-        memory_over_time=memory_over_time(facts.trace, facts.device_index, facts.steps.steps),
-        memory_by_operator=memory_by_operator(facts.trace, facts.tree, facts.device_index, facts.steps.typical),
-        origins=category_origins(facts),
-        workload=facts.workload,
-        inference_sign=facts.inference_sign,
-        typical_step_ns=facts.typical.duration_ns if facts.typical else None,
-        typical_breakdown=facts.typical,
-        typical_figures=_figures(facts, facts.steps.typical_windows),
-        operations_per_step=facts.operations_per_step,
-        start_up_share=facts.start_up_share,
-        distortion=facts.distortion,
-        run_time=facts.run.time,
-        step_error_share=_step_error(facts),
-        is_cut_short=origin.is_cut_short,
-    )
-
-
-def _step_error(facts: Facts) -> float | None:
-    """The error of the step time within the run; that of the typical recorded steps where no other was timed."""
-    if facts.run.timing.undisturbed_ns is not None:
-        return facts.run.timing.error_share
-    return error_of_middle([log(step.duration_ns) for step in facts.steps.typical if step.duration_ns])
 
 
 def _whole_health(judgements: Iterable[Judgement], health: Health) -> Health:

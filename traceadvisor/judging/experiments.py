@@ -11,8 +11,11 @@ from traceadvisor.errors import InputError
 from traceadvisor.model.experiment import ExperimentResult, MeasuredFix
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import RecordedFinding, Recording, RecordingNote, Report
-from traceadvisor.results.experiment_json import MOST_FOUND, experiments_at, read_experiment
+from traceadvisor.results.experiment_files import experiments_at
 from traceadvisor.statistics import FEWEST_ROUNDS
+
+MOST_FOUND = 20
+"""Experiments that a report shows, the newest ones."""
 
 SAME_START_NS = 1_000_000
 """Two recordings of one start are the same one. A written start is rounded by less."""
@@ -35,7 +38,7 @@ def with_experiments(report: Report, paths: Sequence[Path]) -> Report:
             break
         is_given = any(file == path or path in file.parents for path in inside)
         try:
-            result = read_experiment(file)
+            result = _read(file)
         except InputError as error:
             if is_given:
                 notes.append(HealthNote("unreadable", str(error.args[0])))
@@ -49,6 +52,12 @@ def with_experiments(report: Report, paths: Sequence[Path]) -> Report:
         health=replace(report.health, notes=(*report.health.notes, *notes)),
         health_notes=(*report.health_notes, *(RecordingNote(note, None) for note in notes)),
     )
+
+
+def _read(file: Path) -> ExperimentResult:
+    from traceadvisor.results.experiment_json import read_experiment  # noqa: PLC0415  # slow to import, seldom needed
+
+    return read_experiment(file)
 
 
 def with_results(report: Report, found: Sequence[ExperimentResult]) -> Report:

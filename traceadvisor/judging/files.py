@@ -1,25 +1,28 @@
 """Reads and judges trace files, several at the same time.
 
-A trace takes at least twenty times the memory of its judgement. It never leaves the process that reads it. So a report
-needs memory only for the traces that are read at the same time.
+A trace takes at least twenty times the memory of its judgement. It stays in the process that reads it, except that one
+large file has two processes. So a report needs memory only for the traces that are read at the same time.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from traceadvisor.bundle.layout import MANIFEST
 from traceadvisor.bundle.runs import BundleRuns
 from traceadvisor.errors import InputError
 from traceadvisor.facts import Facts
+from traceadvisor.frozen import frozen
+from traceadvisor.judging.description import get_ready
 from traceadvisor.judging.engine import Judgement, judge
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.run import Run
 from traceadvisor.model.trace import MOST_DEVICES, Origin, Trace
+from traceadvisor.parsing.second_part import SecondPart, second_part
 from traceadvisor.parsing.trace_file import nothing_recorded, read_trace
 from traceadvisor.rules.base import Rule
 from traceadvisor.system.cores import usable_cores
@@ -45,7 +48,7 @@ _ENOUGH_MEMORY = "enough memory for all files that are read at the same time"
 _READ_FEWER = "Read fewer files at once (--processes 1), or use a machine with more memory."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamedFile:
     """A file to read."""
 
@@ -67,7 +70,7 @@ class NamedFile:
         return self.size_bytes // (1 if self.origin.path.suffix == ".gz" else _GZIP_RATIO)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class JudgedFile:
     """Everything that a report shows of a file."""
 
@@ -76,14 +79,14 @@ class JudgedFile:
     """One per device."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileJudge:
     """Reads files and runs rules on them."""
 
     rules: tuple[Rule, ...]
     limits: Limits = LIMITS
-    in_two: bool = False
-    """Whether a large file is read in two processes."""
+    with_another: bool = False
+    """Whether another process helps with a large file."""
 
     _bundles: dict[Path, BundleRuns] = field(default_factory=dict, init=False)
 
@@ -94,9 +97,10 @@ class FileJudge:
             InputError: the file cannot be read.
         """
         try:
-            in_two = self.in_two and file.packed_bytes >= SPLIT_BYTES
-            trace = _trace(file.origin, tell, self.limits, in_two=in_two)
-            return JudgedFile(trace.health, tuple(judge(facts, self.rules) for facts in self._facts(file, trace)))
+            if self.with_another and file.packed_bytes >= SPLIT_BYTES:
+                with second_part(file.origin.path, self.limits) as second:
+                    return self._judged(file, tell, second)
+            return self._judged(file, tell)
         except MemoryError as error:
             raise InputError(
                 file.origin.path,
@@ -104,6 +108,15 @@ class FileJudge:
                 expected=_ENOUGH_MEMORY,
                 remedy=_READ_FEWER,
             ) from error
+
+    def _judged(self, file: NamedFile, tell: Tell, second: SecondPart | None = None) -> JudgedFile:
+        if second:
+            second.aside.begin(get_ready)
+        trace = _trace(file.origin, tell, self.limits, second)
+        is_alone = len(trace.device_indices) <= 1  # otherwise each device would send the whole trace
+        aside = second.aside if second and is_alone else None
+        judged = (judge(facts, self.rules, aside) for facts in self._facts(file, trace))
+        return JudgedFile(trace.health, tuple(judged))
 
     def _facts(self, file: NamedFile, trace: Trace) -> Iterator[Facts]:
         """One recording per device of the trace; one recording without a device if there is no device activity."""
@@ -135,8 +148,8 @@ def judge_files(
         rules: the rules to run.
         progress: called with the progress of each file.
         processes: number of files to read at the same time, each in its own process. A single file, or one file at a
-            time, is read in this process, but the second part of a large single file in another one. On systems other
-            than Unix, this process reads everything.
+            time, is read in this process, and another one helps with a large single file. On systems other than Unix,
+            this process does everything.
         limits: input limits for each file.
     """
     sizes_bytes = [file.size_bytes for file in files]
@@ -167,12 +180,12 @@ def _in_words(outcome: Outcome[JudgedFile], file: NamedFile) -> Outcome[JudgedFi
     return InputError(file.origin.path, found, expected=_ENOUGH_MEMORY, remedy=_READ_FEWER)
 
 
-def _trace(origin: Origin, tell: Tell, limits: Limits, *, in_two: bool) -> Trace:
+def _trace(origin: Origin, tell: Tell, limits: Limits, second: SecondPart | None) -> Trace:
     """The trace. If the trace of a capture cannot be read, it is empty: the capture contains other data."""
     if origin.path.name == MANIFEST:
         return nothing_recorded(origin)
     try:
-        return read_trace(origin, tell, limits, in_two=in_two)
+        return read_trace(origin, tell, limits, second=second)
     except InputError as error:
         if origin.bundle is None:
             raise

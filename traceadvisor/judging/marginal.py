@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import Certainty, Confidence, Effort, Estimate, Finding, Method
 from traceadvisor.model.report import FoldedBecause, FoldedFinding
 from traceadvisor.model.spans import SpanSet
@@ -41,7 +42,7 @@ class Joint(Protocol):
         """Share of the step that the fixes save together; negative if they cost time."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Placed:
     """A finding in its place."""
 
@@ -52,7 +53,7 @@ class Placed:
     folded: tuple[FoldedFinding, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Placement:
     """The findings of one recording in order, and the step with all of their fixes."""
 

@@ -1,14 +1,13 @@
-"""Adds to findings and categories where their time comes from."""
+"""Tells where the time of findings and categories comes from."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.origins import Origins
-from traceadvisor.model.report import RecordedFinding
+from traceadvisor.model.spans import SpanSet
 
 CATEGORY_ROWS = 8
 """Rows of a table about a category, besides the one for all others."""
@@ -24,12 +23,8 @@ def category_origins(facts: Facts) -> Mapping[Category, Origins]:
     return {category: facts.origins(spans, CATEGORY_ROWS) for category, spans in inside.items() if spans}
 
 
-def with_origins(facts: Facts, row: RecordedFinding) -> RecordedFinding:
-    """The finding with the origins of the time that it claims."""
-    claims = row.finding.claims
-    if not claims:
-        return row
+def claim_origins(facts: Facts, claims: SpanSet) -> Origins:
+    """Where the time comes from that a finding claims."""
     about_all = bool(claims - facts.steps.typical_windows)  # a rule on what happens in some steps only
     step_count = facts.of_all_steps.step_count if about_all else facts.step_count
-    origins = facts.attribution.origins(claims, step_count, FINDING_ROWS)
-    return replace(row, finding=replace(row.finding, origins=origins))
+    return facts.attribution.origins(claims, step_count, FINDING_ROWS)

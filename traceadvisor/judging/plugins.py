@@ -10,12 +10,13 @@ import re
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import redirect_stdout
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from importlib.metadata import Distribution, EntryPoint, distributions
 from inspect import isabstract
 from pathlib import Path
 from typing import get_args, get_type_hints
 
+from traceadvisor.frozen import frozen
 from traceadvisor.judging.run_rule import conforms
 from traceadvisor.rules.base import Rule
 
@@ -29,7 +30,7 @@ class PluginError(Exception):
     """A plugin rule that cannot be used, with the reason as a clause."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plugin:
     """A plugin rule that is not loaded yet."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from traceadvisor.analysis.communication.collectives import collective_calls
 from traceadvisor.facts import Facts
+from traceadvisor.frozen import frozen
 from traceadvisor.judging.run_rule import run_rank_rule
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.ranks import RankFigures
@@ -16,7 +16,7 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import RankRule, Rule
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class RankRecording:
     """Figures of one rank's recording for a comparison of ranks."""
 

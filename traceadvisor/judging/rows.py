@@ -8,10 +8,11 @@ from __future__ import annotations
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import PurePath
 from statistics import median_high
 
+from traceadvisor.frozen import frozen
 from traceadvisor.judging.marginal import NEARLY_EQUAL_SHARE, doubt_and_effort
 from traceadvisor.model.findings import FEWEST_STEPS
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording
@@ -19,7 +20,7 @@ from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording
 Key = tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Row:
     """A rule's finding in several recordings."""
 

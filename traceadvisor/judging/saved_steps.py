@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from traceadvisor.errors import InputError
+from traceadvisor.frozen import frozen
 from traceadvisor.judging.breakdown import breakdown
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Recording, StepRow
@@ -28,7 +28,7 @@ SAME_SHARE = 0.001
 _UNSAFE = re.compile(r"[^\w.-]+", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SavedStep:
     """A step as a trace file."""
 
@@ -42,7 +42,7 @@ class SavedStep:
     """Whether the file, read back, gives the same figures of the step."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnsavedStep:
     """A recording without a saved step, and why."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+T = TypeVar("T", bound=np.generic)
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -19,7 +21,7 @@ def read_only(*arrays: NDArray[Any]) -> None:
         array.flags.writeable = False
 
 
-def distinct(ascending: Int64) -> Int64:
+def distinct(ascending: NDArray[T]) -> NDArray[T]:
     """Distinct values of a sorted array; faster than ``np.unique``, which takes it for unsorted."""
     return ascending[np.append(True, ascending[1:] != ascending[:-1])] if ascending.size else ascending
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+from traceadvisor.frozen import frozen
 
 
 class Category(Enum):
@@ -67,7 +68,7 @@ IDLE_CATEGORIES = (
 """Time in which the device is idle, except data wait. Unknown time is not part of it: the device may have worked."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepBreakdown:
     """Time per category of one step.
 
@@ -91,7 +92,7 @@ class StepBreakdown:
         return None if part is None or not self.duration_ns else part / self.duration_ns
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Totals:
     """Mean time per step; the seven sum to the step. None where no device, or no loader, was recorded."""
 
@@ -107,7 +108,7 @@ class Totals:
     """Time in which the recording does not show whether the device worked."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MeanBreakdown:
     """Mean time per category over some steps, nanoseconds."""
 

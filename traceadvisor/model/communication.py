@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from traceadvisor.frozen import frozen
 
 
 class CollectiveKind(Enum):
@@ -56,7 +57,7 @@ class Purpose(Enum):
     """The recording does not tell."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Message:
     """A collective's recorded arguments; None or empty where missing or not plausible."""
 
@@ -96,7 +97,7 @@ class Message:
         return max(elements) * self.element_bytes if elements and self.element_bytes is not None else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommunicationRow:
     """All collectives of one kind and purpose in the kept steps; means per step."""
 

@@ -5,10 +5,10 @@ A difference is always HEAD less BASE: above zero, HEAD takes longer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.explanation import StepExplanation
 from traceadvisor.model.findings import Estimate, Fix, RuleMeta, Severity
 from traceadvisor.model.location import Location
@@ -36,7 +36,7 @@ class Measure(Enum):
     """The undisturbed step per sample, where both sides have a known, different number of samples per step."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepChange:
     """Whether the step changed, and how certain that is."""
 
@@ -78,7 +78,7 @@ class StepChange:
         return self.ratio - 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class ComparedRank:
     """One rank, or one device of it, in both sides."""
 
@@ -109,7 +109,7 @@ class DifferenceKind(Enum):
     CODE = "code"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """A setting, version or device that differs."""
 
@@ -134,7 +134,7 @@ class FindingStatus(Enum):
     """One side did not run the check: its input is missing, or the rule was not selected or not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindingState:
     """A finding in one side."""
 
@@ -155,7 +155,7 @@ class FindingState:
     """Captures of the side that have it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindingChange:
     """A finding in both sides, compared by rule, file and function."""
 
@@ -184,7 +184,7 @@ class Agreement(Enum):
     """The step is not shorter than before: something else changed, too, or hides the finding."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PredictionCheck:
     """A saving that the report on BASE predicted for a finding that HEAD does not have any more."""
 
@@ -207,7 +207,7 @@ class PredictionCheck:
     agreement: Agreement
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class ComparedRun:
     """One script, or one named run, in both sides."""
 
@@ -225,7 +225,7 @@ class ComparedRun:
     """What limits the comparison, as sentences."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unpaired:
     """A recording without a partner in the other side."""
 
@@ -234,7 +234,7 @@ class Unpaired:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Comparison:
     """What changed from BASE to HEAD."""
 

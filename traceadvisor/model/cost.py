@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from traceadvisor.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Price:
     """Price of one GPU."""
 
@@ -13,7 +13,7 @@ class Price:
     currency: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunCost:
     """Cost of the run at the price that was set."""
 
@@ -30,7 +30,7 @@ class RunCost:
         return self.price.per_gpu_hour * self.gpu_count
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Amounts:
     """A saving in money."""
 
@@ -39,7 +39,7 @@ class Amounts:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Worth:
     """A finding's saving in money, at the price that was set."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from traceadvisor.frozen import frozen
 
 DISTORTED_RATIO = 1.5
 """From this ratio on, a third of a recorded step or more is the profiler's, and shares of recorded steps are not shares
@@ -12,7 +12,7 @@ CHANGED_SHARE = 0.10
 """Difference between recorded and undisturbed steps that a report mentions."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Distortion:
     """Recorded steps of a run beside its undisturbed ones: medians, as the step log has them.
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask, read_only
 from traceadvisor.model.spans import SpanSet
 
@@ -151,7 +152,7 @@ class EventTable:
         }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Sparse(Generic[T]):
     """A column that only some rows of a table have."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from traceadvisor.frozen import frozen
 
 SCHEMA = "traceadvisor.experiment/1"
 """Identifies the JSON file and its version."""
@@ -14,7 +15,7 @@ SAME_STEP = 1.25
 SettingValue: TypeAlias = bool | int | float | str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MeasuredRatio:
     """Time per sample with changed settings over that of the base."""
 
@@ -37,7 +38,7 @@ class MeasuredRatio:
     """``faster``, ``slower``, ``no difference`` or ``inconclusive``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MeasuredArm:
     """Settings that were tried."""
 
@@ -64,7 +65,7 @@ class MeasuredArm:
     gpu_power_watts: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CurvePoint:
     """A value of an axis, and a rate."""
 
@@ -73,7 +74,7 @@ class CurvePoint:
     peak_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AxisResult:
     """What an axis shows."""
 
@@ -109,7 +110,7 @@ class AxisResult:
     """Batch size at which 80% of the memory are in use, by the line through the measured peaks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Section:
     """Settings that were alternated with one base."""
 
@@ -127,7 +128,7 @@ class Section:
     base_gpu_power_watts: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LedgerRow:
     """A fix that a report proposed: predicted beside measured."""
 
@@ -149,7 +150,7 @@ class LedgerRow:
     """The code that the report proposed. A finding with the same code has this row's figures."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MeasuredFix:
     """What an experiment measured for the fix of a finding."""
 
@@ -159,7 +160,7 @@ class MeasuredFix:
     measured: MeasuredRatio
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ExperimentResult:
     """All that ``sweep`` or ``try`` measured."""
 

@@ -6,13 +6,13 @@ A difference is HEAD less BASE: above zero, HEAD takes longer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.location import Frame, Location
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CategoryChange:
     """Time of one category in the typical step."""
 
@@ -25,7 +25,7 @@ class CategoryChange:
     """Sums over all categories to the difference of the step."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RowChange:
     """Time of one operator, kernel or module per step."""
 
@@ -41,7 +41,7 @@ class RowChange:
     """Longest time that it may take among the other rows of the side that does not list it; 0 if there are none."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OtherChange:
     """All rows that a table leaves out, exactly."""
 
@@ -50,7 +50,7 @@ class OtherChange:
     delta_ns: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableChange:
     """Operators, kernels or modules, the largest difference first. The rows sum exactly to the whole difference."""
 
@@ -58,7 +58,7 @@ class TableChange:
     other: OtherChange
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CodePlace:
     """A place in the code, as in tables of origins."""
 
@@ -75,7 +75,7 @@ class CodePlace:
     """The innermost frame, which owns the time, if it is not the user's."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LineChange:
     """Time of one place in the code per step. Places are the same by file and function; their lines may move."""
 
@@ -93,7 +93,7 @@ class LineChange:
     """Half the width of the 95% interval of the difference, for times estimated from samples; None for others."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LinesChange:
     """Places in the code, the largest difference first. The rows sum exactly to the whole difference."""
 
@@ -101,7 +101,7 @@ class LinesChange:
     other: OtherChange
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OriginChange:
     """Where a difference comes from."""
 
@@ -112,7 +112,7 @@ class OriginChange:
     lines: LinesChange | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepExplanation:
     """The difference of the typical recorded step, explained exactly."""
 

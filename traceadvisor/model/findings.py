@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from math import inf
 from typing import Self, assert_never
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Location as Location  # noqa: PLC0414  # exported here, defined in a module without numpy
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import WhatIf
@@ -146,7 +147,7 @@ class Unit(Enum):
     TEXT = "text"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evidence:
     """A measured figure with its label."""
 
@@ -155,7 +156,7 @@ class Evidence:
     unit: Unit
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fix:
     """What to change.
 
@@ -181,7 +182,7 @@ ALWAYS_THE_SAME = "our low and high assumptions give the same simulated step"
 """Why a simulated saving has no range."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Estimate:
     """Saving per step in nanoseconds.
 
@@ -264,7 +265,7 @@ class Estimate:
         return cls(0.0, most_ns / 2, most_ns, Method.BOUND, f"not simulated: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RuleMeta:
     """Id, name and title of a rule."""
 
@@ -277,7 +278,7 @@ UNSTAMPED = RuleMeta("", "", "")
 """Placeholder in a finding until the engine fills in its rule."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class Finding:
     """A cost with its cause and fix, in one recording."""
 
@@ -302,7 +303,7 @@ class Finding:
     """Where the claimed time comes from, filled in by the engine; None if nothing is claimed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Clear:
     """A passed check: its figure and the limit of the figure."""
 
@@ -334,7 +335,7 @@ WHOLE_SHARE = 0.95
 """With at least this share judged, the rest changes no conclusion, and reports do not mention it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Skipped:
     """A check that was skipped."""
 
@@ -342,14 +343,14 @@ class Skipped:
     """The missing input, and how to get it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failed:
     """A rule that failed; the report contains the other rules."""
 
     error: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Found:
     """A check with a finding."""
 

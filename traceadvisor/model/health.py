@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from traceadvisor.frozen import frozen
 
 
 class HealthStatus(Enum):
@@ -14,7 +15,7 @@ class HealthStatus(Enum):
     UNUSABLE = "unusable"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HealthNote:
     """Something to know before using the figures."""
 
@@ -28,7 +29,7 @@ class HealthNote:
     """False where the note only informs and all figures are valid."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Health:
     """State of one input, or of several together."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from traceadvisor.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Frame:
     """A recorded Python frame, of user code or of a library."""
 
@@ -16,7 +18,7 @@ class Frame:
     line: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Location:
     """A place in the user's code."""
 

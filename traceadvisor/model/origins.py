@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Frame, Location
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OriginRow:
     """Time of one operator or module."""
 
@@ -22,7 +22,7 @@ class OriginRow:
     """Calls, GPU operations or gaps that the time belongs to, over all steps of the table."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StackRow:
     """Time of one place in the code."""
 
@@ -46,7 +46,7 @@ class StackRow:
     """Calls, GPU operations or gaps that the time belongs to, over all steps of the table."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OtherOrigins:
     """All rows that a table leaves out."""
 
@@ -54,7 +54,7 @@ class OtherOrigins:
     count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OriginTable:
     """The operators or modules with the most time, largest first."""
 
@@ -62,7 +62,7 @@ class OriginTable:
     other: OtherOrigins
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StackTable:
     """The places in the code with the most time, largest first."""
 
@@ -70,7 +70,7 @@ class StackTable:
     other: OtherOrigins
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Origins:
     """Where some time comes from. The rows of each table sum exactly to it.
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import MeanBreakdown
 from traceadvisor.model.run import LoaderSettings
 from traceadvisor.model.spans import SpanSet
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class CollectiveCalls:
     """The collectives of one rank in its kept steps, in order of time; arrays of shape ``(n,)``."""
 
@@ -24,7 +23,7 @@ class CollectiveCalls:
     """From this rank's arrival until all ranks arrived and the collective is done."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class RankFigures:
     """One rank of a run."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC
-from dataclasses import dataclass
 from enum import Enum
+
+from traceadvisor.frozen import frozen
 
 
 class ReplayStatus(Enum):
@@ -15,7 +16,7 @@ class ReplayStatus(Enum):
     NOT_RUN = "not_run"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplayFigures:
     """The unchanged simulation compared with the recording. Errors are positive where the simulation is longer."""
 

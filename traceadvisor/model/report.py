@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category, MeanBreakdown, StepBreakdown
 from traceadvisor.model.communication import CommunicationRow
 from traceadvisor.model.cost import Price, RunCost, Worth
@@ -39,7 +40,7 @@ class SourceKind(Enum):
     TRACE = "trace"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """The input of the report."""
 
@@ -61,7 +62,7 @@ class Work(Enum):
     MEMSET = "memset"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Overlap:
     """Mean time per step of one kind of work. Overlapped time is not lost."""
 
@@ -70,7 +71,7 @@ class Overlap:
     """The part that is not overlapped by more useful work."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceFigures:
     """Use of the device. Shares are 0..1; None where the trace lacks their input."""
 
@@ -90,7 +91,7 @@ class DeviceFigures:
     """The busy share if the device worked in all unknown time; None without unknown time."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KernelRow:
     """All launches of one kernel in the typical steps."""
 
@@ -113,7 +114,7 @@ class KernelRow:
         return self.total_ns_per_step / self.calls_per_step if self.calls_per_step else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShapeRow:
     """The calls of an operator with certain input shapes, in the typical steps."""
 
@@ -125,7 +126,7 @@ class ShapeRow:
     device_ns_per_step: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlaceRow:
     """The calls of an operator from one place in the code, in the typical steps."""
 
@@ -133,7 +134,7 @@ class PlaceRow:
     calls_per_step: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorRow:
     """All calls of one operator in the typical steps."""
 
@@ -158,7 +159,7 @@ class OperatorRow:
     """Where it is called, most calls first; empty without Python stacks."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModuleRow:
     """All calls of one module at one place in the tree of modules, in the typical steps."""
 
@@ -176,7 +177,7 @@ class ModuleRow:
     """GPU operations launched in the forward pass, with those of the modules inside; None without a GPU."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepRow:
     """One training step and where its time went."""
 
@@ -184,7 +185,7 @@ class StepRow:
     breakdown: StepBreakdown
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Umbrella:
     """A verdict on the step as a whole. It is not ranked; findings name the causes."""
 
@@ -193,7 +194,7 @@ class Umbrella:
     evidence: tuple[Evidence, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Recording:
     """One worker, one span, one device."""
 
@@ -340,7 +341,7 @@ class Recording:
         return self.figures if self.typical_figures is None else self.typical_figures
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PredictedStep:
     """Predicted step time."""
 
@@ -362,7 +363,7 @@ class FoldedBecause(Enum):
     """After the other fix, this one saves less than 1% of the step."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoldedFinding:
     """A finding that is part of another one."""
 
@@ -373,7 +374,7 @@ class FoldedFinding:
     """The saving of its fix alone."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class RecordedFinding:
     """A cost, its cause and its fix, in one recording."""
 
@@ -423,7 +424,7 @@ class RecordedFinding:
         return PredictedStep(low, expected, high)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class RankedFinding(RecordedFinding):
     """A row of the ranking: a finding of one or several recordings. Its figures are those of a typical recording.
 
@@ -434,14 +435,14 @@ class RankedFinding(RecordedFinding):
     """The finding in each recording, in the order of the report; empty if the row is about one recording only."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundFigures:
     """The rule found something, in a report that was read back: JSON has the whole finding only where it is ranked."""
 
     evidence: tuple[Evidence, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class OutcomeRow:
     """Outcome of one rule on one recording, or on several ranks together."""
 
@@ -450,7 +451,7 @@ class OutcomeRow:
     outcome: RuleOutcome | FoundFigures
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotWorthDoing:
     """A popular fix that would save less than 2% here."""
 
@@ -463,7 +464,7 @@ class NotWorthDoing:
     """The recordings it is about; empty for all."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordingNote:
     """A health note and its recording."""
 
@@ -472,7 +473,7 @@ class RecordingNote:
     """None where the note is about the whole input."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UsedSettings:
     """The user's settings that affect the report."""
 
@@ -492,7 +493,7 @@ class UsedSettings:
     price: Price | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen(eq=False)
 class Report:
     """Where training time goes, and what to change first. A notebook shows it as the HTML page."""
 
@@ -506,7 +507,7 @@ class Report:
 
     not_worth_doing: tuple[NotWorthDoing, ...]
     outcomes: tuple[OutcomeRow, ...]
-    settings: UsedSettings = UsedSettings()
+    settings: UsedSettings = field(default_factory=UsedSettings)
     rules: tuple[RuleText, ...] = ()
     """The rules that were run; empty in a report that does not hold them."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from traceadvisor.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RuleSection:
     """A paragraph of the explanation of a rule."""
 
@@ -15,7 +15,7 @@ class RuleSection:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RuleText:
     """What a rule checks. ``traceadvisor rules explain ID`` shows all of it."""
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import fmean, median
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Location
 from traceadvisor.model.samples import StackSamples
 from traceadvisor.model.step_state import StepState as StepState  # noqa: PLC0414  # exported here
 from traceadvisor.model.telemetry import Telemetry
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClockReading:
     """Both clocks, read one right after the other."""
 
@@ -23,7 +24,7 @@ class ClockReading:
     """Monotonic, from an arbitrary zero; it may stand still while the machine is suspended."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimedStep:
     """One step of the run, timed with a few clock reads."""
 
@@ -50,7 +51,7 @@ class TimedStep:
     """Time in it to save checkpoints; None if not recorded."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimedBatch:
     """One batch of the training loader, timed by clock reads in the process that made it."""
 
@@ -82,7 +83,7 @@ class TimedBatch:
         return self.fetch_ns + (self.collate_ns or 0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoaderSettings:
     """The training loader's arguments; None where unknown."""
 
@@ -116,7 +117,7 @@ class LoaderSettings:
         return self.batch_size if self.sample_count >= self.batch_size else 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunSettings:
     """Settings of the run; None where unknown."""
 
@@ -168,7 +169,7 @@ class RunSettings:
     """Environment variables that affect training and were set."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Repository:
     """The Git repository of the script when the run started; None where unknown."""
 
@@ -185,7 +186,7 @@ class Repository:
     torch's call stacks are usually relative to it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateSteps:
     """Times of the steps with the same profiler activity, without the first step of the run."""
 
@@ -198,7 +199,7 @@ class StateSteps:
     """Mean time in the training loader's ``__next__``. A median would mislead: several workers deliver in bursts."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunSummary:
     """The steps of a run, counted."""
 
@@ -207,7 +208,7 @@ class RunSummary:
     """As :func:`steps_by_state` gives them."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Run:
     """One rank of a captured run."""
 

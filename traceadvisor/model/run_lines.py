@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Frame, Location
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LineTime:
     """Time of the training thread in some lines, estimated from samples."""
 
@@ -21,7 +20,7 @@ class LineTime:
     sample_count: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LineRow:
     """One place in the code, with the calls that it waits for."""
 
@@ -46,7 +45,7 @@ class LineRow:
     share_high: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunLines:
     """The lines in which the training thread of one rank spends the run.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+from traceadvisor.frozen import frozen
 
 
 class RunPart(Enum):
@@ -35,7 +36,7 @@ class RunPart(Enum):
     AFTER = "after_last_step"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunTime:
     """The time of one rank's run by part, on a clock that never jumps."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.step_state import StepState
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SampledFrame:
     """A frame of a sampled stack."""
 
@@ -23,7 +24,7 @@ class SampledFrame:
     """Whether it is the user's code."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sampled:
     """Samples of one stack in steps of one state."""
 
@@ -39,7 +40,7 @@ Tallies = Mapping[StepState | None, Sampled]
 """Samples by the state of the step that they fall into; None for samples outside all steps."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SampledStack:
     """A distinct stack, and its samples."""
 
@@ -51,7 +52,7 @@ class SampledStack:
     """Whether the training thread was getting a batch from its loader."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StackSamples:
     """The sampled stacks of one rank's training thread."""
 

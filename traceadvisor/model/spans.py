@@ -8,14 +8,14 @@ breakdown is the total of such a set: overlaps are resolved here and nowhere els
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask, read_only
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class SpanSet:
     """Disjoint half-open spans, sorted by start, none empty, none touching the next.
 
@@ -68,9 +68,9 @@ class SpanSet:
     @staticmethod
     def union_all(sets: Iterable[SpanSet]) -> SpanSet:
         """Union of several sets."""
-        parts = list(sets)
-        if not parts:
-            return SpanSet.empty()
+        parts = [part for part in sets if part]
+        if len(parts) < 2:
+            return parts[0] if parts else SpanSet.empty()
         return SpanSet.union_of(
             np.concatenate([part.starts_ns for part in parts]), np.concatenate([part.ends_ns for part in parts])
         )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepMemory:
     """Device memory at the peak of one step; the three parts sum to the peak."""
 
@@ -34,7 +33,7 @@ class StepMemory:
         return self.activations_bytes / self.peak_bytes if self.peak_bytes else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryRelief:
     """Memory that each change alone would free at the peak of the fullest step, from a formula."""
 
@@ -48,7 +47,7 @@ class MemoryRelief:
     """Half of the activations: two half batches, one after the other."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class MemoryOverTime:
     """Memory of the caching allocator at points in time of the recorded steps: at least two values each, ``(n,)``."""
 
@@ -62,7 +61,7 @@ class MemoryOverTime:
     """Reserved from the driver, in use or not; None where not recorded."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorMemory:
     """Device memory that an operator itself asks for, without the operators inside it; means per typical step."""
 
@@ -76,7 +75,7 @@ class OperatorMemory:
     """Allocated less what was freed while the operator ran; negative where it frees more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryFigures:
     """Device memory in the kept steps, from the allocator's own events."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.spans import SpanSet
 
 
@@ -25,7 +26,7 @@ class StepSource(Enum):
     """Without either: the whole recording as one window."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """One training step. Times are nanoseconds since the trace's first event, spans half-open."""
 

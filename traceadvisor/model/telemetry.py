@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntFlag, StrEnum
 from typing import TYPE_CHECKING
+
+from traceadvisor.frozen import frozen
 
 if TYPE_CHECKING:  # recording uses the columns inside the user's process, where it must not import numpy
     from traceadvisor.model.arrays import Float64, Int64
@@ -118,7 +119,7 @@ class ClockEventReason(IntFlag):
     DISPLAY_CLOCKS = 0x100
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Series:
     """Several figures sampled at the same times; NaN where one is not supported or was not read."""
 
@@ -131,7 +132,7 @@ class Series:
     A gap in sampling is marked by one row of NaN."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class DeviceTelemetry:
     """One device, from NVML."""
 
@@ -167,7 +168,7 @@ class DeviceTelemetry:
     """Highest power limit that can be set."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class WorkerTelemetry:
     """One of the busiest children of the training processes: usually a data loader worker."""
 
@@ -177,7 +178,7 @@ class WorkerTelemetry:
     """Every :class:`WorkerColumn`, while it was among the busiest."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Telemetry:
     """Samples of one node."""
 

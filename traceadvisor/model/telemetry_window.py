@@ -6,12 +6,12 @@ Each figure is over the samples in the period that have it, with equal weights; 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.telemetry import ClockEventReason
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceWindow:
     """One device over a period of time."""
 
@@ -57,7 +57,7 @@ class DeviceWindow:
     """Highest PCIe generation and width. Not the lowest: an idle device lowers its link."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeWindow:
     """The whole host over a period of time."""
 
@@ -77,7 +77,7 @@ class NodeWindow:
     """Swap at its peak less that of the first sample."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkerWindow:
     """One child of the training processes."""
 
@@ -86,7 +86,7 @@ class WorkerWindow:
     mean_cpu_cores: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProcessWindow:
     """The training processes and their children."""
 
@@ -112,7 +112,7 @@ class ProcessWindow:
     """Peak as a share of the control group's limit; None without a limit."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TelemetryWindow:
     """All telemetry over a period of time."""
 

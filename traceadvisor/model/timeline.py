@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, read_only
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.spans import SpanSet
@@ -25,7 +25,7 @@ class Activity(Enum):
     OPTIMIZER = "optimizer"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Lane:
     """One row of the timeline."""
 
@@ -34,7 +34,7 @@ class Lane:
     """Later entries are drawn over earlier ones."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class TraceLane:
     """The events of one thread or stream in a step; arrays of shape ``(n,)``, by start."""
 
@@ -62,7 +62,7 @@ DEEPEST_SHOWN = 7
 """Deeper events are not kept."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class StepTrace:
     """The named events of one step: the longest ones of each thread and stream."""
 
@@ -73,7 +73,7 @@ class StepTrace:
     """Events of these lanes that are too short to be kept."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Timeline:
     """One representative step. Times are nanoseconds since the trace's first event."""
 

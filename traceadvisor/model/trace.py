@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from traceadvisor.model.arrays import Int32, Int64, read_only
+from traceadvisor.frozen import frozen
+from traceadvisor.model.arrays import Int32, Int64, distinct, read_only
 from traceadvisor.model.communication import Message
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Sparse
 from traceadvisor.model.health import Health
@@ -18,7 +19,7 @@ MOST_DEVICES = 64
 """Most recordings made from one file; no process uses more devices."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Origin:
     """Origin of a trace."""
 
@@ -45,7 +46,7 @@ class Origin:
     """Whether the recording ended before it had all requested steps."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Thread:
     """A host thread."""
 
@@ -54,7 +55,7 @@ class Thread:
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Device:
     """A device as described by the recording; None where a figure is missing."""
 
@@ -69,7 +70,7 @@ class Device:
     multiprocessors: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Distributed:
     """The worker's process group."""
 
@@ -78,7 +79,7 @@ class Distributed:
     backend: str | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class PythonCalls:
     """Calls of Python functions. Kept separately: they can be most of a trace, and few analyses need them."""
 
@@ -96,7 +97,7 @@ class PythonCalls:
         read_only(self.start_ns, self.end_ns, self.name_id, self.thread)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class AllocatorSamples:
     """Memory of the devices' caching allocators after each change; arrays of shape ``(n,)``."""
 
@@ -128,7 +129,7 @@ def _no_numbers() -> Sparse[np.int64]:
     return Sparse(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Details:
     """Columns that only some events have, by row of the event table."""
 
@@ -163,7 +164,7 @@ class Details:
     """Torch's number of the forward operator's thread; only for backward operators."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Trace:
     """One recording of one worker."""
 
@@ -215,7 +216,8 @@ class Trace:
     def device_indices(self) -> tuple[int, ...]:
         """Devices with recorded work, ascending."""
         rows = self.events.rows(*DEVICE_WORK)
-        return tuple(sorted(set(self.events.device[rows].tolist()) - {NONE}))
+        devices = distinct(np.sort(self.events.device[rows]))
+        return tuple(devices[devices != NONE].tolist())
 
     def device(self, index: int) -> Device:
         """Description of a device that occurs in events."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from traceadvisor.bundle.folder import command_of, find_in_bundle, is_bundle, started_ns
 from traceadvisor.bundle.jobs import joined
 from traceadvisor.bundle.layout import MANIFEST, UNFINISHED
 from traceadvisor.errors import InputError
+from traceadvisor.frozen import frozen
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Source, SourceKind
@@ -31,7 +32,7 @@ _MOST_KINDS = 5
 _EXPECTED = "a torch.profiler recording (*.pt.trace.json or *.pt.trace.json.gz) or a folder of recordings"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundRecordings:
     """The recordings found under some paths."""
 

@@ -81,9 +81,8 @@ class ByteStream:
 
     @property
     def file_state(self) -> tuple[int, ...]:
-        """The same for the same content: what the file system tells of the file."""
-        status = os.fstat(self._file.fileno())
-        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+        """The same for the same content: see :func:`state_of`."""
+        return state_of(os.fstat(self._file.fileno()))
 
     @property
     def file_position(self) -> int:
@@ -170,6 +169,11 @@ def open_bytes(path: Path, limits: Limits = LIMITS) -> Iterator[ByteStream]:
             expected="a readable trace file",
             remedy="Check the path and its permissions.",
         ) from error
+
+
+def state_of(status: os.stat_result) -> tuple[int, ...]:
+    """What the file system tells of a file: device, inode, size in bytes and time of the last change in nanoseconds."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _size_of(file: io.BufferedIOBase) -> int:

@@ -7,23 +7,24 @@ before. Otherwise this process reads on by itself, so that the result never depe
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from traceadvisor.model.limits import Limits
+from traceadvisor.frozen import frozen
+from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.parsing.columns.events import Columns
 from traceadvisor.parsing.exceeded_limits import ExceededLimit
-from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
+from traceadvisor.parsing.input_bytes import ByteStream, open_bytes, state_of
 from traceadvisor.parsing.json.windows import ReadSummary, WindowReader
-from traceadvisor.system.executor import Aside, Tell
+from traceadvisor.system.executor import Aside
 
-FIRST_SHARE = 0.55
-"""Share of the file in the first part: the other process has to start, to skip, and to send what it read."""
+FIRST_SHARE = 0.53
+"""Share of the file in the first part: the other process has to skip it, and to send what it read."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """The part of a file after some bytes of it."""
 
@@ -33,8 +34,21 @@ class _Part:
     limits: Limits
     details: bool
 
+    def __call__(self, _: object) -> _Read | None:
+        """Read it, in the other process."""
+        columns = Columns(self.limits.text_length, details=self.details)
+        with open_bytes(self.path, self.limits) as stream:
+            reader = WindowReader(stream, limits=self.limits, details=self.details)
+            place = reader.skip(self.position) if stream.file_state == self.state else None
+            if place is None:
+                return None
+            for window in reader.windows():
+                columns.add(window)
+                del window  # the next events take its place in memory
+            return _Read(place, columns, reader.summary, stream.damaged, stream.excess)
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@frozen(eq=False)
 class _Read:
     """What was read of a part, up to the end of the file."""
 
@@ -46,18 +60,41 @@ class _Read:
 
 
 class SecondPart:
-    """The part that another process reads."""
+    """The second part of a file, which another process begins to read."""
 
-    def __init__(self, position: int, aside: Aside[_Read | None]) -> None:
-        self._position = position
-        self._aside: Aside[_Read | None] | None = aside
+    def __init__(self, path: Path, aside: Aside, limits: Limits = LIMITS, *, details: bool = True) -> None:
+        """Begin to read it.
+
+        Args:
+            path: the file.
+            aside: the other process.
+            limits: how much to read.
+            details: as :func:`~traceadvisor.parsing.trace_file.read_trace` takes them.
+        """
+        self.aside = aside
+        """The other process; it can take more tasks."""
+
+        self._of = path, limits, details
+        self._state: tuple[int, ...] | None = None
+        self._number: int | None = None
+        with suppress(OSError):  # reading tells what is wrong with the file
+            self._state = state_of(path.stat())
+            *_, size, _ = self._state
+            self._position = int(size * FIRST_SHARE)
+            self._number = aside.begin(_Part(path, self._state, self._position, limits, details))
+
+    def is_of(self, path: Path, limits: Limits) -> bool:
+        """Whether it is the part of a file as it is now, read with some limits and all details."""
+        with suppress(OSError):
+            return self._of == (path, limits, True) and self._state == state_of(path.stat())
+        return False
 
     def ends(self, reader: WindowReader, stream: ByteStream, columns: Columns) -> bool:
         """Add the second part if the first has been read; False if it has not, or if the reader must read on."""
-        if self._aside is None or stream.file_position < self._position:
+        if self._number is None or stream.file_position < self._position:
             return False
-        aside, self._aside, place = self._aside, None, reader.place
-        read = aside.outcome() if place is not None else None
+        number, self._number, place = self._number, None, reader.place
+        read = self.aside.outcome(number) if place is not None and stream.file_state == self._state else None
         if not isinstance(read, _Read) or read.place != place:
             return False
         columns.move(read.columns)
@@ -66,22 +103,26 @@ class SecondPart:
         return True
 
 
+_ahead: list[SecondPart] = []
+"""What :func:`read_ahead` began, until it is asked for."""
+
+
+def read_ahead(path: Path) -> None:
+    """Begin to read the second part of a file that :func:`second_part` will be asked for, if all is as expected."""
+    aside = Aside().started()
+    atexit.register(aside.end)
+    _ahead.append(SecondPart(path, aside))
+
+
 @contextmanager
-def second_part(path: Path, stream: ByteStream, limits: Limits, *, details: bool) -> Iterator[SecondPart]:
-    """Start to read the second part of a file that was just opened."""
-    *_, size, _ = stream.file_state
-    part = _Part(path, stream.file_state, int(size * FIRST_SHARE), limits, details)
-    with Aside(_read, part) as aside:
-        yield SecondPart(part.position, aside)
-
-
-def _read(part: _Part, _: Tell) -> _Read | None:
-    columns = Columns(part.limits.text_length, details=part.details)
-    with open_bytes(part.path, part.limits) as stream:
-        reader = WindowReader(stream, limits=part.limits, details=part.details)
-        place = reader.skip(part.position) if stream.file_state == part.state else None
-        if place is None:
-            return None
-        for window in reader.windows():
-            columns.add(window)
-        return _Read(place, columns, reader.summary, stream.damaged, stream.excess)
+def second_part(path: Path, limits: Limits) -> Iterator[SecondPart]:
+    """The second part of a file, with all details; it may have been begun already. The other process ends with it."""
+    begun = _ahead.pop() if _ahead else None
+    if begun is None or not begun.is_of(path, limits):
+        if begun:
+            begun.aside.end()
+        begun = SecondPart(path, Aside().started(), limits)
+    try:
+        yield begun
+    finally:
+        begun.aside.end()

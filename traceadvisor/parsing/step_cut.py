@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import msgspec
 
 from traceadvisor.errors import InputError
+from traceadvisor.frozen import frozen
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.parsing.input_bytes import open_bytes
 from traceadvisor.parsing.metadata import PLAIN_MEMBERS
@@ -38,7 +38,7 @@ _EXPECTED = "a whole recording of torch.profiler with step marks"
 _Event = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Span:
     start: Decimal
     end: Decimal
@@ -104,7 +104,7 @@ def _read(path: Path, limits: Limits) -> dict[str, Any]:
                 )
     try:
         document = msgspec.json.Decoder(float_hook=Decimal).decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also for bytes that are not UTF-8
         raise InputError(
             path, "is damaged, so no step can be cut out of it", expected=_EXPECTED, remedy="Copy the file again."
         ) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from contextlib import ExitStack
 from dataclasses import replace
 
 from traceadvisor.errors import InputError
@@ -19,11 +18,14 @@ from traceadvisor.parsing.input_bytes import ByteStream, open_bytes
 from traceadvisor.parsing.json.windows import ReadSummary, WindowReader
 from traceadvisor.parsing.metadata import base_time_ns, devices, distributed
 from traceadvisor.parsing.recognise import Recognised, describe, describe_bytes
-from traceadvisor.parsing.second_part import second_part
+from traceadvisor.parsing.second_part import SecondPart
 from traceadvisor.text.secret_members import secrets_in
 
 EARLIEST_WALL_CLOCK_NS = 10**18
 """September 2001: a smaller sum comes from a clock since boot, not a date."""
+
+LATEST_WALL_CLOCK_NS = 4 * 10**18
+"""October 2096: a larger sum is no date either."""
 
 
 def ignore_progress(position: int) -> None:
@@ -36,7 +38,7 @@ def read_trace(
     limits: Limits = LIMITS,
     *,
     details: bool = True,
-    in_two: bool = False,
+    second: SecondPart | None = None,
 ) -> Trace:
     """Read a recording, gzipped or plain, of any generation.
 
@@ -45,16 +47,14 @@ def read_trace(
         on_progress: called with the number of bytes of the file read so far.
         limits: how much to read.
         details: also read stacks, shapes, sizes and memory; rules need them, a breakdown does not.
-        in_two: read the file in two parts, one in another process.
+        second: the second part of the file if another process reads it, with the same limits and details.
 
     Raises:
         InputError: the file cannot be read or holds no profiler events; the message says what it is instead.
     """
     columns = Columns(limits.text_length, details=details)
-    with ExitStack() as stack:
-        stream = stack.enter_context(open_bytes(origin.path, limits))
+    with open_bytes(origin.path, limits) as stream:
         reader = WindowReader(stream, limits=limits, details=details)
-        second = stack.enter_context(second_part(origin.path, stream, limits, details=details)) if in_two else None
         for window in reader.windows():
             columns.add(window)
             del window
@@ -78,7 +78,7 @@ def read_trace(
         streams=columns.streams,
         devices=devices(summary.members),
         distributed=distributed(summary.members),
-        wall_clock_start_ns=wall_clock_ns if wall_clock_ns >= EARLIEST_WALL_CLOCK_NS else None,
+        wall_clock_start_ns=wall_clock_ns if EARLIEST_WALL_CLOCK_NS <= wall_clock_ns < LATEST_WALL_CLOCK_NS else None,
         is_truncated=summary.truncated or stream.ended_early,
         with_stacks=bool(tables.details.stack_id.rows.size or tables.python_calls.start_ns.size),
         with_shapes=columns.details.has_types,

@@ -176,7 +176,7 @@ def amend(folder: Path, host: str, rank: int, exit_code: int) -> None:
 def _decoded(content: bytes) -> Manifest | None:
     try:
         found = msgspec.json.decode(content, type=Manifest)
-    except msgspec.DecodeError:
+    except ValueError:  # also for bytes that are not UTF-8
         return None
     return found if found.format == FORMAT else None
 

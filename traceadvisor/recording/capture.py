@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from traceadvisor.bundle.layout import Ending
+from traceadvisor.frozen import frozen
 from traceadvisor.recording.children.plan import exported, new_plan, withdraw
 from traceadvisor.recording.children.rendezvous import Rendezvous, TrainedChildren
 from traceadvisor.recording.notices import ending_lines, kept_line, say
@@ -32,7 +32,7 @@ _BLOCKS = itertools.count()
 """Numbers the captured blocks of this process; each is a run of its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """How a script or block ended."""
 

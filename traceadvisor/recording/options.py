@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from traceadvisor.bundle.layout import Schedule
+from traceadvisor.frozen import frozen
 
 __all__ = ["DEFAULT_SCHEDULE", "CaptureOptions", "Schedule", "schedule"]
 
@@ -22,7 +22,7 @@ def schedule(**steps: int | None) -> Schedule:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaptureOptions:
     """What to record, when, and where."""
 

@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import Protocol, TypeAlias
 
 from traceadvisor.bundle.layout import BundleFile, Note, RankEnding
+from traceadvisor.frozen import frozen
 from traceadvisor.recording.bundle_writer import BundleWriter
 from traceadvisor.recording.growing_file import GrowingFile
 
@@ -44,7 +45,7 @@ class Rows(Protocol):
         """The lines of some rows."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Growing:
     """A file of rows."""
 
@@ -52,7 +53,7 @@ class Growing:
     rows: Rows
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Whole:
     """A file that is written anew."""
 
@@ -60,7 +61,7 @@ class Whole:
     write: Callable[[Path], object]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Written:
     """A file that another thread writes."""
 

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ from traceadvisor.bundle.layout import (
 )
 from traceadvisor.bundle.settings import encode_settings
 from traceadvisor.bundle.steps import StepLog
+from traceadvisor.frozen import frozen
 from traceadvisor.model.run import StepState
 from traceadvisor.recording.after_import import after_torch_import
 from traceadvisor.recording.bundle_writer import BundleWriter, is_taken_by_another
@@ -57,7 +57,7 @@ _ARGUMENTS_REDACTED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Captured:
     """The result of a capture."""
 

@@ -5,23 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from traceadvisor.errors import OutputError, PdfUnavailableError
-from traceadvisor.model.comparison import Comparison
+from traceadvisor.frozen import frozen
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.own_files import is_own_file, remove_stale_parts
 from traceadvisor.system.executor import Died, Tell, Watch, side_by_side
 from traceadvisor.text.cleaning import clipped_inside
 
+if TYPE_CHECKING:
+    from traceadvisor.model.comparison import Comparison  # slow to import, and a report does not need it
+
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Format:
     """An output format."""
 
@@ -113,7 +115,7 @@ COMPARISON_FORMATS = {
 """All formats of a comparison by name."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Written:
     """The result of writing a report in several formats."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category, MeanBreakdown
 from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.findings import LEAST_OPERATIONS
@@ -322,7 +321,7 @@ def _kept(recording: Recording) -> int:
 MEDIAN, MEAN = "median", "mean"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepTime:
     """The step time and how it was measured."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.origins import OriginRow, Origins, OtherOrigins, StackRow
 from traceadvisor.model.report import Recording
@@ -29,7 +29,7 @@ _INSTALLED = re.compile(r"^.*[/\\](?:site-packages|dist-packages)[/\\]|^.*[/\\]l
 """The folder of an installation, which tells nothing about a library's file."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OriginView:
     """Where some time comes from."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run_lines import LineRow, LineTime, RunLines
 from traceadvisor.rendering.origins import LONGEST_NAME, LONGEST_PHRASE, OTHER, frame_words, location_words
@@ -19,7 +19,7 @@ OPEN_ROWS = 12
 NO_USER_CODE = "no user code"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LinesView:
     """The lines of a run."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from enum import Enum
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import WHOLE_SHARE, Clear
 from traceadvisor.model.report import Recording, Report
@@ -51,7 +51,7 @@ class Style(Enum):
     CODE = "cyan"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Piece:
     """Text in one style; rich markup in it has no effect."""
 
@@ -59,7 +59,7 @@ class Piece:
     style: Style = Style.PLAIN
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummaryLine:
     """One line; an empty line separates paragraphs."""
 

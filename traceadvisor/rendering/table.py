@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from traceadvisor.frozen import frozen
 from traceadvisor.rendering.units import NOT_MEASURED
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """A column title; numeric columns are right-aligned."""
 
@@ -15,7 +16,7 @@ class Column:
     numeric: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class More:
     """Lines that unfold below the text of a cell."""
 
@@ -23,7 +24,7 @@ class More:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cell:
     """One table cell."""
 
@@ -53,7 +54,7 @@ class Cell:
         return self.text == NOT_MEASURED
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Table:
     """Columns and rows; rows after the first ``open_rows`` are folded."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.innermost import positions_by
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
@@ -61,7 +62,7 @@ def _call_times(tasks: TimedTasks, work: Work, waits: Waits, constants: Constant
     call_ns = tasks.end_ns - tasks.start_ns
     held_up = tasks.action == Action.LAUNCH_AND_WAIT
     if constants.queue_depth is not None:
-        full = np.append(work.in_flight() >= constants.queue_depth, False)
+        full = np.append(work.in_flight >= constants.queue_depth, False)
         held_up |= (tasks.action == Action.LAUNCH) & full[tasks.first]
     call_ns = np.where(held_up, constants.launch_call_ns, call_ns)
     call_ns[np.isin(tasks.action, (Action.WAIT, Action.WAIT_ALL))] = 0
@@ -127,7 +128,7 @@ def _device_tasks(
     return np.where(tasks.first == NONE, NONE, np.append(number, NONE)[tasks.first]), device
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class TimedTasks:
     """Host tasks with recorded times; arrays of shape ``(n,)``; columns as in ``HostTasks``."""
 
@@ -141,12 +142,13 @@ class TimedTasks:
 
     def take(self, chosen: Int64 | Mask) -> TimedTasks:
         """Return some tasks, in the given order."""
-        return TimedTasks(*(getattr(self, name)[chosen] for name in TimedTasks.__slots__))
+        return TimedTasks(*(getattr(self, item.name)[chosen] for item in fields(self)))
 
     @staticmethod
     def joined(*parts: TimedTasks) -> TimedTasks:
         """Return several sets of tasks as one."""
-        return TimedTasks(*(np.concatenate([getattr(part, name) for part in parts]) for name in TimedTasks.__slots__))
+        names = (item.name for item in fields(TimedTasks))
+        return TimedTasks(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def timed_tasks(

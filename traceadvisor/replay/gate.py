@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
 
 from traceadvisor.analysis.observation import Observation
-from traceadvisor.model.arrays import Int64
+from traceadvisor.frozen import frozen
+from traceadvisor.model.arrays import Int64, distinct
 from traceadvisor.model.events import DEVICE_WORK, NONE
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
@@ -27,7 +28,7 @@ MOST_UNEXPLAINED_SHARE = 0.10
 """Largest share of the step in unexplained waits for the device at which the replay is trusted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gate:
     """The unchanged replay compared with the recording."""
 
@@ -194,7 +195,9 @@ def _elsewhere_share(observation: Observation, steps: Sequence[Step]) -> float:
     """Return the share of some steps in which other devices are busy."""
     events = observation.trace.events
     rows = events.rows(*DEVICE_WORK)
-    rows = rows[~np.isin(events.device[rows], [NONE, *np.unique(events.device[observation.launches.work_rows])])]
+    mine = distinct(np.sort(events.device[observation.launches.work_rows]))
+    others = np.setdiff1d(distinct(np.sort(events.device[rows])), [NONE, *mine])
+    rows = rows[np.isin(events.device[rows], others)] if others.size else others
     windows = SpanSet.of(*((step.start_ns, step.end_ns) for step in steps))
     return (events.spans(rows) & windows).total_ns / max(windows.total_ns, 1)
 

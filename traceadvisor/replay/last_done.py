@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from traceadvisor.analysis.operators.innermost import positions_by
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE
 
 _FAR = np.iinfo(np.int64).max
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class LastDone:
     """Device tasks by when they and all earlier ones of their stream had ended.
 

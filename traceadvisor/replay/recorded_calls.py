@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from traceadvisor.analysis.operators.innermost import positions_by
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows, profiler_stop_rows
-from traceadvisor.model.arrays import Int64, Mask, common, either, without
+from traceadvisor.frozen import frozen
+from traceadvisor.model.arrays import Int64, Mask, common, either, grouped, without
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.trace import Trace
 from traceadvisor.replay.last_done import LastDone
@@ -27,7 +29,7 @@ _CLOCK_SLACK_NS = 5_000
 """Disagreement of host and device clocks: a wait may seem to end this much before its target."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Work:
     """Device work with a recorded launch, in order of launch; arrays of shape ``(m,)``."""
 
@@ -53,8 +55,9 @@ class Work:
         """Number of streams."""
         return max(int(self.stream.max(initial=0)), int(self.unlaunched_stream.max(initial=0))) + 1
 
+    @cached_property
     def in_flight(self) -> Int64:
-        """Return, for each task, the launches in its stream's queue at its own launch; each call counts once."""
+        """For each task, the launches in its stream's queue at its own launch; each call counts once."""
         is_last = np.append(self.call_row[1:] != self.call_row[:-1], True)[: self.row.size]
         result = np.zeros(self.row.size, dtype=np.int64)
         unlaunched_of = positions_by(self.unlaunched_stream)
@@ -68,7 +71,7 @@ class Work:
         return result
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Waits:
     """Calls that wait for device work; arrays of shape ``(k,)``, by start."""
 
@@ -88,7 +91,7 @@ class Waits:
 
 def recorded_work(events: EventTable, launches: Launches) -> Work:
     """Return device work in order of launch."""
-    _, stream = np.unique(events.stream[launches.work_rows], return_inverse=True)
+    _, stream = grouped(events.stream[launches.work_rows])
     start, end = events.start_ns[launches.work_rows], events.end_ns[launches.work_rows]
     previous = np.full(start.size, -1, dtype=np.int64)
     for mine in positions_by(stream).values():
@@ -96,7 +99,7 @@ def recorded_work(events: EventTable, launches: Launches) -> Work:
     is_linked = launches.call_rows != NONE
     linked = np.flatnonzero(is_linked)
     calls = launches.call_rows[linked]
-    order = np.lexsort((start[linked], calls, events.start_ns[calls]))
+    order = np.argsort(calls, kind="stable")  # events are sorted by start, and so is the work of one call
     linked, calls = linked[order], calls[order]
     return Work(
         launches.work_rows[linked],
@@ -212,7 +215,7 @@ def measure(trace: Trace, work: Work, after: Int64, waits: Waits) -> Constants:
     dry = (after == NONE) & (work.previous_end_ns < work.call_start_ns) & (latency_ns < _LONGEST_LATENCY_NS)
     queued = is_kernel & (after == NONE) & (work.previous_end_ns > work.call_end_ns + _QUEUED_NS)
     is_hip = name_mask(trace.names, lambda name: name.startswith("hip"))[trace.events.name_id[work.call_row]]
-    is_free = work.in_flight() < QUEUE_DEPTH
+    is_free = work.in_flight < QUEUE_DEPTH
     return Constants(
         launch_latency_ns=_median(latency_ns[dry & is_kernel], _median(latency_ns[dry], USUAL_LATENCY_NS)),
         queued_gap_ns=_median((work.start_ns - work.previous_end_ns)[queued], USUAL_GAP_NS),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
 
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.steps.run_timing import RunTiming
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Estimate
@@ -31,7 +32,7 @@ UNTESTED_DEVICE = "after this fix the step waits for the GPU, and GPU savings co
 """Caveat for savings of host work on a recording that does not validate the device model."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Replay:
     """A recording's steps, ready to replay with edits."""
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.replay.step_graph import Action, StepGraph, Workers
 
 _UNLIMITED = 1 << 60
+
+_LEAST_IN_A_ROW = 64
+"""Fewer launches in a row are faster one by one."""
 
 _LAUNCH_AND_WAIT = int(Action.LAUNCH_AND_WAIT)
 _LAUNCHES = (int(Action.LAUNCH), _LAUNCH_AND_WAIT)
@@ -17,7 +19,7 @@ _WAIT, _WAIT_ALL = int(Action.WAIT), int(Action.WAIT_ALL)
 _STEP_START, _STEP_END, _FETCH = int(Action.STEP_START), int(Action.STEP_END), int(Action.FETCH)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replayed:
     """The steps of one run of a graph."""
 
@@ -32,69 +34,138 @@ class Replayed:
 
 def simulate(graph: StepGraph) -> Replayed:
     """Run all tasks, each as soon as its dependencies are done."""
-    return _run(graph)[0]
+    return _Simulation(graph).run()
 
 
 def device_ends_ns(graph: StepGraph) -> Int64:
     """Return when each device task of a graph ends in the simulation; shape ``(m,)``."""
-    return np.array(_run(graph)[1], dtype=np.int64)
+    simulation = _Simulation(graph)
+    simulation.run()
+    return simulation.device.ends_ns
 
 
-def _run(graph: StepGraph) -> tuple[Replayed, list[int]]:  # one branch per action and no max(): calls double the time
-    """Run all tasks and return the steps, and the end of each device task.
+class _Simulation:
+    """Host threads and a device that run the tasks of a graph.
 
     Host tasks run in recorded order, which all dependencies follow: a launch precedes its device tasks, a stream keeps
-    the order of launches, and a wait is for earlier launches. So one pass is enough.
+    the order of launches, and a wait is for earlier launches. So one pass is enough. In a long row of launches only a
+    full queue can delay a task, so sums and maxima of whole arrays give all times of the row.
     """
-    host, wait_call = graph.host, graph.constants.wait_call_ns
-    device, batches = _Device(graph), _Batches(graph.workers)
-    clocks = [0] * graph.thread_count
-    host_starts, host_ends, device_ends = ([0] * graph.step_count for _ in range(3))
-    columns = (host.thread, host.after, host.work_ns, host.call_ns, host.action, host.first, host.count, host.step)
-    for thread, after, work, call, action, first, count, step in zip(*(c.tolist() for c in columns), strict=True):
-        now: int = clocks[after] + work
-        if action in _LAUNCHES:
-            done = device.launch(now + call, first, count)
-            device_ends[step] = done if done > device_ends[step] else device_ends[step]
-            now = done + wait_call if action == _LAUNCH_AND_WAIT else device.accepted
-        elif action == _WAIT:
-            now = max(now, device.ends[first] if first >= 0 else 0) + wait_call + call
-        elif action == _WAIT_ALL:
-            now = max(now, *device.stream_ends) + wait_call + call
-        elif action == _STEP_START:
-            host_starts[step] = now
-        elif action == _STEP_END:
-            host_ends[step] = now
-        elif action == _FETCH:
-            now = batches.take(now) + call
-        clocks[thread] = now
-    return Replayed(_windows(host_starts, host_ends, device_ends)), device.ends
+
+    def __init__(self, graph: StepGraph) -> None:
+        self.device = _Device(graph)
+        self._host, self._rows, self._wait_call = graph.host, _launch_rows(graph), graph.constants.wait_call_ns
+        self._batches = _Batches(graph.workers)
+        self._clocks = [0] * graph.thread_count
+        self._host_starts, self._host_ends, self._device_ends = ([0] * graph.step_count for _ in range(3))
+
+    def run(self) -> Replayed:
+        """Run all tasks and return the steps."""
+        position = 0
+        for begin, end in self._rows:
+            self._one_by_one(position, begin)
+            position = self._in_a_row(begin, end)
+        self._one_by_one(position, len(self._host))
+        return Replayed(_windows(self._host_starts, self._host_ends, self._device_ends))
+
+    def _in_a_row(self, begin: int, end: int) -> int:
+        """Run a row of launches up to the first that finds the queue full, and return the position of that one."""
+        host = self._host
+        is_launch = host.action[begin:end] == Action.LAUNCH
+        spent_ns = host.work_ns[begin:end] + np.where(is_launch, host.call_ns[begin:end], 0)
+        now_ns = np.cumsum(spent_ns) + self._clocks[int(host.after[begin])]
+        done_ns = self.device.launch_in_a_row(now_ns[is_launch], host.first[begin:end][is_launch])
+        launches = np.flatnonzero(is_launch)
+        if done_ns.size < launches.size:
+            end = begin + int(launches[done_ns.size])
+        if end > begin:
+            step = int(host.step[begin])
+            self._clocks[int(host.thread[begin])] = int(now_ns[end - begin - 1])
+            self._device_ends[step] = max(self._device_ends[step], int(done_ns.max(initial=0)))
+        return end
+
+    def _one_by_one(self, begin: int, end: int) -> None:  # one branch per action and no max(): calls double the time
+        """Run any tasks, from one position to another."""
+        host, device, clocks, device_ends = self._host, self.device, self._clocks, self._device_ends
+        columns = (host.thread, host.after, host.work_ns, host.call_ns, host.action, host.first, host.count, host.step)
+        parts = (column[begin:end].tolist() for column in columns)
+        for thread, after, work, call, action, first, count, step in zip(*parts, strict=True):
+            now: int = clocks[after] + work
+            if action in _LAUNCHES:
+                done = device.launch(now + call, first, count)
+                device_ends[step] = done if done > device_ends[step] else device_ends[step]
+                now = done + self._wait_call if action == _LAUNCH_AND_WAIT else device.accepted
+            elif action == _WAIT:
+                now = max(now, device.ends[first] if first >= 0 else 0) + self._wait_call + call
+            elif action == _WAIT_ALL:
+                now = max(now, *device.stream_ends) + self._wait_call + call
+            elif action == _STEP_START:
+                self._host_starts[step] = now
+            elif action == _STEP_END:
+                self._host_ends[step] = now
+            elif action == _FETCH:
+                now = self._batches.take(now) + call
+            clocks[thread] = now
+
+
+def _launch_rows(graph: StepGraph) -> list[tuple[int, int]]:
+    """Return the begin and end of each long row of tasks that only launch single tasks to one stream, or do nothing.
+
+    A row is of one thread and step, and none of its launched tasks waits for another stream.
+    """
+    host, device = graph.host, graph.device
+    launching = np.flatnonzero((host.action == Action.LAUNCH) & (host.count == 1))
+    first = host.first[launching]
+    simple = host.action == Action.NOTHING
+    simple[launching] = device.after[first] < 0
+    continues = (host.after == host.thread) & simple
+    continues[1:] &= simple[:-1] & (host.thread[1:] == host.thread[:-1]) & (host.step[1:] == host.step[:-1])
+    continues[:1] = False
+    continues[launching[1:][device.stream[first[1:]] != device.stream[first[:-1]]]] = False
+    begins = np.flatnonzero(simple & ~continues)
+    ends = np.flatnonzero(simple & ~np.append(continues[1:], False)) + 1
+    is_long = ends - begins >= _LEAST_IN_A_ROW
+    return list(zip(begins[is_long].tolist(), ends[is_long].tolist(), strict=True))
 
 
 class _Device:
     """Streams that run launched tasks, each in order."""
 
     def __init__(self, graph: StepGraph) -> None:
-        tasks, constants = graph.device, graph.constants
-        self.ends = [0] * len(tasks)
+        host, tasks, constants = graph.host, graph.device, graph.constants
+        self.ends_ns = np.zeros(len(tasks), dtype=np.int64)
         """End of each task; 0 before its launch."""
+
+        self.ends = self.ends_ns.data
+        """The same, faster for single tasks."""
 
         self.stream_ends = [-constants.queued_gap_ns] * graph.stream_count
         self.accepted = 0
-        """When the last launch entered its queue; delayed if the queue was full."""
+        """When the last launch by :meth:`launch` entered its queue; delayed if the queue was full."""
 
-        self._durations, self._streams = tasks.duration_ns.tolist(), tasks.stream.tolist()
-        self._afters = tasks.after.tolist()
+        self._tasks = tasks
+        self._durations, self._streams, self._afters = tasks.duration_ns.data, tasks.stream.data, tasks.after.data
         self._latency, self._gap = constants.launch_latency_ns, constants.queued_gap_ns
         self._depth = constants.queue_depth or _UNLIMITED
-        self._launch_ends: list[list[int]] = [[] for _ in range(graph.stream_count)]
+        first = host.first[(host.action == Action.LAUNCH) | (host.action == Action.LAUNCH_AND_WAIT)]
+        launches = np.bincount(tasks.stream[first], minlength=graph.stream_count)
+        self._launch_ends_ns = np.empty(int(launches.sum()), dtype=np.int64)
+        """When the tasks of each launch are done, by stream and order of launches."""
+
+        self._launch_ends = self._launch_ends_ns.data
+        self._firsts: list[int] = (np.cumsum(launches) - launches).tolist()
+        """Place of each stream's first launch in it."""
+
+        self._nexts = self._firsts.copy()
+        """Place of each stream's next launch in it."""
 
     def launch(self, now: int, first: int, count: int) -> int:
         """Launch tasks now and return when they are done."""
         ends, stream_ends, gap = self.ends, self.stream_ends, self._gap
-        launches = self._launch_ends[self._streams[first]]
-        oldest = len(launches) - self._depth
-        self.accepted = now = launches[oldest] if oldest >= 0 and launches[oldest] > now else now
+        queue, launches = self._streams[first], self._launch_ends
+        place = self._nexts[queue]
+        oldest = place - self._depth
+        self.accepted = now = launches[oldest] if oldest >= self._firsts[queue] and launches[oldest] > now else now
         visible, done = now + self._latency, 0
         for task in range(first, first + count) if count != 1 else (first,):
             stream, other = self._streams[task], self._afters[task]
@@ -102,8 +173,47 @@ class _Device:
             end = (visible if visible > last + gap else last + gap) + self._durations[task]
             ends[task] = stream_ends[stream] = end
             done = end if end > done else done
-        launches.append(done)
+        launches[place] = done
+        self._nexts[queue] = place + 1
         return done
+
+    def launch_in_a_row(self, calls_ns: Int64, tasks: Int64) -> Int64:
+        """Launch single tasks of one stream, up to the first that finds the queue full.
+
+        Args:
+            calls_ns: when each launch enters the queue if it is not full.
+            tasks: the task of each launch.
+
+        Returns:
+            When each launched task is done.
+        """
+        if not tasks.size:
+            return calls_ns
+        queue = self._streams[int(tasks[0])]
+        place = self._nexts[queue]
+        taken_ns = np.cumsum(self._tasks.duration_ns[tasks] + self._gap)
+        ready_ns = calls_ns + (self._latency - self._gap)
+        ready_ns[1:] -= taken_ns[:-1]
+        ready_ns[0] = max(int(ready_ns[0]), self.stream_ends[queue])
+        done_ns = np.maximum.accumulate(ready_ns) + taken_ns
+        self._launch_ends_ns[place : place + tasks.size] = done_ns
+        done_ns = done_ns[: self._free(queue, calls_ns)]
+        self.ends_ns[tasks[: done_ns.size]] = done_ns
+        self._nexts[queue] += done_ns.size
+        if done_ns.size:
+            self.stream_ends[queue] = int(done_ns[-1])
+        return done_ns
+
+    def _free(self, queue: int, calls_ns: Int64) -> int:
+        """Return how many launches, whose ends are known, enter a queue before the first that finds it full."""
+        oldest = self._nexts[queue] - self._depth
+        fit = max(self._firsts[queue] - oldest, 0)
+        launches = int(calls_ns.size)
+        if launches <= fit:
+            return launches
+        is_late = self._launch_ends_ns[oldest + fit : oldest + launches] > calls_ns[fit:]
+        free: int = fit + int(np.argmax(np.append(is_late, True)))
+        return free
 
 
 class _Batches:

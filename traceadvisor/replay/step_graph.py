@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.steps import Step, StepTable
 
@@ -48,7 +48,7 @@ class Phase(IntEnum):
     """Inside ``Optimizer.step``."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constants:
     """Constants of all tasks of a recording: medians, nanoseconds."""
 
@@ -68,7 +68,7 @@ class Constants:
     """Launches that a stream's queue holds before the host has to wait; None if no limit is known."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class HostTasks:
     """Host work of all threads in recorded order; arrays of shape ``(n,)``."""
 
@@ -107,7 +107,7 @@ class HostTasks:
         return int(self.work_ns.size)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class DeviceTasks:
     """Kernels, copies and memsets in the order in which they were launched; arrays of shape ``(m,)``."""
 
@@ -134,7 +134,7 @@ class DeviceTasks:
         return int(self.row.size)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Workers:
     """Loader processes that make batches ahead of the loop."""
 
@@ -146,7 +146,7 @@ class Workers:
     """Time of one process to make each batch, in the order of use."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class StepGraph:
     """Steps as tasks. A what-if is a function from one graph to another."""
 

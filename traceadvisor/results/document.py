@@ -9,13 +9,14 @@ count from its first event.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from math import nan
 from typing import Any, assert_never
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category, MeanBreakdown, Totals
 from traceadvisor.model.cost import RunCost
 from traceadvisor.model.distortion import Distortion
@@ -113,13 +114,13 @@ class OutcomeStatus(Enum):
 # Objects of the document that join or split values of the model
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _InputHealth:
     health: Health
     health_notes: tuple[RecordingNote, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Threshold:
     value: float
     unit: Unit
@@ -127,14 +128,14 @@ class _Threshold:
     """Whether the check passes from the limit on; otherwise it passes up to the limit."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _TimeRange:
     recording: str
     start_ns: int
     end_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Outcome:
     rule_id: str
     recordings: tuple[str, ...]
@@ -148,19 +149,19 @@ class _Outcome:
     """Of a clear rule that judges kernels: share of kernel time that it could judge."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _SampledDevice:
     device: DeviceTelemetry
     window: DeviceWindow
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _SampledHost:
     telemetry: Telemetry
     window: NodeWindow
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Sampled:
     devices: tuple[_SampledDevice, ...]
     devices_missing: str | None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -13,15 +12,11 @@ import msgspec
 from traceadvisor.errors import InputError
 from traceadvisor.model.experiment import SCHEMA, ExperimentResult, MeasuredRatio
 from traceadvisor.results.document import EXPERIMENT
+from traceadvisor.results.experiment_files import FILE
 from traceadvisor.results.forms import Forms
+from traceadvisor.results.redaction import redacted_experiment
 from traceadvisor.results.report_json import MOST_BYTES
 from traceadvisor.results.report_schema import schema, schema_text
-from traceadvisor.text.secrets import without_secret_arguments
-
-FILE = "experiment.json"
-
-MOST_FOUND = 20
-"""Experiments that a report shows, the newest ones."""
 
 _FORMS = Forms((EXPERIMENT,), {}, unwritten=())
 _EXPERIMENT = _FORMS.of(ExperimentResult)
@@ -31,12 +26,7 @@ _NAME = re.compile(r"[\w:. -]{1,200}")
 
 def render(result: ExperimentResult) -> bytes:
     """Encode a result; arguments of the command that look like secrets are replaced."""
-    return msgspec.json.format(msgspec.json.encode(_EXPERIMENT.write(redacted(result))), indent=2) + b"\n"
-
-
-def redacted(result: ExperimentResult) -> ExperimentResult:
-    """The result without secrets."""
-    return replace(result, command=without_secret_arguments(result.command))
+    return msgspec.json.format(msgspec.json.encode(_EXPERIMENT.write(redacted_experiment(result))), indent=2) + b"\n"
 
 
 def read_experiment(path: Path) -> ExperimentResult:
@@ -69,29 +59,9 @@ def read_experiment(path: Path) -> ExperimentResult:
     return result
 
 
-def experiments_at(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """The results at some paths, in the folders there, and in the folders beside them; the newest last."""
-    files: dict[Path, int] = {}
-    for path in paths:
-        folders = (path, *_folders(path), *_folders(path.absolute().parent)) if path.is_dir() else (path.parent,)
-        for file in [path] if path.name == FILE else [folder / FILE for folder in folders]:
-            try:
-                files[file.resolve()] = file.stat().st_mtime_ns
-            except OSError:
-                continue
-    return tuple(sorted(files, key=lambda file: (files[file], file)))
-
-
 def experiment_schema_text() -> str:
     """The schema as it is committed in ``docs/experiment.schema.json``."""
     return schema_text(schema(_EXPERIMENT, _FORMS, "TraceAdvisor experiment, version 1"))
-
-
-def _folders(folder: Path) -> Sequence[Path]:
-    try:
-        return [path for path in folder.iterdir() if path.is_dir()]
-    except OSError:
-        return ()
 
 
 def _check(result: ExperimentResult) -> None:

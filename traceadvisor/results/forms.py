@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from dataclasses import KW_ONLY, MISSING, Field, field, fields, is_dataclass, replace
 from enum import Enum, IntFlag
 from fractions import Fraction
 from functools import reduce
@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import msgspec
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 
 _UNIT = re.compile(r"_ns(?=_|$)")
@@ -42,7 +43,7 @@ class MisfitError(ValueError):
         return cls(error.problem, where + error.where) if isinstance(error, MisfitError) else cls(error, where)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Form:
     """How values of one type are written and read."""
 
@@ -207,7 +208,7 @@ def _unfinished(arguments: Arguments, written: Mapping[str, Any]) -> None:
     """Nothing to add."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """How a dataclass is written where it is not simply its fields in order, with times in microseconds.
 
@@ -265,7 +266,7 @@ class Record:
         return _fields_of(self.owner, self.spread.split())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Key:
     """One key of a record."""
 

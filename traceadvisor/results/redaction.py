@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
+from operator import is_not
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
+from traceadvisor.model.experiment import ExperimentResult
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import TimedStep
 from traceadvisor.text.cleaning import clean, clipped
@@ -20,8 +22,13 @@ def redacted(report: Report) -> Report:
 
     It takes the whole report, so that no field is forgotten, and keeps the last result for several formats.
     """
-    cleaned = cast("Report", _mapped(report, clean))
+    cleaned = cast("Report", _mapped(report, cache(_cleaned)))  # a text can occur many times
     return replace(cleaned, recordings=tuple(map(_without_secret_arguments, cleaned.recordings)))
+
+
+def redacted_experiment(result: ExperimentResult) -> ExperimentResult:
+    """The result without arguments of the command that look like secrets."""
+    return replace(result, command=without_secret_arguments(result.command))
 
 
 T = TypeVar("T")
@@ -30,6 +37,11 @@ T = TypeVar("T")
 def shortened(report: T, longest: int) -> T:
     """The report, or a comparison of reports, with every string in it cut to ``longest`` characters."""
     return cast("T", _mapped(report, partial(clipped, longest=longest)))
+
+
+def _cleaned(text: str) -> str:
+    """The text cleaned; a mark for one of which nothing is left, so that whatever had a text still has one."""
+    return clean(text) or ("?" if text else "")
 
 
 def _without_secret_arguments(recording: Recording) -> Recording:
@@ -41,16 +53,31 @@ def _without_secret_arguments(recording: Recording) -> Recording:
 
 
 def _mapped(value: object, changed: Callable[[str], str]) -> object:
-    """The same structure with every string changed, except keys, enums and timed steps."""
-    inner = partial(_mapped, changed=changed)
+    """The same structure with every string changed, except keys, enums and timed steps; itself if no string changes."""
+    if value is None or isinstance(value, (int, float)):  # most values
+        return value
     if isinstance(value, str):
         return changed(value)
     if isinstance(value, Path):
         return Path(changed(str(value)))
     if isinstance(value, tuple):
-        return tuple(map(inner, value))
+        items = tuple([_mapped(item, changed) for item in value])
+        return items if any(map(is_not, items, value)) else value
+    return _with_mapped_parts(value, changed)
+
+
+def _with_mapped_parts(value: object, changed: Callable[[str], str]) -> object:
+    if names := _field_names(type(value)):  # type: ignore[arg-type]  # a class is hashable
+        parts = {name: _mapped(part, changed) for name in names if (part := getattr(value, name)) is not None}
+        is_changed = any(part is not getattr(value, name) for name, part in parts.items())
+        return replace(cast("Any", value), **parts) if is_changed else value
     if isinstance(value, Mapping):
-        return {key: inner(item) for key, item in value.items()}
-    if is_dataclass(value) and not isinstance(value, (type, TimedStep)):  # a run can have a hundred thousand
-        return replace(value, **{field.name: inner(getattr(value, field.name)) for field in fields(value)})
+        parts = {key: _mapped(item, changed) for key, item in value.items()}
+        return parts if any(part is not value[key] for key, part in parts.items()) else value
     return value
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    """The fields of a dataclass to look into: a run can have a hundred thousand timed steps, which hold no text."""
+    return tuple(item.name for item in fields(kind)) if is_dataclass(kind) and kind is not TimedStep else ()

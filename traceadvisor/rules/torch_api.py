@@ -7,7 +7,8 @@ its torch version; other recordings do not.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from traceadvisor.frozen import frozen
 
 Version = tuple[int, int]
 
@@ -18,7 +19,7 @@ _DOCS = "https://docs.pytorch.org/docs"
 _NOTES = "https://github.com/pytorch/pytorch/releases/tag"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Api:
     """One name that fixes use."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 from traceadvisor.bundle.folder import is_bundle
 from traceadvisor.errors import InputError
+from traceadvisor.frozen import frozen
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.scrubbing.bundle import scrub_bundle
 from traceadvisor.scrubbing.output import gzipped, new_file, new_folder
@@ -16,7 +16,7 @@ from traceadvisor.scrubbing.texts import Texts
 from traceadvisor.scrubbing.trace import scrub_trace
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scrubbed:
     """A copy without what tells about people and machines."""
 

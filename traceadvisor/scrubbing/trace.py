@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from traceadvisor.errors import InputError
+from traceadvisor.frozen import frozen
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.parsing.exceeded_limits import excess_notes
 from traceadvisor.parsing.health import excesses
@@ -42,7 +42,7 @@ MOST_DEVICES = 1024
 _VERSION = re.compile(r"[\d.]{1,20}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScrubbedTrace:
     """What became of a trace file."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from traceadvisor.frozen import frozen
 
 
 class CheckState(Enum):
@@ -18,7 +19,7 @@ class CheckState(Enum):
     """Reports need it, so none can be made."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Check:
     """One checked part."""
 

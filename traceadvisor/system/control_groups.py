@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from traceadvisor.frozen import frozen
 
 OWN_PROCESS = Path("/proc/self")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ControlGroup:
     """A group's folder, and the version of its files."""
 
@@ -53,7 +54,7 @@ def control_groups(controller: str, process: Path = OWN_PROCESS) -> Iterator[Con
                 yield ControlGroup(folder, 1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Mount:
     folder: Path
     root: PurePosixPath

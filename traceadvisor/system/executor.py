@@ -9,6 +9,7 @@ else. Messages are pickled: both ends are this program, and no content of a file
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -16,12 +17,16 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
+import numpy as np
+
 from traceadvisor.errors import TraceAdvisorError
+from traceadvisor.frozen import frozen
+from traceadvisor.system.garbage import imports_kept
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -35,6 +40,9 @@ Tell: TypeAlias = Callable[[int], None]
 Work: TypeAlias = Callable[[Item, Tell], Result]
 """The function for each item. It is pickled, and so are items and results."""
 
+Task: TypeAlias = Callable[[dict[str, Any]], Result]
+"""A task; it takes what earlier tasks of its process kept for later ones. It is pickled."""
+
 Outcome: TypeAlias = Result | Exception
 """A result, or why there is none: an error that the work raised on purpose, a :class:`Fault`, or :class:`Died`."""
 
@@ -46,6 +54,12 @@ sys.path[:] = caller.recv()
 from traceadvisor.system.executor import serve
 serve(caller)
 """
+
+SMALL_BYTES = 1 << 14
+"""A message of this size is sent without waiting for its receiver: less than a pipe holds."""
+
+_HERE = str(Path(__file__).parents[2])
+"""Where this program lies: ``python -m`` in its own folder takes that one from the search path."""
 
 _ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Each process uses one core: threads for all cores in each would cost time and memory."""
@@ -76,7 +90,7 @@ class Died(Exception):  # noqa: N818  # as above
         return f"ended with exit code {self.exit_code}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Watch:
     """Functions that are called as the work progresses, in the caller's thread."""
 
@@ -113,53 +127,149 @@ def side_by_side(
     return [crew.outcomes[position] for position in range(len(items))]
 
 
-class Aside(Generic[Result]):
-    """One item that another process works on while this one does something else; a context manager."""
+class Aside:
+    """Another process that carries out tasks, one after another, while this one does something else.
 
-    def __init__(self, work: Work[Item, Result], item: Item) -> None:
+    A context manager. If the process cannot be started or has ended, each outcome is an error: this process then does
+    the task itself.
+    """
+
+    def __init__(self) -> None:
         self._child: _Child | None = None
-        self._start = partial(self._started, work, item)
-        self._refused: Exception | None = None
+        self._begun = 0
+        self._heard: list[Outcome[Any]] = []
 
     def __enter__(self) -> Self:
-        try:
-            self._start()
-        except OSError as error:
-            self._refused = error
-        return self
+        return self.started()
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def started(self) -> Self:
+        """Start the process; a context does this, too."""
+        try:
+            self._child = _Child()
+            self._child.start(_Tasks())
+        except OSError:
+            self.end()
+        return self
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        child, self._child = self._child, None
+        if child:
+            child.kill()
+            child.end()
+
+    def begin(self, task: Task[Any]) -> int:
+        """Have a task carried out after those before it; returns its number.
+
+        A task and its outcome are pickled; large arrays in them are not copied for that. Before a large task, this
+        waits for the outcomes of those before it: if both processes sent at once, each would wait for the other.
+        """
+        message = _Message(task)
+        if self._child and message.size_bytes > SMALL_BYTES:
+            self._hear(self._begun)
+        self._begun += 1
         if self._child:
-            self._child.kill()
-            self._child.end()
+            with suppress(OSError):  # it has ended, which its outcome tells
+                message.send(self._child.connection)
+        return self._begun
 
-    def _started(self, work: Work[Item, Result], item: Item) -> None:
-        self._child = child = _Child()
-        child.start(work)
-        child.connection.send(item)
+    def outcome(self, number: int) -> Outcome[Any]:
+        """Wait for the outcome of a task. Call at most once for each, in their order."""
+        self._hear(number)
+        if number > len(self._heard):
+            return OSError("there is no other process")
+        outcome = self._heard[number - 1]
+        self._heard[:number] = [None] * number  # they can be large
+        return outcome
 
-    def outcome(self) -> Outcome[Result]:
-        """Wait for the outcome; an OSError if the process could not be started. Call once."""
-        if self._refused or self._child is None:
-            return self._refused or OSError("no process was started")
-        while isinstance(message := self._child.hear(), int):
-            pass
-        return message.outcome
+    def _hear(self, number: int) -> None:
+        """Receive the outcomes of as many tasks, unless the process ends before."""
+        while self._child and len(self._heard) < number:
+            message = self._child.hear()
+            if isinstance(message, int):
+                continue
+            self._heard.append(message.outcome)
+            if isinstance(message.outcome, Died):
+                self._child = None
+
+
+class _Tasks:
+    """The work of a process that carries out tasks."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Any] = {}
+
+    def __call__(self, task: Task[Any], _: Tell) -> Any:
+        return task(self._kept)
 
 
 def serve(caller: Connection[Any, Any]) -> None:
     """Run in a child process: receive the work, then items until there are no more."""
     _prefer_as_memory_victim()
-    with suppress(EOFError, OSError):  # the caller has ended
-        work = caller.recv()
+    with suppress(EOFError, OSError, MemoryError):  # the caller has ended, or a task does not fit
+        with imports_kept():  # to unpickle the work imports its modules
+            work = caller.recv()
         while True:
-            outcome = _attempt(work, caller.recv(), caller.send)
+            outcome = _attempt(work, _received(caller), caller.send)
             if isinstance(outcome, Fault):  # a traceback cannot be sent
                 outcome.add_note("".join(traceback.format_exception(outcome.__cause__)))
-            caller.send(_Done(outcome))
+            _Message(_Done(outcome)).send(caller)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
+class _Apart:
+    """Announces a value whose arrays follow, byte by byte."""
+
+    pickled: bytes
+    sizes_bytes: tuple[int, ...]
+
+
+class _Message:
+    """A value to send, with its arrays as they lie in memory."""
+
+    def __init__(self, value: object) -> None:
+        arrays: list[PickleBuffer] = []
+        pickled = pickle.dumps(value, protocol=5, buffer_callback=arrays.append)
+        self._views = [array.raw() for array in arrays]
+        self._head = _Apart(pickled, tuple(view.nbytes for view in self._views))
+        self.size_bytes = len(pickled) + sum(self._head.sizes_bytes)
+
+    def send(self, connection: Connection[Any, Any]) -> None:
+        """Send it; blocks until the other end has received most of it."""
+        connection.send(self._head)
+        for view in self._views:
+            _write(view, connection.fileno())
+
+
+def _received(connection: Connection[Any, Any]) -> Any:
+    """Receive a value that was sent as a :class:`_Message`, or another one as it is; EOFError if its end is missing."""
+    message = connection.recv()
+    if not isinstance(message, _Apart):
+        return message
+    arrays = [np.empty(size_bytes, np.uint8) for size_bytes in message.sizes_bytes]
+    for array in arrays:
+        _fill(array.data, connection.fileno())
+    return pickle.loads(message.pickled, buffers=arrays)  # noqa: S301  # of this program, as the docstring says
+
+
+def _write(view: memoryview, descriptor: int) -> None:
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _fill(view: memoryview, descriptor: int) -> None:
+    """Read into memory without another copy: the sender waits until the last bytes are read."""
+    while view:
+        count = os.readv(descriptor, [view])
+        if not count:
+            raise EOFError
+        view = view[count:]
+
+
+@frozen
 class _Done:
     """The last message on an item; those before it are progress."""
 
@@ -193,7 +303,7 @@ class _Crew(Generic[Item, Result]):
     def _begin(self, position: int, item: Item) -> None:
         try:
             child = self._idle.pop() if self._idle else self._started()
-            child.connection.send(item)
+            _Message(item).send(child.connection)
         except OSError:
             self._finish(position, _attempt(self._work, item, partial(self._watch.advanced, position)))
         else:
@@ -244,13 +354,13 @@ class _Child:
                 env=os.environ | _ONE_THREAD,
                 pass_fds=[self._theirs.fileno()],
             )
-        self.connection.send(sys.path)
+        self.connection.send([*sys.path, _HERE])
         self.connection.send(work)
 
     def hear(self) -> int | _Done:
         """Receive the next message; the death of the process is one, too."""
         try:
-            message: int | _Done = self.connection.recv()
+            message: int | _Done = _received(self.connection)
         except (EOFError, OSError):
             return _Done(Died(self.end()))
         return message

@@ -7,7 +7,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.judging import facts_of
 from traceadvisor.analysis.memory.step_memory import MOST_INSTANTS, memory_over_time
-from traceadvisor.judging.engine import recording_of
+from traceadvisor.judging.recording import recording_of
 from traceadvisor.model.step_memory import MemoryOverTime
 
 

@@ -93,3 +93,9 @@ def test_equal_combinations_have_one_number(largest: int) -> None:
     combinations = list(zip(*(column.tolist() for column in columns_), strict=True))
     assert len(set(combinations)) == example.size
     assert [combinations[example[each]] for each in number] == combinations
+
+
+@pytest.mark.parametrize("column_count", [1, 2, 3])
+def test_no_combinations_have_no_numbers(column_count: int) -> None:
+    number, example = numbered(*[np.empty(0, dtype=np.int64)] * column_count)
+    assert number.size == example.size == 0

@@ -66,7 +66,7 @@ def eager(tmp_path_factory: pytest.TempPathFactory) -> Facts:
 def largest_stack(facts: Facts, category: Category) -> StackRow:
     stacks = facts.origins(facts.claim(category), 8).stacks
     assert stacks is not None
-    return stacks.rows[0]
+    return next(row for row in stacks.rows if row.line)
 
 
 def test_a_sleep_is_named_with_the_function_that_calls_it(eager: Facts) -> None:
@@ -92,7 +92,8 @@ def test_a_matrix_product_belongs_to_its_operator_module_and_frames(eager: Facts
 def test_the_backward_pass_is_that_of_the_forward_functions(eager: Facts) -> None:
     origins = eager.origins(eager.claim(Category.BACKWARD), 8)
     assert origins.modules is not None
-    assert origins.modules.rows[0].name == "backward of Linear in Block"
+    named = [row.name for row in origins.modules.rows if row.name]  # without a name: waiting for a core, for one
+    assert named[0] == "backward of Linear in Block"
     row = largest_stack(eager, Category.BACKWARD)
     assert row.line is not None
     assert row.line.is_backward

@@ -10,7 +10,8 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.judging import facts_of, skipped
 from traceadvisor.judging.catalogue import all_rules
-from traceadvisor.judging.engine import judge, recording_of
+from traceadvisor.judging.engine import judge
+from traceadvisor.judging.recording import recording_of
 from traceadvisor.judging.run_rule import ONLY_FOR_TRAINING
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.workload import InferenceSign, Workload

@@ -49,6 +49,12 @@ def test_a_process_without_collectives_is_skipped(tmp_path: Path) -> None:
     assert "No collectives" in skipped(ExposedCommunication(), builder, tmp_path)
 
 
+def test_a_collective_from_before_the_steps_has_no_purpose_in_them(tmp_path: Path) -> None:
+    builder = TraceBuilder().distributed(0, 8).kernel(92, 100).step(0, 0, 100).step(1, 100, 200)
+    builder.launch(93, 94, kernel=(196, 197)).collective(189, 191, kernel=(192, 200), stream=20)
+    assert "before these steps" in skipped(ExposedCommunication(), builder, tmp_path)
+
+
 @pytest.mark.parametrize(("until", "found"), [(799, False), (800, True)])
 def test_a_tenth_of_the_step_counts(until: float, tmp_path: Path, *, found: bool) -> None:
     assert is_found(ExposedCommunication(), reduced(steps(), (650, until)), tmp_path) is found

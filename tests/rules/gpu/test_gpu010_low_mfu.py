@@ -7,7 +7,7 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
 from tests.rules.products import A100, LEAST_US, multiplying
-from traceadvisor.judging.engine import recording_of
+from traceadvisor.judging.recording import recording_of
 from traceadvisor.rules.gpu.gpu010_low_mfu import LowMfu
 
 

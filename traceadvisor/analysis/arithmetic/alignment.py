@@ -11,12 +11,11 @@ and in both gradients; ``m`` never is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceadvisor.analysis.operators.inputs import Inputs, Shape
+from traceadvisor.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Contiguous:
     """Sizes in elements that each matrix of a product needs aligned; 0 where unknown, and for vectors."""
 

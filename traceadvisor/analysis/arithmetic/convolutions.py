@@ -13,11 +13,11 @@ Order of arguments: ``aten/src/ATen/native/native_functions.yaml`` of PyTorch 1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 
 from traceadvisor.analysis.arithmetic.work import Formula, Kind, Work
 from traceadvisor.analysis.operators.inputs import Inputs, Shape
+from traceadvisor.frozen import frozen
 
 TransposedTest = Callable[[Inputs], bool]
 """Whether a call is a transposed convolution, from its inputs."""
@@ -35,7 +35,7 @@ def _flag_at(position: int) -> TransposedTest:
     return lambda inputs: inputs.value(position) is True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Forward:
     """Positions of an operator's settings; input and weight come first."""
 
@@ -76,7 +76,7 @@ class Forward:
         return tuple(size + more for size, more in zip(sizes, extra, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Backward:
     """Positions of the output's gradient, the input and the mask of wanted gradients."""
 

@@ -26,9 +26,10 @@ from traceadvisor.analysis.arithmetic.matrix_work import PRECISIONS, MatrixWork,
 from traceadvisor.analysis.arithmetic.roofline import Limits, Speedups, in_type, limits
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import name_mask
-from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.analysis.operators.tree import OperatorTree, call_operators
+from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import DeviceRow, Precision, device_row
-from traceadvisor.model.arrays import Float64, Int64, Mask
+from traceadvisor.model.arrays import Float64, Int64, Mask, among
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.run import RunSettings
 from traceadvisor.model.spans import SpanSet
@@ -39,7 +40,7 @@ LEAST_ACCOUNTED_SHARE = 0.9
 higher."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AchievedRate:
     """Rate of matrix products, convolutions and attention; other operations are too few to count.
 
@@ -144,9 +145,9 @@ class DeviceWork:
         rows, calls = self.launches.work_rows, self.launches.call_rows
         events = self.trace.events
         rows, calls = rows[calls != NONE], calls[calls != NONE]
-        enclosing = self.tree.enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])
+        enclosing = call_operators(events)[calls]
         is_graph = name_mask(self.trace.names, lambda name: "GraphLaunch" in name)[events.name_id[calls]]
-        return np.isin(self.kernels, rows[(enclosing != NONE) & ~is_graph])
+        return among(self.kernels, rows[(enclosing != NONE) & ~is_graph])
 
     @cached_property
     def plain_kernels(self) -> Int64:
@@ -159,8 +160,12 @@ class DeviceWork:
         Args:
             judged: for each kernel of :attr:`by_kernel`, whether a check can judge it.
         """
-        all_ns = self.time_ns(self.kernels)
-        return self.time_ns(self.kernels[judged]) / all_ns if all_ns else 1.0
+        all_ns = int(self._kernel_ns.sum())
+        return int(self._kernel_ns[judged].sum()) / all_ns if all_ns else 1.0
+
+    @cached_property
+    def _kernel_ns(self) -> Int64:
+        return self.trace.events.duration_ns[self.kernels]
 
     @cached_property
     def peak_ns(self) -> Float64:
@@ -226,10 +231,10 @@ def plain_kernels(trace: Trace, launches: Launches, tree: OperatorTree, multiply
     """
     events = trace.events
     others = (events.kind[launches.work_rows] == Kind.KERNEL) & (launches.call_rows != NONE)
-    others &= ~np.isin(launches.work_rows, multiplying)
+    others &= ~among(launches.work_rows, multiplying)
     rows, calls = launches.work_rows[others], launches.call_rows[others]
     named = events.name_id[tree.rows]
     plain = name_mask(trace.names, lambda name: bool(_IS_PLAIN.search(name)) and not _MAY_MULTIPLY.search(name))
     within = tree.nearest(name_mask(trace.names, lambda name: name in FORMULAS)[named]) != NONE
-    owner = tree.enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])
+    owner = call_operators(events)[calls]
     return np.sort(rows[np.append(plain[named] | within, False)[owner]])  # a value, not a flag

@@ -23,12 +23,12 @@ Query, key, value, output and their gradients are read or written once; the scor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 
 from traceadvisor.analysis.arithmetic.convolutions import CONVOLUTION_FORMULAS
 from traceadvisor.analysis.arithmetic.work import Formula, Kind, Work
 from traceadvisor.analysis.operators.inputs import Inputs, Shape
+from traceadvisor.frozen import frozen
 
 
 def _product(inputs: Inputs, first: int) -> Work | None:
@@ -68,7 +68,7 @@ MATMUL_FORMULAS = {
 """By operator; in the second group a summand precedes the factors."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attention:
     """Position of an operator's query, and the order of its dimensions."""
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from traceadvisor.analysis.arithmetic.work import Kind
+from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import Precision
 
 LONGEST_READ = 4_000
 """Characters of a name that are read; template arguments beyond them tell nothing new."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KernelName:
     """What a name tells; None where it does not tell."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -12,6 +11,7 @@ from traceadvisor.analysis.arithmetic.kernel_names import KernelName, read_kerne
 from traceadvisor.analysis.arithmetic.matrix_work import KINDS, PRECISIONS, MatrixWork
 from traceadvisor.analysis.arithmetic.work import Kind as WorkKind
 from traceadvisor.analysis.operators.launches import Launches
+from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.hardware.tensor_cores import has_tf32
 from traceadvisor.model.arrays import Int64, Mask
@@ -25,7 +25,7 @@ PLAIN = -2
 _FLOAT32, _TF32 = PRECISIONS.index(Precision.FP32), PRECISIONS.index(Precision.TF32)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class NamedKernels:
     """What names tell; arrays by name number, shape ``(names,)``, only filled for names of a device's kernels."""
 
@@ -135,7 +135,7 @@ def _by_settings(settings: RunSettings) -> NDArray[np.int8]:
     return np.array([codes[allowed[kind]] for kind in KINDS], np.int8)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class KernelWork:
     """What some kernels do; arrays of shape ``(k,)``."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,9 @@ from traceadvisor.analysis.arithmetic.work import Work
 from traceadvisor.analysis.operators.inputs import Inputs, Shape, read_inputs
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
-from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.analysis.operators.numbering import numbered
+from traceadvisor.analysis.operators.tree import OperatorTree, call_operators
+from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.model.arrays import Float64, Int32, Int64, Mask
 from traceadvisor.model.events import NONE, Kind
@@ -38,7 +40,7 @@ _TYPES = {
 """By the type names in recordings."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class MatrixWork:
     """Calls of operators that multiply matrices; arrays of shape ``(n,)`` and, for kernels, ``(m,)``."""
 
@@ -84,9 +86,9 @@ class MatrixWork:
 def matrix_work(trace: Trace, launches: Launches, tree: OperatorTree) -> MatrixWork:
     """Return every call with its work, as far as its inputs were recorded."""
     calls = matrix_calls(trace, launches, tree)
-    groups, group = np.unique(_keys(trace, tree, calls), axis=0, return_inverse=True)
-    group = group.reshape(-1)  # some versions of numpy keep the axis
-    called = [_Called.of(trace, key) for key in groups.tolist()]
+    keys = _keys(trace, tree, calls)
+    group, example = numbered(*keys)
+    called = [_Called.of(trace, key) for key in zip(*(column[example].tolist() for column in keys), strict=True)]
     inner = _inner_names(trace, tree, calls, group, called)
     inputs = _with_outputs([each.inputs(inner.get(number, frozenset())) for number, each in enumerate(called)], called)
     works = [FORMULAS[each.name].work(given) for each, given in zip(called, inputs, strict=True)]
@@ -107,7 +109,7 @@ def matrix_work(trace: Trace, launches: Launches, tree: OperatorTree) -> MatrixW
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Called:
     """The properties that determine a call's work."""
 
@@ -119,7 +121,7 @@ class _Called:
     types: str
 
     @classmethod
-    def of(cls, trace: Trace, key: list[int]) -> _Called:
+    def of(cls, trace: Trace, key: Iterable[int]) -> _Called:
         name, inner, *texts = key
         return cls(
             trace.names[name], trace.names[inner], *("" if text == NONE else trace.texts[text] for text in texts)
@@ -135,19 +137,17 @@ class _Called:
         return formula.factors[0] if formula.kind is WorkKind.MATMUL else None
 
 
-def _keys(trace: Trace, tree: OperatorTree, calls: MatrixCalls) -> Int32:
-    """Return name, innermost operator's name and text numbers of each call, shape ``(n, 6)``."""
+def _keys(trace: Trace, tree: OperatorTree, calls: MatrixCalls) -> tuple[Int32, ...]:
+    """Return name, innermost operator's name and text numbers of each call, each of shape ``(n,)``."""
     outer, inner = tree.rows[calls.outer], tree.rows[calls.inner]
     names, missing, details = trace.events.name_id, np.int32(NONE), trace.details
-    return np.column_stack(
-        (
-            names[outer],
-            names[inner],
-            details.dims_id.at(outer, missing),
-            details.concrete_id.at(outer, missing),
-            details.strides_id.at(outer, missing),
-            details.dtypes_id.at(inner, missing),
-        )
+    return (
+        names[outer],
+        names[inner],
+        details.dims_id.at(outer, missing),
+        details.concrete_id.at(outer, missing),
+        details.strides_id.at(outer, missing),
+        details.dtypes_id.at(inner, missing),
     )
 
 
@@ -171,11 +171,14 @@ def _inner_names(
 ) -> dict[int, frozenset[str]]:
     """Return what backward convolutions without recorded settings called, by group of calls."""
     asked = np.array([each.name in BACKWARD and not each.concrete for each in called], np.bool_)[group]
-    groups = dict(zip(calls.outer[asked].tolist(), group[asked].tolist(), strict=True))
+    group_of = np.full(tree.rows.size + 1, NONE, dtype=np.int64)
+    group_of[calls.outer[asked]] = group[asked]
+    inner = np.flatnonzero(group_of[tree.parent] != NONE)
+    groups, called_names = group_of[tree.parent[inner]], trace.events.name_id[tree.rows[inner]]
+    _, example = numbered(groups, called_names)
     names: dict[int, set[str]] = {}
-    for position in np.flatnonzero(np.isin(tree.parent, calls.outer[asked])).tolist():
-        name = trace.names[trace.events.name_id[tree.rows[position]]]
-        names.setdefault(groups[int(tree.parent[position])], set()).add(name)
+    for number, name in zip(groups[example].tolist(), called_names[example].tolist(), strict=True):
+        names.setdefault(number, set()).add(trace.names[name])
     return {number: frozenset(each) for number, each in names.items()}
 
 
@@ -208,7 +211,7 @@ def _figures(works: list[Work | None], name: str) -> Float64:
     return np.array([getattr(work, name) if work else np.nan for work in works], np.float64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class MatrixCalls:
     """Calls, none inside another; arrays of shape ``(n,)`` and, for kernels, ``(m,)``."""
 
@@ -235,7 +238,7 @@ def matrix_calls(trace: Trace, launches: Launches, tree: OperatorTree) -> Matrix
     holds_another = np.zeros(chosen.size, dtype=np.bool_)
     holds_another[above[above != NONE]] = True
     outer = _climbed(above)
-    rows, innermost = _kernels(trace, launches, tree, nearest, ~holds_another)
+    rows, innermost = _kernels(trace, launches, nearest, ~holds_another)
     calls = np.flatnonzero(chosen & (above == NONE))
     leaves = np.flatnonzero(chosen & ~holds_another)
     _, first = np.unique(outer[leaves], return_index=True)
@@ -250,13 +253,11 @@ def _climbed(above: Int64) -> Int64:
     return outer
 
 
-def _kernels(
-    trace: Trace, launches: Launches, tree: OperatorTree, nearest: Int64, is_innermost: Mask
-) -> tuple[Int64, Int64]:
+def _kernels(trace: Trace, launches: Launches, nearest: Int64, is_innermost: Mask) -> tuple[Int64, Int64]:
     """Return kernels launched within innermost operators, and the position of each one's operator."""
     events = trace.events
     launched = (events.kind[launches.work_rows] == Kind.KERNEL) & (launches.call_rows != NONE)
     rows, calls = launches.work_rows[launched], launches.call_rows[launched]
-    operator = nearest[tree.enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])]
+    operator = nearest[call_operators(events)[calls]]
     counted = np.append(is_innermost, False)[operator] & (operator != NONE)  # a value, not a flag
     return rows[counted], operator[counted]

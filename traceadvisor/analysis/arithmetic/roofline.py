@@ -8,7 +8,6 @@ a small call faster than memory would allow.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from traceadvisor.analysis.arithmetic.matrix_work import KINDS, PRECISIONS, MatrixWork
 from traceadvisor.analysis.arithmetic.work import Kind
+from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import DeviceRow, Precision
 from traceadvisor.model.arrays import Float64, Int64, Mask
 from traceadvisor.model.events import NONE
@@ -45,7 +45,7 @@ torchvision_exp); with 0.25 and 0.5 the convolutions, two thirds of that model's
 """
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Limits:
     """The minimum time of each call, nanoseconds, shape ``(n,)``; NaN if unknown."""
 
@@ -63,7 +63,7 @@ class Limits:
         return self.memory_ns > self.compute_ns
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Speedups:
     """Speed-up factor of kernels, at least 1; arrays of shape ``(k,)``."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 
 from traceadvisor.analysis.operators.inputs import Inputs
+from traceadvisor.frozen import frozen
 
 
 class Kind(Enum):
@@ -18,7 +18,7 @@ class Kind(Enum):
     RECURRENT = "recurrent layers"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Work:
     """One call's work."""
 
@@ -35,7 +35,7 @@ class Work:
     """Rows, columns and inner size of a matrix product; empty for other work."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Formula:
     """How to compute an operator's work from its inputs."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import compress
 
 import numpy as np
@@ -15,6 +15,7 @@ from traceadvisor.analysis.communication.surroundings import surroundings
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.names import rows_named
 from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64, Mask, without
 from traceadvisor.model.communication import CollectiveKind, CommunicationRow, Message, Purpose
 from traceadvisor.model.events import EXCHANGE, HOST_COLLECTIVES, NONE, EventTable, Kind
@@ -37,7 +38,7 @@ def host_collective_rows(trace: Trace) -> Int64:
     return rows_named(trace, Kind.ANNOTATION, lambda name: name.lower().startswith(HOST_COLLECTIVES))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Collectives:
     """Some collectives of one rank, by start; all of length ``n``."""
 

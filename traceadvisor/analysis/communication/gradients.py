@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from traceadvisor.analysis.communication.surroundings import surroundings
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX
 from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.spans import SpanSet
@@ -22,7 +22,7 @@ _COPIED_BACK = "copy_bucket_to_grad"
 """Operator in which DistributedDataParallel copies reduced buckets to gradients: it follows the all-reduce."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class StepGradients:
     """The gradient all-reduces of the kept steps that have a backward pass, by step."""
 

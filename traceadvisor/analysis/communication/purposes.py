@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from traceadvisor.analysis.communication.surroundings import Surroundings
+from traceadvisor.frozen import frozen
 from traceadvisor.model.communication import CollectiveKind, Message, Purpose
 from traceadvisor.model.events import EXCHANGE
 
@@ -93,7 +93,7 @@ def role_of(group: str) -> Role:
     return next((role for role, pattern in _ROLES if pattern.search(lower)), Role.NONE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Launch:
     """One collective and the place of its launch."""
 

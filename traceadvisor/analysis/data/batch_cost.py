@@ -7,11 +7,12 @@ loop waits for; the time in the loader of a training process that loads its own 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64
 from traceadvisor.model.run import TimedBatch
 from traceadvisor.model.spans import SpanSet
@@ -35,7 +36,7 @@ class CostSource(Enum):
     LOADER_TIME = "time in the data loader"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class BatchCost:
     """What a batch costs one process that has a CPU core whenever it needs one. Arrays: shape ``(n,)``."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceadvisor.analysis.operators.names import rows_with_prefix
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
@@ -13,7 +12,7 @@ from traceadvisor.model.trace import Trace
 LOADER_PREFIXES = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Loader:
     """The data loader as recorded."""
 

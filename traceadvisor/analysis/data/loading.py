@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from traceadvisor.analysis.data.batch_cost import (
     WAITING_SHARE,
@@ -13,6 +13,7 @@ from traceadvisor.analysis.data.batch_cost import (
     cost_by_samples,
 )
 from traceadvisor.analysis.data.worker_curve import WORKER_FACTOR, Loop, WorkerCurve
+from traceadvisor.frozen import frozen
 from traceadvisor.model.run import LoaderSettings, RunSettings, TimedBatch
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.telemetry_window import TelemetryWindow
@@ -33,7 +34,7 @@ CROWDED_WAIT_SHARE = 0.5
 """The same on busy cores."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Loading:
     """Figures on a loop and its loader. Times are means per step."""
 

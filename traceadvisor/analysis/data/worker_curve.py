@@ -9,11 +9,11 @@ down alike.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from itertools import cycle, islice
 
 from traceadvisor.analysis.data.batch_cost import BatchCost
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64
 
 HIDDEN_SHARE = 0.02
@@ -59,7 +59,7 @@ class Crowding(Enum):
     """All workers compute at the same time as the training process."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loop:
     """What a training loop needs from its loader."""
 
@@ -82,7 +82,7 @@ class Loop:
     """CPU time of a batch in a worker, relative to the process in which it was measured."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Point:
     """One number of workers."""
 
@@ -107,7 +107,7 @@ class Point:
         return self.wait_share < HIDDEN_SHARE
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class WorkerCurve:
     """The step as a function of the number of workers."""
 

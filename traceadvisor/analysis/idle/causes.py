@@ -14,7 +14,7 @@ from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.operators.python_frames import MODULE_PREFIX
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.analysis.steps.marks import recording_extent
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import among
 from traceadvisor.model.breakdown import IDLE_CATEGORIES, Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
@@ -89,8 +89,7 @@ def plain_python(observation: Observation, least_ns: float) -> SpanSet:
     Training threads are the training thread and those that launch work: while one waits for another, none counts as
     idle. Collectives do not count either: waiting for other ranks is not this process's own work.
     """
-    rows = observation.trace.events.rows(Kind.OPERATOR, Kind.RUNTIME)
-    return _outside(observation, _on_training_threads(observation, rows), least_ns)
+    return _outside(observation, _on_training_threads(observation, observation.active), least_ns)
 
 
 def beside_training(observation: Observation, tree: OperatorTree, least_ns: float) -> SpanSet:
@@ -118,15 +117,15 @@ def beside_training(observation: Observation, tree: OperatorTree, least_ns: floa
     in_backward = name_mask(trace.names, lambda name: name.startswith(BACKWARD_PREFIX))
     needed |= in_backward[trace.events.name_id[tree.rows]]
     rows = np.append(tree.rows[needed], trace.events.rows(Kind.RUNTIME))
-    busy = _on_training_threads(observation, rows) | updates.own
+    busy = _on_training_threads(observation, ThreadSpans.of(trace.events, rows)) | updates.own
     busy |= SpanSet.union_of(calls.start_ns[modules], calls.end_ns[modules])
     return _outside(observation, busy, least_ns)
 
 
-def _on_training_threads(observation: Observation, rows: Int64) -> SpanSet:
+def _on_training_threads(observation: Observation, spans: ThreadSpans) -> SpanSet:
     events, calls = observation.trace.events, observation.launches.call_rows
-    threads = np.append(events.thread[calls[calls != NONE]], observation.thread)
-    return events.spans(rows[np.isin(events.thread[rows], threads)])
+    mine = among(spans.thread, np.append(events.thread[calls[calls != NONE]], observation.thread))
+    return SpanSet.union_of(spans.start_ns[mine], spans.end_ns[mine])
 
 
 def _outside(observation: Observation, busy: SpanSet, least_ns: float) -> SpanSet:

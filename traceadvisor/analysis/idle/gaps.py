@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.observation import Observation
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask, distinct
 from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Gaps:
     """Gaps in which the device runs nothing, split where a zero-length operation starts; shape ``(n,)``."""
 

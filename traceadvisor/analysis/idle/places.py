@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.analysis.steps.marks import position_at
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
@@ -24,7 +24,7 @@ MOST_RATIO = 3.0
 """A step that spends more than this times the median at a place does not count there: another program delayed it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Place:
     """Plain Python between two operators, in most steps."""
 

@@ -20,6 +20,7 @@ from traceadvisor.analysis.operators.launches import Launches, link_launches
 from traceadvisor.analysis.operators.lost_launches import capture_spans, expected_launches
 from traceadvisor.analysis.operators.runtime_calls import graph_launch_rows, profiler_stop_rows, synchronise_rows
 from traceadvisor.analysis.steps.marks import recording_extent
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask, without
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
 from traceadvisor.model.spans import SpanSet
@@ -90,7 +91,7 @@ def find_unknown(observation: Observation, gaps: Gaps) -> Unknown:
     return Unknown(found)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Queue:
     """Device work with a recorded launch, in order of launch; arrays of shape ``(n,)``."""
 
@@ -128,7 +129,7 @@ class _Queue:
         return known[np.searchsorted(self.call_start_ns, call_start_ns, side="right")]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Elsewhere:
     """Work of the other devices in the recording, by start; arrays of shape ``(n,)``."""
 
@@ -227,7 +228,7 @@ def _inside_short_graphs(observation: Observation, queue: _Queue) -> SpanSet:
     return SpanSet.union_of(np.maximum(earliest_ns, free_ns), np.minimum(latest_ns, queue.begun_after(call_starts)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _GraphLaunch:
     """One launch of a graph and its recorded operations."""
 
@@ -255,7 +256,7 @@ def _graph_launches(launches: Launches, graph_rows: Int64, events: EventTable) -
         yield _GraphLaunch(call, ids.tobytes(), start_ns, end_ns)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Operations:
     """The operations of a graph launch, in any order."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.step_memory import StepMemory
@@ -13,7 +12,7 @@ from traceadvisor.model.telemetry_window import DeviceWindow
 from traceadvisor.model.trace import Trace
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceMemory:
     """Peaks over the kept or the undisturbed steps; None if not measured."""
 
@@ -67,7 +66,7 @@ def device_memory(trace: Trace, device: int, windows: SpanSet, sampled: DeviceWi
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LargestBatch:
     """A forecast for some share of the device's memory."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_with_prefix
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.step_memory import MemoryFigures, MemoryOverTime, MemoryRelief, StepMemory
@@ -15,7 +15,7 @@ from traceadvisor.model.steps import Step
 from traceadvisor.model.trace import Trace
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Levels:
     """Bytes held by tensors of one device; arrays of shape ``(n,)``, by time."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -14,7 +15,7 @@ _MOST = 1 << 62
 """Positions on the axis of all threads stay below it."""
 
 
-class _Axis:
+class Axis:
     """One axis for the instants of all threads: each thread has its own part, one behind the other."""
 
     def __init__(self, *spans: ThreadSpans) -> None:
@@ -32,7 +33,7 @@ class _Axis:
         return threads.astype(np.int64, copy=False) * self._length + places
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ThreadSpans:
     """Spans of several threads; arrays of shape ``(n,)``."""
 
@@ -54,8 +55,8 @@ class ThreadSpans:
 
         The parts of one span are disjoint; those of overlapping spans may overlap.
         """
-        axis = _Axis(self, others)
-        joined = others._joined(axis)
+        axis = Axis(self, others)
+        joined = others.joined
         starts, ends = axis.at(self.thread, self.start_ns), axis.at(self.thread, self.end_ns)
         other_starts, other_ends = (axis.at(joined.thread, each) for each in (joined.start_ns, joined.end_ns))
         first = np.searchsorted(other_ends, starts, side="right")
@@ -69,8 +70,8 @@ class ThreadSpans:
 
     def outside(self, others: ThreadSpans) -> ThreadSpans:
         """Return the parts that lie in none of the others on the same thread."""
-        axis = _Axis(self, others)
-        joined = others._joined(axis)
+        axis = Axis(self, others)
+        joined = others.joined
         starts, ends = axis.at(self.thread, self.start_ns), axis.at(self.thread, self.end_ns)
         other_starts, other_ends = (axis.at(joined.thread, each) for each in (joined.start_ns, joined.end_ns))
         first = np.searchsorted(other_ends, starts, side="right")
@@ -86,8 +87,8 @@ class ThreadSpans:
         """Return whether each instant lies in one of the spans of its thread; shape of the instants."""
         if not instants_ns.size or not (self.end_ns > self.start_ns).any():
             return np.zeros(instants_ns.shape, dtype=np.bool_)
-        axis = _Axis(self, ThreadSpans(threads, instants_ns, instants_ns + 1))
-        joined = self._joined(axis)
+        axis = Axis(self, ThreadSpans(threads, instants_ns, instants_ns + 1))
+        joined = self.joined
         places = axis.at(threads, instants_ns)
         before = np.searchsorted(axis.at(joined.thread, joined.start_ns), places, side="right") - 1
         held: Mask = (before >= 0) & (places < axis.at(joined.thread, joined.end_ns)[np.maximum(before, 0)])
@@ -98,7 +99,7 @@ class ThreadSpans:
 
         Spans without length count as the instant that they begin at.
         """
-        axis = _Axis(self, others)
+        axis = Axis(self, others)
         starts, ends = axis.at(self.thread, self.start_ns), axis.at(self.thread, self.end_ns)
         order = np.argsort(axis.at(others.thread, others.start_ns), kind="stable")
         other_starts = axis.at(others.thread, others.start_ns)[order]
@@ -106,20 +107,23 @@ class ThreadSpans:
         meets: Mask = latest[np.searchsorted(other_starts, ends, side="left")] > starts
         return meets
 
-    def _joined(self, axis: _Axis) -> ThreadSpans:
-        """Return the union of the spans of each thread, by thread and start; empty spans are left out."""
-        filled = np.flatnonzero(self.end_ns > self.start_ns)
-        starts = axis.at(self.thread[filled], self.start_ns[filled])
+    @cached_property
+    def joined(self) -> ThreadSpans:
+        """The union of the spans of each thread, by thread and start; empty spans are left out."""
+        axis, spans = Axis(self), self
+        starts = axis.at(self.thread, self.start_ns)
         if (starts[1:] < starts[:-1]).any():
             order = np.argsort(starts, kind="stable")
-            filled, starts = filled[order], starts[order]
-        if not filled.size:
-            return ThreadSpans(self.thread[filled], self.start_ns[filled], self.end_ns[filled])
-        ends = np.maximum.accumulate(axis.at(self.thread[filled], self.end_ns[filled]))
-        opens = np.append(True, starts[1:] > ends[:-1])
-        threads, thread_starts = self.thread[filled[opens]], self.start_ns[filled[opens]]
-        latest = np.maximum.reduceat(self.end_ns[filled], np.flatnonzero(opens))
-        return ThreadSpans(threads, thread_starts, latest)
+            spans, starts = self._take(order), starts[order]
+        if not starts.size:
+            return spans
+        ends = np.maximum.accumulate(axis.at(spans.thread, spans.end_ns))
+        opens = np.flatnonzero(np.append(True, starts[1:] > ends[:-1]))
+        joined = ThreadSpans(spans.thread[opens], spans.start_ns[opens], np.maximum.reduceat(spans.end_ns, opens))
+        return joined._take(joined.end_ns > joined.start_ns)
+
+    def _take(self, chosen: Int64 | Mask) -> ThreadSpans:
+        return ThreadSpans(self.thread[chosen], self.start_ns[chosen], self.end_ns[chosen])
 
 
 def _pairs(first: Int64, last: Int64) -> tuple[Int64, Int64]:

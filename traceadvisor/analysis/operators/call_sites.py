@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from traceadvisor.analysis.operators.source_lines import locations_of, user_frame
 from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE
 from traceadvisor.model.findings import Location
@@ -19,7 +19,7 @@ from traceadvisor.model.trace import Trace
 _ADDRESS = re.compile(r" object at 0x[0-9a-f]+")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class CallSite:
     """A place in user code, and the time that a thread spends there."""
 
@@ -46,7 +46,7 @@ def _named(location: Location) -> str:
     return f"{location.function} ({location.file}:{location.line})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Site:
     """A user function and what it calls; both are name numbers, NONE without one."""
 

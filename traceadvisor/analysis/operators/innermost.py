@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask, read_only
 from traceadvisor.model.events import NONE
 
@@ -18,7 +19,7 @@ _FEW_LEVELS = 1 << 15
 """Depths below it fit 16 bits, which numpy sorts in linear time."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Course:
     """What runs on one thread: from each bound on, until the next. Both arrays of shape ``(n,)``."""
 
@@ -54,7 +55,7 @@ class Course:
         return np.where(places > 0, self.calls[places - 1], NONE).astype(np.int64, copy=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class ThreadCalls:
     """Calls of several threads, such as operators or Python calls; arrays of shape ``(n,)``."""
 
@@ -129,22 +130,17 @@ def innermost_course(starts_ns: Int64, ends_ns: Int64) -> Course:
     count = starts_ns.size
     if not count:
         return Course(*(np.empty(0, np.int64) for _ in range(3)))
-    closing = count - 1 - np.argsort(ends_ns[::-1], kind="stable")  # inner calls first among equal ends
-    closed_ns = ends_ns[closing]
-    ended = np.searchsorted(closed_ns, starts_ns, side="right")
-    started = np.searchsorted(starts_ns, closed_ns, side="left")
-    order: NDArray[Any] = np.arange(count, dtype=np.int32 if count < _MOST_INT32 else np.int64)
-    opens, closes = order + ended, order + started
-    is_shallow = (order + 1 - ended).max() < _FEW_LEVELS
-    depth: NDArray[np.signedinteger] = np.empty(2 * count, np.int16 if is_shallow else np.int64)
-    depth[opens], depth[closes] = order + 1 - ended, started - order - 1
-    opened = np.full(2 * count, NONE, order.dtype)
-    opened[opens] = order
-    running = _last_opened(opened, depth)
-    if not np.array_equal(running[closes - 1], closing):
+    times = np.concatenate((ends_ns[::-1], starts_ns))  # inner calls first among equal ends, and before equal starts
+    order = np.argsort(times, kind="stable")
+    times, is_open = times[order], order >= count
+    call: Int32 | Int64 = np.where(is_open, order - count, count - 1 - order)
+    call = call.astype(np.int32) if count < _MOST_INT32 else call
+    depth: NDArray[np.signedinteger] = np.cumsum(np.where(is_open, 1, -1))
+    depth = depth.astype(np.int16) if depth.max() < _FEW_LEVELS else depth
+    running = _last_opened(np.where(is_open, call, call.dtype.type(NONE)), depth)
+    opens, closes = np.flatnonzero(is_open), np.flatnonzero(~is_open)
+    if not np.array_equal(running[closes - 1], call[closes]):
         return _overlapping_course(starts_ns, ends_ns)
-    times = np.empty(2 * count, np.int64)
-    times[opens], times[closes] = starts_ns, closed_ns
     last = np.append(times[1:] != times[:-1], True)
     around = np.where(opens > 0, running[opens - 1], NONE)
     return Course(times[last], running[last], around)

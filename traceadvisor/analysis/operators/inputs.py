@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
+
+from traceadvisor.frozen import frozen
 
 Shape = tuple[int, ...]
 
@@ -15,7 +15,7 @@ NO_SHAPE: Shape = ()
 """Shape of an input that is not a tensor, or of a 0-d tensor; recordings do not distinguish them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Inputs:
     """An operator's inputs in order, as far as they were recorded."""
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, read_only
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
 from traceadvisor.model.once import once
 from traceadvisor.model.spans import SpanSet
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Launches:
     """Device work and the calls that launched it; both arrays of shape ``(n,)``."""
 

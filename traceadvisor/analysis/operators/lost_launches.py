@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.operators.runtime_calls import graph_launch_rows, kernel_launch_rows
 from traceadvisor.analysis.steps.marks import recording_extent
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
 from traceadvisor.model.once import once
@@ -26,7 +26,7 @@ _BEGIN_IN_PYTHON = re.compile(r"torch/cuda/graphs\.py\(\d+\): capture_begin$")
 _END_IN_PYTHON = re.compile(r"torch/cuda/graphs\.py\(\d+\): capture_end$")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class KernelLaunches:
     """Launches that should have a device record, over all devices; arrays of shape ``(n,)``, by start."""
 

@@ -31,6 +31,8 @@ def numbered(*columns: Int32 | Int64) -> tuple[Int64, Int64]:
         The number of each place, shape ``(n,)``, and one place of each number.
     """
     size = columns[0].size
+    if not size:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
     number, count = np.zeros(size, dtype=np.int64), 1
     for column in columns:
         values: Int64 = column.astype(np.int64, copy=False)
@@ -41,7 +43,7 @@ def numbered(*columns: Int32 | Int64) -> tuple[Int64, Int64]:
         number, count = _dense(number * width + (values - NONE), count * width)
     example = np.zeros(count, dtype=np.int64)
     example[number] = np.arange(size)
-    return number, example[: count if size else 0]
+    return number, example
 
 
 def _dense(values: Int64, width: int) -> tuple[Int64, int]:
@@ -51,5 +53,7 @@ def _dense(values: Int64, width: int) -> tuple[Int64, int]:
         return number, int(distinct.size)
     used = np.zeros(width, dtype=np.bool_)
     used[values] = True
-    lookup = np.cumsum(used) - 1
-    return lookup[values], int(lookup[-1]) + 1
+    distinct = np.flatnonzero(used)
+    lookup = np.empty(width, dtype=np.int64)
+    lookup[distinct] = np.arange(distinct.size)
+    return lookup[values], int(distinct.size)

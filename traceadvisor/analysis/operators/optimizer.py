@@ -7,13 +7,13 @@ closure, that computes the loss and its gradients.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.analysis.operators.launches import Launches, work_within
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask, rows_with_prefix
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.once import once
@@ -26,7 +26,7 @@ _CLOSURE_FRAME = re.compile(r"\.py\(\d+\): closure$")
 """The usual name of the function, in scripts that follow PyTorch's documentation and in Lightning."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class OptimizerSteps:
     """All ``Optimizer.step`` calls of a recording."""
 

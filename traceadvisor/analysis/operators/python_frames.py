@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -13,6 +12,7 @@ from traceadvisor.analysis.operators.innermost import ThreadCalls, is_crossed, p
 from traceadvisor.analysis.operators.numbering import numbered
 from traceadvisor.analysis.operators.source_files import FRAME, is_library
 from traceadvisor.analysis.operators.tree import parents_of
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask
 from traceadvisor.model.events import NONE
 from traceadvisor.model.location import Frame
@@ -58,7 +58,7 @@ def calls_at(calls: PythonCalls, threads: Int32 | Int64, instants_ns: Int64) -> 
     return runs
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class FrameTable:
     """Distinct combinations of frames that run at once, by their names: rows of :attr:`Trace.names`; shape ``(n,)``.
 
@@ -87,7 +87,7 @@ class FrameTable:
         return known
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Chosen:
     """Some of the calls."""
 

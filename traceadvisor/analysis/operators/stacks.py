@@ -7,7 +7,7 @@ backward pass runs has the stack of its forward operator.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 from itertools import takewhile
 
@@ -24,6 +24,7 @@ from traceadvisor.analysis.operators.python_frames import (
 )
 from traceadvisor.analysis.operators.source_files import is_library
 from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask, numbers_in
 from traceadvisor.model.events import NONE
 from traceadvisor.model.location import Frame, Location
@@ -31,7 +32,7 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class StackKeys:
     """Stacks at some instants as numbers; arrays of shape ``(n,)``, NONE for what is not known.
 
@@ -56,7 +57,7 @@ class StackKeys:
         return StackKeys(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stack:
     """A stack in words."""
 

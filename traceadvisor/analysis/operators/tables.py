@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +11,8 @@ from traceadvisor.analysis.arithmetic.kernel_names import read_kernel_name
 from traceadvisor.analysis.operators.inputs import read_inputs
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.stacks import Stacks
-from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.analysis.operators.tree import OperatorTree, call_operators
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int32, Int64, Mask, grouped, numbers_in
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.location import Location
@@ -108,7 +109,7 @@ def _with_inner(tree: OperatorTree, value: Float64) -> Float64:
     return total
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Calls:
     """Calls of the operators of a table; arrays of shape ``(n,)``."""
 
@@ -180,7 +181,7 @@ def _device_time_ns(trace: Trace, launches: Launches, tree: OperatorTree) -> np.
     events = trace.events
     launched = launches.call_rows != NONE
     calls, work = launches.call_rows[launched], launches.work_rows[launched]
-    owner = tree.enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])
+    owner = call_operators(events)[calls]
     owned = owner != NONE
     durations = events.duration_ns[work[owned]].astype(np.float64)
     return np.bincount(owner[owned], weights=durations, minlength=tree.rows.size).astype(np.float64)

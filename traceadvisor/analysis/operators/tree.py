@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from traceadvisor.analysis.operators.by_thread import Axis, ThreadSpans
 from traceadvisor.analysis.operators.innermost import positions_by
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask, read_only
 from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.once import once
@@ -21,7 +21,7 @@ _MOST_PASSES = 64
 """Passes over all operators at once; longer chains are processed one operator at a time, which is faster."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class OperatorTree:
     """Operators of all threads; arrays of shape ``(n,)``, a parent always before its children."""
 
@@ -89,16 +89,36 @@ class OperatorTree:
 def operator_tree(events: EventTable) -> OperatorTree:
     """Build the tree; an operator that merely overlaps another is not inside it."""
     rows = events.rows(Kind.OPERATOR)
-    rows = rows[np.lexsort((-events.duration_ns[rows], events.start_ns[rows], events.thread[rows]))]
-    starts, ends, threads = events.start_ns[rows], events.end_ns[rows], events.thread[rows]
+    rows = rows[np.argsort(events.thread[rows], kind="stable")]
+    starts, threads = events.start_ns[rows], events.thread[rows]
+    ties = np.append(False, (starts[1:] == starts[:-1]) & (threads[1:] == threads[:-1]))[: rows.size]
+    tied = np.flatnonzero(ties | np.append(ties[1:], False)[: rows.size])
+    rows[tied] = rows[tied[np.lexsort((-events.duration_ns[rows[tied]], starts[tied], threads[tied]))]]
+    ends = events.end_ns[rows]
     return OperatorTree(rows, parents_of(starts, ends, threads), threads.astype(np.int64), starts, ends)
+
+
+@once
+def call_operators(events: EventTable) -> Int32:
+    """Return, for each runtime call, the position in the tree of the innermost operator around its start.
+
+    Returns:
+        A value for each row of the event table; NONE for calls outside operators, for other events, and last.
+    """
+    calls = events.rows(Kind.RUNTIME)
+    found = np.full(len(events) + 1, NONE, dtype=np.int32)
+    found[calls] = operator_tree(events).enclosing(events.thread[calls].astype(np.int64), events.start_ns[calls])
+    read_only(found)
+    return found
 
 
 def parents_of(starts: Int64, ends: Int64, threads: Int32) -> Int64:
     """Return the nearest earlier operator that encloses each one."""
-    above = np.arange(starts.size) - 1
-    above[np.flatnonzero(threads[1:] != threads[:-1]) + 1] = NONE
-    passed = np.arange(starts.size)
+    axis = Axis(ThreadSpans(threads, starts, ends))
+    latest = np.maximum.accumulate(axis.at(threads, ends))
+    is_inner = np.append(False, latest[:-1] > axis.at(threads, starts)[1:])[: starts.size]
+    above = np.where(is_inner, np.arange(starts.size) - 1, NONE)
+    passed = np.flatnonzero(is_inner)
     for _ in range(_MOST_PASSES):
         passed = passed[(above[passed] != NONE) & (ends[above[passed]] < ends[passed])]
         above[passed] = above[above[passed]]  # skips what the previous operator skipped, usually doubling the distance

@@ -15,12 +15,13 @@ from traceadvisor.analysis.operators.innermost import overlapping
 from traceadvisor.analysis.operators.numbering import numbered, values_at
 from traceadvisor.analysis.operators.python_frames import calls_at
 from traceadvisor.analysis.operators.stacks import Stacks
-from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.analysis.operators.tree import OperatorTree, call_operators
 from traceadvisor.analysis.origins.labels import OperatorLabels
 from traceadvisor.analysis.origins.pieces import IDLE, PieceFinder, Pieces
 from traceadvisor.analysis.origins.places import Places
 from traceadvisor.analysis.steps.breakdown import Partition
 from traceadvisor.analysis.steps.marks import recording_extent
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask, distinct
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.origins import OriginRow, Origins, OriginTable, OtherOrigins, StackRow, StackTable
@@ -28,9 +29,6 @@ from traceadvisor.model.spans import SpanSet
 
 WINDOW_EVENTS = 1 << 17
 """Events of a window that is worked on at once, which bounds the memory needed."""
-
-_SPARSE = 8
-"""Items are renumbered first if they are fewer than this part of their range."""
 
 Row = TypeVar("Row", OriginRow, StackRow)
 
@@ -49,7 +47,7 @@ class _Growing:
         self.parts.append(np.array(known, dtype=np.int32)[number])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Attribution:
     """What each instant belongs to: pieces in order of time that cover the recording once; arrays of shape ``(n,)``."""
 
@@ -186,7 +184,9 @@ def _operators(observation: Observation, tree: OperatorTree) -> Int32:
     position = np.full(len(events), NONE, dtype=np.int32)
     position[tree.rows] = np.arange(tree.rows.size)
     others = events.rows(Kind.RUNTIME, Kind.ANNOTATION, Kind.OVERHEAD)
-    found = tree.enclosing(events.thread[others].astype(np.int64), events.start_ns[others])
+    found = call_operators(events)[others].astype(np.int64)
+    left = events.kind[others] != Kind.RUNTIME
+    found[left] = tree.enclosing(events.thread[others[left]].astype(np.int64), events.start_ns[others[left]])
     while (shorter := np.flatnonzero((found != NONE) & (values_at(tree.end_ns, found) < events.end_ns[others]))).size:
         found[shorter] = tree.parent[found[shorter]]  # it starts with the event, inside it
     position[others] = found
@@ -210,9 +210,13 @@ def _table(
 
 def _distinct_items(item: Int32 | Int64, group: Int64, group_count: int) -> Int64:
     """Return the number of distinct items of each group."""
-    if item.size < int(item.max(initial=0)) // _SPARSE:
-        _, item = np.unique(item, return_inverse=True)
-    seen = np.zeros((group_count, int(item.max(initial=0)) + 1), dtype=np.bool_)
-    seen[group, item] = True
-    count: Int64 = seen.sum(axis=1, dtype=np.int64)
+    count = np.zeros(group_count, dtype=np.int64)
+    last = np.empty(int(item.max(initial=0)) + 1, dtype=np.int64)
+    while item.size:
+        places = np.arange(item.size)
+        last[item] = places
+        last_of_item = last[item]
+        count += np.bincount(group[last_of_item == places], minlength=group_count)
+        other = group != group[last_of_item]  # rarely, an item is in several groups: the next round counts another one
+        item, group = item[other], group[other]
     return count

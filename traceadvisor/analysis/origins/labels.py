@@ -165,8 +165,8 @@ class OperatorLabels:
         return np.where(inner == NONE, own, inner)
 
     @cached_property
-    def _outermost(self) -> Int64:
-        return np.flatnonzero(self._tree.parent == NONE)
+    def _outermost(self) -> Neighbours:
+        return Neighbours(self._tree, np.flatnonzero(self._tree.parent == NONE))
 
     @cached_property
     def _is_own(self) -> Mask:
@@ -175,7 +175,7 @@ class OperatorLabels:
     def _name_gaps(self, result: Int64, gaps: Pieces, places: Int64) -> None:
         """Number plain Python: by an annotation that only holds plain Python, else by the operators around it."""
         tree, events = self._tree, self._trace.events
-        before, after = neighbours(tree, self._outermost, gaps.thread, gaps.start_ns)
+        before, after = self._outermost.around(gaps.thread, gaps.start_ns)
         result[places] = self._key(_Kind.BETWEEN, self._name[before], self._name[after])
         annotated = np.flatnonzero(gaps.row != NONE)
         rows, first, last = gaps.row[annotated], before[annotated], after[annotated]
@@ -193,24 +193,25 @@ def _between(before: str | None, after: str | None) -> str | None:
     return f"after {before}" if before else f"before {after}" if after else None
 
 
-def neighbours(tree: OperatorTree, chosen: Int64, threads: Int32 | Int64, instants_ns: Int64) -> tuple[Int64, Int64]:
-    """Return the last of some operators that started before each instant on its thread, and the next one.
+class Neighbours:
+    """Some operators of a tree, to find those around an instant."""
 
-    Args:
-        tree: the operators.
-        chosen: positions in the tree, ascending.
-        threads: shape ``(n,)``.
-        instants_ns: shape ``(n,)``.
+    def __init__(self, tree: OperatorTree, chosen: Int64) -> None:
+        """Take the positions of the operators in the tree, ascending."""
+        self._chosen = np.append(chosen, NONE)
+        self._thread, self._start_ns = tree.thread[chosen], tree.start_ns[chosen]
 
-    Returns:
-        Positions in the tree; NONE if there is none.
-    """
-    before = np.full(threads.size, NONE, dtype=np.int64)
-    after = before.copy()
-    for thread, asked in positions_by(threads).items():
-        first, last = np.searchsorted(tree.thread[chosen], [thread, thread + 1])
-        mine = chosen[first:last]
-        place = np.searchsorted(tree.start_ns[mine], instants_ns[asked], side="right")
-        before[asked] = np.append(mine, NONE)[np.where(place > 0, place - 1, mine.size)]
-        after[asked] = np.append(mine, NONE)[place]
-    return before, after
+    def around(self, threads: Int32 | Int64, instants_ns: Int64) -> tuple[Int64, Int64]:
+        """Return the last operator that started before each instant on its thread, and the next one.
+
+        Returns:
+            Positions in the tree, of the shape of the instants; NONE if there is none.
+        """
+        before = np.full(threads.size, NONE, dtype=np.int64)
+        after = before.copy()
+        for thread, asked in positions_by(threads).items():
+            first, last = np.searchsorted(self._thread, [thread, thread + 1])
+            place = first + np.searchsorted(self._start_ns[first:last], instants_ns[asked], side="right")
+            before[asked] = self._chosen[np.where(place > first, place - 1, NONE)]
+            after[asked] = self._chosen[np.where(place < last, place, NONE)]
+        return before, after

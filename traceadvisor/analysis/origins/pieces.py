@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import Self
@@ -24,6 +24,7 @@ from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.operators.numbering import values_at
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows
 from traceadvisor.analysis.steps.breakdown import Partition
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask, distinct
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
@@ -55,7 +56,7 @@ class Holder(IntEnum):
     """A call that waited for the GPU, until the GPU had no work left."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Pieces:
     """Pieces of time; arrays of shape ``(n,)``."""
 

@@ -10,7 +10,7 @@ from traceadvisor.analysis.operators.numbering import numbered, values_at
 from traceadvisor.analysis.operators.python_frames import PythonFrames
 from traceadvisor.analysis.operators.stacks import StackKeys, Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree
-from traceadvisor.analysis.origins.labels import neighbours
+from traceadvisor.analysis.origins.labels import Neighbours
 from traceadvisor.analysis.origins.pieces import Holder, Pieces
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE
@@ -62,7 +62,7 @@ class Places:
         keys = stacks.at(threads, instants, operators)
         result = self._key(keys.inner, np.full(operators.size, NONE), keys.is_backward * _BACKWARD)
         gaps = np.flatnonzero((pieces.holder == Holder.HOST) & (operators == NONE))
-        before, after = neighbours(self._tree, self._speaking, threads[gaps], pieces.start_ns[gaps])
+        before, after = self._speaking.around(threads[gaps], pieces.start_ns[gaps])
         text = stacks.text_of
         result[gaps] = self._key(text[before], text[after], np.full(gaps.size, _GAP))
         return result
@@ -127,6 +127,6 @@ class Places:
         return self._stacks.forward_frames(self._frames, np.arange(self._tree.rows.size))
 
     @cached_property
-    def _speaking(self) -> Int64:
+    def _speaking(self) -> Neighbours:
         """Operators with user code in their stacks."""
-        return np.flatnonzero(self._stacks.has_user(self._stacks.text_of))
+        return Neighbours(self._tree, np.flatnonzero(self._stacks.has_user(self._stacks.text_of)[:-1]))

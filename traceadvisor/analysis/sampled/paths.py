@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.run import StepState
 from traceadvisor.model.samples import NOTHING_SAMPLED, Sampled, SampledFrame, SampledStack, StackSamples
@@ -15,7 +15,7 @@ IMPORT = Frame("import")
 _IMPORT_SYSTEM = "<frozen importlib"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Path:
     """The frames of a stack."""
 

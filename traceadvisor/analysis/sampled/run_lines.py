@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from traceadvisor.analysis.sampled.paths import Path, in_training, path_of, place_of
+from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.run import StepState
 from traceadvisor.model.run_lines import LineRow, LineTime, RunLines
@@ -47,7 +48,7 @@ class _Sum:
         return max(self.owners, key=lambda frame: self.owners[frame], default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Key:
     line: SampledFrame | None
     inner: SampledFrame | None

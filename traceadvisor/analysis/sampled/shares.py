@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from traceadvisor.analysis.operators.python_frames import frame_of
 from traceadvisor.analysis.sampled.exact_lines import sure
 from traceadvisor.analysis.sampled.paths import in_training, place_of
 from traceadvisor.analysis.sampled.run_lines import is_same_file
+from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.run import StepState
 from traceadvisor.model.samples import NOTHING_SAMPLED, SampledFrame, StackSamples
@@ -24,7 +24,7 @@ _PASSES = ("torch/nn/modules/module.py", "torch/autograd/", _OPTIMIZER)
 Frames = Sequence[SampledFrame]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SampledShare:
     """A share of the undisturbed steps, with its 95% interval."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -45,14 +45,20 @@ def partition_recording(observation: Observation, gaps: Gaps, unknown: Unknown) 
     return _host_partition(observation, recording_extent(observation.trace))
 
 
-def break_down(step: Step, partition: Partition, *, has_loader: bool) -> StepBreakdown:
-    """Return one step's time per category; data wait is None if no loader was recorded."""
-    parts: dict[Category, int | None] = {
-        category: spans.clip(step.start_ns, step.end_ns).total_ns for category, spans in partition.items()
+def break_down(steps: Sequence[Step], partition: Partition, *, has_loader: bool) -> list[StepBreakdown]:
+    """Return each step's time per category; data wait is None if no loader was recorded."""
+    starts = np.array([step.start_ns for step in steps], dtype=np.int64)
+    ends = np.array([step.end_ns for step in steps], dtype=np.int64)
+    columns: dict[Category, Sequence[int | None]] = {
+        category: (spans.measure_until(ends) - spans.measure_until(starts)).tolist()
+        for category, spans in partition.items()
     }
     if not has_loader:
-        parts[Category.DATA_WAIT] = None
-    return StepBreakdown(step.duration_ns, parts)
+        columns[Category.DATA_WAIT] = [None] * len(steps)
+    return [
+        StepBreakdown(step.duration_ns, {category: column[position] for category, column in columns.items()})
+        for position, step in enumerate(steps)
+    ]
 
 
 def _device_partition(observation: Observation, gaps: Gaps, unknown: Unknown) -> Partition:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.run import ClockReading, Run
 from traceadvisor.model.telemetry import ProcessColumn
@@ -25,7 +25,7 @@ MOST_PAUSED_CPU_PERCENT = 2.0
 """CPU use over a pause, 100 for a core. The samples at both ends of the pause take some."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClockJumps:
     """How far the wall clock moved against the monotonic clock, in jumps."""
 

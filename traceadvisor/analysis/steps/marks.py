@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named, rows_with_prefix
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.steps.inference import inference_sign, is_prefill, iteration_spans, serving_rows
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.once import once
@@ -22,7 +22,7 @@ _MARK = re.compile(r"^ProfilerStep#(\d{1,18})$")
 """The number fits 64 bits."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mark:
     """One step on the host."""
 

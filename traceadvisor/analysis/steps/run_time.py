@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from traceadvisor.analysis.steps.clocks import pauses
 from traceadvisor.analysis.steps.run_timing import median_of_bursts
+from traceadvisor.frozen import frozen
 from traceadvisor.model.run import Run, StepState, TimedStep
 from traceadvisor.model.run_time import RunPart, RunTime
 
@@ -49,7 +49,7 @@ def run_time(run: Run) -> RunTime | None:
     return RunTime(sum(kept.values()), kept, training, is_whole)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Row:
     """A step in its place, without the time that an earlier one covers."""
 
@@ -76,7 +76,7 @@ class _Row:
         return self.start_ns + self.length_ns
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Usual:
     """Medians of undisturbed steps without epoch starts and checkpoints; None without such steps."""
 

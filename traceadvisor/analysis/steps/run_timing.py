@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import exp, log
 from statistics import fmean, median
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.distortion import CHANGED_SHARE, Distortion
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.statistics import FEWEST_WINDOWS, error_of_middle, spread_of_one_more
@@ -40,7 +40,7 @@ def why_not_counted(step: TimedStep) -> str | None:
     return NOT_COUNTED.get(step.state)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunTiming:
     """Medians over the steps of a run; None without such steps."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from traceadvisor.analysis.communication.collectives import host_collective_rows
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.tree import parents_of
 from traceadvisor.analysis.steps.marks import is_step_mark
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
@@ -148,7 +148,7 @@ def _device_lanes(trace: Trace, rows: Int64, name: Int64, window: tuple[int, int
         yield _lane(trace, stream_title(trace, stream), _Events(rows[mine], name[mine], kind[mine]), window)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Events:
     """Events of one lane; arrays of shape ``(n,)``."""
 

@@ -86,7 +86,9 @@ def _thread_spans(observation: Observation, thread: int, window: tuple[int, int]
     events = observation.trace.events
 
     def of(rows: Int64) -> SpanSet:
-        return events.spans(rows[events.thread[rows] == thread]).clip(*window)
+        rows = rows[: np.searchsorted(events.start_ns[rows], window[1])]
+        rows = rows[(events.thread[rows] == thread) & (events.end_ns[rows] > window[0])]
+        return events.spans(rows).clip(*window)
 
     runtime, steps = of(events.rows(Kind.RUNTIME)), optimizer_steps(observation.trace)
     return {

@@ -6,7 +6,7 @@ Also counts kernel launches without a GPU record, per step.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.lost_launches import expected_launches
 from traceadvisor.analysis.operators.runtime_calls import enqueue_rows
 from traceadvisor.analysis.steps.marks import Mark, find_marks, position_at, steps_of_another_kind
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64
 from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
@@ -27,7 +28,7 @@ LOST_RECORDS_SHARE = 0.02
 """How far a step's share of launches without a GPU record may exceed the lowest share of any step."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Work:
     """Device work by the step whose mark holds its launch; arrays of shape ``(n,)`` in order of start."""
 
@@ -152,7 +153,7 @@ def _incomplete_last(trace: Trace, marks: tuple[Mark, ...]) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class LostRecords:
     """Kernel launches per span of host time, over all devices; arrays of shape ``(n,)``."""
 

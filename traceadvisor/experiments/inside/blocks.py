@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
@@ -18,6 +17,7 @@ from traceadvisor.experiments.inside.sources import DEFAULT_PREFETCH, Source, ba
 from traceadvisor.experiments.inside.switches import Switches
 from traceadvisor.experiments.plan import AS_IT_IS, Experiment, Plan
 from traceadvisor.experiments.settings import BATCH_SIZE, VARIABLE, WORKERS, Settings
+from traceadvisor.frozen import frozen
 from traceadvisor.statistics import FEWEST_ROUNDS
 
 SETTLING_STEPS = 3
@@ -43,7 +43,7 @@ class NoBatchError(Exception):
     """The loader of an arm gives no batch."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Block:
     """One block's figures."""
 

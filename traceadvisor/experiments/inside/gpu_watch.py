@@ -5,18 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from statistics import fmean
 
 import torch
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.telemetry import DeviceColumn
 from traceadvisor.recording.telemetry.nvml import Device, Nvml, open_nvml
 
 INTERVAL_S = 0.1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GpuUse:
     """Means over a block; None if NVML does not tell."""
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from traceadvisor.model.arrays import Int32, Int64, Mask
 from traceadvisor.model.events import NONE, Kind, Sparse
 from traceadvisor.model.trace import AllocatorSamples, Details
-from traceadvisor.parsing.columns.growing import ROWS, Column, Parts, int64, keys
+from traceadvisor.parsing.columns.growing import ROWS, Column, Parts, float64, int64, keys
 from traceadvisor.parsing.columns.interning import RawTexts, Shortener, Signatures, Texts, as_text, joined
 from traceadvisor.parsing.columns.messages import Messages
 from traceadvisor.parsing.columns.timestamps import nanoseconds
@@ -61,9 +61,8 @@ class DetailColumns:
         signature: Int32,
     ) -> None:
         """Add the events of a window, in the order of the main table."""
-        on_host = ~on_device
         self._add_ratios(*_chosen(args, on_device))
-        self._add_texts(*_chosen(args, on_host))
+        self._add_texts(*_chosen(args, ~on_device))
         self._add_sizes(*_chosen(args, _SIZED[kind]))
         self._add_messages(*_chosen(args, np.frombuffer(signatures.has_message, np.bool_)[signature]))
         self._add_shapes(*_chosen(args, np.frombuffer(signatures.has_shapes, np.bool_)[signature]))
@@ -81,11 +80,13 @@ class DetailColumns:
         self._row_count += len(args)
 
     def _add_ratios(self, args: list[EventArgs], rows: Int64) -> None:
+        if not args:
+            return
         for name, values in (
             ("blocks_per_sm", [arg.blocks_per_sm for arg in args]),
             ("occupancy_percent", [arg.occupancy_percent for arg in args]),
         ):
-            column = np.frombuffer(array("d", values))
+            column = float64(values)
             self._add(name, rows, column, np.abs(column) < MOST_RATIO)
 
     def _add_texts(self, args: list[EventArgs], rows: Int64) -> None:
@@ -113,14 +114,15 @@ class DetailColumns:
         """Add types, shapes and values of operators that rules look at."""
         if not args:
             return
-        self._add_numbers("dtypes_id", self._type_lists, [bytes(arg.input_types) for arg in args], rows)
-        self._add_numbers("dims_id", self._values, [bytes(arg.input_dims) for arg in args], rows)
-        self._add_numbers("strides_id", self._values, [bytes(arg.input_strides) for arg in args], rows)
-        self._add_numbers("concrete_id", self._values, [bytes(arg.concrete_inputs) for arg in args], rows)
+        self._add_numbers("dtypes_id", self._type_lists, [arg.input_types for arg in args], rows)
+        self._add_numbers("dims_id", self._values, [arg.input_dims for arg in args], rows)
+        self._add_numbers("strides_id", self._values, [arg.input_strides for arg in args], rows)
+        self._add_numbers("concrete_id", self._values, [arg.concrete_inputs for arg in args], rows)
 
-    def _add_numbers(self, name: str, numbers: RawTexts, raws: Sequence[bytes], rows: Int64) -> None:
-        ids = np.fromiter(map(numbers.__getitem__, raws), np.int32, len(raws))
-        self._add(name, rows, ids, np.fromiter(map(bool, raws), np.bool_, len(raws)))
+    def _add_numbers(self, name: str, numbers: RawTexts, raws: Sequence[msgspec.Raw], rows: Int64) -> None:
+        texts = [bytes(raw) for raw in raws] if raws.count(MISSING) < len(raws) else [b""]  # one for all
+        ids = np.fromiter(map(numbers.__getitem__, texts), np.int32, len(texts))
+        self._add(name, rows, ids, np.fromiter(map(bool, texts), np.bool_, len(texts)))
 
     def _add(self, name: str, rows: Int64, values: Column, present: Mask) -> None:
         if present.any():
@@ -210,6 +212,7 @@ class DetailColumns:
 
 def _chosen(args: list[EventArgs], wanted: Mask) -> tuple[list[EventArgs], Int64]:
     """Return some events and their row numbers."""
-    if not wanted.any():
-        return [], np.empty(0, np.int64)
-    return list(compress(args, wanted.tobytes())), np.flatnonzero(wanted)
+    rows = np.flatnonzero(wanted)
+    if rows.size == len(args):
+        return args, rows
+    return list(compress(args, wanted.tobytes())) if rows.size else [], rows

@@ -16,7 +16,7 @@ from traceadvisor.model.events import NONE, EventTable, Kind
 from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import AllocatorSamples, Details, PythonCalls, Thread
 from traceadvisor.parsing.columns.details import DetailColumns
-from traceadvisor.parsing.columns.growing import Parts, keys
+from traceadvisor.parsing.columns.growing import Parts, float64, keys
 from traceadvisor.parsing.columns.interning import Places, Shortener, Signatures
 from traceadvisor.parsing.columns.timestamps import nanoseconds
 from traceadvisor.parsing.json.events import Event, InstantEvent, KeyArgs, MetadataEvent, TimedEvent
@@ -48,13 +48,14 @@ class Columns:
 
     def add(self, events: Sequence[Event]) -> None:
         """Add a window of events; their raw members are not kept."""
-        classes = set(map(type, events))
-        if InstantEvent in classes and self._wants_details:
+        timed = [event for event in events if event.__class__ is TimedEvent]
+        others = set(map(type, events)) if len(timed) < len(events) else set()
+        if InstantEvent in others and self._wants_details:
             self.details.add_memory([event for event in events if event.__class__ is InstantEvent], self._signatures)
-        if MetadataEvent in classes:
+        if MetadataEvent in others:
             self._name_threads([event for event in events if event.__class__ is MetadataEvent])
-        if TimedEvent in classes:
-            self._add_timed([event for event in events if event.__class__ is TimedEvent])
+        if timed:
+            self._add_timed(timed)
 
     def _add_timed(self, timed: list[TimedEvent[Any]]) -> None:
         signature = self._signatures.of(timed)
@@ -78,7 +79,8 @@ class Columns:
         """Add the rest of the main table, and the details."""
         on_device = _ON_DEVICE[kind]
         place = np.full(kind.size, NONE, np.int32)
-        place[on_device] = [self._places[arg.device][arg.stream] for arg in compress(args, on_device.tobytes())]
+        if on_device.any():
+            place[on_device] = [self._places[arg.device][arg.stream] for arg in compress(args, on_device.tobytes())]
         correlation = keys([arg.correlation for arg in args])
         self._main.add_all(correlation=correlation, external_id=_external_ids(args), place=place)
         if self._wants_details:
@@ -201,7 +203,7 @@ def _at(values: array[int], place: NDArray[np.int32]) -> NDArray[np.int32]:
 def _rounded_nanoseconds(microseconds: list[float]) -> Int64:
     """Return durations in nanoseconds, rounded half up; NONE if invalid; clamped on overflow."""
     with np.errstate(over="ignore"):
-        values = np.frombuffer(array("d", microseconds)) * 1000 + (0.5 + 1e-6)  # a double loses less than that
+        values = float64(microseconds) * 1000 + (0.5 + 1e-6)  # a double loses less than that
     return np.where(values >= 0, np.minimum(values, MOST_NS), NONE).astype(np.int64)
 
 
@@ -210,5 +212,6 @@ def _external_ids(args: list[KeyArgs]) -> Int64:
     ids = keys([arg.external_id for arg in args])
     unknown = ids == NONE
     if unknown.any():
+        ids = ids.copy()
         ids[unknown] = keys([arg.external_id_2021 for arg in compress(args, unknown.tobytes())])
     return ids

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Sparse
 from traceadvisor.model.health import Health, HealthNote
@@ -22,7 +23,7 @@ JITTER_NS = 1_000
 """Older profilers round times to microseconds."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Tables:
     """The columns of one trace file."""
 
@@ -39,7 +40,7 @@ class Tables:
         return len(self.events) + self.python_calls.start_ns.size
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Corrections:
     """How many times were corrected, by kind."""
 

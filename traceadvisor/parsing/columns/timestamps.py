@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -28,8 +29,6 @@ _DECIMALS = 3
 _HALF = 10
 """Digits of the lower half of a number."""
 
-_PLACES = (10 ** np.arange(_HALF - 1, -1, -1)).astype(np.float64)
-
 _PLAIN = np.zeros(256, dtype=np.bool_)
 _PLAIN[[*b"0123456789.,"]] = True
 
@@ -43,7 +42,7 @@ def nanoseconds(texts: Sequence[bytes | msgspec.Raw]) -> Int64:
     """
     if not texts:
         return np.empty(0, dtype=np.int64)
-    joined = np.frombuffer(b",".join(texts) + b",", dtype=np.uint8)
+    joined = np.frombuffer(b",".join((*texts, b"")), dtype=np.uint8)
     for way in (_of_one_shape, _from_digits):
         found = way(joined, len(texts))
         if found is not None:
@@ -60,28 +59,30 @@ def _of_one_shape(joined: Bytes, count: int) -> Int64 | None:
     if not (table[:, -1] == _COMMA).all():
         return None
     whole = width - 1
-    if whole > _DECIMALS + 1 and table[0, -2 - _DECIMALS] == _DOT:
+    if has_dot := whole > _DECIMALS + 1 and table[0, -2 - _DECIMALS] == _DOT:
         whole -= 1 + _DECIMALS
         if not (table[:, whole] == _DOT).all():
             return None
-    digits = np.delete(table, [whole, width - 1], axis=1) - _ZERO  # characters below digits wrap around to above 9
-    if digits.max() > 9 or whole > _MOST_DIGITS:
+    digits = table - _ZERO  # characters below digits, such as dots and commas, wrap around to above 9
+    if np.count_nonzero(digits > 9) != count * (1 + has_dot) or whole > _MOST_DIGITS:
         return None
-    found: Int64 = _value_of(digits) * 10 ** (whole + _DECIMALS - digits.shape[1])
-    return found
-
-
-def _value_of(digits: Bytes) -> Int64:
-    """Return the number that each row of at most 19 digits stands for."""
+    upper, lower = _worths(width, whole)
     values = digits.astype(np.float64)
-    found: Int64 = _half(values[:, :-_HALF]) * 10**_HALF + _half(values[:, -_HALF:])
+    found: Int64 = (values @ upper).astype(np.int64) * 10**_HALF + (values @ lower).astype(np.int64)
     return found
 
 
-def _half(digits: NDArray[np.float64]) -> Int64:
-    """Return the same for at most 10 digits; doubles hold their products, and multiply faster than integers."""
-    value: Int64 = (digits @ _PLACES[_HALF - digits.shape[1] :]).astype(np.int64)
-    return value
+@lru_cache
+def _worths(width: int, whole: int) -> NDArray[np.float64]:
+    """Return the nanoseconds of a 1 in each column, apart for the upper and the lower half of a number's digits.
+
+    Doubles hold the digits of half a number, and multiply faster than integers. A dot and the comma count nothing.
+    """
+    columns = [*range(whole), *range(whole + 1, width - 1)]
+    worths = np.zeros((2, width))
+    for power, column in enumerate(reversed(columns), _DECIMALS - len(columns) + whole):
+        worths[int(power < _HALF), column] = 10 ** (power % _HALF)
+    return worths
 
 
 def _from_digits(joined: Bytes, count: int) -> Int64 | None:

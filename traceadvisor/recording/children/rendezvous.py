@@ -6,13 +6,13 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from traceadvisor.frozen import frozen
 from traceadvisor.recording.bundle_writer import amend
 
 
@@ -51,7 +51,7 @@ class Result(msgspec.Struct, frozen=True):
 _Left = TypeVar("_Left", Trains, Result)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrainedChildren:
     """What child processes that train recorded."""
 
@@ -70,7 +70,7 @@ def numbered(folder: Path, number: int) -> Path:
     return folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rendezvous:
     """The folder in which the processes of a command leave marks for one another."""
 
@@ -171,5 +171,5 @@ def _decoded(path: Path, kind: type[_Left]) -> _Left | None:
     """What a process left; None if it was killed while it wrote it."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):  # also for bytes that are not UTF-8
         return None

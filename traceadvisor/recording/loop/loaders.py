@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from traceadvisor.bundle.settings import RecordedLoader
+from traceadvisor.frozen import frozen
 from traceadvisor.model.location import Location
 from traceadvisor.recording.script.own_code import OWN_FILE, is_of_library
 
@@ -24,7 +24,7 @@ MOST_SAMPLERS = 8
 """Samplers within one another."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class KnownLoader:
     """A loader; two are the same if they are the same object."""
 

@@ -191,7 +191,7 @@ def _is_json(content: bytes) -> bool:
     """Whether the syntax is valid; checks 800 MB/s."""
     try:
         msgspec.json.decode(content, type=msgspec.Raw)
-    except msgspec.DecodeError:
+    except ValueError:  # also for bytes that are not UTF-8
         return False
     return True
 

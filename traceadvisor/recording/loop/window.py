@@ -7,13 +7,13 @@ each stall, as many steps pass unrecorded as the queue can hold batches.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from enum import Enum, auto
 from math import ceil
 from statistics import fmean
 from typing import Protocol
 
 from traceadvisor.bundle.layout import Note, Schedule
+from traceadvisor.frozen import frozen
 from traceadvisor.model.run import StepState, TimedStep
 
 SHORTEST_WINDOW = 8
@@ -62,7 +62,7 @@ class Ranks(Protocol):
         """Steps that the phase needs on all ranks together; ``steps`` on this one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """Number of steps in each phase, for a given loader."""
 

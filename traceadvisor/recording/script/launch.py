@@ -6,13 +6,14 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
+from traceadvisor.frozen import frozen
 from traceadvisor.system.processes import host_name, safe_name
 
 RUNS = Path("runs")
@@ -56,7 +57,7 @@ _NO_ID = {"", "none"}
 """``none`` is torchrun's id if the user gives none."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Launch:
     """One process of a job, by the environment variables of its launcher."""
 

@@ -8,16 +8,16 @@ import io
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from zipfile import is_zipfile
 
 from traceadvisor.errors import UsageError
+from traceadvisor.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Script:
     """The arguments of ``python``: a file, a folder with ``__main__.py`` or, after ``-m``, a module; then its own."""
 

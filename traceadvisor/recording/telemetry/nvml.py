@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from traceadvisor.bundle.layout import Figure
+from traceadvisor.frozen import frozen
 from traceadvisor.model.telemetry import DeviceColumn
 
 _NOT_AVAILABLE = 0xFFFFFFFF
@@ -220,7 +220,7 @@ def _watts(milliwatts: int | None) -> float | None:
     return None if milliwatts is None else milliwatts / 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Visibility:
     """Whether and as which number CUDA sees a device; None if unknown."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import Confidence, Location, RuleMeta, Severity
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report
 from traceadvisor.model.run import Run
@@ -24,7 +25,7 @@ LONGEST_MESSAGE = 1_000
 LONGEST_NAME = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """A line of a file of the repository."""
 
@@ -37,7 +38,7 @@ class Place:
     function: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Alert:
     """One finding at one place."""
 
@@ -87,7 +88,7 @@ def alerts_in(report: Report, tree: SourceTree) -> tuple[Alert, ...]:
     return _numbered(alerts[:MOST_ALERTS])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Lookup:
     """What the places of findings are made from."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.run import Repository
 
 LARGEST_SOURCE_BYTES = 1 << 22
@@ -29,7 +30,7 @@ _DRIVE = re.compile(r"[A-Za-z]:(?=/)")
 _SOURCE = frozenset({".py", ".pyw", ".pyx"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceTree:
     """A checkout of the repository, to look up paths and lines of code."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from traceadvisor.frozen import frozen
 from traceadvisor.rendering.charts.drawing import WIDTH, Anchor, Label, Shape, Tone, across, number, rectangle
 from traceadvisor.rendering.charts.palette import RECORDED_WINDOW
 
@@ -15,7 +15,7 @@ _LABEL_TURNS_AT = 0.6
 """From this share of the width on, a label is placed to the left of its position."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunClock:
     """Maps wall-clock nanoseconds to positions across a chart."""
 

@@ -8,9 +8,9 @@ a phone and a printed page, with text of the same size.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 
+from traceadvisor.frozen import frozen
 from traceadvisor.rendering.charts.palette import Paint
 from traceadvisor.rendering.table import Table
 
@@ -37,7 +37,7 @@ class Tone(Enum):
     STRONG = "strong"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shape:
     """A filled path in one colour."""
 
@@ -49,7 +49,7 @@ class Shape:
     faint: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Strip:
     """Intervals on one line, drawn as a thick stroke; needs less markup than a rectangle each."""
 
@@ -58,7 +58,7 @@ class Strip:
     paint: Paint
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Curve:
     """A line through points, or single points; its thickness does not depend on the screen."""
 
@@ -68,7 +68,7 @@ class Curve:
     faint: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """A thin line; x positions are percentages, y positions are units."""
 
@@ -79,7 +79,7 @@ class Line:
     dashed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Label:
     """Text at a percentage of the width."""
 
@@ -92,7 +92,7 @@ class Label:
     """The colour behind the label, if not that of the page."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LegendEntry:
     """A colour with its meaning and a figure."""
 
@@ -101,7 +101,7 @@ class LegendEntry:
     figure: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chart:
     """A chart with its text description and its data table."""
 

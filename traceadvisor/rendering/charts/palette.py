@@ -8,15 +8,14 @@ simulates them), and each chart also has its figures as text.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.run import StepState
 from traceadvisor.model.run_time import RunPart
 from traceadvisor.model.timeline import Activity
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Paint:
     """A named colour, with a readable text colour for it."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.rendering.charts.clock import RunClock, shading, shading_label
 from traceadvisor.rendering.charts.drawing import (
@@ -47,7 +47,7 @@ MOST_ROWS = 40
 """Rows in the data table of the chart."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Bunch:
     """Neighbouring steps drawn as one dot."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64, Mask
 from traceadvisor.rendering.charts.clock import RunClock, shading, shading_label
 from traceadvisor.rendering.charts.drawing import (
@@ -39,7 +39,7 @@ ROOM_ABOVE = 1.05
 """Space above the highest sample if no limit line is drawn."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Trend:
     """One line."""
 
@@ -55,7 +55,7 @@ class Trend:
         return bool(np.isfinite(self.values).any())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limit:
     """A value drawn as a dashed limit line."""
 
@@ -63,7 +63,7 @@ class Limit:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subject:
     """The subject of a chart."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import MeanBreakdown
 from traceadvisor.model.comparison import ComparedRank, ComparedRun, Comparison, FindingStatus, StepChange
 from traceadvisor.model.explanation import StepExplanation
@@ -55,7 +56,7 @@ MOST_RUNS, MOST_RANKS = 8, 4
 OPEN_ROWS = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RankView:
     """The explanation of one rank."""
 
@@ -77,7 +78,7 @@ class RankView:
     """Why a side has no timeline."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunView:
     """One run of the comparison."""
 
@@ -99,7 +100,7 @@ class RunView:
     not_drawn: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PageView:
     """All content of the page."""
 

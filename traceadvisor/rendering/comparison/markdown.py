@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.comparison import ComparedRun, Comparison
 from traceadvisor.rendering.comparison.sentences import (
     cause_sentence,
@@ -43,7 +44,7 @@ BYTES_OF_ONE, BYTES_PER_RUN, MOST_BYTES = 6_000, 1_500, 60_000
 """Largest comment on one run, what each further run adds, and the largest of all: forges refuse 65,536 characters."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Room:
     """Limits on the size of the comment."""
 
@@ -71,7 +72,7 @@ ROOMS = (
 """Sizes to try in turn."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fold:
     """A folded table or list; ``cut`` says how much is left out, if anything."""
 
@@ -81,7 +82,7 @@ class Fold:
     cut: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommentView:
     """All content of the comment."""
 

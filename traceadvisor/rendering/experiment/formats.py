@@ -11,6 +11,7 @@ from traceadvisor.rendering.experiment import page, text
 from traceadvisor.rendering.formats import rendered_apart, write_file
 from traceadvisor.rendering.templates import html_environment
 from traceadvisor.results import experiment_json
+from traceadvisor.results.experiment_files import FILE
 
 Render = Callable[[ExperimentResult], bytes]
 
@@ -23,7 +24,7 @@ def _pdf(result: ExperimentResult, _tell: object = None) -> bytes:
 
 
 FORMATS: dict[str, tuple[str, Render]] = {
-    "json": (experiment_json.FILE, experiment_json.render),
+    "json": (FILE, experiment_json.render),
     "html": ("experiment.html", page.render),
     "md": ("experiment.md", text.render),
     "pdf": ("experiment.pdf", partial(rendered_apart, _pdf)),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.experiment import ExperimentResult, MeasuredArm, MeasuredRatio, Section
 from traceadvisor.rendering.charts.drawing import Chart
 from traceadvisor.rendering.experiment.chart import axis_chart
@@ -26,10 +26,10 @@ from traceadvisor.rendering.experiment.words import (
 )
 from traceadvisor.rendering.table import Cell, Column, Table, cells, measured_columns
 from traceadvisor.rendering.units import NOT_MEASURED, duration, money, percent, size, whole_percent
-from traceadvisor.results.experiment_json import redacted
+from traceadvisor.results.redaction import redacted_experiment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SectionView:
     """One part."""
 
@@ -43,7 +43,7 @@ class SectionView:
     table: Table
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExperimentView:
     """All content."""
 
@@ -77,7 +77,7 @@ def experiment_view(result: ExperimentResult, anchor: str = "") -> ExperimentVie
         result: what was measured.
         anchor: beginning of the anchors of its parts, where it is one of several on a page.
     """
-    result = redacted(result)
+    result = redacted_experiment(result)
     return ExperimentView(
         anchor=anchor,
         kind=result.kind,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.steps import StepSource
@@ -55,7 +56,7 @@ CODE_COLUMNS = 84
 """Characters of a line of code that fit into the column of a comment."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Room:
     """Limits on the size of the comment."""
 
@@ -72,7 +73,7 @@ class Room:
     """Characters per text."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindingParts:
     """One finding in the comment."""
 
@@ -90,7 +91,7 @@ class FindingParts:
     """Folded sentences: evidence, prediction, caveats."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fold:
     """A folded table or list; ``cut`` says how much is left out, if anything."""
 
@@ -100,7 +101,7 @@ class Fold:
     cut: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MarkdownView:
     """All content of the comment."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import Confidence, Effort, Estimate, Finding, Fix, Location, Method, Severity
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report, Umbrella
 from traceadvisor.rendering.charts.drawing import across
@@ -30,7 +31,7 @@ from traceadvisor.rendering.words import CERTAINTY, CONFIDENCE, EFFORT, FOLDED, 
 from traceadvisor.text.cleaning import clipped_inside
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """A labelled figure."""
 
@@ -38,7 +39,7 @@ class Row:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """A source line."""
 
@@ -48,7 +49,7 @@ class Place:
     """The frame that owns the time, often of a library; None if it is this line."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SavingView:
     """The saving of a fix, in words as certain as its estimate."""
 
@@ -90,7 +91,7 @@ class SavingView:
     expected_length: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindingView:
     """One finding in the ranked list."""
 
@@ -350,7 +351,7 @@ def _step_words(step_ns: float, recordings: Sequence[Recording]) -> str:
     return step if is_headed else f"{step} (typical recorded step)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UmbrellaView:
     """One umbrella finding: a summary of the step as a whole, with its figures."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.health import HealthNote, HealthStatus
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.lists import listed
@@ -42,7 +43,7 @@ COUNTED = "events-dropped"
 """The code of the note that repeats, for one recording, the event counts of all."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoteView:
     """One note and the recordings it is about."""
 
@@ -51,7 +52,7 @@ class NoteView:
     """None if the note concerns the whole input, or the report has only one recording."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HealthView:
     """Health notes: problems make figures less certain, remarks do not."""
 

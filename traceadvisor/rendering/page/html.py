@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import DEVICE_CATEGORIES, HOST_CATEGORIES
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Report
 from traceadvisor.rendering.charts.drawing import Chart
@@ -41,7 +42,7 @@ LONGEST_TEXT = 600
 """Characters per string. Names of templated kernels can have thousands."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DefinitionView:
     """The definition of a category."""
 
@@ -50,7 +51,7 @@ class DefinitionView:
     meaning: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReportView:
     """All content of the page."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.telemetry import Telemetry
 from traceadvisor.model.telemetry_window import NodeWindow, ProcessWindow, TelemetryWindow
 from traceadvisor.rendering.charts.clock import RunClock
@@ -40,7 +40,7 @@ UTILISATION = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MachineView:
     """Telemetry sampled during some recordings."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.report import Recording
 from traceadvisor.model.telemetry import DeviceColumn, DeviceTelemetry, NodeColumn, ProcessColumn, Series, Telemetry
@@ -20,7 +20,7 @@ from traceadvisor.rendering.units import celsius, megahertz, percent, rate, size
 PERCENT = 0.01
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Machine:
     """The data behind the charts and tables of a machine."""
 
@@ -172,7 +172,7 @@ MOST_DEVICES = len(DEVICE_PAINTS)
 """GPUs with charts and tables; the JSON report has the others."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShownDevice:
     """A GPU with its figures over the undisturbed steps."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.report import Recording
 from traceadvisor.model.step_memory import MemoryOverTime, MemoryRelief, OperatorMemory, StepMemory
 from traceadvisor.rendering.charts.clock import RunClock
@@ -63,7 +63,7 @@ def _operator(row: OperatorMemory) -> tuple[Cell, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryView:
     """The tables of the peak per step and of the ways to reduce it."""
 

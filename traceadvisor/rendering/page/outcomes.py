@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import Clear, Failed, Found, Skipped
 from traceadvisor.model.report import FoundFigures, OutcomeRow, Report
 from traceadvisor.rendering.lists import listed
@@ -13,7 +13,7 @@ from traceadvisor.rendering.table import Cell, Column, More, Table
 from traceadvisor.rendering.units import figure, number_of, percent
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutcomesView:
     """Tables of the rules without a finding; None for an empty table."""
 

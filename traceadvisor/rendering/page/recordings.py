@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.steps import StepSource
@@ -50,7 +50,7 @@ from traceadvisor.rendering.units import (
 from traceadvisor.rendering.words import CATEGORY, INFERENCE_SIGN, STEP_SOURCE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Figure:
     """A headline number."""
 
@@ -64,7 +64,7 @@ class Figure:
         return self.value == NOT_MEASURED
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fact:
     """A labelled fact about the environment."""
 
@@ -72,7 +72,7 @@ class Fact:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordingView:
     """All content about one recording."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.report import Report
 from traceadvisor.model.rule_text import RuleSection
 from traceadvisor.text.cleaning import clipped
@@ -19,7 +19,7 @@ MOST_RULES = 300
 _ID = re.compile(r"[A-Z][A-Z0-9]{1,30}[0-9]{3}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RuleView:
     """A rule and what it checks."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.report import Recording
 from traceadvisor.model.run import Run, RunSettings, StateSteps, steps_by_state
 from traceadvisor.rendering.charts.clock import RunClock
@@ -24,7 +24,7 @@ from traceadvisor.rendering.units import count, duration, percent
 from traceadvisor.rendering.words import STEP_STATE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CapturedRecordings:
     """Recordings and their run; the first run, if several runs share a machine."""
 
@@ -96,7 +96,7 @@ def _ends_of_samples(run: Run) -> Iterator[int]:
                 yield int(one.time_ns[-1])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunView:
     """All steps and the settings of one rank's run."""
 

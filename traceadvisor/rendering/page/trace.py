@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import RankedFinding, Recording
@@ -31,7 +31,7 @@ MOST_EVENTS_EACH = 1_000
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TraceKind:
     """A colour of the trace."""
 
@@ -39,7 +39,7 @@ class TraceKind:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TraceView:
     """The trace of one step."""
 
@@ -51,7 +51,7 @@ class TraceView:
     ``gap,duration,name,kind,depth`` in base 36, where the gap is the time since the start of the event before."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TraceLink:
     """Where a finding is in the trace of a step."""
 

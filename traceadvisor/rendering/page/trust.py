@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.findings import Method
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.page.tables import replay_table
@@ -15,7 +15,7 @@ MOST_CHECKED = 4
 """Recordings whose checks are listed; the JSON report has all."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckedRecording:
     """The checks of the simulation of one recording."""
 
@@ -29,7 +29,7 @@ SHOWN_SHARE = 0.001
 NO_SAVING = "No saving of this report is simulated."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrustView:
     """How far to trust the simulation."""
 

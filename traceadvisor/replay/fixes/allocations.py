@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import among
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.edit_host import scaled
@@ -16,7 +17,7 @@ from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class CachedMemory(Edit):
     """Memory comes from PyTorch's caching allocator: no call allocates from the driver or frees to it."""
 

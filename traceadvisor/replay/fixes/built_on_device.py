@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, among
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import WithoutHostWork
@@ -18,7 +19,7 @@ KERNEL_NS = 5_000
 """Maximum time of a kernel that fills a tensor, an assumption. Writing device memory is much faster than the copy."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class BuiltOnDevice(Edit):
     """A kernel replaces the creation of a tensor on the host and its copy."""
 

@@ -6,13 +6,14 @@ No edit makes communication vanish: what does not fit beside the compute that it
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, among
 from traceadvisor.replay.simulate import device_ends_ns
 from traceadvisor.replay.step_graph import StepGraph
@@ -34,7 +35,7 @@ def unavoidable_ns(total_ns: float, room_ns: float, last_share: float) -> float:
     return min(max(last_share * total_ns, total_ns - (1 - last_share) * room_ns), total_ns)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _GradientEdit(Edit):
     """Changes how long gradient all-reduces outlast the backward pass, step by step."""
 
@@ -83,7 +84,7 @@ class _GradientEdit(Edit):
         """
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class OverlappedGradients(_GradientEdit):
     """Gradient all-reduces begin as soon as their bucket is ready."""
 
@@ -108,7 +109,7 @@ The low scenario assumes that half of the time is a wait for late ranks, which r
 """
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class AccumulatedGradients(_GradientEdit):
     """Two batches share one gradient all-reduce; the step is the mean of one with it and one without."""
 
@@ -120,7 +121,7 @@ TRANSFER_SPARED = {Scenario.LOW: 0.25, Scenario.EXPECTED: 0.5, Scenario.HIGH: 0.
 """Share of the transfer that half the bytes save. The low scenario spends half of the gain on conversions."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class HalvedMessages(Edit):
     """Messages hold half the bytes: 16-bit numbers instead of 32-bit ones."""
 
@@ -142,7 +143,7 @@ _REACHED = {Scenario.LOW: 0.0, Scenario.EXPECTED: 0.5, Scenario.HIGH: 1.0}
 """Share of the possible gain that a fix reaches, where the recording does not tell."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class OverlappedExchange(Edit):
     """All-to-all runs beside dense compute that does not need its result."""
 
@@ -159,7 +160,7 @@ class OverlappedExchange(Edit):
         return _shortened(graph, self.rows, self.room_ns * _REACHED[scenario])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class FasterTransfers(Edit):
     """Large messages use more of the link's bandwidth."""
 

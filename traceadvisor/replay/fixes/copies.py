@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.fixes.waits import without_waits
@@ -23,7 +24,7 @@ REACHED_SHARE = {Scenario.LOW: 0.0, Scenario.EXPECTED: 0.8, Scenario.HIGH: 1.0}
 """Reached share of a known link rate: as recorded; the part that headers and flow control leave; all of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PinnedCopies(Edit):
     """Copies from pageable memory become copies from pinned memory, and the host does not wait for them."""
 
@@ -52,7 +53,7 @@ class PinnedCopies(Edit):
         return self.link_bytes_per_s * REACHED_SHARE[scenario]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OverlappedCopies(Edit):
     """Batches are copied one step ahead, on a separate stream."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from traceadvisor.analysis.data.worker_curve import TAKING_NS, WORKER_FACTOR
+from traceadvisor.frozen import frozen
 from traceadvisor.replay.fixes.edit_host import fetches, is_loading, slowed
 from traceadvisor.replay.step_graph import Action, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
@@ -34,7 +35,7 @@ It replaces the recorded time of a fetch and never exceeds it.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoDataWait(Edit):
     """The next batch is always ready."""
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.events import Kind
 from traceadvisor.replay.fixes.edit_host import is_loading, scaled, slowed
 from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FasterDevice(Edit):
     """Kernels take less time. Launches, copies and collectives keep theirs; the latter two depend on links."""
 
@@ -29,7 +30,7 @@ class FasterDevice(Edit):
         return replace(graph, device=replace(graph.device, duration_ns=duration_ns))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FasterHost(Edit):
     """All host work takes less time, including loading in this process and in workers."""
 
@@ -44,7 +45,7 @@ class FasterHost(Edit):
         return FasterLoader(self.times).applied(replace(graph, host=rest), scenario)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FasterLoader(Edit):
     """Batch loading takes less time, in this process and in workers."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.edit_host import scaled, work_inside
 from traceadvisor.replay.step_graph import StepGraph
@@ -18,7 +19,7 @@ threads take turns, and half of it may remain.
 """
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class WithoutHostWork(Edit):
     """Some host work runs less often or elsewhere."""
 

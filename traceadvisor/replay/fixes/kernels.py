@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64, among, common
 from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class FasterKernels(Edit):
     """Some kernels run faster, by speed-ups that the rule provides."""
 

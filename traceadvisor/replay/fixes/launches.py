@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
@@ -29,7 +30,7 @@ A few multi-tensor launches replace several launches per parameter.
 """
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class AmortisedLaunches(Edit):
     """Operators are compiled or captured into CUDA graphs: the same kernels with cheaper launches."""
 
@@ -52,7 +53,7 @@ class AmortisedLaunches(Edit):
         return replace(graph, host=replace(host, work_ns=work_ns, call_ns=call_ns))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FusedOptimizer(Edit):
     """The optimizer updates all parameters with a few kernels."""
 
@@ -87,7 +88,7 @@ NVIDIA, "Getting Started with CUDA Graphs" (2019): a kernel of 2.9 us takes 3.8 
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CloserKernels(Edit):
     """Kernels are captured into CUDA graphs or fused."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.replay.fixes.data_wait import CROWDED_HOST_FACTOR, FETCH_NS, HOST_FACTOR, LOADING
 from traceadvisor.replay.fixes.edit_host import fetches, is_loading, scaled, slowed
@@ -17,7 +18,7 @@ PREFETCH_FACTOR = 2
 """Batches that each worker prefetches; the default of ``torch.utils.data.DataLoader``."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MadeBatch:
     """What a batch costs a worker that has a core whenever it needs one: means."""
 
@@ -32,7 +33,7 @@ class MadeBatch:
     """Mean delay per batch by other programs that use the cores."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoaderWorkers(Edit):
     """Worker processes load batches."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import NONE
 from traceadvisor.replay.fixes.edit_host import slowed
@@ -20,7 +21,7 @@ A recording does not show how much of this work prepares the removed call.
 """
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class SparedWork(Edit):
     """Some kernels, copies or memsets are neither launched nor run."""
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.step_graph import Action, HostTasks, StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WithoutWaits(Edit):
     """Some waits are removed. If a wait is the first to wait for a copy to the host, the wait for that copy stays.
 
@@ -30,7 +31,7 @@ class WithoutWaits(Edit):
         return replace(graph, host=without_waits(graph, _is_among(graph.host, self.rows)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeferredReads(Edit):
     """Some waits are removed, and the program reads the copied values much later.
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
@@ -14,7 +13,7 @@ from traceadvisor.rules.data.loading_limit import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DataLoaderWait(Rule):
     """The training loop waits for its next batch, and the GPU is idle meanwhile.
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceadvisor.analysis.data.loading_sites import loading_sites
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import Work
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Input, Outcome, Rule, RuleMeta, Unit
@@ -20,7 +19,7 @@ ELSEWHERE = {
 """Why workers are not proposed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SynchronousLoader(Rule):
     """The training process loads its own batches, and the GPU is idle meanwhile.
 

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceadvisor.analysis.data.batch_cost import CostSource
 from traceadvisor.analysis.data.worker_curve import Point
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import (
@@ -38,7 +37,7 @@ ELSEWHERE = {
 """Why the loop waits, if the number of workers is not the reason."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkerCount(Rule):
     """The data loader has too few workers for the step, or more than it needs.
 

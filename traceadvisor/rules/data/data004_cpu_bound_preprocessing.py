@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceadvisor.analysis.data.batch_cost import CostSource
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.data_wait import NoDataWait
@@ -17,7 +16,7 @@ from traceadvisor.rules.data.loading_limit import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CpuBoundPreprocessing(Rule):
     """The training loop waits for data while all CPU cores that it may use are busy.
 

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 from traceadvisor.rules.data.loading_limit import FEWEST_READERS, MIN_IO_SHARE, storage_share
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StorageBound(Rule):
     """The training loop waits for data while the loading processes wait for storage.
 

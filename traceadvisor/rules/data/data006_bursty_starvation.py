@@ -1,18 +1,18 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 
 from traceadvisor.analysis.data.batch_cost import CostSource
 from traceadvisor.analysis.data.loading import DEFAULT_PREFETCH
 from traceadvisor.analysis.data.worker_curve import LONGEST_PREFETCH
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 from traceadvisor.rules.data.loader_bursts import BurstLimits, Bursts, loader_turns, long_waits, why_not
 from traceadvisor.rules.data.loading_limit import loader_code, usually_fast
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BurstyStarvation(Rule):
     """The data loader is fast enough on average, but its queue sometimes runs empty and the training loop waits.
 

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 from traceadvisor.rules.data.epoch_starts import epoch_starts
 from traceadvisor.rules.data.loading_limit import loader_code
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkerRestart(Rule):
     """Each epoch stops the loader workers and starts new ones, and the training loop waits for their first batch.
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceadvisor.analysis.data.loading_sites import loading_sites
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import WithoutHostWork
@@ -11,7 +10,7 @@ from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, R
 MOST_SITES = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CollateInMain(Rule):
     """Functions of the training script load batches in the training thread while the GPU is idle.
 

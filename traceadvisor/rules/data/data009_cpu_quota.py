@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 from traceadvisor.rules.data.loading_limit import loader_code
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CpuQuota(Rule):
     """The process has more loader workers or threads than CPU cores that it may use.
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
@@ -12,7 +11,7 @@ SECOND_RUN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoaderCeiling(Rule):
     """The data loader delivers fewer samples per second than the model could process, so fix loading first.
 

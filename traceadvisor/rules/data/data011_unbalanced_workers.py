@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.telemetry_window import WorkerWindow
 from traceadvisor.replay.fixes.data_wait import NoDataWait
@@ -11,7 +10,7 @@ WORKER = "pt_data_worker"
 """Name that torch gives to loader workers, in versions that name them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnbalancedWorkers(Rule):
     """One loader worker is always busy while the others are mostly idle, and the training loop waits.
 

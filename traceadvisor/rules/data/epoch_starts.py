@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.run import StepState, TimedStep
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EpochStarts:
     """Mean times over the epochs of a run, without the first."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean, median
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64
 from traceadvisor.model.run import StepState, TimedStep
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BurstLimits:
     """When waits are bursts; the reasons stand at the thresholds of DATA006."""
 
@@ -30,7 +30,7 @@ MOST_TAKING_NS = 1_400_000
 """Longest usual time to take a batch that is ready; the same as in the low estimate of simulated savings."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class LoaderTurns:
     """Turns of a run: successive undisturbed steps, one per worker, so that each worker delivers one batch.
 
@@ -52,7 +52,7 @@ class LoaderTurns:
     """Mean undisturbed step, waits included: the training time per step."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Bursts:
     """Rare long waits of a loader that is fast enough otherwise."""
 

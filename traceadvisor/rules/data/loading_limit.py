@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from weakref import WeakKeyDictionary
 
 from traceadvisor.analysis.data.batch_cost import BatchCost, CostSource
 from traceadvisor.analysis.data.loading import Loading
 from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE, TAKING_NS, Crowding, Point, WorkerCurve
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers, MadeBatch
 from traceadvisor.rules.base import Estimate, Evidence, Facts, Fix, Method, Unit
@@ -70,7 +71,7 @@ class Limit(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Proposal:
     """Another number of workers."""
 
@@ -79,7 +80,7 @@ class Proposal:
     saving: Estimate
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class LoadingLimit:
     """What limits the loading, and what to do if it is the number of workers."""
 

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceadvisor.analysis.operators.names import rows_with_prefix
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import IDLE_CATEGORIES
 from traceadvisor.model.events import Kind
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DataParallel(Rule):
     """``torch.nn.DataParallel`` splits each batch over several GPUs of one process.
 

@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceadvisor.analysis.operators.names import rows_with_prefix
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import IDLE_CATEGORIES
 from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GlooOnGpu(Rule):
     """The CPU runs the collectives of GPU ranks, through Gloo.
 

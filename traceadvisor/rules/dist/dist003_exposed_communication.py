@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceadvisor.analysis.communication.collectives import Collectives, purposes_by_exposure
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import Purpose
 from traceadvisor.model.report import Work
 from traceadvisor.replay.fixes.communication import AccumulatedGradients, HalvedMessages
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 from traceadvisor.rules.dist.purposes import LATE_RANKS, PURPOSE_WORDS, not_validated, sends_32_bits, transfer_ns
 
 _ACCUMULATE = """\
@@ -29,7 +28,7 @@ _FIRST_WITH_BFLOAT16 = (8, 0)
 """Compute capability of the first NVIDIA GPUs that compute in bfloat16; AMD's with it report more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExposedCommunication(Rule):
     """Collectives run while no compute kernel runs.
 
@@ -62,6 +61,8 @@ class ExposedCommunication(Rule):
         share = facts.share(exposed)
         if share < self.min_share:
             return Clear("exposed communication", share, self.min_share, Unit.SHARE)
+        if not facts.collectives.rows.size:
+            return Skipped("All collectives of the typical steps began before these steps.")
         purpose, claimed = purposes_by_exposure(facts.collectives, facts.trace.events, exposed)[0]
         words = PURPOSE_WORDS[purpose]
         return facts.finding(

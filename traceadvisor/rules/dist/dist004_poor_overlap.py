@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
 
 from traceadvisor.analysis.communication.collectives import Collectives
 from traceadvisor.analysis.communication.gradients import StepGradients
+from traceadvisor.frozen import frozen
 from traceadvisor.model.communication import Purpose
 from traceadvisor.model.events import NONE
 from traceadvisor.replay.fixes.communication import OverlappedGradients, unavoidable_ns
@@ -21,7 +21,7 @@ _SMALLEST_BUCKET, _DEFAULT_BUCKET = 4, 25
 """In mebibytes: messages below 4 are mostly start-up cost, and 25 is the default of DistributedDataParallel."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PoorOverlap(Rule):
     """The gradient all-reduce outlasts the backward pass by more than it needs to.
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import (
     Clear,
@@ -27,7 +27,7 @@ MOST_CAUSES = 3
 NOT_REPLAYED = "each rank is simulated alone, and after the fix another rank may be late"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Straggler(RankRule):
     """One rank arrives late at the collectives, and all others wait for it.
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.communication import Purpose
 from traceadvisor.model.events import NONE
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
@@ -33,7 +33,7 @@ _REMEDIES = {
 """Summary and change by purpose; any other small messages are combined by hand."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SmallMessages(Rule):
     """Collectives with small messages run while no compute kernel runs.
 

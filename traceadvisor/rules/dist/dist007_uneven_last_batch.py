@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.run import LoaderSettings
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import (
@@ -26,7 +26,7 @@ from traceadvisor.rules.base import (
 _UNKNOWN = "The number of samples per rank and epoch is unknown: record with `traceadvisor capture`."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnevenLastBatch(RankRule):
     """Some rank has a tiny last batch, or fewer batches than the other ranks.
 

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PerGpuBatch(Rule):
     """The batch per GPU is so small that GPUs mostly wait for kernel launches and for each other.
 

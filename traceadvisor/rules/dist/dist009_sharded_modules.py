@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.communication import CollectiveKind, Purpose
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 from traceadvisor.rules.dist.purposes import LATE_RANKS, not_validated
@@ -23,7 +22,7 @@ _ZERO = """\
 config["zero_optimization"] |= {"overlap_comm": True, "contiguous_gradients": True}  # the configuration of DeepSpeed"""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShardedModules(Rule):
     """All-gather and reduce-scatter of sharded modules run while no compute kernel runs.
 

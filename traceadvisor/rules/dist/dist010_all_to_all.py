@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.communication.collectives import Collectives, step_positions
 from traceadvisor.analysis.communication.gradients import backward_kernels
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.communication import Purpose
 from traceadvisor.model.events import NONE, Kind
@@ -22,7 +21,7 @@ exchange.wait()"""
 _UNBALANCED = "Equal messages take very different times: balance tables or experts over the ranks first."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AllToAll(Rule):
     """All-to-all runs while no compute kernel runs.
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.communication import Purpose
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 from traceadvisor.rules.dist.purposes import LATE_RANKS, not_validated
@@ -11,7 +10,7 @@ _CHANGE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorParallel(Rule):
     """Communication of layers that are split over GPUs runs while no compute kernel runs.
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.communication import Purpose
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 from traceadvisor.rules.dist.purposes import not_validated
@@ -10,7 +9,7 @@ _CHANGE = """\
 schedule = torch.distributed.pipelining.Schedule1F1B(stage, n_microbatches={count}, loss_fn=loss_fn)"""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PipelineBubbles(Rule):
     """A pipeline stage waits for the stages before or after it.
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.communication import Purpose
 from traceadvisor.replay.fixes.spared_work import SparedWork
 from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
@@ -12,7 +11,7 @@ model = torch.nn.parallel.DistributedDataParallel(
 )"""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BufferBroadcast(Rule):
     """DistributedDataParallel broadcasts buffers in each forward pass.
 

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.communication.bandwidth import LARGE_MESSAGE_BYTES
 from traceadvisor.analysis.communication.collectives import Collectives
+from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import DeviceRow, device_row
 from traceadvisor.model.arrays import Float64, Mask
 from traceadvisor.model.communication import Purpose
@@ -23,7 +22,7 @@ _GOOD_SHARE = 0.5
 """Share of the published bandwidth that a good set-up reaches with large messages; NCCL and RCCL reach 0.7 to 0.85."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LowBandwidth(Rule):
     """Large messages use a tiny part of the bandwidth between the GPUs.
 

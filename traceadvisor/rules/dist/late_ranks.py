@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.ranks import RankFigures
 from traceadvisor.model.spans import SpanSet
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LateRank:
     """The rank that makes the others wait longest."""
 

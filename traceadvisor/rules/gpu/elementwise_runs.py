@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
 from traceadvisor.analysis.operators.names import name_mask
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Float64, Int64, among
 from traceadvisor.model.trace import Trace
 from traceadvisor.replay.fixes.kernels import FasterKernels
@@ -17,7 +17,7 @@ _ELEMENTWISE = re.compile(r"elementwise_kernel", re.IGNORECASE)
 ``aten/src/ATen/native/cuda/CUDALoops.cuh``."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class ElementwiseRuns:
     """The kernels of all runs; arrays have shape ``(n,)``."""
 

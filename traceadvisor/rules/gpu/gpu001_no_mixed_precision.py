@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.arithmetic.device_work import DeviceWork
+from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.hardware.tensor_cores import has_tensor_cores, most_speedup, narrow_type
 from traceadvisor.model.arrays import Mask
@@ -37,7 +36,7 @@ with torch.inference_mode(), torch.autocast("cuda", dtype=torch.{dtype}):
     output = model(x)"""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoMixedPrecision(Rule):
     """Matmuls, convolutions and attention run in float32 although the GPU has tensor cores.
 

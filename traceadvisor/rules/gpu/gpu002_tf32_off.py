@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceadvisor.analysis.arithmetic.work import Kind
+from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.hardware.tensor_cores import has_tf32
 from traceadvisor.model.arrays import Mask
@@ -25,7 +24,7 @@ OLD_CHANGES = {
 recorded torch has it, and the older one, which all versions accept, if the version is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tf32Off(Rule):
     """Float32 matmuls or convolutions do not use TF32 although the GPU supports it.
 

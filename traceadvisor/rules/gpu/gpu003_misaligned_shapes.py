@@ -12,6 +12,7 @@ from traceadvisor.analysis.arithmetic.device_work import DeviceWork
 from traceadvisor.analysis.arithmetic.matrix_work import PRECISIONS
 from traceadvisor.analysis.arithmetic.roofline import REACH, Case
 from traceadvisor.analysis.arithmetic.work import Kind
+from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.breakdown import Category
@@ -28,7 +29,7 @@ ON_TENSOR_CORES = (Precision.TF32, Precision.FP16, Precision.BF16, Precision.FP8
 MOST_SIZES = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MisalignedShapes(Rule):
     """Rows of matrices are not multiples of 16 bytes.
 

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import either
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.kernels import FasterKernels
@@ -15,7 +14,7 @@ EXPECTED_SPEEDUP, HIGHEST_SPEEDUP = 2.0, 7.6
 expected one is an assumption. The lowest is 1, because short sequences gain little."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnfusedAttention(Rule):
     """Attention runs as separate matmuls, masks, softmax and dropout.
 

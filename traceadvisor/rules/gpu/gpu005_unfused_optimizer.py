@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.operators.optimizer import STEP_PREFIX, optimizer_steps, optimizer_work
 from traceadvisor.analysis.sampled.shares import in_optimizer, share_of_steps
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.fixes.launches import FusedOptimizer
@@ -44,7 +43,7 @@ HAS_FOREACH = HAS_FUSED | {"ASGD", "Adadelta", "Adafactor", "Adamax", "NAdam", "
 FOREACH_MEMORY = "foreach=True needs memory for intermediate results, about the size of the parameters."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnfusedOptimizer(Rule):
     """The optimizer launches several small kernels for each parameter.
 

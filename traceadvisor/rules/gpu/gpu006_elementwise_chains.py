@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import rows_with_prefix
 from traceadvisor.analysis.operators.optimizer import optimizer_work
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import either, without
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
@@ -12,7 +11,7 @@ from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome
 from traceadvisor.rules.gpu.elementwise_runs import elementwise_runs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ElementwiseChains(Rule):
     """Long runs of elementwise kernels take a significant part of the step.
 

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from traceadvisor.analysis.operators.names import name_mask
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.spared_work import SparedWork
 from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
@@ -12,7 +12,7 @@ CONVERSION = re.compile(r"nchwToNhwc|nhwcToNchw|batched_transpose_\d", re.IGNORE
 """Kernels of cuDNN, and of MIOpen around its channels-last convolutions."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LayoutConversion(Rule):
     """Convolution kernels use the channels-last layout, but the tensors are channels-first.
 

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.arithmetic.roofline import REACH, Case
 from traceadvisor.analysis.arithmetic.work import Kind
+from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.breakdown import Category
@@ -29,7 +28,7 @@ FIX = Fix(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CudnnBenchmark(Rule):
     """Convolution autotuning is off although the shapes of convolutions do not change.
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from traceadvisor.analysis.memory.device_memory import largest_batch
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import name_mask, rows_with_prefix
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
@@ -18,7 +18,7 @@ _OF_PARAMETERS = re.compile(r"multi_tensor_apply|FusedAdam|FusedSGD|fused_adam|f
 """Kernels of foreach and fused optimizers, of torch and of apex."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LowOccupancy(Rule):
     """Kernels with too few blocks to fill the GPU take a significant part of the step.
 

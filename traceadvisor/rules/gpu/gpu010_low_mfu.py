@@ -1,17 +1,16 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.arithmetic.matrix_work import KINDS
 from traceadvisor.analysis.arithmetic.roofline import REACH, Case
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import either
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LowMfu(Rule):
     """Matmuls, convolutions and attention keep the GPU busy, but far below its peak rate.
 

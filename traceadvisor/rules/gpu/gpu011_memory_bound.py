@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.arithmetic.device_work import DeviceWork
 from traceadvisor.analysis.arithmetic.kernel_work import PLAIN
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Mask, common, either
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import (
@@ -28,7 +27,7 @@ MOST_SPARED = 0.5
 fused kernel reads and writes half of the data of two separate ones."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryBound(Rule):
     """The GPU is busy, but memory limits most of its kernels.
 

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.arithmetic.work import Kind as WorkKind
 from traceadvisor.analysis.operators.launches import work_within
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.fixes.spared_work import SparedWork
@@ -17,7 +16,7 @@ MOST_PLACES = 5
 CHANGE = "torch.nn.Conv2d(in_channels, out_channels, kernel_size, bias=False)  # keep your other arguments"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConvBiasBeforeNorm(Rule):
     """Convolutions that are followed by a batch norm have a bias.
 

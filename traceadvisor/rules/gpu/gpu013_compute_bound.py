@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import Precision
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
@@ -11,7 +10,7 @@ TENSOR_CORE_TYPES = (Precision.TF32, Precision.FP16, Precision.BF16, Precision.F
 NOT_BOUND = "other fixes can save more than a faster GPU"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ComputeBound(Rule):
     """The GPU is busy with tensor core operations at a good share of their peak rate.
 

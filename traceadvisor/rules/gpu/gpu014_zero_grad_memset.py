@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.operators.launches import Launches, work_within
 from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, either
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
@@ -14,7 +13,7 @@ from traceadvisor.replay.fixes.spared_work import SparedWork
 from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ZeroGradMemset(Rule):
     """Gradients are set to zero on the GPU before each step instead of to None.
 

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
 from traceadvisor.analysis.operators.launches import work_within
 from traceadvisor.analysis.operators.names import name_mask
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
@@ -26,7 +26,7 @@ FIX = Fix(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DoublePrecision(Rule):
     """Matrix operations and convolutions run in float64.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from traceadvisor.analysis.operators.inputs import Inputs, Shape, read_inputs
 from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask
 from traceadvisor.model.events import NONE
 from traceadvisor.model.once import once
@@ -28,7 +28,7 @@ ADDING, SUMMING = frozenset({"aten::add_"}), frozenset({"aten::sum"})
 """Operators that add a bias, and that compute its gradient."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class NeedlessBiases:
     """Rows of the event table."""
 

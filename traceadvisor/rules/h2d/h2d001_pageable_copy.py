@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.operators.names import rows_named
+from traceadvisor.frozen import frozen
 from traceadvisor.hardware.pcie_link import host_link, link_bytes_per_s
 from traceadvisor.model.arrays import common
 from traceadvisor.model.breakdown import Category
@@ -14,7 +13,7 @@ from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome
 from traceadvisor.rules.h2d.pinned_copies import MEMORY_UNKNOWN, are_told_apart
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PageableCopy(Rule):
     """Copies to the GPU start from pageable memory, so they are slow and block the CPU.
 

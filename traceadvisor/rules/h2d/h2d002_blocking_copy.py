@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.waits import WithoutWaits
 from traceadvisor.rules.base import Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
@@ -9,7 +8,7 @@ from traceadvisor.rules.h2d.blocking_uploads import blocking_uploads
 from traceadvisor.rules.h2d.pinned_copies import MEMORY_UNKNOWN, are_told_apart
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlockingCopy(Rule):
     """Batches are in pinned memory, but the CPU still waits for each copy.
 

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.fixes.copies import OverlappedCopies
@@ -16,7 +15,7 @@ with torch.cuda.stream(copying):
 torch.cuda.current_stream().wait_stream(copying)  # before the next step uses it"""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExposedCopy(Rule):
     """Copies to the GPU run while no kernel runs.
 

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Meta
 
+from traceadvisor.frozen import frozen
 from traceadvisor.hardware.pcie_link import host_link, link_bytes_per_s
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 from traceadvisor.rules.h2d.pinned_copies import pinned_copy_rate
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlowLink(Rule):
     """Copies from pinned memory reach less than half of the rate of the link to the GPU.
 

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, either
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
@@ -11,7 +10,7 @@ from traceadvisor.replay.fixes.spared_work import SparedWork
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ManySmallCopies(Rule):
     """Each step copies many small tensors to the GPU, and the GPU waits for them.
 

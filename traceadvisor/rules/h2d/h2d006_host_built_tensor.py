@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
 from traceadvisor.replay.fixes.built_on_device import BuiltOnDevice
@@ -18,7 +17,7 @@ _CREATORS = frozenset({"aten::empty", "aten::ones", "aten::rand", "aten::randn",
 """Operators that take a shape, as functions of torch with the same name do."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostBuiltTensor(Rule):
     """The CPU creates tensors within the step and copies them to the GPU right away.
 

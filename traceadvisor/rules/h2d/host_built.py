@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.launches import Launches, work_within
 from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
@@ -29,7 +28,7 @@ MOST_BYTES_PER_NS = 100
 own ``aten::zeros`` before each named range."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class HostBuilt:
     """Tensors created on the CPU and their copies, as rows of the event table."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import name_mask, rows_named
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
@@ -25,7 +24,7 @@ def are_told_apart(trace: Trace) -> bool:
     return bool(named.size) or not trace.events.rows(Kind.COPY_H2D).size
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class CopyRate:
     """Large copies from pinned memory."""
 

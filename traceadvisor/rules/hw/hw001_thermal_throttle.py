@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThermalThrottle(Rule):
     """The GPU lowers its clocks because it is too hot.
 

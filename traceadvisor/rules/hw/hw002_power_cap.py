@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.telemetry import ClockEventReason, DeviceTelemetry
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
@@ -9,7 +8,7 @@ from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, 
 NOT_REPLAYED = "how much of the kernel time depends on the clock is unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PowerCap(Rule):
     """The GPU lowers its clocks because of a lowered power limit or its power supply.
 

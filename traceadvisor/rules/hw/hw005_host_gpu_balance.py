@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Meta
 
+from traceadvisor.frozen import frozen
 from traceadvisor.replay.fixes.faster_parts import FasterDevice, FasterHost, FasterLoader
 from traceadvisor.replay.replay import Replay
 from traceadvisor.replay.what_if import Edit, Scenario
@@ -31,7 +31,7 @@ SECOND_RUN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostGpuBalance(Rule):
     """Step time with a faster GPU, a faster CPU or a faster data loader.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.observation import Observation
@@ -11,13 +9,14 @@ from traceadvisor.analysis.operators.innermost import positions_by
 from traceadvisor.analysis.operators.runtime_calls import blocking_rows, copy_call_rows
 from traceadvisor.analysis.operators.stacks import Stacks
 from traceadvisor.analysis.operators.tree import OperatorTree
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Location
 from traceadvisor.model.spans import SpanSet
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class SyncSite:
     """All waits from one line of the code; all waits of one operator if the line is unknown."""
 

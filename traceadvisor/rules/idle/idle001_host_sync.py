@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.waits import DeferredReads
@@ -22,7 +23,7 @@ CALLS = {
 FIX = "Keep the value on the GPU, or read it every hundred steps instead of every step"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostSync(Rule):
     """The CPU waits for the GPU. Then the GPU is idle until the CPU launches the next kernel.
 

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
@@ -21,7 +20,7 @@ LONG_CALLS = Fix(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LaunchBound(Rule):
     """The GPU is idle while the CPU is still launching the next kernel.
 
@@ -108,6 +107,8 @@ def long_call_time(observation: Observation, least_ns: int = LONG_NS) -> SpanSet
     events = observation.trace.events
     is_long = events.duration_ns >= least_ns
     operators, calls = events.rows(Kind.OPERATOR), events.rows(Kind.RUNTIME)
-    short = ThreadSpans.of(events, operators[~is_long[operators]])
-    innermost = ThreadSpans.of(events, operators[is_long[operators]]).outside(short)
+    long, short = operators[is_long[operators]], operators[~is_long[operators]]
+    near = SpanSet.union_of(events.start_ns[long] - least_ns, events.end_ns[long])  # others overlap no long one
+    short = short[near.contains(events.start_ns[short])]
+    innermost = ThreadSpans.of(events, long).outside(ThreadSpans.of(events, short))
     return innermost.together() | events.spans(calls[is_long[calls]])

@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.launches import CloserKernels
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KernelGaps(Rule):
     """The GPU pauses between kernels although the next kernel is already queued.
 

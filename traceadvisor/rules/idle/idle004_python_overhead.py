@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
@@ -12,6 +11,7 @@ from traceadvisor.analysis.idle.places import Place, recurring_places
 from traceadvisor.analysis.operators.call_sites import CallSite, call_sites
 from traceadvisor.analysis.sampled.shares import SampledShare, line_of_call, share_of_steps
 from traceadvisor.analysis.sampled.shares import beside_training as beside_passes
+from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
@@ -65,7 +65,7 @@ LEAST_SITE_SHARE = 0.05
 """Share of the Python time from which the finding names a line."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PythonOverhead(Rule):
     """Python code of the script delays the training step.
 

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from traceadvisor.analysis.operators.call_sites import call_sites
 from traceadvisor.analysis.operators.names import name_mask
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
@@ -24,7 +23,7 @@ BY_ITSELF = Fix(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GcPause(Rule):
     """Training pauses while Python collects garbage.
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 from msgspec import Meta
@@ -10,6 +10,7 @@ from traceadvisor.analysis.idle.causes import plain_python
 from traceadvisor.analysis.operators.call_sites import call_sites
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.steps.marks import position_at
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.report import StepRow
 from traceadvisor.model.spans import SpanSet
@@ -49,7 +50,7 @@ LEAST_OWN_SHARE = 0.5
 """Share of the extra time that one name or line, which only slow steps contain, must take to be its cause."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Content:
     """What slow recorded steps contain, and others do not."""
 
@@ -60,7 +61,7 @@ class _Content:
     """Mean time per slow step of the longest name or line that only these steps contain."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepOutliers(Rule):
     """Most steps are fast, but a few slow steps take a noticeable part of the run.
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from traceadvisor.analysis.operators.debugging import blocking_launch_share, check_spans, checked_node_share
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import (
@@ -32,7 +33,7 @@ _WAITING_HOST = (Category.IDLE_SYNC, Category.IDLE_LAUNCH, Category.IDLE_HOST)
 """The GPU waits for the CPU."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _LeftOn:
     """An enabled debugging option."""
 
@@ -44,7 +45,7 @@ class _LeftOn:
     evidence: tuple[Evidence, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DebugLeftOn(Rule):
     """Debugging options are enabled that slow down every step.
 

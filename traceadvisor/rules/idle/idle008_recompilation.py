@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceadvisor.analysis.operators.compilation import compiling_rows, searching_rows
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recompilation(Rule):
     """Steps after the first still compile or search for algorithms.
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
@@ -17,7 +16,7 @@ WAITING = "Check synchronisation, kernel launches and the loop structure first: 
 UNKNOWN = "Check the largest idle category first: the GPU is mostly idle"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LowGpuBusy(Rule):
     """The GPU is idle for most of the step. Other findings show the causes.
 

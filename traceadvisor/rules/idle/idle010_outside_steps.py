@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from traceadvisor.analysis.sampled.shares import line_between_steps
+from traceadvisor.frozen import frozen
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.model.run_time import RunPart, RunTime
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Outcome, Rule, RuleMeta, Skipped, Unit
@@ -10,7 +9,7 @@ from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Outcome
 NOT_TIMED = "The whole run was not timed: record with `traceadvisor capture`."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutsideSteps(Rule):
     """Much of the run passes outside training steps: in validation, or saving checkpoints.
 

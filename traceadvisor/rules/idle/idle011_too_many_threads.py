@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Meta
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
 _OPERATORS = (Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TooManyThreads(Rule):
     """Operators on the CPU use more threads than there are CPU cores.
 

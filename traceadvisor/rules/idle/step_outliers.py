@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 from statistics import median
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import EventTable, Kind
 from traceadvisor.model.report import StepRow
@@ -42,7 +42,7 @@ _MOST_CHANCE = 0.01
 _TELLING = (Kind.OPERATOR, Kind.RUNTIME, Kind.ANNOTATION)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outliers:
     """The slow steps of a run."""
 

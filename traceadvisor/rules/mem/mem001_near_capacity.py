@@ -1,17 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from traceadvisor.analysis.memory.device_memory import DeviceMemory
 from traceadvisor.analysis.memory.step_memory import RECOMPUTED_SHARE, memory_relief
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 
 AUTOTUNING = "cuDNN autotuning is on: a second run without it shows the size of its workspaces, but may be slower."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NearCapacity(Rule):
     """The run holds nearly all of the GPU memory.
 

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.run import StepState
 from traceadvisor.model.telemetry import ProcessColumn
 from traceadvisor.rules.base import (
@@ -30,7 +29,7 @@ NOT_SAMPLED = "The memory of the process was not sampled often enough: record a 
 CAVEAT = "At its start, a run still allocates memory that it will keep."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryCreep(Rule):
     """Each step leaves more memory in use than the one before.
 

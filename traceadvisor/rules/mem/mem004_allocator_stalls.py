@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import FEWEST_STEPS
 from traceadvisor.replay.fixes.allocations import CachedMemory
@@ -10,7 +9,7 @@ from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, R
 MOST_LOCATIONS = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AllocatorStalls(Rule):
     """Steady steps allocate memory through the driver and free it again.
 

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from traceadvisor.frozen import frozen
 from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
 
 DEFAULT_PREFETCH = 2
 """Batches that a worker prefetches by default."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostMemoryPressure(Rule):
     """The machine or the container is nearly out of CPU memory, or has started to swap.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from traceadvisor.frozen import frozen
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import Step
 from traceadvisor.model.telemetry import DeviceColumn, Series
@@ -17,7 +17,7 @@ PARTS = 4
 """Parts of a run. Growth from each part to the next is a trend; growth in one part is a single event."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepGrowth:
     """Memory held by tensors at the ends of successive steps."""
 

@@ -1,0 +1,131 @@
+"""Describes a recording by everything that needs no rule: its figures, tables and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import log
+from statistics import median
+
+from traceadvisor.analysis.memory.operator_memory import memory_by_operator
+from traceadvisor.analysis.memory.step_memory import memory_over_time
+from traceadvisor.analysis.operators.modules import module_tree
+from traceadvisor.analysis.operators.tables import device_figures, kernel_table, operator_table
+from traceadvisor.analysis.steps.timeline import representative_step, step_timeline
+from traceadvisor.facts import Facts
+from traceadvisor.frozen import frozen
+from traceadvisor.judging.origins import category_origins
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.origins import Origins
+from traceadvisor.model.report import DeviceFigures, ModuleRow, OperatorRow, Recording
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.step_memory import OperatorMemory
+from traceadvisor.statistics import error_of_middle
+
+MOST_TABLE_ROWS = 40
+"""Maximum rows of the kernel and operator tables. The remaining rows take little time."""
+
+
+@frozen
+class Tables:
+    """Tables of what the time and memory of a recording belong to: half the time of its description."""
+
+    operators: tuple[OperatorRow, ...]
+    modules: tuple[ModuleRow, ...]
+    memory_by_operator: tuple[OperatorMemory, ...]
+    origins: Mapping[Category, Origins]
+
+
+def tables_of(facts: Facts) -> Tables:
+    """The tables of a recording."""
+    return Tables(
+        operator_table(facts.trace, facts.launches, facts.tree, facts.steps, most=MOST_TABLE_ROWS, stacks=facts.stacks),
+        module_tree(facts.trace, facts.launches, facts.steps),
+        memory_by_operator(facts.trace, facts.tree, facts.device_index, facts.steps.typical),
+        category_origins(facts),
+    )
+
+
+def recording_of(facts: Facts) -> Recording:
+    """The recording as the report shows it."""
+    return with_tables(without_tables(facts), tables_of(facts))
+
+
+def with_tables(recording: Recording, tables: Tables) -> Recording:
+    """The recording with its tables."""
+    return replace(
+        recording,
+        operators=tables.operators,
+        modules=tables.modules,
+        memory_by_operator=tables.memory_by_operator,
+        origins=tables.origins,
+    )
+
+
+def without_tables(facts: Facts) -> Recording:
+    """The recording as the report shows it, but for the tables of :func:`tables_of`."""
+    origin = facts.trace.origin
+    durations = [step.duration_ns for step in facts.steps.kept]
+    step = representative_step(facts.steps)
+    figures = _figures(facts, facts.steps.kept_windows)
+    are_alike = facts.steps.typical_windows == facts.steps.kept_windows
+    return Recording(
+        id=facts.recording_id,
+        run=origin.run,
+        worker=origin.worker,
+        span=origin.span,
+        cycle=origin.cycle,
+        path=origin.path,
+        distributed=facts.trace.distributed,
+        device=facts.device,
+        step_source=facts.steps.source,
+        steps=facts.step_rows,
+        dropped_steps=facts.steps.dropped,
+        mean_step_ns=facts.mean.duration_ns if facts.mean else None,
+        median_step_ns=float(median(durations)) if durations else None,
+        undisturbed_median_step_ns=facts.run.timing.undisturbed_ns,
+        samples_per_s=facts.run.samples_per_s,
+        mean_breakdown=facts.mean,
+        overlaps=facts.overlaps,
+        figures=figures,
+        timeline=step_timeline(facts.observation, facts.partition, step) if step else None,
+        kernels=kernel_table(facts.trace, facts.launches, facts.steps)[:MOST_TABLE_ROWS],
+        operators=(),
+        loader_kinds=facts.observation.loader.kinds if facts.observation.loader else (),
+        captured=replace(facts.captured, stacks=None) if facts.captured else None,
+        run_lines=facts.run.lines,
+        recorded_wall_ns=facts.recorded_wall_ns,
+        telemetry=facts.run.telemetry,
+        rank_count=facts.run.rank_count,
+        gpu_count=len(facts.trace.device_indices) * facts.run.rank_count or None,
+        joules_per_sample=facts.run.joules_per_sample,
+        memory=facts.memory_figures,
+        communication=facts.communication,
+        memory_over_time=memory_over_time(facts.trace, facts.device_index, facts.steps.steps),
+        workload=facts.workload,
+        inference_sign=facts.inference_sign,
+        typical_step_ns=facts.typical.duration_ns if facts.typical else None,
+        typical_breakdown=facts.typical,
+        typical_figures=figures if are_alike else _figures(facts, facts.steps.typical_windows),
+        operations_per_step=facts.operations_per_step,
+        start_up_share=facts.start_up_share,
+        distortion=facts.distortion,
+        run_time=facts.run.time,
+        step_error_share=_step_error(facts),
+        is_cut_short=origin.is_cut_short,
+    )
+
+
+def _figures(facts: Facts, windows: SpanSet) -> DeviceFigures:
+    figures = device_figures(facts.trace, facts.launches, windows, facts.unknown.spans)
+    rate = facts.device_work.rate
+    if rate is None or not rate.is_whole:
+        return figures
+    return replace(figures, flops_per_s=rate.flops_per_s, peak_rate_share=rate.peak_share)
+
+
+def _step_error(facts: Facts) -> float | None:
+    """The error of the step time within the run; that of the typical recorded steps where no other was timed."""
+    if facts.run.timing.undisturbed_ns is not None:
+        return facts.run.timing.error_share
+    return error_of_middle([log(step.duration_ns) for step in facts.steps.typical if step.duration_ns])
