@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 from collections import Counter
@@ -34,6 +35,7 @@ def misbehave(path: Path, depth: Depth) -> tuple[Verdict, Depth]:
         case "grow":
             bytearray(1 << 40)
         case "crash":
+            faulthandler.disable()  # pytest's would show where, as if a test had crashed
             os.kill(os.getpid(), signal.SIGSEGV)
     return Verdict.REPORT, depth
 
