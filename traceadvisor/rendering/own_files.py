@@ -15,9 +15,9 @@ STALE_S = 3600
 
 _MARKER = rb"traceadvisor\.[a-z-]{1,20}/\d(?: traceadvisor\.[a-z-]{1,20}/\d)?"
 _BEGINNINGS = (
-    re.compile(rb"<!DOCTYPE html>.*<meta name=\"keywords\" content=\"" + _MARKER + rb"\">", re.DOTALL),
-    re.compile(rb"<!-- " + _MARKER + rb" -->\n"),
-    re.compile(rb"::debug::TraceAdvisor [^\n]{0,200}" + _MARKER),
+    re.compile(rb"\A<!DOCTYPE html>.*<meta name=\"keywords\" content=\"" + _MARKER + rb"\">", re.DOTALL),
+    re.compile(rb"\A<!-- " + _MARKER + rb" -->\n"),
+    re.compile(rb"\A::debug::TraceAdvisor [^\n]{0,200}" + _MARKER),
 )
 _MEMBER = re.compile(rb"\"schema\":\s{0,4}\"" + _MARKER + rb"\"")
 _CODE_QUALITY = re.compile(
