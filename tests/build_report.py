@@ -31,7 +31,7 @@ from traceadvisor.model.findings import (
     Unit,
 )
 from traceadvisor.model.health import Health, HealthNote
-from traceadvisor.model.location import Frame
+from traceadvisor.model.location import Frame, PlaceKind
 from traceadvisor.model.origins import OriginRow, Origins, OriginTable, OtherOrigins, StackRow, StackTable
 from traceadvisor.model.report import (
     DeviceFigures,
@@ -276,8 +276,8 @@ def origins(mean_ns: int, step_count: int) -> Origins:
     total_ns = mean_ns * step_count
     first, second = total_ns // 2, total_ns // 3
     other = OtherOrigins(total_ns - first - second, 17 * step_count)
-    line = Location("/home/ada/src/train.py", 41, "main", is_call=False)
-    inner = Location("/home/ada/src/model.py", 12, "forward", is_call=False, is_backward=True)
+    line = Location("/home/ada/src/train.py", 41, "main", kind=PlaceKind.FUNCTION_START)
+    inner = Location("/home/ada/src/model.py", 12, "forward", kind=PlaceKind.FUNCTION_START, is_backward=True)
     owner = Frame("conv2d", "/venv/lib/python3.12/site-packages/torch/nn/functional.py", 300)
     table = OriginTable((OriginRow("aten::conv2d", first, 53), OriginRow(None, second, 4)), other)
     return Origins(

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from traceadvisor.comparing.places import aligned, relative_file
-from traceadvisor.model.explanation import CodePlace
-from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.location import CodePlace, Frame, Location
 
 
 def _place(line: int, function: str = "train", file: str = "train.py") -> CodePlace:

@@ -21,7 +21,7 @@ from traceadvisor.rendering.origins import (
     frame_words,
     location_words,
     origin_phrase,
-    stack_words,
+    place_words,
 )
 
 LINE = Location("train.py", 12, "main")
@@ -29,7 +29,7 @@ LATER = Location("train.py", 15, "main")
 
 
 def test_a_gap_is_between_two_lines() -> None:
-    assert stack_words(StackRow(LINE, LATER, None, None, 1, 1)) == "between train.py:12 and train.py:15"
+    assert place_words(StackRow(LINE, LATER, None, None, 1, 1)) == "between train.py:12 and train.py:15"
 
 
 def test_the_backward_pass_is_named() -> None:

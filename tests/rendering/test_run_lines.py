@@ -23,7 +23,7 @@ MODEL = Location("model.py", 12, "forward")
 
 
 def _row(line: Location | None, inner: Location | None, owner: Frame | None, ns: int, step_ns: int) -> LineRow:
-    return LineRow(line, inner, owner, LineTime(ns, step_ns, 0, 10), ns / 10**9, 0.1, 0.9)
+    return LineRow(line, None, inner, owner, LineTime(ns, step_ns, 0, 10), ns / 10**9, 0.1, 0.9)
 
 
 LINES = RunLines(

@@ -17,12 +17,12 @@ from traceadvisor.comparing.tables import (
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.explanation import (
     CategoryChange,
-    CodePlace,
     LinesChange,
     OriginChange,
     StepExplanation,
     TableChange,
 )
+from traceadvisor.model.location import CodePlace
 from traceadvisor.model.origins import Origins, OriginTable, StackTable
 from traceadvisor.model.report import Recording
 

@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from traceadvisor.model.explanation import CodePlace
-from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.location import CodePlace, Frame, Location
 from traceadvisor.model.report import Recording
 
 _INSTALLED = re.compile(r"^.*[/\\](?:site-packages|dist-packages)[/\\]|^.*[/\\]lib[/\\]python\d[\d.]*[/\\]")

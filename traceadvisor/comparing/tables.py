@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from traceadvisor.comparing.places import aligned
 from traceadvisor.model.explanation import (
-    CodePlace,
     LineChange,
     LinesChange,
     OtherChange,
     RowChange,
     TableChange,
 )
+from traceadvisor.model.location import CodePlace
 
 MOST_ROWS = 12
 """Rows of a table of differences; the others change less."""

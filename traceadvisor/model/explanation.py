@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.location import CodePlace
 
 
 @frozen
@@ -56,23 +56,6 @@ class TableChange:
 
     rows: tuple[RowChange, ...]
     other: OtherChange
-
-
-@frozen
-class CodePlace:
-    """A place in the code, as in tables of origins."""
-
-    line: Location | None
-    """The user's line; None if no user code runs."""
-
-    until: Location | None
-    """The line after a gap between two operators; None for other places."""
-
-    inner: Location | None
-    """The user's innermost line, if it is another one."""
-
-    owner: Frame | None
-    """The innermost frame, which owns the time, if it is not the user's."""
 
 
 @frozen

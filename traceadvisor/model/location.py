@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import field
+from enum import Enum
 
 from traceadvisor.frozen import frozen
+
+
+class PlaceKind(Enum):
+    """How exact the line of a place is."""
+
+    EXACT = "exact"
+    """The line of the call itself: from samples of a capture, or from a recording that holds it."""
+
+    FUNCTION_START = "function_start"
+    """Only the function is known. Recordings by today's torch tell where it begins, or where it stood when recording
+    began."""
+
+    CONSTRUCTED = "constructed"
+    """The line that constructs the loader, optimizer, scaler or model, from a capture."""
 
 
 @frozen
@@ -25,12 +40,33 @@ class Location:
     file: str
     line: int
     function: str | None = None
-    is_call: bool = True
-    """Whether the line is that of the call itself. Recordings by today's torch tell only which function made the call
-    and where that function begins, or where it stood when recording began. Samples of a capture may tell the line."""
-
+    kind: PlaceKind = PlaceKind.EXACT
     is_backward: bool = False
     """Whether the time is that of the backward pass, and the place is that of the forward operator."""
 
     owner: Frame | None = field(default=None, compare=False)
     """The innermost frame, which owns the time, if it is not this place itself; often in a library."""
+
+    @property
+    def is_line(self) -> bool:
+        """Whether the line is known, not only the function."""
+        return self.kind is not PlaceKind.FUNCTION_START
+
+
+@frozen
+class CodePlace:
+    """A place in the code as tables show it: the user's lines, and the frame inside them that owns the time."""
+
+    line: Location | None
+    """The user's outermost line inside the step or the training loop; None if no user code runs. For a gap between two
+    operators of a recording without Python calls, the line before the gap."""
+
+    until: Location | None
+    """The line after such a gap."""
+
+    inner: Location | None
+    """The user's innermost line, if it is another one."""
+
+    owner: Frame | None
+    """The innermost frame, which owns the time, if it is not the user's; often in a library. ``import`` stands for all
+    that Python does to import a module."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.location import CodePlace
 
 
 @frozen
@@ -23,21 +23,8 @@ class OriginRow:
 
 
 @frozen
-class StackRow:
+class StackRow(CodePlace):
     """Time of one place in the code."""
-
-    line: Location | None
-    """The user's outermost frame inside the step; None if no user code runs. For a gap between two operators of a
-    recording without Python calls, the line before the gap."""
-
-    until: Location | None
-    """The line after such a gap."""
-
-    inner: Location | None
-    """The user's innermost frame, if it is another one."""
-
-    owner: Frame | None
-    """The innermost frame, which owns the time, if it is not the user's; often in a library."""
 
     total_ns: int
     """Over all steps of the table."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.location import CodePlace
 
 
 @frozen
@@ -21,19 +21,8 @@ class LineTime:
 
 
 @frozen
-class LineRow:
-    """One place in the code, with the calls that it waits for."""
-
-    line: Location | None
-    """The user's line in the training loop; outside of the loop, the outermost line that tells places apart. None
-    where no user code runs."""
-
-    inner: Location | None
-    """The user's innermost line, if it is another one."""
-
-    owner: Frame | None
-    """The innermost frame, which owns the time, if it is not the user's; often in a library. ``import`` stands for all
-    that Python does to import a module."""
+class LineRow(CodePlace):
+    """Time of one place in the code over the run."""
 
     time: LineTime
     share: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.location import CodePlace, Frame, Location
 from traceadvisor.model.origins import OriginRow, Origins, OtherOrigins, StackRow
 from traceadvisor.model.report import Recording
 from traceadvisor.rendering.charts.palette import PAINTS
@@ -32,7 +32,7 @@ _INSTALLED = re.compile(r"^.*[/\\](?:site-packages|dist-packages)[/\\]|^.*[/\\]l
 def location_words(location: Location) -> str:
     """``train.py:41``, or ``train.py:41 (train)`` if only the function is known."""
     where = f"{location.file}:{location.line}"
-    if not location.is_call and location.function is not None:
+    if not location.is_line and location.function is not None:
         where = f"{where} ({location.function})"
     return f"backward of {where}" if location.is_backward else where
 
@@ -69,35 +69,44 @@ def origin_phrase(origins: Origins | None) -> str | None:
     if origins is None or not origins.total_ns:
         return None
     operator = next((row for row in origins.operators.rows if row.name is not None), None)
-    stack = next((row for row in origins.stacks.rows if _is_known(row)), None) if origins.stacks else None
+    stack = next((row for row in origins.stacks.rows if row.line or row.owner), None) if origins.stacks else None
     parts = [_with_share(operator.name, operator, origins)] if operator and operator.name else []
-    parts += [_with_share(stack_words(stack), stack, origins)] if stack else []
+    parts += [_with_share(place_words(stack), stack, origins)] if stack else []
     return "; ".join(parts) or None
 
 
-def stack_words(row: StackRow) -> str:
-    """``train.py:41 (train), in torch/nn/functional.py:2300 (linear)``, or ``between train.py:12 and train.py:15``."""
-    parts = (_user_words(row), _owner_words(row))
-    return ", in ".join(part for part in parts if part) or _NO_FRAME
+def place_words(place: CodePlace) -> str:
+    """``train.py:41 > model.py:12, in torch/nn/functional.py:2300 (linear)``, or ``between train.py:12 and ...``."""
+    return ", in ".join(part for part in (user_words(place), _owner_words(place)) if part) or _NO_FRAME
 
 
 _NO_FRAME = "no Python frame recorded"
 
 
-def _is_known(row: StackRow) -> bool:
-    return row.line is not None or row.owner is not None
+def user_words(place: CodePlace) -> str:
+    """The user's lines of a place; empty if no user code runs."""
+    if place.line and place.until:
+        return f"between {location_words(place.line)} and {location_words(place.until)}"
+    return " > ".join(location_words(line) for line in (place.line, place.inner) if line)
 
 
-def _user_words(row: StackRow) -> str | None:
-    if row.line is None:
-        return None
-    if row.until is not None:
-        return f"between {location_words(row.line)} and {location_words(row.until)}"
-    return " > ".join(location_words(line) for line in (row.line, row.inner) if line)
+def _owner_words(place: CodePlace) -> str:
+    return frame_words(place.owner) if place.owner else ""
 
 
-def _owner_words(row: StackRow) -> str | None:
-    return None if row.owner is None else frame_words(row.owner)
+def place_cell(place: CodePlace, without_user: str | None = None) -> Cell:
+    """A place in a table.
+
+    Args:
+        place: the place.
+        without_user: the remark beside a library's frame that no user code called.
+    """
+    users, owner = user_words(place), _owner_words(place)
+    if users and owner:
+        return _code(users, remark=f"in {clipped_inside(owner, LONGEST_NAME)}")
+    if users or owner:
+        return _code(users or owner, remark=None if users else without_user)
+    return Cell(without_user or _NO_FRAME)
 
 
 def _with_main(title: str, origins: Origins, sign: str = ", mostly ") -> str:
@@ -113,8 +122,8 @@ def _tables(origins: Origins) -> Iterator[Table]:
     yield _table("Operator", origins, map(_operator, origins.operators.rows), origins.operators.other)
     if origins.modules and any(row.name is not None for row in origins.modules.rows):
         yield _table("Module", origins, map(_module, origins.modules.rows), origins.modules.other)
-    if origins.stacks:
-        yield _table("Python stack", origins, map(_stack, origins.stacks.rows), origins.stacks.other)
+    if stacks := origins.stacks:
+        yield _table("Python stack", origins, ((place_cell(row), row) for row in stacks.rows), stacks.other)
 
 
 def _table(
@@ -142,13 +151,6 @@ def _operator(row: OriginRow) -> tuple[Cell, OriginRow]:
 
 def _module(row: OriginRow) -> tuple[Cell, OriginRow]:
     return (Cell("outside modules") if row.name is None else _code(row.name)), row
-
-
-def _stack(row: StackRow) -> tuple[Cell, StackRow]:
-    places, owner = _user_words(row), _owner_words(row)
-    if places and owner:
-        return _code(places, remark=f"in {clipped_inside(owner, LONGEST_NAME)}"), row
-    return (_code(places or owner or "") if places or owner else Cell(_NO_FRAME)), row
 
 
 def _code(text: str, remark: str | None = None) -> Cell:

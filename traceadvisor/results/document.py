@@ -628,7 +628,7 @@ RECORDS = (
     Record(
         LoaderSettings,
         spread="location",
-        left_out="location.function location.is_call location.is_backward location.owner",
+        left_out="location.function location.kind location.is_backward location.owner",
         renamed={"worker_count": "num_workers"},
         docs={"location.file": "File of the loop over the loader.", "location.line": "Line of that loop."},
         order=("sampler file line",),

@@ -27,6 +27,7 @@ from traceadvisor.model.findings import (
     Skipped,
     Unit,
 )
+from traceadvisor.model.location import PlaceKind
 from traceadvisor.model.ranks import RankFigures
 from traceadvisor.model.recording_options import Option
 
@@ -49,6 +50,7 @@ __all__ = [
     "MissingInput",
     "Option",
     "Outcome",
+    "PlaceKind",
     "RankFigures",
     "RankRule",
     "Rule",

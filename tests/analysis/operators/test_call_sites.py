@@ -70,7 +70,7 @@ def test_calls_of_other_threads_do_not_count(tmp_path: Path) -> None:
 def test_a_function_is_its_first_line_and_no_call(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 100).python("train.py(12): log", 0, 40)
     ((location,),) = (site.locations for site in _sites(builder, tmp_path, (0, 100)))
-    assert (location.file, location.line, location.function, location.is_call) == ("train.py", 12, "log", False)
+    assert (location.file, location.line, location.function, location.is_line) == ("train.py", 12, "log", False)
 
 
 def test_addresses_are_left_out_so_that_calls_of_one_kind_come_together(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.build import AUTOGRAD, Generation, TraceBuilder
 from traceadvisor.analysis.operators.source_lines import location_of_call, locations_of, user_frame
 from traceadvisor.analysis.operators.tree import operator_tree
 from traceadvisor.model.events import Kind
-from traceadvisor.model.findings import Location
+from traceadvisor.model.location import Location, PlaceKind
 
 TORCH = [
     "torch/nn/functional.py(1848): linear",
@@ -20,7 +20,7 @@ TORCH = [
 ]
 USER = ["model.py(41): forward", "train.py(12): main", "<built-in function exec>"]
 
-RUNNING = Location("train.py", 12, "main", is_call=False)
+RUNNING = Location("train.py", 12, "main", kind=PlaceKind.FUNCTION_START)
 
 
 @pytest.mark.parametrize("generation", list(Generation))
@@ -42,7 +42,7 @@ def test_only_the_stacks_of_2021_hold_the_line_of_the_call(
     (call,) = trace.events.rows(Kind.RUNTIME)
     location = location_of_call(trace, operator_tree(trace.events), int(call))
     assert location is not None
-    assert location.is_call is is_call
+    assert location.is_line is is_call
 
 
 def test_an_operator_without_a_stack_uses_the_one_around_it(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
-from traceadvisor.rendering.origins import stack_words
+from traceadvisor.rendering.origins import place_words
 
 Rows = dict[str | None, tuple[float, int]]
 """Microseconds and counts by name; ``other`` for all others."""
@@ -41,7 +41,7 @@ def modules(origins: Origins) -> Rows:
 
 def stacks(origins: Origins) -> Rows:
     assert origins.stacks is not None
-    return {stack_words(row): (row.total_ns / 1000, row.count) for row in origins.stacks.rows}
+    return {place_words(row): (row.total_ns / 1000, row.count) for row in origins.stacks.rows}
 
 
 # -- operators --------------------------------------------------------------------------------------------------------

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from tests.analysis.sampled.sampling import C_SLEEP, MAIN, Samples, library, user
 from traceadvisor.analysis.sampled.exact_lines import ExactLines
-from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.location import Frame, Location, PlaceKind
 from traceadvisor.model.run import StepState
 from traceadvisor.model.samples import SampledFrame
 
-TRAIN = Location("train.py", 10, "train", is_call=False)
+TRAIN = Location("train.py", 10, "train", kind=PlaceKind.FUNCTION_START)
 ITEM = replace(TRAIN, owner=Frame("Tensor.item"))
 C_ITEM = SampledFrame("item")
 
@@ -22,7 +22,7 @@ def lines(*stacks: tuple[int, tuple[SampledFrame, ...]], state: StepState | None
 
 def test_the_line_of_a_call_is_that_of_the_samples_in_it() -> None:
     known = lines((6, (user("train", 25), C_ITEM)), (60, (user("train", 22), library("backward"))))
-    assert known.exact(ITEM) == replace(ITEM, line=25, is_call=True)
+    assert known.exact(ITEM) == replace(ITEM, line=25, kind=PlaceKind.EXACT)
 
 
 def test_a_call_of_a_library_shows_its_function_and_file() -> None:
@@ -30,7 +30,7 @@ def test_a_call_of_a_library_shows_its_function_and_file() -> None:
     here = library("backward", 521, "torch/_tensor.py")
     known = lines((6, (user("train", 22), here)), (60, (user("train", 25), C_ITEM)))
     assert known.exact(replace(TRAIN, owner=owner)).line == 22
-    assert not known.exact(replace(TRAIN, owner=replace(owner, file="other/_tensor.py"))).is_call
+    assert not known.exact(replace(TRAIN, owner=replace(owner, file="other/_tensor.py"))).is_line
 
 
 def test_without_an_owner_all_samples_of_the_function_count() -> None:
@@ -63,7 +63,7 @@ def test_paths_that_were_shortened_by_different_folders_are_one_file() -> None:
 
 def test_exact_lines_and_places_of_the_backward_pass_stay() -> None:
     known = lines((60, (user("train", 25), C_ITEM)))
-    for place in (replace(ITEM, is_call=True), replace(ITEM, is_backward=True), replace(ITEM, function=None)):
+    for place in (replace(ITEM, kind=PlaceKind.EXACT), replace(ITEM, is_backward=True), replace(ITEM, function=None)):
         assert known.exact(place) == place
 
 

@@ -114,7 +114,7 @@ def test_rows_and_all_others_sum_to_the_whole() -> None:
 
 def test_a_table_that_does_not_sum_is_refused() -> None:
     time_ = LineTime(5, 0, 0, 1)
-    row = LineRow(None, None, None, time_, 1.0, 0.0, 1.0)
+    row = LineRow(None, None, None, None, time_, 1.0, 0.0, 1.0)
     with pytest.raises(ValueError, match="do not sum to 6 ns"):
         RunLines(LineTime(6, 0, 0, 1), (row,), LineTime(0, 0, 0, 0), 1, 0.0, 0, 0.0)
 

@@ -12,12 +12,12 @@ from traceadvisor.analysis.sampled.shares import (
     line_of_call,
     share_of_steps,
 )
-from traceadvisor.model.location import Location
+from traceadvisor.model.location import Location, PlaceKind
 from traceadvisor.model.run import StepState
 from traceadvisor.model.samples import SampledFrame
 
-UPDATE = Location("train.py", 60, "update", is_call=False)
-TRAIN = Location("train.py", 10, "train", is_call=False)
+UPDATE = Location("train.py", 60, "update", kind=PlaceKind.FUNCTION_START)
+TRAIN = Location("train.py", 10, "train", kind=PlaceKind.FUNCTION_START)
 STEP = (MAIN, user("train", 20), library("step", 300, "torch/optim/adam.py"))
 MODULE = (MAIN, user("train", 18), library("_call_impl", 1500, "torch/nn/modules/module.py"), user("update", 65))
 OWN = (MAIN, user("train", 22), user("update", 65))

@@ -10,7 +10,7 @@ from tests.rendering.alerts.alerting import located, many, of_repository
 from tests.rendering.captures import captured_ranks
 from traceadvisor.model.findings import Location, Severity
 from traceadvisor.model.report import RecordedFinding, Report, Source, SourceKind
-from traceadvisor.rendering.alerts.alert import MOST_ALERTS, Alert, Place, alerts_in
+from traceadvisor.rendering.alerts.alert import MOST_ALERTS, Alert, alerts_in
 from traceadvisor.rendering.alerts.source_tree import SourceTree
 
 NO_TREE = SourceTree(None)
@@ -23,22 +23,22 @@ def only(report: Report, tree: SourceTree = NO_TREE) -> Alert:
 
 def test_an_alert_is_at_the_first_place_of_its_finding() -> None:
     alert = only(located(Location("train.py", 41, "train"), Location("train.py", 7, "main")))
-    assert alert.place == Place("train.py", 41, "train")
-    assert alert.related == (Place("train.py", 7, "main"),)
+    assert alert.place == Location("train.py", 41, "train")
+    assert alert.related == (Location("train.py", 7, "main"),)
     assert alert.message.startswith("Saves about 51.0 ms per step (28.7%). Fix: ")
 
 
 def test_the_place_is_relative_to_the_repository_of_the_run() -> None:
-    assert only(of_repository(Location("/repo/lib/data.py", 3))).place == Place("lib/data.py", 3)
-    assert only(of_repository(Location("data.py", 3))).place == Place("src/data.py", 3)
+    assert only(of_repository(Location("/repo/lib/data.py", 3))).place == Location("lib/data.py", 3)
+    assert only(of_repository(Location("data.py", 3))).place == Location("src/data.py", 3)
 
 
 def test_a_finding_without_a_place_is_at_its_script_else_at_the_input() -> None:
-    assert only(of_repository()).place == Place("src/train.py", 1)
-    assert only(located()).place == Place("log/resnet50", 1)
+    assert only(of_repository()).place == Location("src/train.py", 1)
+    assert only(located()).place == Location("log/resnet50", 1)
     report = replace(located(), source=Source((Path("/scratch/job 17/log"),), SourceKind.TENSORBOARD))
-    assert only(report).place == Place("log", 1)
-    assert only(replace(report, source=Source((), SourceKind.TENSORBOARD))).place == Place("recording", 1)
+    assert only(report).place == Location("log", 1)
+    assert only(replace(report, source=Source((), SourceKind.TENSORBOARD))).place == Location("recording", 1)
 
 
 def test_the_fingerprint_of_a_finding_without_a_place_does_not_depend_on_names_of_recordings() -> None:

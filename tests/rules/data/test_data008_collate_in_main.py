@@ -59,7 +59,7 @@ def test_recordings_of_2021_give_lines_by_operators_inside_the_data_loader(tmp_p
     found = finding(CollateInMain(), builder, tmp_path)
     assert evidence(found, "at data.py:52") == 40_000
     (location,) = found.locations
-    assert (location.file, location.line, location.is_call) == ("data.py", 52, True)
+    assert (location.file, location.line, location.is_line) == ("data.py", 52, True)
 
 
 @pytest.mark.parametrize("file", ["datasets/coco.py", "datasets.py", "profile.py", "./data.py", "../src/data.py"])

@@ -167,5 +167,5 @@ def test_samples_of_a_capture_tell_the_line_of_the_wait(stack: tuple[str, ...], 
     outcome = run_rule(HostSync(), _with_samples(_steps(Generation.CURRENT, stack), tmp_path))
     assert isinstance(outcome, Found)
     (location,) = outcome.finding.locations
-    assert (location.file, location.line, location.is_call) == ("train.py", 33, True)
+    assert (location.file, location.line, location.is_line) == ("train.py", 33, True)
     assert evidence(outcome.finding, "idle time after aten::item at train.py:33") == 10_000

@@ -124,7 +124,7 @@ def test_the_functions_are_named_the_costliest_first_with_what_they_call(tmp_pat
         ("train.py", 40, "checkpoint"),
         ("train.py", 12, "log_metrics"),
     ]
-    assert not found.locations[0].is_call
+    assert not found.locations[0].is_line
     assert evidence(found, "torch/serialization.py(940): save, called by checkpoint (train.py:40)") == 370_000
     assert evidence(found, "json/__init__.py(183): dumps, called by log_metrics (train.py:12)") == 90_000
 

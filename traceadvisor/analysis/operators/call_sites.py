@@ -12,7 +12,7 @@ from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE
-from traceadvisor.model.findings import Location
+from traceadvisor.model.location import Location, PlaceKind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
@@ -39,7 +39,7 @@ class CallSite:
         first, *others = self.locations
         if others:
             return f"between {first.file}:{first.line} and {others[0].file}:{others[0].line}"
-        return f"in {_named(first)}" if not first.is_call else f"at {first.file}:{first.line}"
+        return f"in {_named(first)}" if not first.is_line else f"at {first.file}:{first.line}"
 
 
 def _named(location: Location) -> str:
@@ -130,7 +130,7 @@ def _segments(
 
 def _of_user(name: str, own_code: frozenset[str] | None) -> Location | None:
     found = user_frame([name], own_code)
-    return Location(found.file, found.line, found.function, is_call=False) if found else None
+    return Location(found.file, found.line, found.function, kind=PlaceKind.FUNCTION_START) if found else None
 
 
 def _overlaps(spans: SpanSet, starts_ns: Int64, ends_ns: Int64) -> Mask:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from traceadvisor.analysis.sampled.paths import in_training, path_of, place_of
 from traceadvisor.analysis.sampled.run_lines import is_same_file
-from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.location import Frame, Location, PlaceKind
 from traceadvisor.model.samples import SampledFrame, StackSamples
 from traceadvisor.statistics import share_interval
 
@@ -38,7 +38,7 @@ class ExactLines:
         Args:
             location: a place; if it tells only the function, the call is that of its owner, if it has one.
         """
-        if location.is_call or location.is_backward or location.function is None:
+        if location.is_line or location.is_backward or location.function is None:
             return location
         places = [
             (frame, owner, count)
@@ -48,7 +48,7 @@ class ExactLines:
         if location.owner is not None:
             places = [place for place in places if _is_same_call(location.owner, place[1])]
         line = sure((frame.line or 0, count) for frame, _, count in places)
-        return location if line is None else replace(location, line=line, is_call=True)
+        return location if line is None else replace(location, line=line, kind=PlaceKind.EXACT)
 
     def calling(self, names: Iterable[str]) -> Location | None:
         """The user's line that calls functions written in C of these names; None if there may be several."""

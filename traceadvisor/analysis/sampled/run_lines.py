@@ -106,7 +106,7 @@ def _row(key: _Key, one: _Sum, whole_ns: int, count: float) -> LineRow:
     line = place_of(key.line) if key.line else None
     inner = place_of(key.inner) if key.inner and key.inner != key.line else None
     share = one.total_ns / whole_ns
-    return LineRow(line, inner, one.owner, one.time, share, *share_interval(share, count))
+    return LineRow(line, None, inner, one.owner, one.time, share, *share_interval(share, count))
 
 
 class _Around:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.findings import Confidence, Location, RuleMeta, Severity
+from traceadvisor.model.findings import Confidence, RuleMeta, Severity
+from traceadvisor.model.location import Location
 from traceadvisor.model.report import RankedFinding, RecordedFinding, Recording, Report
 from traceadvisor.model.run import Run
 from traceadvisor.rendering.alerts.source_tree import SourceTree, checkout
@@ -26,19 +27,6 @@ LONGEST_NAME = 200
 
 
 @frozen
-class Place:
-    """A line of a file of the repository."""
-
-    file: str
-    """Relative to the repository, with ``/``."""
-
-    line: int
-    """From 1."""
-
-    function: str | None = None
-
-
-@frozen
 class Alert:
     """One finding at one place."""
 
@@ -48,10 +36,11 @@ class Alert:
     message: str
     """The saving and the fix: one line of plain text."""
 
-    place: Place
-    """Where to look: the line, else the script, else the input as the user named it."""
+    place: Location
+    """Where to look: the line, else the script, else the input as the user named it. Files are relative to the
+    repository, with ``/``, and lines count from 1."""
 
-    related: tuple[Place, ...]
+    related: tuple[Location, ...]
     """Other places of the finding."""
 
     saving_share: float
@@ -100,7 +89,7 @@ class _Lookup:
 
 def _of_row(row: RankedFinding, lookup: _Lookup) -> Iterator[Alert]:
     """An alert for each place, with the recordings that have it."""
-    cases: defaultdict[tuple[str, str | None], list[tuple[RecordedFinding, tuple[Place, ...]]]] = defaultdict(list)
+    cases: defaultdict[tuple[str, str | None], list[tuple[RecordedFinding, tuple[Location, ...]]]] = defaultdict(list)
     for case in row.by_recording or (row,):
         places = _places(case, lookup)
         cases[places[0].file, places[0].function].append((case, places))
@@ -110,7 +99,7 @@ def _of_row(row: RankedFinding, lookup: _Lookup) -> Iterator[Alert]:
         yield _alert(case, places, _where(ids) if len(lookup.recordings) > 1 else None, lookup.tree)
 
 
-def _alert(case: RecordedFinding, places: Sequence[Place], where: str | None, tree: SourceTree) -> Alert:
+def _alert(case: RecordedFinding, places: Sequence[Location], where: str | None, tree: SourceTree) -> Alert:
     rule, place = case.finding.rule, places[0]
     identity = (rule.id, place.file, place.function or "")
     code = tree.code(place.file, place.line)
@@ -153,17 +142,19 @@ def _where(ids: Sequence[str]) -> str:
     return first if len(ids) < 2 else f"{first} and {number_of(len(ids) - 1, 'more recording')}"
 
 
-def _places(case: RecordedFinding, lookup: _Lookup) -> tuple[Place, ...]:
+def _places(case: RecordedFinding, lookup: _Lookup) -> tuple[Location, ...]:
     """The places of a finding; without any, its script or the input."""
     recording = lookup.recordings.get(case.recording_ids[0]) if case.recording_ids else None
     run = recording.captured if recording else None
     repository = run.repository if run else None
     found = tuple(
-        Place(lookup.tree.relative(one_line(where.file), repository), max(where.line, 1), _function(where))
+        Location(
+            lookup.tree.relative(one_line(where.file), repository), max(where.line, 1), _function(where), where.kind
+        )
         for where in case.finding.locations
         if where.file
     )
-    return found or (Place((_script(run, lookup.tree) if run else None) or lookup.input, 1),)
+    return found or (Location((_script(run, lookup.tree) if run else None) or lookup.input, 1),)
 
 
 def _function(location: Location) -> str | None:

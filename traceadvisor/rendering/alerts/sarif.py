@@ -14,9 +14,10 @@ from urllib.parse import quote
 import msgspec
 
 from traceadvisor.model.findings import RuleMeta, Severity
+from traceadvisor.model.location import Location
 from traceadvisor.model.report import Report
 from traceadvisor.model.rule_text import RuleText
-from traceadvisor.rendering.alerts.alert import Alert, Place, alerts_of
+from traceadvisor.rendering.alerts.alert import Alert, alerts_of
 from traceadvisor.rendering.formats import MARKER
 from traceadvisor.results.redaction import redacted, shortened
 from traceadvisor.text.cleaning import one_line
@@ -138,7 +139,7 @@ def _result(alert: Alert, numbers: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _location(place: Place) -> dict[str, Any]:
+def _location(place: Location) -> dict[str, Any]:
     functions = [{"name": place.function, "kind": "function"}] if place.function else []
     return {
         "physicalLocation": {

@@ -36,7 +36,7 @@ class SyncSite:
         if self.location is None:
             return f"idle time after {self.operator}"
         line = f"{self.location.file}:{self.location.line}"
-        where = f"at {line}" if self.location.is_call else f"in {self.location.function} ({line})"
+        where = f"at {line}" if self.location.is_line else f"in {self.location.function} ({line})"
         return f"idle time after {self.operator} {where}"
 
 

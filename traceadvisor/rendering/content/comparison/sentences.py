@@ -13,9 +13,10 @@ from traceadvisor.model.comparison import (
     Measure,
     StepChange,
 )
-from traceadvisor.model.explanation import CodePlace, LineChange, StepExplanation
+from traceadvisor.model.explanation import LineChange, StepExplanation
+from traceadvisor.model.location import CodePlace
 from traceadvisor.model.verdict import Verdict
-from traceadvisor.rendering.origins import frame_words, location_words
+from traceadvisor.rendering.origins import place_words
 from traceadvisor.rendering.units import duration, number_of, percent
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.text.cleaning import clipped_inside
@@ -167,7 +168,7 @@ def _is_shown(row: LineChange, sign: int) -> bool:
 
 def line_words(row: LineChange) -> str:
     """The place in HEAD, and in BASE where its line moved."""
-    now, before = place_words(row.head), place_words(row.base)
+    now, before = _place(row.head), _place(row.base)
     if row.head is None:
         return f"{before} (only in BASE)"
     if row.base is None:
@@ -175,16 +176,8 @@ def line_words(row: LineChange) -> str:
     return now if now == before else f"{now} (before {before})"
 
 
-def place_words(place: CodePlace | None) -> str:
-    """``train.py:41 > data.py:12, in scipy/ndimage.py:7 (zoom)``."""
-    if place is None:
-        return ""
-    lines = [location_words(line) for line in (place.line, place.inner) if line]
-    user = " > ".join(lines)
-    if place.line and place.until:
-        user = f"between {location_words(place.line)} and {location_words(place.until)}"
-    owner = None if place.owner is None else frame_words(place.owner)
-    return clipped_inside(", in ".join(filter(None, (user, owner))) or "no Python frame recorded", LONGEST_PLACE)
+def _place(place: CodePlace | None) -> str:
+    return clipped_inside(place_words(place), LONGEST_PLACE) if place else ""
 
 
 def signed(ns: float) -> str:

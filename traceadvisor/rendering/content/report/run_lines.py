@@ -6,9 +6,9 @@ from traceadvisor.model.run_lines import LineRow, LineTime, RunLines
 from traceadvisor.rendering.document.blocks import Fold, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Table
-from traceadvisor.rendering.origins import LONGEST_NAME, LONGEST_PHRASE, OTHER, frame_words, location_words
+from traceadvisor.rendering.origins import LONGEST_PHRASE, OTHER, place_cell, place_words
 from traceadvisor.rendering.units import count, duration, percent
-from traceadvisor.text.cleaning import clipped, clipped_inside
+from traceadvisor.text.cleaning import clipped_inside
 
 CAPTION = "Time of the training thread by line"
 OPEN_ROWS = 12
@@ -34,9 +34,8 @@ def first_line(lines: RunLines | None) -> str | None:
     row = max(rows, key=lambda row: row.time.step_ns, default=None)
     if lines is None or row is None:
         return None
-    return (
-        f"{clipped_inside(_words(row), LONGEST_PHRASE)} ({percent(_share(row.time.step_ns, lines.whole))} of the run)"
-    )
+    share = percent(_share(row.time.step_ns, lines.whole))
+    return f"{clipped_inside(place_words(row), LONGEST_PHRASE)} ({share} of the run)"
 
 
 def _title(lines: RunLines) -> str:
@@ -75,7 +74,7 @@ def _table(lines: RunLines) -> Table:
         Column("Outside of steps", detail=Detail.PAGE),
         Column("Getting a batch", detail=Detail.PAGE),
     )
-    rows = [(_place(row), *_figures(row.time, lines.whole, _range(row))) for row in lines.rows]
+    rows = [(place_cell(row, NO_USER_CODE), *_figures(row.time, lines.whole, _range(row))) for row in lines.rows]
     if lines.other.total_ns:
         rows.append((Cell(OTHER), *_figures(lines.other, lines.whole, None)))
     return Table(CAPTION, columns, tuple(rows), OPEN_ROWS, detail=Detail.SUMMARY, noun="line")
@@ -93,25 +92,6 @@ def _figures(time: LineTime, whole: LineTime, remark: str | None) -> tuple[Cell,
 
 def _range(row: LineRow) -> str:
     return f"{percent(row.share_low)} to {percent(row.share_high)}"
-
-
-def _place(row: LineRow) -> Cell:
-    users, owner = _user_words(row), frame_words(row.owner) if row.owner else None
-    if users and owner:
-        return Cell(clipped(users, LONGEST_NAME), code=True, remark=f"in {clipped_inside(owner, LONGEST_NAME)}")
-    if owner:
-        return Cell(clipped(owner, LONGEST_NAME), code=True, remark=NO_USER_CODE)
-    return Cell(clipped(users, LONGEST_NAME), code=True) if users else Cell(NO_USER_CODE)
-
-
-def _words(row: LineRow) -> str:
-    """``train.py:41 > model.py:12, in torch/nn/functional.py:2300 (linear)``."""
-    parts = (_user_words(row), frame_words(row.owner) if row.owner else "")
-    return ", in ".join(part for part in parts if part)
-
-
-def _user_words(row: LineRow) -> str:
-    return " > ".join(location_words(line) for line in (row.line, row.inner) if line)
 
 
 def _share(part_ns: int, whole: LineTime) -> float | None:
