@@ -51,9 +51,9 @@ def _several(base: Sequence[Path], head: Sequence[Path]) -> list[str | Path]:
 def test_two_paths_are_base_and_head(tmp_path: Path) -> None:
     result = _run("compare", FAST, SLOW, "-o", tmp_path, "--format", "html,md,json")
     assert result.exit_code == 0
-    assert result.output.startswith("Inconclusive: the step takes 186.1 ms, before 103.8 ms (+79.2%).")
+    assert result.output.startswith("104 -> 186 ms per step (79% more time), likely\n")
     assert {path.name for path in tmp_path.iterdir()} == {f"comparison.{name}" for name in ("html", "md", "json")}
-    assert json.loads((tmp_path / "comparison.json").read_text())["verdict"] == "inconclusive"
+    assert json.loads((tmp_path / "comparison.json").read_text())["certainty"] == "likely"
 
 
 def test_a_regression_fails_the_gate(base: list[Path], slower: list[Path], tmp_path: Path) -> None:
@@ -88,7 +88,9 @@ def test_earlier_captures_let_the_gate_fail(base: list[Path], slower: list[Path]
 def test_standard_output_takes_one_format(base: list[Path], slower: list[Path]) -> None:
     result = _run("compare", base[0], slower[0], "-o", "-", "--format", "md")
     assert result.exit_code == 0
-    assert result.stdout.startswith("<!-- traceadvisor.comparison/1 -->\n### Inconclusive")
+    assert result.stdout.startswith(
+        "<!-- traceadvisor.comparison/1 -->\n### 100 -&#62; 120 ms per step (20% more time), not shown"
+    )
     assert _run("compare", base[0], slower[0], "-o", "-", "--format", "md,json").exit_code == 2
 
 

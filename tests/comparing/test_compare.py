@@ -9,7 +9,7 @@ import pytest
 
 from tests.build_report import a100, v100
 from tests.comparing.building import captures, recording, report
-from tests.shared import SAMPLES
+from tests.shared import CHECKOUT, SAMPLES
 from traceadvisor import api
 from traceadvisor.comparing.compare import DIFFERENT_GPU, compare
 from traceadvisor.comparing.inputs import compare_paths
@@ -18,7 +18,7 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.comparison import Comparison, Difference, DifferenceKind, Measure, StepChange
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.model.run import LoaderSettings, RunSettings
-from traceadvisor.model.verdict import Verdict
+from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.results.comparison_json import render
 
 
@@ -42,10 +42,26 @@ def test_the_same_captures_never_differ() -> None:
     assert change.ratio == 1
 
 
-def test_one_capture_a_side_is_inconclusive() -> None:
+def test_a_small_change_of_one_capture_a_side_is_not_shown() -> None:
     change = _change(compare(captures(100), captures(112)))
     assert (change.verdict, change.ratio_low, change.is_settled) == (Verdict.INCONCLUSIVE, None, False)
-    assert change.smallest_visible_share == pytest.approx(0.3)
+    assert change.certainty is VerdictCertainty.NOT_SHOWN
+    assert change.smallest_visible_share == pytest.approx(0.324, abs=0.002)
+
+
+def test_one_capture_a_side_far_beyond_noise_is_likely() -> None:
+    comparison = compare(captures(186), captures(104))
+    assert (comparison.verdict, comparison.certainty) == (Verdict.FASTER, VerdictCertainty.LIKELY)
+    assert not _change(comparison).is_settled
+
+
+def test_a_machine_that_other_programs_used_during_one_side_is_named_and_leaves_nothing_likely() -> None:
+    comparison = compare_paths([CHECKOUT / "sample_traces" / "loader-bound"], [CHECKOUT / "sample_traces" / "one-core"])
+    assert _change(comparison).certainty is VerdictCertainty.NOT_SHOWN
+    assert (
+        "Other programs used the CPU: 0.0 of 2 cores in BASE, 1.5 of 2 cores in HEAD. Repeat on an idle machine."
+        in (comparison.runs[0].cautions)
+    )
 
 
 def test_earlier_captures_of_the_script_settle_it() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.comparing.simulation import Conditions, verdicts
-from traceadvisor.comparing.run_statistics import FAR_SHARE, compare_runs
-from traceadvisor.model.verdict import Verdict
+from traceadvisor.comparing.run_statistics import FAR_TIMES, USUAL_NOISE, compare_runs
+from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.statistics import error_of_middle, student_t
 
 THREE = Conditions(captures=3, between=0.03)
@@ -36,7 +36,7 @@ def test_single_captures_that_usually_differ_by_less_than_a_seventh_are_not_call
 
 def test_three_quiet_captures_a_side_show_that_nothing_differs() -> None:
     found = compare_runs([100.0, 100.5, 99.8], [100.2, 100.1, 100.4])
-    assert found.verdict is Verdict.NO_DIFFERENCE
+    assert (found.verdict, found.certainty) == (Verdict.NO_DIFFERENCE, VerdictCertainty.SHOWN)
     assert found.ratio == pytest.approx(1.001, abs=0.001)
 
 
@@ -55,7 +55,8 @@ def test_the_interval_is_that_of_welch() -> None:
 def test_two_captures_a_side_settle_nothing() -> None:
     found = compare_runs([100.0, 101.0], [110.0, 111.0], within=0.01)
     assert (found.low, found.verdict) == (None, Verdict.INCONCLUSIVE)
-    assert found.smallest_visible == pytest.approx(FAR_SHARE)
+    assert found.certainty is VerdictCertainty.NOT_SHOWN
+    assert math.log1p(found.smallest_visible) == pytest.approx(FAR_TIMES * math.hypot(math.log1p(USUAL_NOISE), 0.01))
 
 
 def test_earlier_captures_settle_what_one_capture_a_side_cannot() -> None:
@@ -74,17 +75,25 @@ def test_two_earlier_captures_are_too_few() -> None:
     [
         (200.0, 0.02, Verdict.SLOWER),
         (50.0, 0.02, Verdict.FASTER),
-        (129.0, 0.001, Verdict.INCONCLUSIVE),  # under 30%
-        (200.0, 0.1, Verdict.INCONCLUSIVE),  # under ten times the interval
+        (129.0, 0.001, Verdict.INCONCLUSIVE),  # under twice the usual noise
+        (200.0, 0.35, Verdict.INCONCLUSIVE),  # under twice the interval
         (200.0, None, Verdict.INCONCLUSIVE),
     ],
 )
-def test_one_capture_a_side_states_only_what_is_far_beyond_noise(
+def test_one_capture_a_side_is_likely_only_far_beyond_noise(
     head: float, within: float | None, verdict: Verdict
 ) -> None:
     found = compare_runs([100.0], [head], within=within)
     assert found.verdict is verdict
-    assert found.low is None
+    likely = VerdictCertainty.NOT_SHOWN if verdict is Verdict.INCONCLUSIVE else VerdictCertainty.LIKELY
+    assert (found.low, found.certainty) == (None, likely)
+
+
+def test_two_earlier_captures_that_differ_raise_the_noise() -> None:
+    assert compare_runs([100.0], [160.0], within=0.01).certainty is VerdictCertainty.LIKELY
+    found = compare_runs([100.0], [160.0], history=[100.0, 140.0], within=0.01)
+    assert found.certainty is VerdictCertainty.NOT_SHOWN
+    assert found.noise == pytest.approx(0.4)
 
 
 def test_two_captures_that_differ_widen_the_interval_within_runs() -> None:

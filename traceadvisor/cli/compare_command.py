@@ -73,8 +73,8 @@ def command(
     PATHS are BASE and HEAD. With --base, all PATHS are captures of HEAD: `traceadvisor compare --base A --base B C D`.
     Each path is a capture, a trace file, a TensorBoard log directory or a JSON report.
 
-    A verdict needs at least three captures of each side, or earlier captures (--history): identical runs may differ by
-    10% and more. With fewer, the comparison is inconclusive unless the difference is far beyond that.
+    A change is shown by at least three captures of each side, or by earlier captures (--history): identical runs may
+    differ by 10% and more. With fewer, a change far beyond that is likely; only what is shown fails a job.
 
     Exit codes: 0 success, also where a regression is neither shown nor ruled out; 1 a --fail-on condition is true; 2
     wrong usage, or the output cannot be written; 3 input unreadable; 4 PDF is not available on this machine; 70

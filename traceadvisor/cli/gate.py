@@ -10,6 +10,7 @@ from traceadvisor.model.comparison import Comparison, FindingStatus, StepChange
 from traceadvisor.model.verdict import Verdict
 from traceadvisor.rendering.content.comparison.sentences import signed_percent
 from traceadvisor.rendering.units import percent
+from traceadvisor.rendering.words import VERDICT_CERTAINTY
 from traceadvisor.text.cleaning import one_line
 
 
@@ -55,8 +56,9 @@ def _regressed(condition: Regression, comparison: Comparison) -> Decision:
             )
         elif not change.is_settled:
             undecided = undecided or (
-                f"{one_line(run.name)} changed by {signed_percent(change.change_share)}, but each side needs three "
-                "captures or more, or earlier captures with --history"
+                f"{one_line(run.name)} changed by {signed_percent(change.change_share)}, "
+                f"{VERDICT_CERTAINTY[change.certainty]}: each side needs three captures or more, or earlier captures "
+                "with --history"
             )
         elif _is_open(condition, change):
             undecided = (

@@ -10,6 +10,7 @@ from traceadvisor import __version__
 from traceadvisor.comparing.differences import differences
 from traceadvisor.comparing.explain import explain
 from traceadvisor.comparing.findings import finding_changes
+from traceadvisor.comparing.load import load_caution
 from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, captures_of, distinct, lane_name, pair
 from traceadvisor.comparing.predictions import prediction_checks
 from traceadvisor.comparing.step_change import step_change
@@ -23,7 +24,7 @@ from traceadvisor.model.comparison import (
     StepChange,
 )
 from traceadvisor.model.report import Recording, Report
-from traceadvisor.model.verdict import Verdict
+from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.results.redaction import redacted
 
 APART_SHARE = 0.10
@@ -46,12 +47,14 @@ def compare(base: Sequence[Report], head: Sequence[Report], history: Sequence[Re
     earlier = captures_of(history)
     paired, unpaired = pair(*kept)
     runs = tuple(_compared(run, earlier) for run in paired)
+    verdict = _overall([run.change.verdict for run in runs if run.change])
     return Comparison(
         tool_version=__version__,
         base_paths=_paths(base),
         head_paths=_paths(head),
         history_paths=_paths(history),
-        verdict=_overall([run.change.verdict for run in runs if run.change]),
+        verdict=verdict,
+        certainty=_certainty(runs, verdict),
         runs=runs,
         unpaired=unpaired,
         notes=(*_copies(sides, kept), *_notes(base, head)),
@@ -68,6 +71,12 @@ def _overall(verdicts: Sequence[Verdict]) -> Verdict:
         if verdict in verdicts:
             return verdict
     return Verdict.INCONCLUSIVE
+
+
+def _certainty(runs: Iterable[ComparedRun], verdict: Verdict) -> VerdictCertainty:
+    """The highest certainty of the runs with the verdict."""
+    found = {run.change.certainty for run in runs if run.change and run.change.verdict is verdict}
+    return next((one for one in VerdictCertainty if one in found), VerdictCertainty.NOT_SHOWN)
 
 
 def _copies(sides: Sequence[Sequence[Capture]], kept: Sequence[Sequence[Capture]]) -> Iterator[str]:
@@ -97,7 +106,7 @@ def _compared(run: PairedRun, history: Sequence[Capture]) -> ComparedRun:
         differences=differs,
         findings=findings,
         predictions=() if per_sample else prediction_checks(run, findings),
-        cautions=tuple(_cautions(change, ranks, differs)),
+        cautions=tuple(filter(None, (*_cautions(change, ranks, differs), load_caution(run)))),
     )
 
 
@@ -111,6 +120,8 @@ def _rank(run: PairedRun, key: LaneKey) -> ComparedRank:
         explanation=explain(lanes[0], lanes[1]),
         base=_typical(lanes[0]),
         head=_typical(lanes[1]),
+        base_recordings=tuple(one for lane in lanes[0] for one in lane),
+        head_recordings=tuple(one for lane in lanes[1] for one in lane),
     )
 
 

@@ -11,7 +11,7 @@ from math import exp, expm1, hypot, inf, log, log1p
 from statistics import fmean, stdev
 
 from traceadvisor.frozen import frozen
-from traceadvisor.model.verdict import Verdict
+from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.statistics import NO_DIFFERENCE, student_t, verdict_of
 
 FALSE_ALARMS = 0.02
@@ -20,9 +20,11 @@ FALSE_ALARMS = 0.02
 FEWEST_CAPTURES = 3
 """With fewer captures of a side, their spread says too little about the next one."""
 
-FAR_SHARE, FAR_TIMES = 0.30, 10.0
-"""With fewer captures, a difference is stated from this size on, if it is also this many times the interval within the
-runs. Identical runs differed by up to 14% on a small machine, so 30% is twice what was seen."""
+USUAL_NOISE = 0.15
+"""What identical runs are taken to differ by with fewer captures: they differed by up to 14% on a small machine."""
+
+FAR_TIMES = 2.0
+"""With fewer captures, a difference is likely from this multiple of that noise and of the interval within the runs."""
 
 MOST_CAPTURES = 50
 """Nobody captures more of each side to settle a difference."""
@@ -43,12 +45,16 @@ class RunComparison:
 
     high: float | None
     verdict: Verdict
+    certainty: VerdictCertainty
     smallest_visible: float
-    """The smallest relative difference that these runs could have shown; infinite if they could show none."""
+    """The smallest relative difference that these runs could have called; infinite if they could call none."""
 
     captures_needed: int | None
     """Captures of each side that would show the measured difference; None if unknown or more than
     :data:`MOST_CAPTURES`."""
+
+    noise: float | None = None
+    """What identical runs are taken to differ by, as a share; None if the interval has their spread."""
 
 
 def compare_runs(
@@ -62,7 +68,7 @@ def compare_runs(
 
     With at least :data:`FEWEST_CAPTURES` runs on each side, the interval is that of Welch's t test on logarithms. With
     so many earlier runs of the same script, their spread is pooled with that of both sides. With neither, the spread
-    between runs is unknown: only a difference far beyond anything seen between identical runs is called.
+    between runs is unknown: a difference far beyond what identical runs may differ by is likely, and none is shown.
 
     Args:
         base: step times of the runs to compare with.
@@ -82,11 +88,13 @@ def compare_runs(
         return _without_spread(difference, logs, within)
     half, spread = error
     low, high = difference - half, difference + half
+    verdict = verdict_of(difference, low, high)
     return RunComparison(
         ratio=exp(difference),
         low=exp(low),
         high=exp(high),
-        verdict=verdict_of(difference, low, high),
+        verdict=verdict,
+        certainty=VerdictCertainty.NOT_SHOWN if verdict is Verdict.INCONCLUSIVE else VerdictCertainty.SHOWN,
         smallest_visible=expm1(max(half, log1p(NO_DIFFERENCE))),
         captures_needed=_captures_needed(difference, spread),
     )
@@ -114,17 +122,19 @@ def _error_between(
 
 def _without_spread(difference: float, logs: Sequence[Sequence[float]], within: float | None) -> RunComparison:
     """The comparison where only the intervals within the runs are known."""
-    ranges = [(max(side) - min(side)) / 2 for side in logs[:2]]
-    error = None if within is None else hypot(within, *ranges)
-    least = inf if error is None else max(FAR_TIMES * error, log1p(FAR_SHARE))
+    noise = max(log1p(USUAL_NOISE), *(max(side) - min(side) for side in logs if side))
+    least = inf if within is None else FAR_TIMES * hypot(noise, within)
+    is_far = abs(difference) > least
     called = Verdict.FASTER if difference < 0 else Verdict.SLOWER
     return RunComparison(
         ratio=exp(difference),
         low=None,
         high=None,
-        verdict=called if abs(difference) > least else Verdict.INCONCLUSIVE,
+        verdict=called if is_far else Verdict.INCONCLUSIVE,
+        certainty=VerdictCertainty.LIKELY if is_far else VerdictCertainty.NOT_SHOWN,
         smallest_visible=inf if least == inf else expm1(least),
         captures_needed=None,
+        noise=expm1(noise),
     )
 
 

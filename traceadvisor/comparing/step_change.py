@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import exp, hypot, isfinite, log
 from statistics import fmean
 
+from traceadvisor.comparing.load import load_differs
 from traceadvisor.comparing.pairing import Capture, LaneKey, PairedRun, distinct
 from traceadvisor.comparing.run_statistics import compare_runs
 from traceadvisor.model.comparison import Measure, StepChange
 from traceadvisor.model.report import Recording
+from traceadvisor.model.verdict import Verdict, VerdictCertainty
 
 SAME_SAMPLES_SHARE = 0.001
 """Samples per step are whole numbers of batches; less than this is rounding."""
@@ -32,9 +35,12 @@ def step_change(run: PairedRun, history: Sequence[Capture]) -> StepChange | None
     errors = [_error(side, run.lanes) for side in (run.base, run.head)]
     within = None if errors[0] is None or errors[1] is None else hypot(errors[0], errors[1])
     found = compare_runs(sides[0], sides[1], history=earlier, within=within)
+    if found.certainty is VerdictCertainty.LIKELY and load_differs(run):
+        found = replace(found, verdict=Verdict.INCONCLUSIVE, certainty=VerdictCertainty.NOT_SHOWN)
     base_ns = exp(fmean(map(log, sides[0])))
     return StepChange(
         verdict=found.verdict,
+        certainty=found.certainty,
         measure=measure,
         base_ns=base_ns,
         head_ns=base_ns * found.ratio,
@@ -47,6 +53,7 @@ def step_change(run: PairedRun, history: Sequence[Capture]) -> StepChange | None
         head_captures=len(sides[1]),
         history_captures=len(earlier),
         within_share=within,
+        noise_share=found.noise,
     )
 
 

@@ -13,7 +13,7 @@ from traceadvisor.model.explanation import StepExplanation
 from traceadvisor.model.findings import Estimate, Fix, RuleMeta, Severity
 from traceadvisor.model.location import Location
 from traceadvisor.model.report import PredictedStep, Recording
-from traceadvisor.model.verdict import Verdict
+from traceadvisor.model.verdict import Verdict, VerdictCertainty
 
 
 class Side(Enum):
@@ -41,6 +41,7 @@ class StepChange:
     """Whether the step changed, and how certain that is."""
 
     verdict: Verdict
+    certainty: VerdictCertainty
     measure: Measure
     base_ns: float
     """Geometric mean over the captures of BASE, and over the ranks of each."""
@@ -54,7 +55,7 @@ class StepChange:
 
     ratio_high: float | None
     smallest_visible_share: float | None
-    """The smallest relative difference that these captures could have shown; None if they could show none."""
+    """The smallest relative difference that these captures could have called; None if they could call none."""
 
     captures_needed: int | None
     """Captures of each side that would settle the measured difference; None if unknown or more than 50."""
@@ -66,6 +67,9 @@ class StepChange:
 
     within_share: float | None
     """Half the width of the interval of the ratio within the captures; None with too few steps."""
+
+    noise_share: float | None = None
+    """What identical runs are taken to differ by, where the captures are too few to tell; None with an interval."""
 
     @property
     def is_settled(self) -> bool:
@@ -96,6 +100,10 @@ class ComparedRank:
     """The most typical recording of BASE, for its timeline."""
 
     head: Recording
+    base_recordings: tuple[Recording, ...] = ()
+    """All of BASE, for their steps."""
+
+    head_recordings: tuple[Recording, ...] = ()
 
 
 class DifferenceKind(Enum):
@@ -246,6 +254,9 @@ class Comparison:
     history_paths: tuple[Path, ...]
     verdict: Verdict
     """Slower if any run is slower, else that of the least certain run; inconclusive without a pair."""
+
+    certainty: VerdictCertainty
+    """The highest of the runs with that verdict."""
 
     runs: tuple[ComparedRun, ...]
     unpaired: tuple[Unpaired, ...]

@@ -1,4 +1,4 @@
-"""The four verdicts on a difference, for comparisons and experiments."""
+"""The four verdicts on a difference, for comparisons and experiments, and how certain they are."""
 
 from __future__ import annotations
 
@@ -14,3 +14,16 @@ class Verdict(Enum):
     """The interval of the difference lies within 3%."""
 
     INCONCLUSIVE = "inconclusive"
+
+
+class VerdictCertainty(Enum):
+    """How certain a verdict is."""
+
+    SHOWN = "shown"
+    """The spread between captures is known, and the interval decides. Only this fails a gate."""
+
+    LIKELY = "likely"
+    """Too few captures for an interval; the change is far beyond what identical runs may differ by."""
+
+    NOT_SHOWN = "not_shown"
+    """The verdict is inconclusive."""

@@ -95,7 +95,7 @@ def share_words(saving: Estimate, expected_share: float) -> str:
     if saves_nothing(saving):
         return "no speed-up"
     is_limit = saving.method is Method.BOUND or _starts_at_nothing(saving)
-    return f"{'up to ' if is_limit else ''}{_share(saving, expected_share)} of the step"
+    return f"{'up to ' if is_limit else ''}{saved_share(saving, expected_share)} of the step"
 
 
 def saving_sentence(saving: Estimate, expected_share: float, *, adds: bool = False, of_run: bool = False) -> str:
@@ -111,8 +111,8 @@ def saving_sentence(saving: Estimate, expected_share: float, *, adds: bool = Fal
         return "Then saves nothing more" if adds else "Prevents errors; no speed-up"
     verb = "Then saves" if adds else "Saves"
     if of_run:
-        return f"{verb} up to {'a further ' if adds else ''}{_share(saving, expected_share)} of the training time"
-    return f"{verb} {saving_words(saving, adds=adds)} ({_share(saving, expected_share)})"
+        return f"{verb} up to {'a further ' if adds else ''}{saved_share(saving, expected_share)} of the training time"
+    return f"{verb} {saving_words(saving, adds=adds)} ({saved_share(saving, expected_share)})"
 
 
 def effect_words(row: RecordedFinding, whole: str) -> str:
@@ -121,12 +121,12 @@ def effect_words(row: RecordedFinding, whole: str) -> str:
     if saves_nothing(saving):
         return "prevents errors and saves no time"
     if row.finding.of_run:
-        return f"may save up to {_share(saving, row.saving_share)} of the training time"
+        return f"may save up to {saved_share(saving, row.saving_share)} of the training time"
     verb = "may save" if saving.method is Method.BOUND else "saves"
-    return f"{verb} {_amount(saving)} of {whole} ({_share(saving, row.saving_share)})"
+    return f"{verb} {_amount(saving)} of {whole} ({saved_share(saving, row.saving_share)})"
 
 
-def _share(saving: Estimate, expected_share: float) -> str:
+def saved_share(saving: Estimate, expected_share: float) -> str:
     """The expected share of the step; a range if it is wide; for an upper limit, the highest."""
     if saving.method is not Method.BOUND and not is_wide(saving):
         return percent(expected_share)

@@ -24,6 +24,16 @@ def duration(ns: float | None) -> str:
     return f"{_digits(ns / 1e9)} s" if ns < 600e9 else f"{ns / 60e9:,.0f} min"
 
 
+def from_to(before_ns: float, after_ns: float) -> str:
+    """Two times in one unit, with three digits: ``186 -> 104 ms``."""
+    longest = max(before_ns, after_ns)
+    size_ns, unit = next(((size, unit) for size, unit in _TIMES if round(longest / size, 1) >= 1), _TIMES[-1])
+    return f"{_three_digits(before_ns / size_ns)} -> {_three_digits(after_ns / size_ns)} {unit}"
+
+
+_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+
+
 def milliseconds(ns: float | None) -> str:
     """Nanoseconds as milliseconds without a unit, for columns that name the unit in the title."""
     return NOT_MEASURED if ns is None or not isfinite(ns) else f"{ns / 1e6:,.2f}"

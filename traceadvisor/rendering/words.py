@@ -10,6 +10,7 @@ from traceadvisor.model.run import StepState
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.telemetry import ClockEventReason
 from traceadvisor.model.timeline import Activity
+from traceadvisor.model.verdict import VerdictCertainty
 from traceadvisor.model.workload import InferenceSign
 
 CATEGORY = {
@@ -135,6 +136,12 @@ FOLDED = {
     FoldedBecause.SAME_TIME: "same cause",
     FoldedBecause.ALTERNATIVE: "an alternative to this fix",
     FoldedBecause.ADDS_LITTLE: "saves less than 1% of the step after this fix",
+}
+
+VERDICT_CERTAINTY = {
+    VerdictCertainty.SHOWN: "shown",
+    VerdictCertainty.LIKELY: "likely",
+    VerdictCertainty.NOT_SHOWN: "not shown",
 }
 
 METHOD = {

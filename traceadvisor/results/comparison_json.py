@@ -28,7 +28,7 @@ SCHEMA = "traceadvisor.comparison/1"
 
 _RECORDS = (
     Record(Comparison, constant={"schema": SCHEMA}),
-    Record(ComparedRank, left_out="base head"),
+    Record(ComparedRank, left_out="base head base_recordings head_recordings"),
     Record(StepChange, derived="change_share is_settled", order=("ratio change_share ratio_low",)),
     Record(FindingState, renamed={"saving": "saving_us_per_step"}, nullable="saving_share"),
     Record(PredictionCheck, renamed={"predicted": "predicted_step_us"}),

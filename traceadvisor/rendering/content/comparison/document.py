@@ -11,6 +11,7 @@ from traceadvisor.model.explanation import StepExplanation
 from traceadvisor.model.report import Recording
 from traceadvisor.model.timeline import Timeline
 from traceadvisor.rendering.charts.step_bar import comparison_bars
+from traceadvisor.rendering.charts.step_dots import step_dots
 from traceadvisor.rendering.charts.timeline import timeline
 from traceadvisor.rendering.content.comparison.sentences import (
     MEASURE,
@@ -18,9 +19,12 @@ from traceadvisor.rendering.content.comparison.sentences import (
     certainty_sentences,
     deciding_run,
     headline,
+    prediction_sentence,
+    settings_sentence,
     signed_percent,
     verdict_sentence,
 )
+from traceadvisor.rendering.content.comparison.settle import settling_commands
 from traceadvisor.rendering.content.comparison.tables import (
     NOTED,
     category_table,
@@ -35,6 +39,7 @@ from traceadvisor.rendering.content.comparison.tables import (
 )
 from traceadvisor.rendering.document.blocks import (
     Block,
+    Code,
     Document,
     Fact,
     Facts,
@@ -85,7 +90,7 @@ def comparison_document(comparison: Comparison) -> Document:
         window_title=f"{name}: comparison · TraceAdvisor",
         marker=COMPARISON_MARKER,
         headline=headline(comparison),
-        top=tuple(_result(first)) if first else (),
+        top=tuple(_result(first, "first", settling_commands(comparison, first))) if first else (),
         sections=(*((table,) if several else ()), *shown, _about(comparison, len(runs) - MOST_RUNS)),
         footer=(
             Prose(f"Made by TraceAdvisor {comparison.tool_version}.", detail=Detail.COMMENT),
@@ -96,14 +101,20 @@ def comparison_document(comparison: Comparison) -> Document:
     )
 
 
-def _result(run: ComparedRun) -> Iterator[Block]:
-    """What a run shows, and how certain that is."""
+def _result(run: ComparedRun, anchor: str, commands: str | None = None) -> Iterator[Block]:
+    """What a run shows, how certain that is, and the commands that would settle it."""
     yield from (Prose(caution, Tone.NOTICE, SUMMARY) for caution in run.cautions)
-    if cause := cause_sentence(run):
-        yield Prose(cause, Tone.ACTION, SUMMARY)
+    for sentence in (cause_sentence(run), prediction_sentence(run), settings_sentence(run)):
+        if sentence:
+            yield Prose(sentence, Tone.ACTION, SUMMARY)
     if run.change:
         yield Figures(tuple(_figures(run.change)), SUMMARY)
-        yield from (Prose(sentence, Tone.SCOPE, SUMMARY) for sentence in certainty_sentences(run.change))
+        yield Prose(" ".join(certainty_sentences(run.change)), Tone.SCOPE, SUMMARY)
+    if commands:
+        yield Prose("To settle it:", Tone.NAME, SUMMARY)
+        yield Code(commands, SUMMARY)
+    if chart := step_dots(run, f"{anchor}-steps"):
+        yield chart
 
 
 def _about(comparison: Comparison, not_shown: int) -> Section:
@@ -130,7 +141,7 @@ def _inputs(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 def _run(run: ComparedRun, place: int, *, several: bool) -> Section:
     """What changed in a run. Formats without much room show the one that decides, which is the first."""
-    blocks = [*_repeated(run)] if place > 1 else []
+    blocks = [*_repeated(run, f"run-{place}")] if place > 1 else []
     blocks += [*_findings(run)]
     tables = (predictions_table(run), differences_table(run), ranks_table(run))
     blocks += [table for table in tables if table is not None]
@@ -158,9 +169,9 @@ def _run(run: ComparedRun, place: int, *, several: bool) -> Section:
     return Section(title, tuple(blocks), f"run-{place}", Detail.PAGE if place > 1 else SUMMARY)
 
 
-def _repeated(run: ComparedRun) -> Iterator[Block]:
+def _repeated(run: ComparedRun, anchor: str) -> Iterator[Block]:
     yield Prose(verdict_sentence(run), Tone.VERDICT)
-    yield from _result(run)
+    yield from _result(run, anchor)
 
 
 def _findings(run: ComparedRun) -> Iterator[Block]:
@@ -173,7 +184,7 @@ def _findings(run: ComparedRun) -> Iterator[Block]:
 
 
 def _figures(change: StepChange) -> Iterator[Figure]:
-    measured = MEASURE[change.measure].removeprefix("the ").capitalize()
+    measured = MEASURE[change.measure].capitalize()
     captures = (number_of(count, "capture") for count in (change.base_captures, change.head_captures))
     for side, ns, counted in zip(("BASE", "HEAD"), (change.base_ns, change.head_ns), captures, strict=True):
         yield Figure(f"{measured}, {side}", duration(ns), counted)

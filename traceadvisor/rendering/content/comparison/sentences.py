@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
 
 from traceadvisor.model.comparison import (
     Agreement,
@@ -15,16 +14,16 @@ from traceadvisor.model.comparison import (
 )
 from traceadvisor.model.explanation import LineChange, StepExplanation
 from traceadvisor.model.location import CodePlace
-from traceadvisor.model.verdict import Verdict
+from traceadvisor.model.verdict import Verdict, VerdictCertainty
 from traceadvisor.rendering.origins import place_words
-from traceadvisor.rendering.units import duration, number_of, percent
-from traceadvisor.rendering.words import CATEGORY
-from traceadvisor.text.cleaning import clipped_inside
+from traceadvisor.rendering.units import duration, from_to, number_of, percent, whole_percent
+from traceadvisor.rendering.words import CATEGORY, VERDICT_CERTAINTY
+from traceadvisor.text.cleaning import clipped, clipped_inside
 
 MEASURE = {
-    Measure.UNDISTURBED_STEP: "the step",
-    Measure.RECORDED_STEP: "the recorded step",
-    Measure.UNDISTURBED_SAMPLE: "a sample",
+    Measure.UNDISTURBED_STEP: "step",
+    Measure.RECORDED_STEP: "recorded step",
+    Measure.UNDISTURBED_SAMPLE: "sample",
 }
 
 STATUS = {
@@ -45,22 +44,28 @@ AGREEMENT = {
 NOTHING = "No run could be compared: nothing in BASE has a partner in HEAD."
 NO_STEP = "No step time was measured on both sides, so there is no verdict."
 
-NO_SPREAD = (
-    "Fewer than three captures of a side do not show how much identical runs differ; on a small machine, they "
-    "differed by up to 14%."
-)
-FAR = "The difference is far beyond what was seen between identical runs."
-TO_SETTLE = "To settle it, capture each side three times or more in turn, or pass earlier captures with --history."
+TO_SETTLE = "Capture each side three times to learn the noise, or pass earlier captures with --history."
+
+WHOLE_SHARE = 0.095
+"""From this change on, a headline has no decimals."""
+
+TO_BE_SURE = "To be sure, capture each side three times, or pass earlier captures with --history."
 
 CAUSE_SHARE = 0.01
 """A smaller change of the step has no main cause."""
+
+MOST_NAMED, LONGEST_VALUE = 4, 30
+"""Differences of the sides in a sentence, and characters of a value."""
+
+UNNAMED = {"Command", "Data loader iterator", "dataset_length"}
+"""Differences that follow from others, or are too long: the table has them."""
 
 LONGEST_PLACE = 100
 """Characters of a place in a sentence."""
 
 
 def headline(comparison: Comparison) -> str:
-    """The verdict in one sentence: that of the only run, or that of the run that decides."""
+    """The change in one sentence: that of the only run, or that of the run that decides."""
     if not comparison.runs:
         return NOTHING
     if len(comparison.runs) == 1:
@@ -69,54 +74,83 @@ def headline(comparison: Comparison) -> str:
     if decides is None or decides.change is None:
         return NO_STEP
     same = sum(run.change is not None and run.change.verdict is comparison.verdict for run in comparison.runs)
-    counted = f"{same} of {number_of(len(comparison.runs), 'run')}: {comparison.verdict.value}"
+    counted = f"{same} of {number_of(len(comparison.runs), 'run')} {comparison.verdict.value}"
     return f"{counted}. {decides.name}: {verdict_sentence(decides)}"
 
 
 def verdict_sentence(run: ComparedRun) -> str:
-    """The verdict: ``HEAD is 12.3% slower: the step takes 112 ms, before 100 ms.``."""
+    """The change and its certainty: ``186 -> 104 ms per step (44% less time), likely``."""
     change = run.change
     if change is None:
         return NO_STEP
-    times = f"{MEASURE[change.measure]} takes {duration(change.head_ns)}, before {duration(change.base_ns)}"
-    match change.verdict:
-        case Verdict.SLOWER:
-            return f"HEAD is {percent(change.change_share)} slower: {times}."
-        case Verdict.FASTER:
-            return f"HEAD is faster: {times} ({percent(-change.change_share)} less)."
-        case Verdict.NO_DIFFERENCE:
-            return f"No difference: {times}."
-        case Verdict.INCONCLUSIVE:
-            return f"Inconclusive: {times} ({signed_percent(change.change_share)})."
-        case _:
-            assert_never(change.verdict)
+    times = f"{from_to(change.base_ns, change.head_ns)} per {MEASURE[change.measure]}"
+    more = "more" if change.ratio > 1 else "less"
+    size = f"{times} ({_share(abs(change.change_share))} {more} time)"
+    if change.verdict is Verdict.NO_DIFFERENCE:
+        size = f"No difference: {times}"
+    return f"{size}, {VERDICT_CERTAINTY[change.certainty]}"
+
+
+def _share(share: float) -> str:
+    return whole_percent(share) if share >= WHOLE_SHARE else percent(share)
 
 
 def certainty_sentences(change: StepChange) -> Iterator[str]:
-    """How certain the verdict is, what it rests on, and what would settle it."""
-    yield f"Captures: {change.base_captures} of BASE, {change.head_captures} of HEAD{_earlier(change)}."
+    """What the certainty rests on, and what would settle it."""
     if change.ratio_low is None or change.ratio_high is None:
-        yield NO_SPREAD
-        if change.verdict is not Verdict.INCONCLUSIVE:
-            yield FAR
-        elif change.smallest_visible_share is not None:
-            least = percent(change.smallest_visible_share)
-            yield f"With so few captures, only a difference above {least} can be told from chance."
-        yield TO_SETTLE
+        yield _without_interval(change)
+        yield TO_BE_SURE if change.certainty is VerdictCertainty.LIKELY else TO_SETTLE
         return
     low, high = signed_percent(change.ratio_low - 1), signed_percent(change.ratio_high - 1)
-    yield f"98% interval of the change, from the spread between captures: {low} to {high}."
-    if change.smallest_visible_share is not None:
-        yield f"The smallest difference that these captures could show is {percent(change.smallest_visible_share)}."
-    if change.verdict is Verdict.INCONCLUSIVE:
-        if change.captures_needed is None:
-            yield "The captures differ too much among themselves to settle a difference of this size."
-        else:
-            yield f"About {change.captures_needed} captures of each side would settle a difference of this size."
+    yield f"98% interval of the change: {low} to {high}, from {_captures(change)}."
+    if change.verdict is not Verdict.INCONCLUSIVE:
+        return
+    if change.captures_needed is None:
+        yield "The captures differ too much among themselves to settle a change of this size."
+    else:
+        yield f"About {change.captures_needed} captures of each side would settle it."
 
 
-def _earlier(change: StepChange) -> str:
-    return f", and {number_of(change.history_captures, 'earlier one')}" if change.history_captures else ""
+def _without_interval(change: StepChange) -> str:
+    least, noise = change.smallest_visible_share, whole_percent(change.noise_share)
+    if least is None:
+        return "Not shown: a side has too few steps to know its own error."
+    if change.certainty is VerdictCertainty.LIKELY:
+        return f"Likely: more than twice the {noise} by which identical runs may differ ({_captures(change)})."
+    if abs(change.change_share) > least:
+        return "Not shown, although large: other programs took more cores from one side."
+    return f"Not shown: with {_captures(change)}, only a change above {whole_percent(least)} is likely to be real."
+
+
+def _captures(change: StepChange) -> str:
+    base, head = change.base_captures, change.head_captures
+    sides = f"{number_of(base, 'capture')} a side" if base == head else f"{base} and {number_of(head, 'capture')}"
+    return f"{sides} and {number_of(change.history_captures, 'earlier one')}" if change.history_captures else sides
+
+
+def prediction_sentence(run: ComparedRun) -> str | None:
+    """The step that the report on BASE predicted for the fixes that were made; None if none was."""
+    if not run.predictions:
+        return None
+    check = run.predictions[-1]  # of all fixes together
+    predicted, rules = check.predicted, ", ".join(rule.id for rule in check.rules)
+    ends = f"{duration(predicted.low_ns)} to {duration(predicted.high_ns)}"
+    step = f"at least {duration(predicted.low_ns)}" if check.is_limit else f"{duration(predicted.expected_ns)} ({ends})"
+    measured = duration(check.measured_step_ns)
+    return f"Predicted with {rules} fixed: {step}. Measured: {measured}, {AGREEMENT[check.agreement]}."
+
+
+def settings_sentence(run: ComparedRun) -> str | None:
+    """The first settings, versions and devices that differ; None if none do."""
+    named = [one for one in run.differences if one.name not in UNNAMED]
+    if not named:
+        return None
+    listed = ", ".join(
+        f"{one.name} {clipped(one.base, LONGEST_VALUE)} -> {clipped(one.head, LONGEST_VALUE)}"
+        for one in named[:MOST_NAMED]
+    )
+    more = len(named) - MOST_NAMED
+    return f"Different: {listed}{f' and {more} more' if more > 0 else ''}."
 
 
 def explanation_of(run: ComparedRun) -> StepExplanation | None:
@@ -126,10 +160,11 @@ def explanation_of(run: ComparedRun) -> StepExplanation | None:
 
 
 def deciding_run(comparison: Comparison) -> ComparedRun | None:
-    """The run that decides the verdict, with the largest change; None if nothing was compared."""
+    """The surest run with the verdict, of these that with the largest change; None if nothing was compared."""
     same = [run for run in comparison.runs if run.change and run.change.verdict is comparison.verdict]
+    surest = [run for run in same if run.change and run.change.certainty is comparison.certainty]
     return max(
-        same or comparison.runs, key=lambda run: abs(run.change.change_share) if run.change else 0.0, default=None
+        surest or comparison.runs, key=lambda run: abs(run.change.change_share) if run.change else 0.0, default=None
     )
 
 

@@ -11,6 +11,7 @@ from traceadvisor.model.comparison import (
     DifferenceKind,
     FindingChange,
     FindingStatus,
+    StepChange,
 )
 from traceadvisor.model.explanation import (
     CategoryChange,
@@ -30,9 +31,9 @@ from traceadvisor.rendering.content.comparison.sentences import (
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells
 from traceadvisor.rendering.origins import OTHER, location_words
-from traceadvisor.rendering.savings import saves_nothing, saving_words
-from traceadvisor.rendering.units import NOT_MEASURED, duration, percent
-from traceadvisor.rendering.words import CATEGORY, SEVERITY
+from traceadvisor.rendering.savings import saved_share, saves_nothing, saving_words
+from traceadvisor.rendering.units import NOT_MEASURED, duration
+from traceadvisor.rendering.words import CATEGORY, SEVERITY, VERDICT_CERTAINTY
 from traceadvisor.text.cleaning import clipped
 
 LONGEST_NAME = 160
@@ -156,7 +157,7 @@ def runs_table(comparison: Comparison) -> Table:
             Cell(duration(run.change.base_ns) if run.change else NOT_MEASURED),
             Cell(duration(run.change.head_ns) if run.change else NOT_MEASURED),
             Cell(signed_percent(run.change.change_share) if run.change else NOT_MEASURED),
-            Cell(run.change.verdict.value if run.change else NOT_MEASURED),
+            Cell(_verdict(run.change) if run.change else NOT_MEASURED),
         )
         for run in comparison.runs
     ]
@@ -169,6 +170,10 @@ def runs_table(comparison: Comparison) -> Table:
         detail=Detail.SUMMARY,
         noun="run",
     )
+
+
+def _verdict(change: StepChange) -> str:
+    return f"{change.verdict.value}, {VERDICT_CERTAINTY[change.certainty]}"
 
 
 def ranks_table(run: ComparedRun) -> Table | None:
@@ -250,7 +255,7 @@ def _state(change: FindingChange, side: str) -> str:
     if state is None:
         return "unknown" if change.status is FindingStatus.UNKNOWN else "none"
     saving = "no speed-up" if saves_nothing(state.saving) else f"{saving_words(state.saving)}"
-    share = "" if saves_nothing(state.saving) else f" ({percent(state.saving_share)})"
+    share = "" if saves_nothing(state.saving) else f" ({saved_share(state.saving, state.saving_share)})"
     severity = f"{SEVERITY[state.severity]}: " if state.severity else f"Part of {state.part_of}: "
     return f"{severity}{saving}{share}"
 
