@@ -100,6 +100,7 @@ _OF_THE_RECORDING = (
     "attribution",
     "workload",
     "inference_sign",
+    "all_collectives",
 )
 """Cached facts that do not depend on which steps are typical."""
 
@@ -133,6 +134,9 @@ class Facts:
 
     run_notes: tuple[HealthNote, ...] = ()
     """Problems of the capture."""
+
+    rank_waits: SpanSet | None = None
+    """Time in which collectives only wait for other ranks; None if it is unknown: the split needs all recordings."""
 
     @cached_property
     def run(self) -> RunFacts:
@@ -289,13 +293,18 @@ class Facts:
     @cached_property
     def collectives(self) -> Collectives:
         """The collectives of the typical steps, with their kinds and purposes."""
-        found = collectives(self.observation, self.tree)
+        found = self.all_collectives
         return found.take(self.steps.typical_windows.contains(self.trace.events.start_ns[found.rows]))
+
+    @cached_property
+    def all_collectives(self) -> Collectives:
+        """The collectives of the whole recording."""
+        return collectives(self.observation, self.tree, self.rank_waits or SpanSet.empty())
 
     @cached_property
     def communication(self) -> tuple[CommunicationRow, ...]:
         """Figures of each kind and purpose of communication, most exposed time first."""
-        exposed = self.claim(Category.COMMUNICATION)
+        exposed = self._in_typical(Category.COMMUNICATION)
         return communication_rows(self.collectives, self.trace.events, exposed, self.step_count)
 
     @cached_property
@@ -356,19 +365,22 @@ class Facts:
         return len(self.steps.kept) < FEWEST_STEPS
 
     def claim(self, *categories: Category) -> SpanSet:
-        """The time of some categories within the typical steps, without start-up."""
+        """The time of some categories within the typical steps, without start-up and without waits for other ranks."""
         if categories not in self._claims:
-            self._claims[categories] = self._claimed(categories)
+            waits = self.rank_waits if Category.COMMUNICATION in categories else None
+            claimed = self._in_typical(*categories)
+            self._claims[categories] = claimed - waits if waits else claimed
         return self._claims[categories]
 
     @cached_property
     def _claims(self) -> dict[tuple[Category, ...], SpanSet]:
         return {}
 
-    def _claimed(self, categories: tuple[Category, ...]) -> SpanSet:
+    def _in_typical(self, *categories: Category) -> SpanSet:
         found = [self.partition[category] for category in categories if category in self.partition]
-        claimed = (found[0] if len(found) == 1 else SpanSet.union_all(found)) & self.steps.typical_windows
-        return claimed - self.start_up
+        return (
+            (found[0] if len(found) == 1 else SpanSet.union_all(found)) & self.steps.typical_windows
+        ) - self.start_up
 
     def exposed(self, rows: Int64, *categories: Category) -> SpanSet:
         """The time of some categories within the typical steps while given events run.

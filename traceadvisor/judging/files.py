@@ -7,7 +7,7 @@ large file has two processes. So a report needs memory only for the traces that 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -18,9 +18,13 @@ from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.description import get_ready
 from traceadvisor.judging.engine import Judgement, judge
+from traceadvisor.judging.ranks import waits
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Found
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.run import Run
+from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import MOST_DEVICES, Origin, Trace
 from traceadvisor.parsing.second_part import SecondPart, second_part
 from traceadvisor.parsing.trace_file import nothing_recorded, read_trace
@@ -88,6 +92,9 @@ class FileJudge:
     with_another: bool = False
     """Whether another process helps with a large file."""
 
+    rank_waits: Mapping[str, SpanSet] = field(default_factory=dict)
+    """Time in which each recording's collectives only wait for other ranks, by its id, where it is known."""
+
     _bundles: dict[Path, BundleRuns] = field(default_factory=dict, init=False)
 
     def __call__(self, file: NamedFile, tell: Tell) -> JudgedFile:
@@ -127,7 +134,8 @@ class FileJudge:
             message = f"The file contains {len(devices)} GPUs. The report shows only the first {MOST_DEVICES}."
             notes = (*notes, HealthNote("devices-left-out", message))
         for device in devices[:MOST_DEVICES]:
-            yield Facts(trace, device, file.id if len(devices) == 1 else f"{file.id}/device{device}", run, notes)
+            name = file.id if len(devices) == 1 else f"{file.id}/device{device}"
+            yield Facts(trace, device, name, run, notes, self.rank_waits.get(name))
 
     def _run(self, origin: Origin) -> tuple[Run | None, tuple[HealthNote, ...]]:
         """The run that a capture stored beside the recording; recordings of the same rank share it."""
@@ -142,6 +150,9 @@ def judge_files(
     files: Sequence[NamedFile], rules: tuple[Rule, ...], progress: Progress, processes: int, limits: Limits = LIMITS
 ) -> list[Outcome[JudgedFile]]:
     """The judgement of each file; an InputError if it cannot be read, or a Fault of this program.
+
+    How long collectives only wait for other ranks shows once all ranks were read. Ranks with a
+    finding about communication are then read again.
 
     Args:
         files: the files to read.
@@ -160,11 +171,37 @@ def judge_files(
     for position in range(len(files)):
         watch.advanced(position, 0)
     in_parallel = processes > 1 and os.name == "posix"
-    if in_parallel and len(files) > 1:
-        outcomes = side_by_side(FileJudge(rules, limits), files, watch, processes=processes, weights=sizes_bytes)
-    else:
-        outcomes = one_by_one(FileJudge(rules, limits, in_parallel), files, watch)
+    judge_file = FileJudge(rules, limits, in_parallel and len(files) == 1)
+    outcomes = _outcomes(judge_file, files, watch, processes if in_parallel else 1)
+    judged = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, JudgedFile)}
+    rank_waits = waits(one.rank for each in judged.values() for one in each.judgements if one.rank)
+    communicating = {rule.meta.id for rule in rules if Category.COMMUNICATION in rule.claims}
+    again = [place for place, each in judged.items() if _is_told_more(each, rank_waits, communicating)]
+    judge_file = replace(judge_file, rank_waits=rank_waits)
+    repeated = _outcomes(judge_file, [files[place] for place in again], _UNWATCHED, processes if in_parallel else 1)
+    for place, outcome in zip(again, repeated, strict=True):
+        outcomes[place] = outcome
     return [_in_words(outcome, file) for outcome, file in zip(outcomes, files, strict=True)]
+
+
+_UNWATCHED = Watch(lambda _, __: None, lambda _: None)
+
+
+def _outcomes(work: FileJudge, files: Sequence[NamedFile], watch: Watch, processes: int) -> list[Outcome[JudgedFile]]:
+    if processes > 1 and len(files) > 1:
+        weights = [file.size_bytes for file in files]
+        return side_by_side(work, files, watch, processes=processes, weights=weights)
+    return one_by_one(work, files, watch)
+
+
+def _is_told_more(judged: JudgedFile, rank_waits: Mapping[str, SpanSet], communicating: Container[str]) -> bool:
+    """Whether one of some rules on communication found something where waits for other ranks are known."""
+    return any(
+        isinstance(row.outcome, Found) and row.rule.id in communicating
+        for one in judged.judgements
+        if one.recording.id in rank_waits
+        for row in one.outcomes
+    )
 
 
 def paying_processes(files: Iterable[NamedFile]) -> int:

@@ -39,8 +39,10 @@ def lawful(finding: Finding, rule: Rule, facts: Facts) -> Finding | Clear:
 
 
 def _claims_its_own_time(finding: Finding, rule: Rule, facts: Facts) -> Finding:
-    """Claims lie in the recorded steps, in the categories that the rule may claim."""
+    """Claims lie in the recorded steps, in the categories that the rule may claim, and hold no wait for other ranks."""
     claims = finding.claims & facts.steps.kept_windows
+    if facts.rank_waits:
+        claims -= facts.rank_waits & facts.partition.get(Category.COMMUNICATION, SpanSet.empty())
     foreign = {
         category: time
         for category in Category
@@ -58,8 +60,12 @@ def _saves_no_more_than_the_step(finding: Finding, rule: Rule, facts: Facts) -> 
 
 
 def _saves_no_more_than_its_claims(finding: Finding, rule: Rule, facts: Facts) -> Finding:
-    """An upper limit is at most the claimed time, unless the fix makes something else shorter too."""
-    if rule.also_saves or finding.of_run or finding.saving.method is not Method.BOUND:
+    """An upper limit is at most the claimed time, unless the fix makes something else shorter too.
+
+    The simulation does not know of waits for other ranks: what shortens communication saves at most its claim.
+    """
+    is_limit = finding.saving.method is Method.BOUND or (facts.rank_waits and rule.claims == {Category.COMMUNICATION})
+    if rule.also_saves or finding.of_run or not is_limit:
         return finding
     step_ns, recorded_ns = facts.step_ns, facts.typical.duration_ns if facts.typical else 0.0
     # Claims of distorted steps are not scaled down: they may be parts that recording did not make longer.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from traceadvisor.analysis.communication.collectives import collective_calls
+from traceadvisor.analysis.communication.matching import matching
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.run_rule import run_rank_rule
@@ -36,7 +37,7 @@ def rank_recording(facts: Facts) -> RankRecording | None:
     rank = distributed.rank if distributed and distributed.rank is not None else origin.rank
     if rank is None or facts.mean is None:
         return None
-    calls = collective_calls(facts.observation, facts.steps)
+    calls = collective_calls(facts.all_collectives, facts.trace, facts.steps)
     exposed = facts.partition.get(Category.COMMUNICATION, SpanSet.empty())
     figures = RankFigures(rank, calls, facts.mean, exposed, facts.settings.loader)
     world_size = distributed.world_size if distributed else None
@@ -45,18 +46,33 @@ def rank_recording(facts: Facts) -> RankRecording | None:
 
 def compare(recordings: Iterable[RankRecording], rules: Iterable[Rule]) -> list[OutcomeRow]:
     """Run the rules that compare ranks: one outcome per rule and set of ranks recorded at the same time."""
-    together: defaultdict[tuple[str, int, int | None], dict[int, RankRecording]] = defaultdict(dict)
-    for recording in recordings:
-        together[recording.run, recording.cycle, recording.world_size].setdefault(recording.figures.rank, recording)
     rank_rules = [rule for rule in rules if isinstance(rule, RankRule)]
     return [
         OutcomeRow(
             rule.meta, tuple(one.recording_id for one in ranks), run_rank_rule(rule, [one.figures for one in ranks])
         )
-        for ranks in (tuple(by_rank[rank] for rank in sorted(by_rank)) for by_rank in together.values())
-        if len(ranks) > 1
+        for ranks in _together(recordings)
         for rule in rank_rules
     ]
+
+
+def waits(recordings: Iterable[RankRecording]) -> dict[str, SpanSet]:
+    """Time in which the collectives of each recording only wait for other ranks, where these were recorded, too."""
+    found: dict[str, SpanSet] = {}
+    for ranks in _together(recordings):
+        if matched := matching([one.figures.calls for one in ranks]):
+            found |= {one.recording_id: matched.waits(row) for row, one in enumerate(ranks)}
+    return found
+
+
+def _together(recordings: Iterable[RankRecording]) -> Iterator[tuple[RankRecording, ...]]:
+    """Two or more ranks that were recorded at the same time, in order."""
+    together: defaultdict[tuple[str, int, int | None], dict[int, RankRecording]] = defaultdict(dict)
+    for recording in recordings:
+        together[recording.run, recording.cycle, recording.world_size].setdefault(recording.figures.rank, recording)
+    for by_rank in together.values():
+        if len(by_rank) > 1:
+            yield tuple(by_rank[rank] for rank in sorted(by_rank))
 
 
 def side_by_side(judged: Iterable[tuple[OutcomeRow, ...]], compared: Sequence[OutcomeRow]) -> tuple[OutcomeRow, ...]:

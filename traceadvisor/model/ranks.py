@@ -11,7 +11,10 @@ from traceadvisor.model.spans import SpanSet
 
 @frozen(eq=False)
 class CollectiveCalls:
-    """The collectives of one rank in its kept steps, in order of time; arrays of shape ``(n,)``."""
+    """The collectives of all ranks, as one rank records them in its kept steps, in order of time.
+
+    Arrays have the shape ``(n,)``.
+    """
 
     step: Int64
     """The step's number, the same on every rank."""
@@ -21,6 +24,9 @@ class CollectiveCalls:
 
     duration_ns: Int64
     """From this rank's arrival until all ranks arrived and the collective is done."""
+
+    kind: Int64
+    """Position of its kind in :class:`CollectiveKind`: equal on all ranks that take part."""
 
 
 @frozen(eq=False)

@@ -13,7 +13,6 @@ import pytest
 
 from tests.analysis.analysing import facts_of
 from tests.build import AUTOGRAD, TraceBuilder
-from traceadvisor.analysis.communication.collectives import collectives
 from traceadvisor.analysis.communication.purposes import Role, role_of
 from traceadvisor.model.communication import CollectiveKind, Purpose
 
@@ -206,7 +205,7 @@ def test_a_collective_without_a_launch_has_an_unknown_purpose(tmp_path: Path) ->
     builder = TraceBuilder().step(0, 0, 100).launch(0, 1, kernel=(1, 50))
     builder.kernel(50, 60, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)", stream=9)
     facts = facts_of(builder, tmp_path)
-    found = collectives(facts.observation, facts.tree)
+    found = facts.all_collectives
     assert found.kinds == (CollectiveKind.ALL_REDUCE,)
     assert found.purposes == (Purpose.UNKNOWN,)
 

@@ -26,7 +26,7 @@ def _rank(
     """A rank with one collective a step, steps of 100 ns."""
     steps = steps or list(range(len(durations)))
     starts = starts or [100 * place for place in range(len(durations))]
-    calls = CollectiveCalls(np.array(steps), np.array(starts), np.array(durations))
+    calls = CollectiveCalls(np.array(steps), np.array(starts), np.array(durations), np.zeros(len(steps), np.int64))
     parts: dict[Category, float | None] = {Category.KERNEL: kernel, Category.IDLE_HOST: 40.0 - (kernel - 60.0)}
     return RankFigures(number, calls, MeanBreakdown(100.0, parts), exposed)
 

@@ -53,6 +53,9 @@ class Collectives:
     messages: tuple[Message | None, ...]
     """Recorded arguments; None without any."""
 
+    sending_ns: Int64
+    """Time in which each is not known to wait for other ranks: the longest that its transfer can take."""
+
     def __len__(self) -> int:
         return len(self.kinds)
 
@@ -65,6 +68,7 @@ class Collectives:
             tuple(compress(self.kinds, keep)),
             tuple(compress(self.purposes, keep)),
             tuple(compress(self.messages, keep)),
+            self.sending_ns[chosen],
         )
 
     def of(
@@ -88,11 +92,12 @@ class Collectives:
     def _bytes(self, sizes: Iterable[int | None]) -> Int64:
         return np.fromiter((NONE if size is None else size for size in sizes), np.int64, len(self))
 
-    def bus_bytes_per_s(self, events: EventTable) -> Float64:
-        """Return the bus bandwidth of each; NaN if unknown. Waiting for late ranks is part of the time."""
+    @property
+    def bus_bytes_per_s(self) -> Float64:
+        """Bus bandwidth of each; NaN if unknown. Waiting for late ranks counts as far as it is unknown."""
         sizes = (message.group_size if message else None for message in self.messages)
         factors = np.array([bus_factor(kind, size) or np.nan for kind, size in zip(self.kinds, sizes, strict=True)])
-        rates: Float64 = _rates(self.size_bytes, events.duration_ns[self.rows]) * factors.reshape(len(self))
+        rates: Float64 = _rates(self.size_bytes, self.sending_ns) * factors.reshape(len(self))
         return rates
 
 
@@ -101,8 +106,14 @@ def _rates(size_bytes: Int64, duration_ns: Int64) -> Float64:
     return np.where(known, size_bytes * 1e9 / np.maximum(duration_ns, 1), np.nan)
 
 
-def collectives(observation: Observation, tree: OperatorTree) -> Collectives:
-    """Return all collectives of a recording: on the device, or on the host if there is no device activity."""
+def collectives(observation: Observation, tree: OperatorTree, waits: SpanSet) -> Collectives:
+    """Return all collectives of a recording: on the device, or on the host if there is no device activity.
+
+    Args:
+        observation: the recording.
+        tree: its operators.
+        waits: time in which they are known to wait for other ranks.
+    """
     trace, events = observation.trace, observation.trace.events
     if observation.has_device:
         work = observation.launches.work_rows
@@ -122,7 +133,10 @@ def collectives(observation: Observation, tree: OperatorTree) -> Collectives:
     asked = _names(trace, places.nearest(lambda name: name.startswith(_OPERATORS)))
     kinds = tuple(map(_kind, recorded, asked, _names(trace, ranges), names))
     messages = tuple(_completed(trace, message, kind) for message, kind in zip(recorded, kinds, strict=True))
-    return Collectives(rows, calls, kinds, purposes_of(kinds, messages, names, places, observation.thread), messages)
+    purposes = purposes_of(kinds, messages, names, places, observation.thread)
+    ends, starts = events.end_ns[rows], events.start_ns[rows]
+    sending_ns = ends - starts - (waits.measure_until(ends) - waits.measure_until(starts))
+    return Collectives(rows, calls, kinds, purposes, messages, sending_ns)
 
 
 def _names(trace: Trace, rows: Int64) -> list[str]:
@@ -234,13 +248,13 @@ def _row(  # noqa: PLR0913, PLR0917  # all that the figures depend on
     purpose: Purpose,
 ) -> CommunicationRow:
     mine = found.of((purpose,), (kind,))
-    size_bytes, duration_ns = mine.size_bytes, events.duration_ns[mine.rows]
+    size_bytes, sending_ns = mine.size_bytes, int(mine.sending_ns.sum())
     total_bytes = float(size_bytes.sum()) if (size_bytes != NONE).all() else None
-    rate = total_bytes * 1e9 / duration_ns.sum() if total_bytes and duration_ns.sum() else None
+    rate = total_bytes * 1e9 / sending_ns if total_bytes and sending_ns else None
     groups = {message.group_size if message else None for message in mine.messages}
     group_size = groups.pop() if len(groups) == 1 else None
     factor = bus_factor(kind, group_size)
-    rates = mine.bus_bytes_per_s(events)[size_bytes >= LARGE_MESSAGE_BYTES]
+    rates = mine.bus_bytes_per_s[size_bytes >= LARGE_MESSAGE_BYTES]
     rates = rates[~np.isnan(rates)]
     return CommunicationRow(
         kind,
@@ -273,19 +287,30 @@ def purposes_by_exposure(
     return sorted(exposed, key=lambda pair: -pair[1].total_ns)
 
 
-def collective_calls(observation: Observation, table: StepTable) -> CollectiveCalls:
-    """Return the collectives of the kept steps: on the device, or on the host if there is no device activity."""
-    trace, events = observation.trace, observation.trace.events
-    if observation.has_device:
-        work = observation.launches.work_rows
-        rows = work[events.kind[work] == Kind.COLLECTIVE]
-    else:
-        rows = host_collective_rows(trace)
-    position = step_positions(events, rows, table.kept)
-    inside = position != NONE
+def collective_calls(found: Collectives, trace: Trace, table: StepTable) -> CollectiveCalls:
+    """Return those collectives of the kept steps in which all ranks take part.
+
+    Args:
+        found: all collectives of the recording.
+        trace: the recording.
+        table: its steps.
+    """
+    events, world_size = trace.events, trace.distributed.world_size if trace.distributed else None
+    position = step_positions(events, found.rows, table.kept)
+    of_all = (
+        kind is not CollectiveKind.SEND_RECEIVE
+        and (message is None or None in {message.group_size, world_size} or message.group_size == world_size)
+        for kind, message in zip(found.kinds, found.messages, strict=True)
+    )
+    chosen = (position != NONE) & np.fromiter(of_all, np.bool_, len(found))
     numbers = np.array([step.index for step in table.kept], dtype=np.int64)
-    rows = rows[inside]
-    return CollectiveCalls(numbers[position[inside]], events.start_ns[rows], events.duration_ns[rows])
+    kinds, rows = list(CollectiveKind), found.rows[chosen]
+    return CollectiveCalls(
+        numbers[position[chosen]],
+        events.start_ns[rows],
+        events.duration_ns[rows],
+        np.array([kinds.index(kind) for kind in compress(found.kinds, chosen.tolist())], dtype=np.int64),
+    )
 
 
 def step_positions(events: EventTable, rows: Int64, steps: Sequence[Step]) -> Int64:

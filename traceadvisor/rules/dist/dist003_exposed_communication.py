@@ -7,7 +7,7 @@ from traceadvisor.model.communication import Purpose
 from traceadvisor.model.report import Work
 from traceadvisor.replay.fixes.communication import AccumulatedGradients, HalvedMessages
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
-from traceadvisor.rules.dist.purposes import LATE_RANKS, PURPOSE_WORDS, not_validated, sends_32_bits, transfer_ns
+from traceadvisor.rules.dist.purposes import PURPOSE_WORDS, late_ranks, not_validated, sends_32_bits, transfer_ns
 
 _ACCUMULATE = """\
 import contextlib
@@ -78,7 +78,7 @@ class ExposedCommunication(Rule):
                 Evidence("share of the step in exposed communication", share, Unit.SHARE),
                 Evidence("ranks", facts.run.rank_count, Unit.COUNT),
             ),
-            caveats=_caveats(purpose),
+            caveats=_caveats(facts, purpose),
         )
 
 
@@ -90,7 +90,7 @@ def _fix(facts: Facts, purpose: Purpose) -> Fix:
         return Fix(
             "Send gradients as 16-bit numbers",
             change=_COMPRESS.format(hook=_hook(facts)),
-            what_if=HalvedMessages(mine.rows, transfer_ns(facts, mine)),
+            what_if=HalvedMessages(mine.rows, transfer_ns(mine)),
         )
     return _accumulation(facts, mine)
 
@@ -109,7 +109,7 @@ def _hook(facts: Facts) -> str:
     return "bf16_compress_hook" if has_bfloat16 else "fp16_compress_hook"
 
 
-def _caveats(purpose: Purpose) -> tuple[str, ...]:
+def _caveats(facts: Facts, purpose: Purpose) -> tuple[str, ...]:
     if purpose is not Purpose.GRADIENTS:
-        return (LATE_RANKS,)
-    return (LATE_RANKS, "Gradients in 16 bits, and accumulation, may change convergence.")
+        return late_ranks(facts)
+    return (*late_ranks(facts), "Gradients in 16 bits, and accumulation, may change convergence.")

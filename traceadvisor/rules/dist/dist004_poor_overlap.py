@@ -25,7 +25,7 @@ from traceadvisor.rules.base import (
     Skipped,
     Unit,
 )
-from traceadvisor.rules.dist.purposes import LATE_RANKS
+from traceadvisor.rules.dist.purposes import late_ranks
 
 _MEBIBYTE = 1 << 20
 _BUCKETS = 8
@@ -76,11 +76,12 @@ class PoorOverlap(Rule):
                 gradients.tail_ns.tolist(), gradients.total_ns.tolist(), gradients.room_ns.tolist(), strict=True
             )
         )
+        tails = gradients.tails & facts.exposed_alone(mine)
+        reachable_ns = min(reachable_ns, tails.total_ns)
         share = reachable_ns / max(facts.steps.typical_windows.total_ns, 1)
         if share < self.min_share:
             label, remark = "gradient all-reduce that could move beside the backward pass", _remark(gradients)
             return Clear(label, share, self.min_share, Unit.SHARE, remark)
-        tails = gradients.tails & facts.exposed_alone(mine)
         count = gradients.total_ns.size
         return facts.finding(
             claims=tails,
@@ -101,7 +102,7 @@ class PoorOverlap(Rule):
                 Evidence("ranks", facts.run.rank_count, Unit.COUNT),
             ),
             caveats=(
-                LATE_RANKS,
+                *late_ranks(facts),
                 "static_graph=True needs the same parameters in every step; leave it out otherwise.",
             ),
         )

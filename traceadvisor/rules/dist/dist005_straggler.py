@@ -71,8 +71,10 @@ class Straggler(RankRule):
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("late rank", late.rank, Unit.COUNT),
+                Evidence("collectives that it enters last", f"{late.last_count} of {late.count}", Unit.TEXT),
                 Evidence("mean wait of the other ranks", late.caused_ns, Unit.NS_PER_STEP),
                 Evidence("share of all waiting for late ranks", late.share_of_waiting, Unit.SHARE),
+                Evidence("transfer in all collectives, at most", late.transfer_ns, Unit.NS_PER_STEP),
                 *(
                     Evidence(f"extra time on this rank: {CATEGORY_WORDS[category]}", excess_ns, Unit.NS_PER_STEP)
                     for category, excess_ns in late.longer[:MOST_CAUSES]

@@ -6,12 +6,12 @@ import numpy as np
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.communication import Purpose
+from traceadvisor.model.communication import CollectiveKind, Purpose
 from traceadvisor.model.events import NONE
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
-from traceadvisor.rules.dist.purposes import PURPOSE_WORDS
+from traceadvisor.rules.dist.purposes import PURPOSE_WORDS, late_ranks
 
-_TOGETHER = """\
+_ALL_REDUCED_TOGETHER = """\
 flat = torch.cat([value.flatten() for value in values])
 torch.distributed.all_reduce(flat)
 for value, part in zip(values, flat.split([value.numel() for value in values])):
@@ -31,7 +31,13 @@ _REMEDIES = {
         "model = torch.nn.parallel.DistributedDataParallel(model)  # without convert_sync_batchnorm",
     ),
 }
-"""Summary and change by purpose; any other small messages are combined by hand."""
+"""Summary and change by purpose."""
+
+_BY_KIND = {
+    CollectiveKind.ALL_REDUCE: ("Combine small all-reduces into larger ones", _ALL_REDUCED_TOGETHER),
+    CollectiveKind.ALL_TO_ALL: ("Exchange all tables or experts in one all-to-all", None),
+}
+"""The same for any other purpose."""
 
 
 @frozen
@@ -72,8 +78,9 @@ class SmallMessages(Rule):
         share = facts.share(exposed)
         if share < self.min_share:
             return Clear("exposed communication with small messages", share, self.min_share, Unit.SHARE)
-        purpose = Counter(small.purposes).most_common(1)[0][0]
-        summary, change = _REMEDIES.get(purpose, ("Combine small collectives into larger ones", _TOGETHER))
+        (purpose, kind), _ = Counter(zip(small.purposes, small.kinds, strict=True)).most_common(1)[0]
+        any_other = _BY_KIND.get(kind, ("Combine small collectives into larger ones", None))
+        summary, change = _REMEDIES.get(purpose, any_other)
         return facts.finding(
             claims=exposed,
             fix=Fix(
@@ -89,5 +96,5 @@ class SmallMessages(Rule):
                 Evidence("median message size", float(np.median(sent_bytes[known])), Unit.BYTES),
                 Evidence("share of messages that are small", len(small) / int(known.sum()), Unit.SHARE),
             ),
-            caveats=("Compare the ranks first: one late rank makes all others wait, even with small messages.",),
+            caveats=late_ranks(facts),
         )

@@ -4,7 +4,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import CollectiveKind, Purpose
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
-from traceadvisor.rules.dist.purposes import LATE_RANKS, not_validated
+from traceadvisor.rules.dist.purposes import late_ranks, not_validated
 
 _WRAPPER = """\
 model = torch.distributed.fsdp.FullyShardedDataParallel(
@@ -75,7 +75,7 @@ class ShardedModules(Rule):
                 facts.count_per_step("collectives", len(mine)),
                 Evidence("ranks", facts.run.rank_count, Unit.COUNT),
             ),
-            caveats=(LATE_RANKS, "Parameters that stay gathered take memory: check the peak."),
+            caveats=(*late_ranks(facts), "Parameters that stay gathered take memory: check the peak."),
         )
 
 

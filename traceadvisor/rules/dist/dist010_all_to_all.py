@@ -11,7 +11,7 @@ from traceadvisor.model.communication import Purpose
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.fixes.communication import OverlappedExchange
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
-from traceadvisor.rules.dist.purposes import LATE_RANKS, transfer_ns
+from traceadvisor.rules.dist.purposes import late_ranks, transfer_ns
 
 _CHANGE = """\
 exchange = torch.distributed.all_to_all_single(received, sent, async_op=True)
@@ -60,9 +60,9 @@ class AllToAll(Rule):
         if share < self.min_share:
             return Clear("exposed all-to-all", share, self.min_share, Unit.SHARE)
         events = facts.trace.events
-        least_ns, room_ns = transfer_ns(facts, mine), _room_ns(facts, mine)
-        waiting_ns = int((events.duration_ns[mine.rows] - least_ns).sum())
-        size_bytes, total_ns = mine.size_bytes, int(events.duration_ns[mine.rows].sum())
+        least_ns, room_ns = transfer_ns(mine), _room_ns(facts, mine)
+        waiting_ns = int((mine.sending_ns - least_ns).sum())
+        size_bytes, total_ns = mine.size_bytes, int(mine.sending_ns.sum())
         return facts.finding(
             claims=exposed,
             fix=Fix(
@@ -86,7 +86,7 @@ class AllToAll(Rule):
             locations=facts.locations(mine.call_rows[mine.call_rows != NONE]),
             caveats=(
                 *((_UNBALANCED,) if waiting_ns > self.max_waiting_share * total_ns else ()),
-                LATE_RANKS,
+                *late_ranks(facts),
                 "Settings of DistributedDataParallel do not reach all-to-all.",
             ),
         )

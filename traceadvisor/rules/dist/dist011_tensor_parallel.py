@@ -4,7 +4,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import Purpose
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
-from traceadvisor.rules.dist.purposes import LATE_RANKS, not_validated
+from traceadvisor.rules.dist.purposes import late_ranks, not_validated
 
 _CHANGE = (
     "torch._inductor.config._micro_pipeline_tp = True  # before torch.compile(model): asynchronous tensor parallelism"
@@ -61,5 +61,5 @@ class TensorParallel(Rule):
                 facts.known("ranks of the tensor-parallel group", max(groups, default=None), Unit.COUNT),
                 Evidence("ranks", facts.run.rank_count, Unit.COUNT),
             ),
-            caveats=(LATE_RANKS, "Asynchronous tensor parallelism needs torch.compile and symmetric memory."),
+            caveats=(*late_ranks(facts), "Asynchronous tensor parallelism needs torch.compile and symmetric memory."),
         )

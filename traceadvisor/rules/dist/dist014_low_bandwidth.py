@@ -7,12 +7,12 @@ from traceadvisor.analysis.communication.collectives import Collectives
 from traceadvisor.frozen import frozen
 from traceadvisor.hardware.devices import DeviceRow, device_row
 from traceadvisor.hardware.pcie_link import peer_bytes_per_s
-from traceadvisor.model.arrays import Float64, Mask
+from traceadvisor.model.arrays import Mask
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import Purpose
 from traceadvisor.replay.fixes.communication import FasterTransfers
 from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
-from traceadvisor.rules.dist.purposes import LATE_RANKS, PURPOSE_WORDS, not_validated
+from traceadvisor.rules.dist.purposes import PURPOSE_WORDS, late_ranks, not_validated
 
 _SIMULATED = frozenset({Purpose.GRADIENTS, Purpose.BUFFERS, Purpose.EXCHANGE})
 """Purposes of which a real recording was simulated."""
@@ -63,7 +63,7 @@ class LowBandwidth(Rule):
             return Skipped("The bandwidth between GPUs of this model is unknown.")
         if facts.run.rank_count > _ON_ONE_MACHINE:
             return Skipped(f"More than {_ON_ONE_MACHINE} ranks may run on several machines, linked by a network.")
-        rates = facts.collectives.bus_bytes_per_s(facts.trace.events)
+        rates = facts.collectives.bus_bytes_per_s
         large = (facts.collectives.size_bytes >= LARGE_MESSAGE_BYTES) & ~np.isnan(rates)
         if not large.any():
             return Skipped("No large message with a recorded size: record with PyTorch from 2024 or later.")
@@ -89,7 +89,7 @@ class LowBandwidth(Rule):
                 Evidence("published bandwidth of the link, one direction", link, Unit.BYTES_PER_S),
                 Evidence("ranks", facts.run.rank_count, Unit.COUNT),
             ),
-            caveats=(LATE_RANKS, _several_machines(row)),
+            caveats=(*late_ranks(facts), _several_machines(row)),
         )
 
 
@@ -109,7 +109,6 @@ def _fix(facts: Facts, mine: Collectives, link_bytes_per_s: float) -> Fix:
     summary = "Find out why GPUs do not reach each other directly, starting with the log of NCCL or RCCL"
     if purpose not in _SIMULATED:
         return Fix(summary, change=change, not_replayed=not_validated(purpose))
-    events = facts.trace.events
-    rates: Float64 = mine.bus_bytes_per_s(events)
-    best_ns = events.duration_ns[mine.rows] * rates / (_GOOD_SHARE * link_bytes_per_s)
+    waiting_ns = facts.trace.events.duration_ns[mine.rows] - mine.sending_ns
+    best_ns = waiting_ns + mine.sending_ns * mine.bus_bytes_per_s / (_GOOD_SHARE * link_bytes_per_s)
     return Fix(summary, change=change, what_if=FasterTransfers(mine.rows, best_ns.astype(np.int64)))

@@ -24,8 +24,12 @@ PURPOSE_WORDS = {
     Purpose.UNKNOWN: "communication of unknown purpose",
 }
 
-LATE_RANKS = "Compare the ranks first: one late rank makes all others wait inside the collective."
-"""Caveat of every time in collectives."""
+
+def late_ranks(facts: Facts) -> tuple[str, ...]:
+    """Caveat of time in collectives, unless waits for other ranks are known and left out of it."""
+    if facts.rank_waits is not None:
+        return ()
+    return ("Part of this time may be waiting for a late rank: only the recordings of all ranks together show it.",)
 
 
 def not_validated(purpose: Purpose) -> str:
@@ -35,17 +39,16 @@ def not_validated(purpose: Purpose) -> str:
     return f"no recording with {PURPOSE_WORDS[purpose]} has validated a simulation yet"
 
 
-def transfer_ns(facts: Facts, mine: Collectives) -> Int64:
+def transfer_ns(mine: Collectives) -> Int64:
     """Time of each collective that is transfer at most: that of the fastest one with an equal message.
 
     The rest is a wait for late ranks. Without a recorded size, all of the time counts.
     """
-    duration_ns = facts.trace.events.duration_ns[mine.rows]
     fastest: dict[object, int] = {}
     keys = list(zip(mine.kinds, mine.size_bytes.tolist(), strict=True))
-    for key, duration in zip(keys, duration_ns.tolist(), strict=True):
+    for key, duration in zip(keys, mine.sending_ns.tolist(), strict=True):
         fastest[key] = min(duration, fastest.get(key, duration))
-    return np.where(mine.size_bytes == NONE, duration_ns, [fastest[key] for key in keys]).astype(np.int64)
+    return np.where(mine.size_bytes == NONE, mine.sending_ns, [fastest[key] for key in keys]).astype(np.int64)
 
 
 def sends_32_bits(mine: Collectives) -> bool:

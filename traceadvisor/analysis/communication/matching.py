@@ -1,0 +1,78 @@
+"""The same collectives on several ranks: how long each is under way, and how long each rank waits in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from traceadvisor.frozen import frozen
+from traceadvisor.model.arrays import Int64
+from traceadvisor.model.ranks import CollectiveCalls
+from traceadvisor.model.spans import SpanSet
+
+
+@frozen(eq=False)
+class Matching:
+    """The collectives of steps in which all ranks recorded the same; arrays of shape ``(ranks, n)``.
+
+    A collective ends on all ranks at the same time, so the last rank to arrive spends the least time in it. Its
+    transfer takes at most this time, and the extra time of the others is their wait. The ranks' clocks need not agree.
+    """
+
+    start_ns: Int64
+    """Each on its rank's own clock."""
+
+    duration_ns: Int64
+    step_count: int
+
+    @property
+    def transfer_ns(self) -> Int64:
+        """The longest that each transfer can take, shape ``(n,)``."""
+        least: Int64 = self.duration_ns.min(axis=0)
+        return least
+
+    @property
+    def wait_ns(self) -> Int64:
+        """Wait of each rank for the last one."""
+        return self.duration_ns - self.transfer_ns
+
+    @property
+    def last(self) -> Int64:
+        """Row of the rank that arrives last, shape ``(n,)``."""
+        rows: Int64 = self.duration_ns.argmin(axis=0)
+        return rows
+
+    def waits(self, rank: int) -> SpanSet:
+        """Time in which a rank's collectives only wait for other ranks, on its own clock.
+
+        Args:
+            rank: row of the rank.
+        """
+        starts, ends = self.start_ns[rank], self.start_ns[rank] + self.duration_ns[rank]
+        sending = SpanSet.union_of(ends - self.transfer_ns, ends)
+        return SpanSet.union_of(starts, ends - self.transfer_ns) - sending
+
+
+def matching(ranks: Sequence[CollectiveCalls]) -> Matching | None:
+    """Match the collectives of some ranks; None if no step has the same on all of them.
+
+    Args:
+        ranks: two or more.
+    """
+    steps = sorted(set.intersection(*(set(one.step.tolist()) for one in ranks)))
+    of_steps = [[np.flatnonzero(one.step == step) for one in ranks] for step in steps]
+    rows = [each for each in of_steps if _are_alike(ranks, each)]
+    if not rows:
+        return None
+    of_rank = [np.concatenate(each) for each in zip(*rows, strict=True)]
+    return Matching(
+        np.stack([one.start_ns[mine] for one, mine in zip(ranks, of_rank, strict=True)]),
+        np.stack([one.duration_ns[mine] for one, mine in zip(ranks, of_rank, strict=True)]),
+        len(rows),
+    )
+
+
+def _are_alike(ranks: Sequence[CollectiveCalls], rows: Sequence[Int64]) -> bool:
+    """Whether the ranks have collectives of the same kinds in the same order."""
+    return len({tuple(one.kind[mine].tolist()) for one, mine in zip(ranks, rows, strict=True)}) == 1
