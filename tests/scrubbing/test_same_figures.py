@@ -32,6 +32,13 @@ def test_a_copied_public_recording_has_the_same_figures(name: str, shared_traces
     assert figures(copied(shared_traces / name, tmp_path)) == figures(shared_traces / name)
 
 
+def test_a_copied_recording_of_an_ascend_device_has_the_same_figures(shared_traces: Path, tmp_path: Path) -> None:
+    recorded = shared_traces / "ascend/two-ranks-level1/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT/trace_view.json"
+    path = tmp_path / "trace_view.json"  # away from the folder that tells its rank
+    path.write_bytes(recorded.read_bytes())
+    assert figures(copied(path, tmp_path)) == figures(path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SLOW)
 def test_a_large_copied_public_recording_has_the_same_figures(name: str, shared_traces: Path, tmp_path: Path) -> None:

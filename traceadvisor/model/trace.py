@@ -41,7 +41,7 @@ class Origin:
     """The capture folder of the recording; None where it was not made by ``traceadvisor capture``."""
 
     rank: int | None = None
-    """Rank of the recording process, from the capture folder."""
+    """Rank of the recording process, from its folder."""
 
     is_cut_short: bool = False
     """Whether the recording ended before it had all requested steps."""
@@ -207,6 +207,9 @@ class Trace:
 
     with_sequence: bool = False
     """Whether torch wrote a sequence number for every operator that has one. Profilers of 2020 wrote none."""
+
+    accelerator: str | None = None
+    """Name of the accelerator in ``hardware/accelerators.toml``; None without a sign of one."""
 
     known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
     """Facts that were computed already, see :func:`~traceadvisor.model.once.once`."""

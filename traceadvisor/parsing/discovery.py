@@ -25,6 +25,8 @@ from traceadvisor.text.secrets import beginning
 _TRACE_NAME = re.compile(r"(?P<stem>.+?)\.pt\.trace\.json(?:\.gz)?\Z", re.DOTALL)
 _JSON_NAME = re.compile(r"(?P<stem>.+?)(?:\.trace)?\.json(?:\.gz)?\Z", re.DOTALL)
 _SPAN = re.compile(r"(?P<worker>.+)\.(?P<span>\d+)\Z", re.DOTALL)
+_ASCEND_FOLDER = re.compile(r"(?P<worker>.+?)(?:_(?P<span>\d{14,20}))?_ascend_pt", re.DOTALL)
+_ASCEND_RANK = re.compile(r"profiler_info_(\d{1,9})\.json")
 _SNIFFED_BYTES = 1 << 16
 _FIRST_BYTES = 512
 _MOST_KINDS = 5
@@ -135,10 +137,12 @@ def _in_folder(root: Path, limits: Limits) -> tuple[list[Origin], list[InputErro
             damaged.append(error)
             broken.add(folder)
     files = [path for path in found if captures.isdisjoint(path.parents)]
+    of_ascend = {_ascend_folder(path) for path in files}
+    files = [path for path in files if of_ascend.isdisjoint(path.absolute().parents) or _ascend_folder(path)]
     chosen = [path for path in files if _TRACE_NAME.match(path.name) or _begins_like_a_trace(path)]
     if not chosen and not captured and not damaged:
         raise _no_recording(root, files, passed_over=len(everything) - len(found))
-    origins = captured + [_origin(path, run=_run_name(path.parent, root)) for path in chosen]
+    origins = captured + [_origin(path, run=_run_of(path, root)) for path in chosen]
     known = {*chosen, *(path for path in files if path.parent in broken)}  # each broken capture has a note of its own
     unread = [path for path in files if path not in known]
     notes += [_files_not_read(root, unread, len(origins))] if unread else []
@@ -153,17 +157,38 @@ def _is_file_inside(path: Path, root: Path) -> bool:
         return False
 
 
+def _ascend_folder(path: Path) -> Path | None:
+    """Return the folder of one process that torch_npu's profiler wrote, absolute, if the path is the trace in it."""
+    folder = path.absolute().parent.parent
+    return folder if path.name == "trace_view.json" and _ASCEND_FOLDER.fullmatch(folder.name) else None
+
+
 def _run_name(folder: Path, root: Path) -> str:
     """Return the folder relative to the root, or the root's name for recordings directly in it."""
     relative = folder.relative_to(root)
     return relative.as_posix() if relative.parts else root.resolve().name
 
 
+def _run_of(path: Path, root: Path) -> str:
+    """Return the name of the run of a recording in a folder; processes of a run on Ascend have a folder each."""
+    folder, root = (_ascend_folder(path) or path.absolute()).parent, root.absolute()
+    return _run_name(folder, root) if folder.is_relative_to(root) else folder.name
+
+
 def _origin(path: Path, *, run: str) -> Origin:
+    if folder := _ascend_folder(path):
+        return _ascend_origin(path, folder, run)
     named = _TRACE_NAME.match(path.name) or _JSON_NAME.match(path.name)
     stem = named["stem"] if named else path.name
     timed = _SPAN.match(stem)
     return Origin(path, run, timed["worker"] if timed else stem, timed["span"] if timed else "")
+
+
+def _ascend_origin(path: Path, folder: Path, run: str) -> Origin:
+    named = _ASCEND_FOLDER.fullmatch(folder.name)
+    ranks = [int(found[1]) for file in folder.glob("*.json") if (found := _ASCEND_RANK.fullmatch(file.name))]
+    worker, span = (named["worker"], named["span"] or "") if named else (folder.name, "")
+    return Origin(path, run, worker, span, rank=ranks[0] if len(ranks) == 1 else None)
 
 
 def _numbered(origins: Iterable[Origin]) -> Iterator[Origin]:

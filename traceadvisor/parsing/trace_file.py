@@ -9,7 +9,7 @@ from traceadvisor.errors import InputError
 from traceadvisor.model.events import Kind
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
-from traceadvisor.model.trace import Origin, Trace
+from traceadvisor.model.trace import Distributed, Origin, Trace
 from traceadvisor.parsing.columns.events import Columns
 from traceadvisor.parsing.columns.sound_times import Tables, with_sound_times
 from traceadvisor.parsing.exceeded_limits import ENDS_READING, describe_excess, remedy_for
@@ -77,7 +77,8 @@ def read_trace(
         threads=columns.threads,
         streams=columns.streams,
         devices=devices(summary.members),
-        distributed=distributed(summary.members),
+        distributed=distributed(summary.members) or _rank_of(origin),
+        accelerator=one.name if (one := columns.accelerator) else None,
         wall_clock_start_ns=wall_clock_ns if EARLIEST_WALL_CLOCK_NS <= wall_clock_ns < LATEST_WALL_CLOCK_NS else None,
         is_truncated=summary.truncated or stream.ended_early,
         with_stacks=bool(tables.details.stack_id.rows.size or tables.python_calls.start_ns.size),
@@ -120,6 +121,11 @@ def _tables(columns: Columns) -> Tables:
 def _warnings(origin: Origin, summary: ReadSummary) -> tuple[HealthNote, ...]:
     warning = secrets_in(origin.path.name, summary.members)
     return (HealthNote("secrets", warning, degrades=False),) if warning else ()
+
+
+def _rank_of(origin: Origin) -> Distributed | None:
+    """The rank that the folder of the recording tells."""
+    return None if origin.rank is None or origin.bundle else Distributed(origin.rank, None, None)
 
 
 def _says_nothing(tables: Tables) -> bool:

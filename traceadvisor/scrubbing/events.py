@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from traceadvisor.hardware.accelerators import TASK
 from traceadvisor.model.events import Kind
 from traceadvisor.model.limits import LIMITS
 from traceadvisor.parsing.columns.categories import is_known, kind_of
@@ -22,7 +23,7 @@ _NUMBER_TEXT = re.compile(r" ?-?\d[\d.eE+-]{0,400} ?")
 _PLAIN_KEY = re.compile(
     r"Spans|Traces|PyTorch Profiler|(?:(?:thread|stream|pid|tid|gpu|device) ?)?-?\d{1,40} ?", re.IGNORECASE
 )
-_TYPE = re.compile(r"[\w:<>,.()\[\]*& -]{0,200}")
+_TYPE = re.compile(r"[\w:<>,.()\[\]*&;\r\n -]{0,200}")
 _VALUE = re.compile(
     r"|None|True|False|inf|nan|[-\d.eE+j]{1,40}|(?:cpu|cuda|hip|xpu|mps|meta|privateuseone)(?::\d{1,4})?|torch\.\w{1,30}"
     r"|\[[-\d.eE+, ]{0,2000}\]|\[(?:(?:None|True|False)(?:, )?){0,100}\]"
@@ -38,7 +39,7 @@ _THREAD = re.compile(
 _DEEPEST = 4
 _UNKNOWN = "other"
 
-_TEXTS = frozenset({"call_stack", "message_type", "collective", "group", "stream", "byte_count"})
+_TEXTS = frozenset({"call_stack", "message_type", "collective", "group", "stream", "byte_count", "task_type"})
 _RAWS = frozenset({"concrete_inputs", "input_types", "input_dims", "input_strides", "group_ranks"})
 SCRUBBED_ARGUMENTS = _TEXTS | _RAWS
 """Arguments of events that may hold text; all others are numbers."""
@@ -58,6 +59,7 @@ class EventScrubber:
             "group": lambda text: texts.name(text[:longest_text]),
             "stream": self._key_text,
             "byte_count": lambda text: text if _NUMBER_TEXT.fullmatch(text) else "",
+            "task_type": lambda text: text if _is_known(f"{TASK}{text}") else "",
         }
 
     def scrubbed(self, events: Sequence[Event]) -> list[Event]:
@@ -80,7 +82,7 @@ class EventScrubber:
         event.ts = _number(event.ts)
         event.dur = min(event.dur, LARGEST)
         event.pid, event.tid = self._key(event.pid), self._key(event.tid)
-        if _is_known(event.cat):
+        if not event.cat or _is_known(event.cat):
             event.name = self._texts.name(event.name[: self._longest])
         else:
             event.cat, event.name = _UNKNOWN, ""
@@ -151,7 +153,7 @@ def _only(pattern: re.Pattern[str]) -> Callable[[bytes], bytes]:
     return lambda raw: kept_short(raw) if len(raw) < 2000 else kept_short.__wrapped__(raw)
 
 
-_SHAPES = re.compile(r"[-\d, \[\]]{0,20000}")
+_SHAPES = re.compile(r"[-\d, \[\];\r\n]{0,20000}")
 _KEPT_VALUES = {
     "concrete_inputs": _only(_VALUE),
     "input_types": _only(_TYPE),

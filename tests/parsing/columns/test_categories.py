@@ -38,7 +38,7 @@ from traceadvisor.parsing.columns.categories import is_known, kind_of
         ("mlu_memcpy", "Memcpy HtoD", Kind.COPY_H2D),
         ("GCU_MEMSET", "Memset (Device)", Kind.MEMSET),
         ("mlu_user_annotation", "ProfilerStep#3", Kind.DEVICE_ANNOTATION),
-        ("mtia_ccp_events", "notify", Kind.OTHER),
+        ("mtia_ccp_events", "notify", Kind.KERNEL),
         ("Kernel", "volta_sgemm_128x64_nn", Kind.KERNEL),
         ("kernel", "Cijk_Ailk_Bljk_HHS_BH_MT128x128x32", Kind.KERNEL),
         ("kernel", "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", Kind.COLLECTIVE),
@@ -82,9 +82,7 @@ def test_an_unknown_category_is_named_in_the_health_and_degrades_nothing(tmp_pat
 
 
 def test_events_without_a_category_are_reported_like_unknown_ones(tmp_path: Path) -> None:
-    trace = (
-        TraceBuilder().op("a", 0, 1).event(ph="X", name="AI_CORE", ts=1, dur=1, args={"Task Type": "X"}).trace(tmp_path)
-    )
+    trace = TraceBuilder().op("a", 0, 1).event(ph="X", name="b", ts=1, dur=1).trace(tmp_path)
     assert [note.message for note in trace.health.notes] == ["Events of unknown categories were ignored: no category."]
 
 

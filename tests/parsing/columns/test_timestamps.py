@@ -24,6 +24,11 @@ def test_three_decimals_come_back_to_the_nanosecond(instants_ns: list[int]) -> N
     assert nanoseconds([printed(instant) for instant in instants_ns]).tolist() == instants_ns
 
 
+@given(st.lists(INSTANTS_NS, max_size=20))
+def test_text_in_quotes_means_the_same(instants_ns: list[int]) -> None:
+    assert nanoseconds([b'"%s"' % printed(instant) for instant in instants_ns]).tolist() == instants_ns
+
+
 @given(st.lists(st.tuples(st.integers(0, 10**15 - 1), st.text("0123456789", max_size=12)), min_size=1, max_size=8))
 def test_any_number_of_decimals_is_rounded_half_up(numbers: list[tuple[int, str]]) -> None:
     texts = [f"{whole}.{decimals}" if decimals else str(whole) for whole, decimals in numbers]

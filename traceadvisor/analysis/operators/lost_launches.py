@@ -14,14 +14,13 @@ from traceadvisor.analysis.operators.names import name_mask, rows_named
 from traceadvisor.analysis.operators.runtime_calls import graph_launch_rows, kernel_launch_rows
 from traceadvisor.analysis.steps.marks import recording_extent
 from traceadvisor.frozen import frozen
+from traceadvisor.hardware.accelerators import runtime_calls
 from traceadvisor.model.arrays import Int64, Mask, among
 from traceadvisor.model.events import DEVICE_WORK, NONE, EventTable, Kind
 from traceadvisor.model.once import once
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import PythonCalls, Trace
 
-_BEGIN = re.compile(r"^(?:cuda|cu|hip)StreamBeginCapture")
-_END = re.compile(r"^(?:cuda|cu|hip)StreamEndCapture")
 _BEGIN_IN_PYTHON = re.compile(r"torch/cuda/graphs\.py\(\d+\): capture_begin$")
 _END_IN_PYTHON = re.compile(r"torch/cuda/graphs\.py\(\d+\): capture_end$")
 
@@ -77,7 +76,10 @@ def capture_spans(trace: Trace) -> SpanSet:
     start begins with the end of the last such launch. Captures may be nested.
     """
     events, calls = trace.events, trace.python_calls
-    begins, ends = (rows_named(trace, Kind.RUNTIME, _matching(pattern)) for pattern in (_BEGIN, _END))
+    begins, ends = (
+        rows_named(trace, Kind.RUNTIME, _matching(runtime_calls(purpose)))
+        for purpose in ("begin_capture", "end_capture")
+    )
     begun, ended = (
         np.flatnonzero(name_mask(trace.names, _matching(pattern))[calls.name_id])
         for pattern in (_BEGIN_IN_PYTHON, _END_IN_PYTHON)

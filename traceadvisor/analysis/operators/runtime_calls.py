@@ -1,4 +1,4 @@
-"""Select calls of the CUDA and HIP runtimes by what they do, judging by name."""
+"""Select calls of the runtimes of accelerators by what they do, judging by name."""
 
 from __future__ import annotations
 
@@ -8,49 +8,43 @@ import numpy as np
 
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import name_mask, rows_named, rows_with_prefix
+from traceadvisor.hardware.accelerators import runtime_calls
 from traceadvisor.model.arrays import Int64, either, without
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.once import once
 from traceadvisor.model.trace import Trace
 
-_VENDOR = r"^(?:cuda|cu|hip)"
-_SYNCHRONISE = re.compile(_VENDOR + r"(?:Stream|Device|Event|Ctx)Synchronize")
-_BLOCKING_COPY = re.compile(r"^(?:cudaMemcpy|hipMemcpy|hipMemcpyWithStream)$")
-_ALLOCATE = re.compile(_VENDOR + r"(?:Mem)?(?:Malloc|Free|HostAlloc|HostMalloc|HostFree|MallocHost|FreeHost|Alloc)")
-_LAUNCH = re.compile(r"Launch(?!HostFunc)")
-_GRAPH_LAUNCH = re.compile(_VENDOR + r"GraphLaunch")
-_ENQUEUE = re.compile(r"Launch|Memcpy|Memset")
-_DEVICE_SYNCHRONISE = re.compile(_VENDOR + r"(?:Device|Ctx)Synchronize")
+_SYNCHRONISE, _DEVICE_SYNCHRONISE = runtime_calls("synchronise"), runtime_calls("synchronise_device")
+_ENQUEUE, _BLOCKING_COPY = runtime_calls("enqueue"), runtime_calls("blocking_copy")
 
 
 def allocator_rows(trace: Trace) -> Int64:
     """Return calls that take memory from the driver or give it back."""
-    return rows_named(trace, Kind.RUNTIME, lambda name: _ALLOCATE.match(name) is not None)
+    return _rows(trace, runtime_calls("allocate"))
 
 
 @once
 def kernel_launch_rows(trace: Trace) -> Int64:
     """Return calls that launch a kernel."""
-    return rows_named(trace, Kind.RUNTIME, lambda name: _LAUNCH.search(name) is not None)
+    return _rows(trace, runtime_calls("launch"))
 
 
 @once
 def graph_launch_rows(trace: Trace) -> Int64:
     """Return calls that launch a captured graph, with all its operations."""
-    return rows_named(trace, Kind.RUNTIME, lambda name: _GRAPH_LAUNCH.match(name) is not None)
+    return _rows(trace, runtime_calls("graph_launch"))
 
 
 @once
 def synchronise_rows(trace: Trace, *, device_only: bool = False) -> Int64:
     """Return calls that wait for the device, or only those that wait for all its streams."""
-    pattern = _DEVICE_SYNCHRONISE if device_only else _SYNCHRONISE
-    return rows_named(trace, Kind.RUNTIME, lambda name: pattern.match(name) is not None)
+    return _rows(trace, _DEVICE_SYNCHRONISE if device_only else _SYNCHRONISE)
 
 
 @once
 def enqueue_rows(trace: Trace) -> Int64:
     """Return calls that enqueue device work of any kind."""
-    return rows_named(trace, Kind.RUNTIME, lambda name: _ENQUEUE.search(name) is not None)
+    return _rows(trace, _ENQUEUE)
 
 
 @once
@@ -60,11 +54,11 @@ def profiler_stop_rows(trace: Trace) -> Int64:
     If the run synchronises as often as it marks steps, the last synchronisation counts as the run's own.
     """
     concerning = rows_named(
-        trace, Kind.RUNTIME, lambda name: bool(_ENQUEUE.search(name) or _DEVICE_SYNCHRONISE.match(name))
+        trace, Kind.RUNTIME, lambda name: bool(_ENQUEUE.search(name) or _DEVICE_SYNCHRONISE.search(name))
     )
     last = concerning[-1:]
-    is_synchronise = [_DEVICE_SYNCHRONISE.match(trace.names[trace.events.name_id[row]]) is not None for row in last]
-    own = rows_named(trace, Kind.RUNTIME, lambda name: _DEVICE_SYNCHRONISE.match(name) is not None)
+    is_synchronise = [_DEVICE_SYNCHRONISE.search(trace.names[trace.events.name_id[row]]) is not None for row in last]
+    own = _rows(trace, _DEVICE_SYNCHRONISE)
     marks = rows_with_prefix(trace, Kind.ANNOTATION, "ProfilerStep#")
     if 1 < marks.size == own.size:
         return last[:0]
@@ -77,11 +71,17 @@ def blocking_rows(trace: Trace, launches: Launches) -> Int64:
 
     The profiler's own synchronisation at its stop is excluded.
     """
-    by_name = rows_named(trace, Kind.RUNTIME, lambda name: bool(_SYNCHRONISE.match(name) or _BLOCKING_COPY.match(name)))
+    by_name = rows_named(
+        trace, Kind.RUNTIME, lambda name: bool(_SYNCHRONISE.search(name) or _BLOCKING_COPY.search(name))
+    )
     pageable = name_mask(trace.names, lambda name: "Pageable" in name)[trace.events.name_id[launches.work_rows]]
     by_copy = launches.call_rows[pageable]
     blocking = either(by_name, by_copy[by_copy != NONE])
     return without(blocking, profiler_stop_rows(trace))
+
+
+def _rows(trace: Trace, pattern: re.Pattern[str]) -> Int64:
+    return rows_named(trace, Kind.RUNTIME, lambda name: pattern.search(name) is not None)
 
 
 def copy_call_rows(launches: Launches, kinds: np.typing.NDArray[np.int8], kind: Kind) -> Int64:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from traceadvisor.hardware.accelerators import Accelerator, accelerator_of
 from traceadvisor.model.arrays import Int32, Int64
 from traceadvisor.model.communication import Message
 from traceadvisor.model.events import NONE, EventTable, Kind
@@ -19,6 +20,7 @@ from traceadvisor.parsing.columns.details import DetailColumns
 from traceadvisor.parsing.columns.growing import Parts, float64, keys
 from traceadvisor.parsing.columns.interning import Places, Shortener, Signatures
 from traceadvisor.parsing.columns.timestamps import nanoseconds
+from traceadvisor.parsing.columns.tracks import tell, with_tracks_joined
 from traceadvisor.parsing.json.events import Event, InstantEvent, KeyArgs, MetadataEvent, TimedEvent
 
 MOST_NS = 1 << 61
@@ -59,6 +61,10 @@ class Columns:
 
     def _add_timed(self, timed: list[TimedEvent[Any]]) -> None:
         signature = self._signatures.of(timed)
+        if self._signatures.has_untold:
+            for event in timed:
+                tell(event)
+            signature = self._signatures.of(timed)
         start_ns = nanoseconds([event.ts for event in timed])
         duration_ns = _rounded_nanoseconds([event.dur for event in timed])
         kind = np.frombuffer(self._signatures.kinds, np.int8)[signature]
@@ -146,7 +152,13 @@ class Columns:
     @property
     def unknown_categories(self) -> frozenset[str]:
         """Categories that no known generation writes."""
-        return frozenset(self._signatures.unknown_categories)
+        one = self.accelerator
+        return frozenset(self._signatures.unknown_categories - ({""} if one and one.tracks else set()))
+
+    @property
+    def accelerator(self) -> Accelerator | None:
+        """The accelerator of the recording, by its categories and runtime calls."""
+        return accelerator_of(self._signatures.signs())
 
     def tables(self) -> tuple[EventTable, Details, PythonCalls, int]:
         """Return the tables, sorted by start, and the absolute time in nanoseconds of their zero.
@@ -170,6 +182,8 @@ class Columns:
             **{name: self._main.whole(name, np.int64)[order] for name in ("correlation", "external_id")},
             byte_count=self.details.byte_counts(order.size)[order],
         )
+        if self._signatures.has_untold:
+            events = with_tracks_joined(events, self.names, self.threads, self._signatures.categories(), signature)
         return events, self.details.details(order), self._python_calls(python_start_ns), zero
 
     def _python_calls(self, start_ns: Int64) -> PythonCalls:

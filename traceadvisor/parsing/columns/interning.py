@@ -13,6 +13,7 @@ import numpy as np
 from traceadvisor.model.arrays import Int32
 from traceadvisor.model.events import EXCHANGE, HOST_COLLECTIVES, NONE, Kind
 from traceadvisor.parsing.columns.categories import is_known, kind_of
+from traceadvisor.parsing.columns.tracks import UNTOLD
 from traceadvisor.parsing.json.events import Key, TimedEvent
 
 T = TypeVar("T", bound=Hashable)
@@ -22,6 +23,9 @@ FIRST_DEVICE = 0
 
 _WITH_SHAPES = re.compile(r"mm|mv|conv|att|rnn|batch_norm")
 """After a ``::``: operators that may multiply matrices, convolve, attend or normalise; extra matches do no harm."""
+
+_NEXT_SHAPE = ";\\r\\n"
+_SHAPES_IN_TEXT = re.compile(r'"(?:[\d,-]|;\\r\\n)*"')
 
 _FIRST_OF_FAR_DEVICES = 1 << 30
 """A larger device id is not an ordinal and may not fit a column."""
@@ -61,8 +65,8 @@ class Texts(Interner[str]):
         self.shortened = shortened
 
     def __missing__(self, key: str) -> int:
-        short = self.shortened(key)
-        return super().__missing__(key) if short is key else self[short]
+        short = self.shortened(key.replace(";\r\n", ";"))  # between the frames of Ascend's stacks
+        return super().__missing__(key) if short == key else self[short]
 
 
 class Keys(Interner[Key]):
@@ -93,6 +97,9 @@ class Signatures(dict[tuple[str, str, int, int], int]):
         self.names: Interner[str] = Interner()
         self.threads: Interner[tuple[str, str]] = Interner()
         self.unknown_categories: set[str] = set()
+        self.has_untold = False
+        """Whether some events have no category, or one that does not tell all."""
+
         self.name_ids, self.thread_ids, self.kinds = array("i"), array("i"), array("b")
         self.has_shapes = array("b")
         """Whether input shapes are kept for the name."""
@@ -139,7 +146,17 @@ class Signatures(dict[tuple[str, str, int, int], int]):
         self.has_message.append(name == EXCHANGE or kind is Kind.COLLECTIVE or _is_range_of_collective(kind, name))
         if not is_known(category):
             self.unknown_categories.add(category)
+        self.has_untold = self.has_untold or category in UNTOLD
         return number
+
+    def categories(self) -> list[str]:
+        """Return the category of each signature, by number."""
+        return [category for category, *_ in self]
+
+    def signs(self) -> set[str]:
+        """Return all categories, and the names of runtime calls."""
+        calls = {name for (_, name, *_), kind in zip(self, self.kinds, strict=True) if kind == Kind.RUNTIME}
+        return calls | {category.lower() for category, *_ in self}
 
 
 def _may_have_shapes(name: str) -> bool:
@@ -218,8 +235,12 @@ class RawTexts(dict[bytes, int]):
 
 
 def as_text(raw: bytes) -> str:
-    """Return JSON as text."""
-    return raw.decode("utf-8", "replace")
+    """Return JSON as text. Lists of shapes that Ascend's profiler wrote become JSON."""
+    text = raw.decode("utf-8", "replace")
+    if not _SHAPES_IN_TEXT.fullmatch(text):
+        return text
+    shapes = text.strip('"').replace(_NEXT_SHAPE, "], [")
+    return f"[[{shapes}]]"
 
 
 def joined(raw: bytes) -> str:

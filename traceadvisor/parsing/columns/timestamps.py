@@ -42,7 +42,8 @@ def nanoseconds(texts: Sequence[bytes | msgspec.Raw]) -> Int64:
     """
     if not texts:
         return np.empty(0, dtype=np.int64)
-    joined = np.frombuffer(b",".join((*texts, b"")), dtype=np.uint8)
+    written = b",".join((*texts, b""))
+    joined = np.frombuffer(written.replace(b'"', b"") if written[:1] == b'"' else written, dtype=np.uint8)
     for way in (_of_one_shape, _from_digits):
         found = way(joined, len(texts))
         if found is not None:

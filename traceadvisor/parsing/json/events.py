@@ -42,6 +42,14 @@ class KeyArgs(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Links an operator of the forward pass to the node of the backward pass that autograd made for it."""
 
     record_id: int = msgspec.field(default=NONE, name="Record function id")
+    task_type: str = msgspec.field(default="", name="Task Type")
+    """Of a device event without a category, as Ascend's profiler writes them."""
+
+    connection: int = msgspec.field(default=NONE, name="connection_id")
+    """Ascend's ``correlation``."""
+
+    queued: int = msgspec.field(default=NONE, name="correlation_id")
+    """Links the call that puts an operator into a task queue to the one that takes it out."""
 
 
 class EventArgs(KeyArgs, frozen=True, gc=False, omit_defaults=True):

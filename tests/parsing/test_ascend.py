@@ -1,0 +1,170 @@
+"""Recordings of torch_npu: an event list with process tracks and task types instead of categories."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from traceadvisor.analysis.operators.launches import link_launches
+from traceadvisor.facts import Facts
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.trace import Origin, Trace
+from traceadvisor.parsing.discovery import find_recordings
+from traceadvisor.parsing.trace_file import read_trace
+
+PYTHON, CANN, HARDWARE, HCCL = 100, 200, 300, 400
+MAIN, QUEUE = 100, 101
+
+
+def _event(name: str, start: int, end: int, process: int, thread: int = MAIN, **members: Any) -> dict[str, Any]:
+    times = {"ts": f"{start}.000", "dur": end - start}
+    return {"ph": "X", "name": name, "pid": process, "tid": thread, **times, **members}
+
+
+def _task(name: str, task: str, times: tuple[int, int], connection: int, *, stream: int = 2) -> dict[str, Any]:
+    args = {"Task Type": task, "Physic Stream Id": stream, "connection_id": connection}
+    return _event(name, *times, HARDWARE, stream, args=args)
+
+
+def _queued(number: int, operator: str, enqueued: int, dequeued: int, connection: int) -> list[dict[str, Any]]:
+    """An operator's way through the task queue, to a launch with a connection."""
+    args = {"correlation_id": number}
+    launch = {"Mode": "launch", "level": "node", "connection_id": connection}
+    return [
+        _event("Enqueue", enqueued, enqueued + 1, PYTHON, MAIN, cat="enqueue", args=args),
+        _event(f"Dequeue@{operator}", dequeued, dequeued + 4, PYTHON, QUEUE, cat="dequeue", args=args),
+        _event("Node@launch", dequeued + 1, dequeued + 3, CANN, QUEUE, args=launch),
+    ]
+
+
+def _trace(folder: Path, *events: dict[str, Any]) -> Trace:
+    path = folder / "trace_view.json"
+    path.write_text(json.dumps([_event("aten::mm", 0, 100, PYTHON, cat="cpu_op"), *events]))
+    return read_trace(Origin(path, "", "rank0", ""))
+
+
+def _ranks(shared: Path) -> list[Origin]:
+    return list(find_recordings([shared / "ascend/two-ranks-level1"]).origins)
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "kind"),
+    [
+        ("MatMul", "AI_CORE", Kind.KERNEL),
+        ("Dropout", "DSA_SQE", Kind.KERNEL),
+        ("MEMCPY_ASYNC", "SDMA_SQE", Kind.COPY_OTHER),
+        ("EVENT_WAIT", "EVENT_WAIT_SQE", Kind.DEVICE_WAIT),
+        ("Notify Wait", "Notify Wait", Kind.DEVICE_WAIT),
+        ("EVENT_RECORD", "EVENT_RECORD_SQE", Kind.OTHER),
+    ],
+)
+def test_the_type_of_a_task_decides_its_kind(name: str, task: str, kind: Kind, tmp_path: Path) -> None:
+    trace = _trace(tmp_path, _task(name, task, (10, 20), 1))
+    assert Kind(trace.events.kind[1]) is kind
+    assert trace.accelerator == "Ascend"
+    assert trace.health.notes == ()
+
+
+def test_a_collective_is_recorded_as_a_whole_and_in_steps_of_which_only_the_whole_counts(tmp_path: Path) -> None:
+    trace = _trace(
+        tmp_path,
+        _event("hcom_allReduce__586_0_1", 10, 50, HCCL, 0, args={"connection_id": 1}),
+        _event("Reduce_Inline", 12, 20, HCCL, 1, args={"notify_id": "0"}),
+        _task("SDMA", "SDMA", (12, 20), 1, stream=4),
+    )
+    assert trace.events.start_ns[trace.events.rows(Kind.COLLECTIVE)].tolist() == [10_000]
+    assert not trace.events.rows(Kind.KERNEL, Kind.COPY_OTHER).size
+
+
+def test_a_kernel_belongs_to_the_thread_that_enqueued_it(tmp_path: Path) -> None:
+    trace = _trace(tmp_path, *_queued(7, "MatMul", 10, 20, connection=7), _task("MatMul", "AI_CORE", (30, 40), 7))
+    events, launches = trace.events, link_launches(trace.events)
+    (call,) = launches.call_rows.tolist()
+    assert trace.names[events.name_id[call]] == "Enqueue"
+    assert events.thread[call] == events.thread[0]
+
+
+def test_a_kernel_that_passed_no_queue_belongs_to_the_call_of_the_runtime(tmp_path: Path) -> None:
+    call = _event("AscendCL@aclnnMm", 10, 15, CANN, args={"connection_id": 9})
+    trace = _trace(tmp_path, call, _task("MatMul", "AI_CORE", (30, 40), 9))
+    (row,) = link_launches(trace.events).call_rows.tolist()
+    assert trace.names[trace.events.name_id[row]] == "AscendCL@aclnnMm"
+    assert trace.events.thread[row] == trace.events.thread[0]
+
+
+def test_a_queued_copy_has_the_direction_of_its_operator(tmp_path: Path) -> None:
+    queued = _queued(3, "acl_memcpy_host_to_device", 10, 20, connection=5)
+    trace = _trace(tmp_path, *queued, _task("MEMCPY_ASYNC", "PCIE_DMA_SQE", (30, 40), 5))
+    assert trace.events.rows(Kind.COPY_H2D).size == 1
+
+
+def test_shapes_types_and_stacks_are_read_from_their_texts(tmp_path: Path) -> None:
+    args = {
+        "Input Dims": "32,9216;\r\n9216,4096;\r\n",
+        "Input type": "float;\r\nfloat;\r\nScalar",
+        "Call stack": "train.py(3): step;\r\ntrain.py(9): main",
+    }
+    trace = _trace(tmp_path, _event("aten::mm", 10, 20, PYTHON, cat="cpu_op", args=args))
+    assert {*trace.texts, ""} == {
+        "",
+        "[[32,9216], [9216,4096], []]",
+        "float;float;Scalar",
+        "train.py(3): step;train.py(9): main",
+    }
+
+
+def test_an_unknown_type_of_task_is_named(tmp_path: Path) -> None:
+    trace = _trace(tmp_path, _task("Brew", "COFFEE_SQE", (10, 20), 1))
+    assert "task COFFEE_SQE" in trace.health.notes[0].message
+
+
+def test_a_folder_has_one_recording_per_rank(shared_traces: Path) -> None:
+    found = find_recordings([shared_traces / "ascend/two-ranks-level1"])
+    assert [(one.worker, one.rank, one.run) for one in found.origins] == [
+        ("rank0", 0, "two-ranks-level1"),
+        ("rank1", 1, "two-ranks-level1"),
+    ]
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize("inside", [".", "ASCEND_PROFILER_OUTPUT", "ASCEND_PROFILER_OUTPUT/trace_view.json"])
+def test_the_folder_of_one_rank_is_its_recording(inside: str, tmp_path: Path) -> None:
+    folder = tmp_path / "node7_4711_20250109074804_ascend_pt"
+    (folder / "ASCEND_PROFILER_OUTPUT").mkdir(parents=True)
+    (folder / "profiler_info_3.json").write_text("{}")
+    _trace(folder / "ASCEND_PROFILER_OUTPUT", _task("MatMul", "AI_CORE", (10, 20), 1))
+    (origin,) = find_recordings([folder / inside]).origins
+    assert (origin.worker, origin.span, origin.rank) == ("node7_4711", "20250109074804", 3)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_in_the_vendors_window_the_breakdown_is_the_vendors(rank: int, shared_traces: Path) -> None:
+    origin = _ranks(shared_traces)[rank]
+    with (origin.path.parent / "step_trace_time.csv").open() as file:
+        (vendor,) = ({key: float(value) for key, value in row.items()} for row in csv.DictReader(file))
+    facts = Facts(read_trace(origin), 0, "")
+    events = facts.trace.events
+    kernels = events.spans(events.rows(Kind.KERNEL))
+    window = SpanSet.of((int(kernels.starts_ns[0]), int(kernels.ends_ns[-1])))  # from the first computation to the last
+    ours = {category: (spans & window).total_ns / 1000 for category, spans in facts.partition.items()}
+    computing, communication = ours.pop(Category.KERNEL), ours.pop(Category.COMMUNICATION)
+    assert window.total_ns / 1000 == pytest.approx(vendor["Stage"], rel=1e-4)
+    assert computing == pytest.approx(vendor["Computing"], rel=1e-4)
+    assert communication == pytest.approx(vendor["Communication(Not Overlapped)"], rel=1e-4)
+    assert sum(ours.values()) == pytest.approx(vendor["Free"], rel=1e-4)  # it counts copies as free, too
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_all_work_of_a_real_recording_is_linked_to_its_python_threads(rank: int, shared_traces: Path) -> None:
+    trace = read_trace(_ranks(shared_traces)[rank])
+    launches = link_launches(trace.events)
+    assert launches.call_rows.size == 215
+    assert (launches.call_rows != NONE).all()
+    operators = trace.events.thread[trace.events.rows(Kind.OPERATOR)]
+    assert set(trace.events.thread[launches.call_rows].tolist()) == set(operators.tolist())
