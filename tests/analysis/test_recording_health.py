@@ -209,3 +209,11 @@ def test_other_programs_that_keep_all_cores_busy_are_reported(
     window = TelemetryWindow((), node, replace(PROCESSES, mean_cpu_cores=own))
     assert bool(list(machine_notes(window, 4))) is said
     assert list(machine_notes(window, None)) == list(machine_notes(None, 4)) == []
+
+
+def test_a_note_names_an_accelerator_of_which_no_real_recording_was_read(tmp_path: Path) -> None:
+    call = {"ph": "X", "cat": "xpu_runtime", "name": "urEnqueueKernelLaunch", "pid": 100, "tid": 100, "ts": 5, "dur": 1}
+    builder = TraceBuilder().step(0, 0, 100).event(**call, args={"correlation": 1}).kernel(20, 30, correlation=1)
+    facts = facts_of(builder, tmp_path)
+    assert "XPU" in message(facts, "accelerator-untested")
+    assert not notes(facts)["accelerator-untested"]

@@ -13,7 +13,7 @@ from tests.rules.judging import facts_of
 from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.findings import Clear, Effort, Estimate, Finding, Fix, Found, Input, Outcome, RuleMeta
+from traceadvisor.model.findings import Clear, Effort, Estimate, Finding, Fix, Found, Input, Outcome, RuleMeta, Skipped
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
 
@@ -40,6 +40,13 @@ class Greedy(Rule):
             saving=self.saving,
         )
         return replace(found, of_run=self.of_run)
+
+
+class Modest(Greedy):
+    """Claims no time, but promises to save some."""
+
+    __slots__ = ()
+    claims = frozenset()
 
 
 class _AlsoOther(Greedy):
@@ -111,3 +118,20 @@ def test_a_fix_that_frees_memory_is_a_finding(tmp_path: Path) -> None:
 
 def violations_of(finding: Finding, facts: Facts) -> list[str]:
     return [str(one) for one in violations(facts, [replace(finding, rule=RuleMeta("DATA001", "d", "D"))])]
+
+
+@pytest.mark.parametrize("rule", [Modest(), Modest(of_run=True)])
+def test_no_saving_is_promised_beside_an_accelerator_that_is_not_understood(rule: Rule, tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 10).kernel(20, 30)
+    builder.event(ph="X", cat="tpu_op", name="fusion", pid=1, tid=2, ts=40, dur=30, args={"device": 0})
+    outcome = run_rule(rule, facts_of(builder, tmp_path))
+    assert isinstance(outcome, Skipped)
+    assert "tpu_op" in outcome.reason
+
+
+def test_a_little_time_that_is_not_understood_is_only_unknown(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 10_000).op("aten::mm", 0, 10).kernel(20, 9_000)
+    builder.event(ph="X", cat="tpu_op", name="fusion", pid=1, tid=2, ts=9_500, dur=30, args={"device": 0})
+    facts = facts_of(builder, tmp_path)
+    assert not facts.observation.is_unread
+    assert facts.partition[Category.IDLE_UNKNOWN].total_ns == 30 * US

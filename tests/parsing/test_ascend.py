@@ -119,9 +119,9 @@ def test_shapes_types_and_stacks_are_read_from_their_texts(tmp_path: Path) -> No
     }
 
 
-def test_an_unknown_type_of_task_is_named(tmp_path: Path) -> None:
+def test_an_unknown_type_of_task_is_work_that_is_not_understood(tmp_path: Path) -> None:
     trace = _trace(tmp_path, _task("Brew", "COFFEE_SQE", (10, 20), 1))
-    assert "task COFFEE_SQE" in trace.health.notes[0].message
+    assert trace.unread_work == {"task COFFEE_SQE"}
 
 
 def test_a_folder_has_one_recording_per_rank(shared_traces: Path) -> None:

@@ -32,7 +32,7 @@ from traceadvisor.replay.step_graph import StepGraph
 from traceadvisor.replay.what_if import Edit, Scenario
 
 
-def _facts(marks: list[int], span_end: int | None, acts: list[tuple[Action, Draw]]) -> Facts:
+def facts_of_actions(marks: list[int], span_end: int | None, acts: list[tuple[Action, Draw]]) -> Facts:
     with TemporaryDirectory() as folder:
         try:
             return facts_of(build(Generation.CURRENT, 0, marks, span_end, acts), Path(folder))
@@ -68,7 +68,7 @@ def _edits(graph: StepGraph) -> tuple[Edit, ...]:
 def test_every_recording_is_replayed_with_every_edit(
     marks: list[int], span_end: int | None, acts: list[tuple[Action, Draw]]
 ) -> None:
-    replay = _facts(marks, span_end, acts).replay
+    replay = facts_of_actions(marks, span_end, acts).replay
     if replay is None:
         return
     edits = _edits(replay.graph)
@@ -83,7 +83,7 @@ def test_every_recording_is_replayed_with_every_edit(
 def test_an_edit_leaves_the_graph_as_it_was(
     marks: list[int], span_end: int | None, acts: list[tuple[Action, Draw]]
 ) -> None:
-    replay = _facts(marks, span_end, acts).replay
+    replay = facts_of_actions(marks, span_end, acts).replay
     if replay is None:
         return
     before = simulate(replay.graph)

@@ -18,6 +18,9 @@ from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
+UNREAD_SHARE = 0.01
+"""Of the understood work. Less that is not understood changes no figure visibly."""
+
 _NOT_THE_PROFILERS = ("Lazy Function Loading", "Command Buffer Full")
 """Overhead events of the driver, not of the profiler."""
 
@@ -51,6 +54,18 @@ class Observation:
     def has_device(self) -> bool:
         """Whether any device work was recorded."""
         return bool(self.launches.work_rows.size)
+
+    @cached_property
+    def unread(self) -> SpanSet:
+        """Time of device events that are not understood, outside the work that is."""
+        events = self.trace.events
+        return events.spans(events.rows(Kind.UNREAD)) - events.spans(self.launches.work_rows)
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether too much of an accelerator's work is not understood to tell when it works."""
+        understood_ns = self.trace.events.spans(self.launches.work_rows).total_ns
+        return bool(self.trace.unread_work) and self.unread.total_ns >= UNREAD_SHARE * understood_ns
 
     @cached_property
     def active(self) -> ThreadSpans:

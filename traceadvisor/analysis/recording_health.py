@@ -9,11 +9,13 @@ from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.lost_launches import expected_launches
 from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE, RunTiming
 from traceadvisor.analysis.steps.windows import LOST_RECORDS_SHARE, lost_records, seen_count
+from traceadvisor.hardware.accelerators import accelerator_named
 from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.health import RECORD_LESS, STOPPED_EARLY, HealthNote
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepSource, StepTable
 from traceadvisor.model.telemetry_window import TelemetryWindow
+from traceadvisor.text.cleaning import clipped
 
 START_UP_SHARE = 0.05
 """Share of one or two steps. Less start-up does not change what the steps show."""
@@ -25,6 +27,7 @@ UNKNOWN_SHARE_DEGRADES = 0.10
 """Such a share of the steps makes every cause of idle time less sure."""
 
 UNKNOWN_REASONS = {
+    UnknownReason.UNREAD: "its work was recorded in unknown categories",
     UnknownReason.CAPTURE: "the CPU captured a CUDA graph",
     UnknownReason.LOST: "launched kernels have no GPU record",
     UnknownReason.GRAPH: "launches of a CUDA graph have fewer GPU records than its other launches",
@@ -33,6 +36,14 @@ UNKNOWN_REASONS = {
 }
 """Clauses on why the recording does not show whether the GPU worked."""
 
+
+SEND_A_COPY = (
+    "Use the vendor's own profiler, and report the categories with a copy of the recording by `traceadvisor scrub`: an "
+    "accelerator is added as a table of names."
+)
+
+LONGEST_CATEGORY = 60
+"""Characters of a category in a note."""
 
 FEWEST_SAMPLES = 4
 """Samples of the machine. Fewer may all fall on one burst of another program."""
@@ -55,13 +66,24 @@ def missing_parts(observation: Observation, table: StepTable, unknown: Unknown) 
     """Yield notes about events that are, or may be, missing from the recording."""
     yield from _device_notes(observation)
     yield from _lost_records(observation, table)
-    yield from _unknown_time(table, unknown)
+    if not observation.is_unread:
+        yield from _unknown_time(table, unknown)
     if observation.loader is None:
         yield HealthNote(
             "no-loader",
             "No data loader was recorded, so the time spent waiting for data was not measured.",
             degrades=False,
         )
+
+
+def unread_sentence(observation: Observation) -> str:
+    """Say which device events are not understood, and what follows."""
+    categories = ", ".join(f"'{clipped(one, LONGEST_CATEGORY)}'" for one in sorted(observation.trace.unread_work)[:8])
+    of = f"the {observation.trace.accelerator} device" if observation.trace.accelerator else "an accelerator"
+    return (
+        f"Work of {of} was recorded in categories that are not understood ({categories}), so when it was busy is "
+        "unknown: there are no claims about the CPU, launches, data loading, idle time or savings."
+    )
 
 
 def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
@@ -138,7 +160,17 @@ def start_up_notes(share: float | None, table: StepTable) -> Iterator[HealthNote
 
 
 def _device_notes(observation: Observation) -> Iterator[HealthNote]:
-    if not observation.has_device and observation.trace.is_truncated:
+    accelerator = accelerator_named(observation.trace.accelerator)
+    if accelerator and not accelerator.tested:
+        yield HealthNote(
+            "accelerator-untested",
+            f"Work of {accelerator.name} devices is recognised by the names in the sources of their profiler. This is "
+            "untested on real recordings: compare the busy time with the vendor's profiler.",
+            degrades=False,
+        )
+    if observation.is_unread:
+        yield HealthNote("accelerator-unread", f"{unread_sentence(observation)} {SEND_A_COPY}")
+    elif not observation.has_device and observation.trace.is_truncated:
         yield HealthNote(
             "cut-before-device",
             "The file is cut off before any GPU activity. Whether there was any is unknown, "

@@ -90,6 +90,12 @@ def accelerators() -> tuple[Accelerator, ...]:
     return _table().accelerator
 
 
+@cache
+def accelerator_named(name: str | None) -> Accelerator | None:
+    """Return an accelerator by its name; None for None."""
+    return next((one for one in accelerators() if one.name == name), None)
+
+
 def names() -> Names:
     """Return the patterns of device work."""
     return _table().names

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from traceadvisor.analysis.recording_health import unread_sentence
 from traceadvisor.facts import Facts
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.findings import Clear, Finding, Method, Unit
+from traceadvisor.model.findings import Clear, Finding, Method, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
 
@@ -27,8 +28,10 @@ LONGER_THAN_CLAIM = "The saving was limited to the time that the finding claims.
 Law = Callable[[Finding, Rule, Facts], Finding]
 
 
-def lawful(finding: Finding, rule: Rule, facts: Facts) -> Finding | Clear:
+def lawful(finding: Finding, rule: Rule, facts: Facts) -> Finding | Clear | Skipped:
     """The finding, cut down to what the laws allow; a passed check if the fix would save nothing."""
+    if facts.observation.is_unread and finding.saving.high_ns:
+        return Skipped(unread_sentence(facts.observation))
     for law in (_claims_its_own_time, _saves_no_more_than_the_step, _saves_no_more_than_its_claims):
         finding = law(finding, rule, facts)
     saving, step_ns = finding.saving, facts.step_ns

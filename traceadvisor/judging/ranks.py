@@ -32,10 +32,10 @@ class RankRecording:
 
 
 def rank_recording(facts: Facts) -> RankRecording | None:
-    """The figures of a recording for a comparison; None if its rank is unknown or it has no steps."""
+    """The figures of a recording for a comparison; None if its rank or its work is unknown or it has no steps."""
     origin, distributed = facts.trace.origin, facts.trace.distributed
     rank = distributed.rank if distributed and distributed.rank is not None else origin.rank
-    if rank is None or facts.mean is None:
+    if rank is None or facts.mean is None or facts.observation.is_unread:
         return None
     calls = collective_calls(facts.all_collectives, facts.trace, facts.steps)
     exposed = facts.partition.get(Category.COMMUNICATION, SpanSet.empty())

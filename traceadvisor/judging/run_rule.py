@@ -11,6 +11,7 @@ from numbers import Integral, Real
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from traceadvisor.analysis.recording_health import unread_sentence
 from traceadvisor.facts import Facts
 from traceadvisor.judging.laws import lawful
 from traceadvisor.model.findings import (
@@ -67,6 +68,8 @@ def conforms(value: object, wanted: Any) -> bool:
 def _checked(rule: Rule, facts: Facts) -> Outcome:
     if rule.training_only and facts.workload is Workload.INFERENCE:
         return Skipped(ONLY_FOR_TRAINING)
+    if rule.claims and facts.observation.is_unread:
+        return Skipped(unread_sentence(facts.observation))
     missing = facts.missing(rule.needs)
     if missing:
         return Skipped(missing)

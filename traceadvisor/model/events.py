@@ -58,6 +58,8 @@ class Kind(IntEnum):
     """A synchronisation on the device; not device work."""
     PYTHON = 14
     """A Python call; not in the main table."""
+    UNREAD = 15
+    """On a device, of a category that no profiler is known to write. Whether the device works is unknown."""
 
 
 DEVICE_WORK = (Kind.KERNEL, Kind.COLLECTIVE, Kind.COPY_H2D, Kind.COPY_D2H, Kind.COPY_OTHER, Kind.MEMSET)

@@ -211,6 +211,9 @@ class Trace:
     accelerator: str | None = None
     """Name of the accelerator in ``hardware/accelerators.toml``; None without a sign of one."""
 
+    unread_work: frozenset[str] = frozenset()
+    """Categories of events on a device that no profiler is known to write: whether it worked is unknown."""
+
     known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
     """Facts that were computed already, see :func:`~traceadvisor.model.once.once`."""
 

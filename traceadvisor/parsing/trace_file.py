@@ -87,6 +87,7 @@ def read_trace(
         with_sequence=columns.details.has_record_ids,
         health=replace(health, notes=(*health.notes, *_warnings(origin, summary))),
         messages=columns.messages,
+        unread_work=columns.unread_work,
     )
 
 

@@ -66,7 +66,7 @@ WORTH_NAMING_SHARE = 0.05
 FEWEST_STEPS = 3
 """Fewer steps may not be typical of the run."""
 
-DAMAGED = frozenset({"truncated", "cut-before-device", "no-kernels", "no-launches"})
+DAMAGED = frozenset({"truncated", "accelerator-unread", "cut-before-device", "no-kernels", "no-launches"})
 """Codes of health notes that make the lost time of a recording doubtful."""
 
 

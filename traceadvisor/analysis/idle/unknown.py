@@ -41,6 +41,9 @@ MOST_LIKE_GRAPHS = 16
 class UnknownReason(Enum):
     """Why the recording does not show whether the device worked, in order of precedence."""
 
+    UNREAD = "unread"
+    """Work of the device was recorded in a way that is not understood."""
+
     CAPTURE = "capture"
     """A CUDA graph is captured: kernels are recorded into the graph and not run."""
 
@@ -72,11 +75,15 @@ class Unknown:
 
 def find_unknown(observation: Observation, gaps: Gaps) -> Unknown:
     """Return the unknown time of a device by the first reason that holds; empty without device work."""
+    if observation.is_unread:
+        whole = SpanSet.of(recording_extent(observation.trace))
+        return Unknown({UnknownReason.UNREAD: whole - observation.trace.events.spans(observation.launches.work_rows)})
     if not observation.has_device:
         return Unknown({})
     queue, longest_ns = _Queue.of(observation), _longest_latency_ns(observation, gaps)
     elsewhere = _Elsewhere.of(observation)
     candidates = {
+        UnknownReason.UNREAD: observation.unread,
         UnknownReason.CAPTURE: capture_spans(observation.trace),
         UnknownReason.LOST: _after_lost_launches(observation, queue),
         UnknownReason.GRAPH: _inside_short_graphs(observation, queue),

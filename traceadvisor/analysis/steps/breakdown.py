@@ -42,6 +42,8 @@ def partition_recording(observation: Observation, gaps: Gaps, unknown: Unknown) 
     """
     if observation.has_device:
         return _device_partition(observation, gaps, unknown)
+    if observation.is_unread:
+        return dict.fromkeys(DEVICE_CATEGORIES, SpanSet.empty()) | {Category.IDLE_UNKNOWN: unknown.spans}
     return _host_partition(observation, recording_extent(observation.trace))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import compress
 from typing import Any
 
@@ -39,6 +40,8 @@ class Columns:
         self._signatures = Signatures(self._shortened)
         self._places = Places(self._shortened)
         self._thread_names: dict[tuple[str, str], str] = {}
+        self._device_processes: set[str] = set()
+        self._on_device: set[str] = set()
         self._wants_details = details
         self._main = Parts()
         self._python = Parts()
@@ -55,7 +58,7 @@ class Columns:
         if InstantEvent in others and self._wants_details:
             self.details.add_memory([event for event in events if event.__class__ is InstantEvent], self._signatures)
         if MetadataEvent in others:
-            self._name_threads([event for event in events if event.__class__ is MetadataEvent])
+            self._name_tracks([event for event in events if event.__class__ is MetadataEvent])
         if timed:
             self._add_timed(timed)
 
@@ -89,15 +92,27 @@ class Columns:
             place[on_device] = [self._places[arg.device][arg.stream] for arg in compress(args, on_device.tobytes())]
         correlation = keys([arg.correlation for arg in args])
         self._main.add_all(correlation=correlation, external_id=_external_ids(args), place=place)
+        if self._signatures.unknown_categories:
+            self._note_device_work(args, signature)
         if self._wants_details:
             self.details.add(args, kind, on_device, self._signatures, signature)
         self.details.add_sequence(args, kind)
 
-    def _name_threads(self, events: Sequence[MetadataEvent]) -> None:
+    def _name_tracks(self, events: Sequence[MetadataEvent]) -> None:
         for event in events:
+            if event.name == "process_labels" and event.args.labels and not event.args.labels.startswith("CPU"):
+                self._device_processes.add(self._shortened(str(event.pid)))
             if event.name == "thread_name" and event.args.name:
                 pid, tid, name = map(self._shortened, (str(event.pid), str(event.tid), event.args.name))
                 self._thread_names[pid, tid] = name
+
+    def _note_device_work(self, args: list[Any], signature: Int32) -> None:
+        """Note unknown categories of events that have a device or a stream."""
+        unknown = np.frombuffer(self._signatures.is_unknown, np.int8)[signature]
+        categories = self._signatures.categories()
+        for row in np.flatnonzero(unknown).tolist():
+            if args[row].device != NONE or args[row].stream != NONE:
+                self._on_device.add(categories[signature[row]])
 
     def move(self, other: Columns) -> None:
         """Append the columns of the events that follow; the other object is used up.
@@ -110,6 +125,8 @@ class Columns:
         self._python.move(other._python, {"signature": signatures})
         self.details.move(other.details, ids)
         self._thread_names |= other._thread_names
+        self._device_processes |= other._device_processes
+        self._on_device |= other._on_device
         self._shortened.count += other._shortened.count
         self.dropped += other.dropped
 
@@ -151,9 +168,15 @@ class Columns:
 
     @property
     def unknown_categories(self) -> frozenset[str]:
-        """Categories that no known generation writes."""
+        """Categories that no profiler is known to write."""
         one = self.accelerator
         return frozenset(self._signatures.unknown_categories - ({""} if one and one.tracks else set()))
+
+    @property
+    def unread_work(self) -> frozenset[str]:
+        """Those among them of events on a device."""
+        on_device = self._on_device | self._signatures.unknown_of(self._device_processes)
+        return self.unknown_categories & on_device
 
     @property
     def accelerator(self) -> Accelerator | None:
@@ -182,6 +205,9 @@ class Columns:
             **{name: self._main.whole(name, np.int64)[order] for name in ("correlation", "external_id")},
             byte_count=self.details.byte_counts(order.size)[order],
         )
+        if self.unread_work:
+            unread = np.isin(self._signatures.categories(), list(self.unread_work))
+            events = replace(events, kind=np.where(unread[signature], np.int8(Kind.UNREAD), events.kind))
         if self._signatures.has_untold:
             events = with_tracks_joined(events, self.names, self.threads, self._signatures.categories(), signature)
         return events, self.details.details(order), self._python_calls(python_start_ns), zero

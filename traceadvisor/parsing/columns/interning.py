@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence, Set
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -97,6 +97,9 @@ class Signatures(dict[tuple[str, str, int, int], int]):
         self.names: Interner[str] = Interner()
         self.threads: Interner[tuple[str, str]] = Interner()
         self.unknown_categories: set[str] = set()
+        self.is_unknown = array("b")
+        """Whether no profiler is known to write its category."""
+
         self.has_untold = False
         """Whether some events have no category, or one that does not tell all."""
 
@@ -144,10 +147,16 @@ class Signatures(dict[tuple[str, str, int, int], int]):
         self.kinds.append(kind)
         self.has_shapes.append(_may_have_shapes(name))
         self.has_message.append(name == EXCHANGE or kind is Kind.COLLECTIVE or _is_range_of_collective(kind, name))
-        if not is_known(category):
+        self.is_unknown.append(not is_known(category))
+        if self.is_unknown[-1]:
             self.unknown_categories.add(category)
         self.has_untold = self.has_untold or category in UNTOLD
         return number
+
+    def unknown_of(self, processes: Set[str]) -> set[str]:
+        """Return the unknown categories of events of some processes."""
+        keys = zip(self, self.is_unknown, strict=True)
+        return {category for (category, _, process, _), flag in keys if flag and self._keys.texts[process] in processes}
 
     def categories(self) -> list[str]:
         """Return the category of each signature, by number."""

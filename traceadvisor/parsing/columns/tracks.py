@@ -32,6 +32,8 @@ def tell(event: TimedEvent[Any]) -> None:
         event.args = msgspec.structs.replace(args, correlation=NONE - 1 - args.queued)  # apart from connections
     elif not event.cat:
         event.cat = f"{TASK}{args.task_type}" if args.task_type else category_of_track(event.name)
+        if not event.cat:
+            return
         track = "" if args.task_type else f"{event.cat} "
         event.args = msgspec.structs.replace(args, correlation=args.connection, stream=f"{track}{event.tid}")
 

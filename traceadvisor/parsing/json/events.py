@@ -95,6 +95,9 @@ class MetadataArgs(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     name: str | None = None
     """The thread's name."""
 
+    labels: str | None = None
+    """What a process is, such as ``CPU`` or ``GPU 0``."""
+
 
 Key = Whole | str | float | None
 """A process or thread id; vendors use numbers and texts."""
