@@ -73,6 +73,7 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
     stacks: bool = True,
     memory: bool = True,
     shapes: bool = True,
+    worker_samples: bool = True,
     keep_arguments: bool = False,
     stop_after_window: bool = False,
 ) -> Capture:
@@ -91,6 +92,7 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
         stacks: whether to record Python call stacks.
         memory: whether to record memory allocations.
         shapes: whether to record input shapes of operators.
+        worker_samples: whether loader workers sample their Python stack.
         keep_arguments: whether to record arguments of the command that look like secrets.
         stop_after_window: whether to leave the block once all recordings are saved: by an exception between two steps,
             which ends at the end of the block. The program goes on behind it.
@@ -108,6 +110,7 @@ def capture(  # noqa: PLR0913  # one parameter per option of the verb
         stacks=stacks,
         memory=memory,
         shapes=shapes,
+        worker_samples=worker_samples,
         keep_arguments=keep_arguments,
         stop_after_window=stop_after_window,
         folder=where,

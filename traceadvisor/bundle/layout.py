@@ -8,6 +8,7 @@ A capture writes one folder::
     steps.<rank>.csv                       every step of the run, recorded or not (:mod:`.steps`)
     batches.<rank>.csv                     clock reads around the loading of batches (:mod:`.batches`), from format 2 on
     stacks.<rank>.jsonl                    samples of the training thread's Python stack (:mod:`.stacks`), from 3 on
+    loader_stacks.<rank>.jsonl             samples of the stacks of its loader workers, in the same form
     settings.<rank>.json                   what a trace does not hold (:mod:`.settings`)
     unfinished.<host>.<pid>.*              what a process has not finished; left behind only if the process was killed
 
@@ -53,6 +54,7 @@ class FileKind(Enum):
     STEPS = "steps"
     BATCHES = "batches"
     STACKS = "stacks"
+    LOADER_STACKS = "loader_stacks"
     SETTINGS = "settings"
 
 

@@ -85,18 +85,27 @@ class BundleRuns:
         for file in self._files.get((FileKind.TRACE, rank), ()):
             self._path_of(file, notes)
         host = self._hosts.get(rank)
-        telemetry_path, steps_path, batches_path, stacks_path, settings_path = (
+        telemetry_path, steps_path, batches_path, stacks_path, loader_path, settings_path = (
             self._path_of(self._find(kind, rank, host), notes)
-            for kind in (FileKind.TELEMETRY, FileKind.STEPS, FileKind.BATCHES, FileKind.STACKS, FileKind.SETTINGS)
+            for kind in (
+                FileKind.TELEMETRY,
+                FileKind.STEPS,
+                FileKind.BATCHES,
+                FileKind.STACKS,
+                FileKind.LOADER_STACKS,
+                FileKind.SETTINGS,
+            )
         )
         notes += self._unfinished if ending is None else ()
         steps, step_notes = self._once(FileKind.STEPS, steps_path, read_steps, _NO_STEPS)
         batches, batch_notes = self._once(FileKind.BATCHES, batches_path, read_batches, _NO_BATCHES)
         stacks, stack_notes = self._once(FileKind.STACKS, stacks_path, read_stacks, None)
+        loader_stacks, loader_notes = self._once(FileKind.LOADER_STACKS, loader_path, read_stacks, None)
         settings, setting_notes = self._once(FileKind.SETTINGS, settings_path, _settings, RunSettings())
-        notes += (*step_notes, *batch_notes, *stack_notes, *setting_notes)
+        notes += (*step_notes, *batch_notes, *stack_notes, *loader_notes, *setting_notes)
         notes += secrets_of_manifest(manifest, ending, self._notes_of(rank))
-        notes += secrets_of_stacks(stacks_path.name, stacks) if stacks_path and stacks else ()
+        for path, samples in ((stacks_path, stacks), (loader_path, loader_stacks)):
+            notes += secrets_of_stacks(path.name, samples) if path and samples else ()
         telemetry, telemetry_notes = self._once(FileKind.TELEMETRY, telemetry_path, _telemetry, None)
         telemetry = telemetry and with_cuda_numbers(telemetry, settings.devices)
         start = self._starts.get(rank)
@@ -113,6 +122,7 @@ class BundleRuns:
             checkpoint_after_ns=_possible(ending.checkpoint_ns) if ending else None,
             repository=_repository(manifest),
             stacks=stacks,
+            loader_stacks=loader_stacks,
         )
         return run, (*notes, *telemetry_notes)
 

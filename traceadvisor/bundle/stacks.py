@@ -1,5 +1,6 @@
 """``stacks.<rank>.jsonl``: samples of the training thread's Python stack over the whole run.
 
+``loader_stacks.<rank>.jsonl`` has the same form: samples of loader workers while they make batches.
 The first line is the header. A line of a frame is followed by lines of stacks that refer to it: frames are numbered
 from 0 in their order. The last line counts the samples whose stacks were not kept. Fields are those of
 :mod:`~traceadvisor.model.samples`.
@@ -66,6 +67,7 @@ class _Stack(msgspec.Struct, frozen=True, tag_field="record", tag="stack"):
     frames: tuple[int, ...]
     samples: _Written
     fetching: bool = False
+    waiting: bool = False
 
 
 class _Other(msgspec.Struct, frozen=True, tag_field="record", tag="other"):
@@ -100,7 +102,7 @@ def is_frame(line: bytes) -> bool:
 
 
 def write_stacks(path: Path, samples: StackSamples) -> None:
-    """Write ``stacks.<rank>.jsonl``."""
+    """Write a file of samples."""
     with path.open("wb") as file:
         file.writelines(msgspec.json.encode(record) + b"\n" for record in _records(samples))
 
@@ -110,7 +112,7 @@ def _records(samples: StackSamples) -> Iterator[StackRecord]:
     for frame in samples.frames:
         yield _Frame(_cleaned(frame.function), _cleaned(frame.file or "") or None, frame.line, frame.is_user)
     for stack in samples.stacks:
-        yield _Stack(stack.frames, _written(stack.by_state), stack.is_fetching)
+        yield _Stack(stack.frames, _written(stack.by_state), stack.is_fetching, stack.is_waiting)
     yield _Other(_written(samples.other))
 
 
@@ -181,7 +183,8 @@ class _Reading:
                     raise ValueError("an impossible stack")
                 if any(not 0 <= place < len(self.frames) or self.frames[place] is None for place in record.frames):
                     raise ValueError("a stack with an unknown frame")
-                self.stacks.append(SampledStack(record.frames, _read(record.samples), record.fetching))
+                tallies = _read(record.samples)
+                self.stacks.append(SampledStack(record.frames, tallies, record.fetching, record.waiting))
             case _Other():
                 self.other = _read(record.samples)
 

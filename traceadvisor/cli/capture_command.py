@@ -55,6 +55,7 @@ def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], C
 @click.option("--no-stacks", is_flag=True, help="Do not record Python call stacks.")
 @click.option("--no-memory", is_flag=True, help="Do not record memory allocations.")
 @click.option("--no-shapes", is_flag=True, help="Do not record input shapes of operators.")
+@click.option("--no-worker-samples", is_flag=True, help="Do not sample the Python stacks of loader workers.")
 @click.option("--stop-after-window", is_flag=True, help="End the run once all recordings are saved.")
 @click.option("--keep-arguments", is_flag=True, help="Record arguments that look like secrets, too.")
 @click.option("-m", "is_module", is_flag=True, help="Run a module, like python -m.")
@@ -83,6 +84,7 @@ def command(
     no_stacks: bool,
     no_memory: bool,
     no_shapes: bool,
+    no_worker_samples: bool,
     stop_after_window: bool,
     keep_arguments: bool,
     is_module: bool,
@@ -107,6 +109,7 @@ def command(
         stacks=not no_stacks,
         memory=not no_memory,
         shapes=not no_shapes,
+        worker_samples=not no_worker_samples,
         keep_arguments=keep_arguments,
         stop_after_window=stop_after_window,
         folder=output,

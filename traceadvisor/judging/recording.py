@@ -92,7 +92,7 @@ def without_tables(facts: Facts) -> Recording:
         kernels=kernel_table(facts.trace, facts.launches, facts.steps)[:MOST_TABLE_ROWS],
         operators=(),
         loader_kinds=facts.observation.loader.kinds if facts.observation.loader else (),
-        captured=replace(facts.captured, stacks=None) if facts.captured else None,
+        captured=replace(facts.captured, stacks=None, loader_stacks=None) if facts.captured else None,
         run_lines=facts.run.lines,
         recorded_wall_ns=facts.recorded_wall_ns,
         telemetry=facts.run.telemetry,

@@ -255,6 +255,9 @@ class Run:
     stacks: StackSamples | None = None
     """Samples of the training thread's Python stack over the whole run; None if not sampled."""
 
+    loader_stacks: StackSamples | None = None
+    """Samples of the stacks of its loader workers while they made batches; None if not sampled."""
+
     known_summary: RunSummary | None = None
     """Set in a report that was read back, which has no single steps."""
 

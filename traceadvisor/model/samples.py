@@ -49,12 +49,15 @@ class SampledStack:
 
     by_state: Tallies
     is_fetching: bool = False
-    """Whether the training thread was getting a batch from its loader."""
+    """Whether the thread was getting a batch from its loader; a loader worker always is."""
+
+    is_waiting: bool = False
+    """Whether it waited for storage, a network, a lock or sleep. Only known while it gets a batch."""
 
 
 @frozen
 class StackSamples:
-    """The sampled stacks of one rank's training thread."""
+    """The sampled stacks of one rank's training thread, or of its loader workers."""
 
     frames: tuple[SampledFrame, ...]
     stacks: tuple[SampledStack, ...]

@@ -30,6 +30,9 @@ class CaptureOptions:
     stacks: bool = True
     memory: bool = True
     shapes: bool = True
+    worker_samples: bool = True
+    """Whether loader workers sample their Python stack."""
+
     keep_arguments: bool = False
     """Whether to keep arguments of the command that look like secrets."""
 

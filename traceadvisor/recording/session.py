@@ -27,6 +27,7 @@ from traceadvisor.bundle.layout import (
     Repository,
 )
 from traceadvisor.bundle.settings import encode_settings
+from traceadvisor.bundle.stacks import write_stacks
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.frozen import frozen
 from traceadvisor.model.run import StepState
@@ -364,6 +365,10 @@ class CaptureSession:
             yield Whole(settings, lambda path: path.write_bytes(encode_settings(loop.settings())))
             if batches := loop.batches():
                 yield Growing(BundleFile(f"batches.{rank}.csv", FileKind.BATCHES, rank, host=host), batches)
+            if samples := loop.loader_samples():
+                name = f"loader_stacks.{rank}.jsonl"
+                file = BundleFile(name, FileKind.LOADER_STACKS, rank, host=host)
+                yield Whole(file, lambda path: write_stacks(path, samples.samples()))
 
     def _notes(self) -> tuple[Note, ...]:
         """The notes, cleaned: some quote error messages of other libraries."""

@@ -599,7 +599,7 @@ RECORDS = (
     Record(KernelRow, renamed={"share_of_kernel_time": "kernel_time_share"}, nullable="share_of_kernel_time"),
     Record(
         Run,
-        left_out="telemetry world_size batches stacks known_summary started ended checkpoint_after_ns",
+        left_out="telemetry world_size batches stacks loader_stacks known_summary started ended checkpoint_after_ns",
         derived="step_count",
         renamed={"steps": "steps_by_state"},
         docs={"steps": "Times of the run's steps by profiler activity."},

@@ -30,6 +30,7 @@ _ENDINGS = {
     FileKind.STEPS: "csv",
     FileKind.BATCHES: "csv",
     FileKind.STACKS: "jsonl",
+    FileKind.LOADER_STACKS: "jsonl",
     FileKind.SETTINGS: "json",
 }
 

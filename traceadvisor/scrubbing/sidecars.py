@@ -279,6 +279,7 @@ SCRUBS: Mapping[FileKind, Scrub] = {
     FileKind.STEPS: scrub_steps,
     FileKind.BATCHES: scrub_batches,
     FileKind.STACKS: scrub_stacks,
+    FileKind.LOADER_STACKS: scrub_stacks,
     FileKind.TELEMETRY: scrub_telemetry,
     FileKind.SETTINGS: scrub_settings,
 }

@@ -22,7 +22,9 @@ from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from traceadvisor.bundle.batches import read_batches
 from traceadvisor.bundle.layout import Schedule
-from traceadvisor.model.run import TimedBatch
+from traceadvisor.bundle.stacks import read_stacks
+from traceadvisor.model.run import StepState, TimedBatch
+from traceadvisor.model.samples import StackSamples
 from traceadvisor.recording.capture import Capture
 from traceadvisor.recording.loop import worker_clocks
 from traceadvisor.recording.loop.worker_clocks import BatchClock, CoreWait, arrived
@@ -413,3 +415,49 @@ def test_threads_that_share_cores_wait_for_them(tmp_path: Path) -> None:
             rival.kill()
             rival.join()
     assert mean_ms(batches, "core_wait_ns") > 0.3 * mean_ms(batches, "fetch_cpu_ns")
+
+
+# -- samples of the workers' stacks ------------------------------------------------------------------------------------
+
+
+def sampled(folder: Path, dataset: Dataset[Any], *, samples: bool = True, **arguments: Any) -> StackSamples | None:
+    """Train in a capture, and return the samples of the loader workers."""
+    with Capture(CaptureOptions(NEVER, worker_samples=samples, folder=folder / "bundle")):
+        train(DataLoader(dataset, **{"batch_size": 2, "num_workers": 2, **arguments}))
+    path = folder / "bundle" / "loader_stacks.0.jsonl"
+    return read_stacks(path)[0] if path.exists() else None
+
+
+def shares(samples: StackSamples | None) -> dict[tuple[str, bool], float]:
+    """The share of samples by the innermost function of this file and whether the thread waited."""
+    assert samples is not None
+    found: dict[tuple[str, bool], float] = {}
+    for stack in samples.stacks:
+        users = [samples.frames[at].function for at in stack.frames if samples.frames[at].is_user]
+        key = (users[-1] if users else "", stack.is_waiting)
+        found[key] = found.get(key, 0) + stack.by_state[StepState.PLAIN].time_ns / samples.time_ns
+    return found
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_samples_of_workers_tell_the_line_that_waits_from_the_one_that_computes(start: str, tmp_path: Path) -> None:
+    found = shares(sampled(tmp_path, Slow(24, sleep_ms=80, burn_ms=20), multiprocessing_context=start))
+    assert found[("__getitem__", True)] > 2 * found.get(("__getitem__", False), 0)
+    assert found[("burn", False)] > 2 * found.get(("burn", True), 0)
+
+
+def test_the_first_batch_of_a_worker_is_not_sampled(tmp_path: Path) -> None:
+    assert sampled(tmp_path, Slow(4, sleep_ms=200)) is None
+
+
+def test_samples_of_workers_can_be_turned_off(tmp_path: Path) -> None:
+    assert sampled(tmp_path, Slow(16, sleep_ms=60), samples=False) is None
+    assert read_batches(tmp_path / "bundle" / "batches.0.csv")[0]
+
+
+def test_workers_that_stay_are_sampled_in_all_epochs(tmp_path: Path) -> None:
+    with captured(tmp_path):
+        train(DataLoader(Slow(4, sleep_ms=100), batch_size=2, num_workers=2, persistent_workers=True), epochs=4)
+    samples, _ = read_stacks(tmp_path / "bundle" / "loader_stacks.0.jsonl")
+    assert samples is not None
+    assert samples.time_ns > 0.5 * 2 * 3 * 200 * MS

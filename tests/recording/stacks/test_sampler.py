@@ -18,7 +18,7 @@ from traceadvisor.bundle.stacks import read_stacks
 from traceadvisor.bundle.steps import StepLog
 from traceadvisor.model.samples import StackSamples
 from traceadvisor.recording.stacks import StackSampler, sampler
-from traceadvisor.recording.stacks.sampler import SHORT_SWITCH_S
+from traceadvisor.recording.stacks.sampler import FIRST_SAMPLES, SHORT_SWITCH_S
 from traceadvisor.recording.stacks.tally import Raw
 
 QUICK_S = 0.005
@@ -326,7 +326,19 @@ def test_expensive_samples_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler, "LARGEST_CPU_SHARE", 0.003)
     one = StackSampler(StepLog(), thread=threading.get_ident(), interval_s=0.05)
     one._pace(cpu_ns=600_000, run_ns=0)
+    assert one._interval_ns == 60_000_000
+    one._count = FIRST_SAMPLES
+    one._pace(cpu_ns=600_000, run_ns=0)
     assert one._interval_ns == 200_000_000
+
+
+def test_a_run_begins_with_short_intervals() -> None:
+    one = StackSampler(StepLog(), thread=threading.get_ident())
+    assert one._interval_ns == 10_000_000
+    one._pace(cpu_ns=1, run_ns=10 * 10**9)
+    assert one._interval_ns == 20_000_000
+    one._pace(cpu_ns=1, run_ns=100 * 10**9)
+    assert one._interval_ns == 50_000_000
 
 
 def test_an_interval_that_passed_unseen_belongs_to_the_next_sample() -> None:

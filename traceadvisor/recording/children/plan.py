@@ -46,6 +46,7 @@ class Plan(msgspec.Struct, frozen=True):
     stacks: bool
     memory: bool
     shapes: bool
+    worker_samples: bool
     keep_arguments: bool
     stop_after_window: bool = False
 
@@ -57,6 +58,7 @@ class Plan(msgspec.Struct, frozen=True):
             stacks=self.stacks,
             memory=self.memory,
             shapes=self.shapes,
+            worker_samples=self.worker_samples,
             keep_arguments=self.keep_arguments,
             stop_after_window=self.stop_after_window,
             folder=Path(self.folder),
@@ -79,6 +81,7 @@ def new_plan(
         stacks=options.stacks,
         memory=options.memory,
         shapes=options.shapes,
+        worker_samples=options.worker_samples,
         keep_arguments=options.keep_arguments,
         stop_after_window=options.stop_after_window,
     )

@@ -13,7 +13,15 @@ from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 from traceadvisor.bundle.batches import BatchLog
 from traceadvisor.recording.loop import worker_clocks
 from traceadvisor.recording.loop.loaders import KnownLoader
-from traceadvisor.recording.loop.worker_clocks import MOST_WAITING, BatchClock, Moment, Reading, timed_worker_loop
+from traceadvisor.recording.loop.worker_clocks import (
+    MOST_WAITING,
+    BatchClock,
+    Moment,
+    Reading,
+    sampled_worker_loop,
+    timed_worker_loop,
+)
+from traceadvisor.recording.loop.worker_stacks import LoaderSamples
 from traceadvisor.recording.script.own_code import unseen
 
 _LOOP = "_worker_loop"
@@ -22,12 +30,15 @@ _LOOP = "_worker_loop"
 class BatchClocks:
     """The batches of all loaders of the training thread. After an error it does nothing more, and nothing fails."""
 
-    def __init__(self, thread: int) -> None:
+    def __init__(self, thread: int, *, sampled: bool = True) -> None:
+        """Hook torch; ``sampled``: workers also sample their stack."""
         self._thread = thread
+        self._own_loop = sampled_worker_loop if sampled else timed_worker_loop
         self._wall_ns = time.time_ns() - time.perf_counter_ns()
         self._arrivals: deque[tuple[Any, ...]] = deque(maxlen=MOST_WAITING)
         self._by_pid: dict[int, KnownLoader] = {}
         self._logs: dict[KnownLoader, BatchLog] = {}
+        self._samples: dict[KnownLoader, LoaderSamples] = {}
         self._fetching: object = None
         self._ended: Reading | None = None
         self._clock: BatchClock | None = None
@@ -41,6 +52,10 @@ class BatchClocks:
     def log_of(self, loader: KnownLoader | None) -> BatchLog | None:
         """The batches of a loader; None without any."""
         return self._logs.get(loader) if loader else None
+
+    def samples_of(self, loader: KnownLoader | None) -> LoaderSamples | None:
+        """The samples of a loader's workers; None without any."""
+        return self._samples.get(loader) if loader else None
 
     def knows(self, iterator: object, loader: KnownLoader) -> None:
         """An iterator belongs to a loader: so do the batches of its workers."""
@@ -66,7 +81,7 @@ class BatchClocks:
 
     def remove(self) -> None:
         """Restore torch. Loaders that live on keep working."""
-        if self._loop is not None and getattr(worker, _LOOP) is timed_worker_loop:
+        if self._loop is not None and getattr(worker, _LOOP) is self._own_loop:
             setattr(worker, _LOOP, self._loop)
         if worker_clocks.arrivals is self._arrivals:
             worker_clocks.arrivals = None
@@ -83,7 +98,7 @@ class BatchClocks:
         if getattr(loop, "__module__", None) == worker.__name__:  # otherwise another library's loop
             self._loop = worker_clocks.torch_loop = loop
             worker_clocks.arrivals = self._arrivals
-            setattr(worker, _LOOP, timed_worker_loop)
+            setattr(worker, _LOOP, self._own_loop)
         self._clock = BatchClock(0)
         self._watch(_SingleProcessDataLoaderIter, "_dataset_fetcher", self._begins)
         self._watch(_SingleProcessDataLoaderIter, "_pin_memory", self._ends)
@@ -116,4 +131,6 @@ class BatchClocks:
         if (log := self._logs.get(loader)) is None:
             log = self._logs[loader] = BatchLog()
         by = figures.worker if in_worker else None
-        log.add((by, self._wall_ns + figures.start_ns, *figures[3:]))
+        log.add((by, self._wall_ns + figures.start_ns, *figures[3:-1]))
+        if figures.samples:
+            self._samples.setdefault(loader, LoaderSamples()).add(figures.samples)

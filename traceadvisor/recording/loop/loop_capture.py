@@ -29,6 +29,7 @@ from traceadvisor.recording.loop.main_thread import MainThreadCall, wake_main_th
 from traceadvisor.recording.loop.profiler import TorchRecorder, is_profiling, paths_of_code_are_text
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.loop.window import Ranks, Window
+from traceadvisor.recording.loop.worker_stacks import LoaderSamples
 from traceadvisor.recording.options import CaptureOptions
 from traceadvisor.recording.settings import SettingsSeen
 from traceadvisor.recording.stopping import Stopper
@@ -90,7 +91,7 @@ class LoopCapture:
         self._recorder.lost = lost
         self._window = Window(options.schedule, self._recorder, ranks)
         self._tracker = LoopTracker(self._window, log, trained=self._first_step_ended)
-        self._clocks = BatchClocks(thread)
+        self._clocks = BatchClocks(thread, sampled=options.worker_samples)
         self._loader: KnownLoader | None = None
         self._iterators: dict[KnownLoader, weakref.ref[object]] = {}
         """The latest iterator of each loader; of a feed, the outer one."""
@@ -142,6 +143,10 @@ class LoopCapture:
     def batches(self) -> BatchLog | None:
         """The batches of the training loader that were timed; None without any."""
         return self._clocks.log_of(self._loader)
+
+    def loader_samples(self) -> LoaderSamples | None:
+        """The samples of the training loader's workers; None without any."""
+        return self._clocks.samples_of(self._loader)
 
     @property
     def checkpoint_after_ns(self) -> int:

@@ -18,9 +18,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from inspect import signature
 from multiprocessing import parent_process
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from traceadvisor.recording.script.own_code import unseen
+
+if TYPE_CHECKING:
+    from traceadvisor.recording.loop.worker_stacks import Sample, WorkerStacks
 
 MOST_WAITING = 1 << 16
 """Figures that wait until the training thread takes its next batch; only a stalled reader has more."""
@@ -43,6 +46,8 @@ class Reading(NamedTuple):
     collate_cpu_ns: int | None
     core_wait_ns: int | None
     process_cpu_ns: int
+    samples: tuple[Sample, ...] = ()
+    """Samples of the worker's stack in this batch."""
 
 
 class CoreWait:
@@ -88,6 +93,13 @@ class BatchClock:
         self._begun: tuple[int, int, int | None] | None = None
         self._split: tuple[int, int] | None = None
         self._process_ns: int | None = None
+        self.stacks: WorkerStacks | None = None
+        """Samples this thread while it makes a batch; None if nothing does."""
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a batch has begun and is not complete."""
+        return self._begun is not None
 
     def begin(self) -> None:
         """The loading of a batch begins."""
@@ -120,6 +132,7 @@ class BatchClock:
             cpu_ns - split_cpu_ns if self._split else None,
             None if wait_ns is None or begun_wait_ns is None else wait_ns - begun_wait_ns,
             used_ns,
+            self.stacks.taken() if self.stacks else (),
         )
 
     def forget(self) -> None:
@@ -173,7 +186,7 @@ arrivals: deque[tuple[Any, ...]] | None = None
 
 
 @unseen
-def arrived(index: int, *figures: int | None) -> int:
+def arrived(index: int, *figures: Any) -> int:
     """Keep the figures of a batch that a worker sent, and return its index. Called when the index is unpickled."""
     if arrivals is not None:
         arrivals.append(figures)
@@ -188,7 +201,7 @@ class _Stamped:
     def __init__(self, index: int, figures: Reading) -> None:
         self._content = (index, *figures)
 
-    def __reduce__(self) -> tuple[Callable[..., int], tuple[int | None, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., int], tuple[Any, ...]]:
         return arrived, self._content
 
 
@@ -204,6 +217,22 @@ def timed_worker_loop(*args: Any, **kwargs: Any) -> Any:
     return loop(*args, **kwargs)
 
 
+def sampled_worker_loop(*args: Any, **kwargs: Any) -> Any:
+    """Run torch's worker loop with clock reads and samples of the stack, or with as much of it as is possible."""
+    loop = torch_loop or _loop_of_torch()
+    stacks: WorkerStacks | None = None
+    with suppress(Exception):  # as above
+        if clock := _read_clocks(signature(loop).bind(*args, **kwargs).arguments):
+            from traceadvisor.recording.loop.worker_stacks import WorkerStacks  # noqa: PLC0415  # only if asked for
+
+            clock.stacks = stacks = WorkerStacks(lambda: clock.is_loading)
+    try:
+        return loop(*args, **kwargs)
+    finally:
+        if stacks:
+            stacks.stop()
+
+
 def _loop_of_torch() -> Callable[..., Any]:
     from torch.utils.data._utils import worker  # noqa: PLC0415  # only workers that were not forked come here
 
@@ -211,10 +240,10 @@ def _loop_of_torch() -> Callable[..., Any]:
     return loop
 
 
-def _read_clocks(arguments: dict[str, Any]) -> None:
-    """Hook the queues of this worker; its copies of them, not those of the training process."""
+def _read_clocks(arguments: dict[str, Any]) -> BatchClock | None:
+    """Hook the queues of this worker; its copies of them, not those of the training process. None if it is a thread."""
     if parent_process() is None or threading.current_thread() is not threading.main_thread():
-        return  # a worker thread shares the queues and the CPU time with the training thread
+        return None  # a worker thread shares the queues and the CPU time with the training thread
     from torch.utils.data._utils.fetch import _BaseDatasetFetcher  # noqa: PLC0415  # workers have imported torch
 
     clock = BatchClock(int(arguments["worker_id"]))
@@ -235,6 +264,7 @@ def _read_clocks(arguments: dict[str, Any]) -> None:
 
     tasks.get, batches.put = timed_take, timed_put
     _BaseDatasetFetcher.collate_fn = collating
+    return clock
 
 
 def _stamped(item: Any, clock: BatchClock) -> Any:

@@ -1,4 +1,4 @@
-"""A thread that samples the Python stack of the training thread.
+"""A thread that samples the Python stack of another thread: the training thread, or the loading thread of a worker.
 
 Time is cut into intervals of equal length, and each holds one sample at a random instant. So a loop with a steady
 period cannot fall into step with the samples, and the samples of a line are as its share of the time: stratified
@@ -27,8 +27,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Protocol
 
 from traceadvisor.bundle.stacks import write_stacks
 from traceadvisor.bundle.steps import StepLog
@@ -38,8 +40,15 @@ from traceadvisor.recording.stacks.tally import Raw, StackTally
 
 INTERVAL_S = 0.05
 
+FIRST_INTERVAL_S = 0.01
+FIRST_SAMPLES = 500
+"""A run begins with short intervals, which grow with it: a run of 5 to 25 s has this many samples."""
+
 LARGEST_CPU_SHARE = 0.003
 """Share of one core. If samples take more CPU time, there are fewer of them."""
+
+FIRST_CPU_SHARE = 0.01
+"""The same for the first samples: a short run on a busy machine would have too few."""
 
 SAMPLES_BEFORE_THINNING = 36_000
 """Half an hour at the default interval. After that the interval grows with the run."""
@@ -62,6 +71,9 @@ COLLECTS_ANYWHERE = sys.version_info < (3, 12)
 _SMOOTHING = 0.05
 """Weight of the latest sample in means."""
 
+_MOST_OF_MEAN = 4
+"""A sample counts at most this many times the mean: the first ones look up what later ones know."""
+
 _SHORTEST_WAIT_S = 0.0001
 """Lets the training thread run between two samples."""
 
@@ -73,37 +85,48 @@ def _no() -> bool:
     return False
 
 
-class StackSampler:
+class Samples(Protocol):
+    """Receives the samples."""
+
+    def add(  # noqa: PLR0913  # a sample has this many parts
+        self, raw: Raw, *, at_ns: int, weight_ns: int, is_fetching: bool, is_in_call: bool, is_waiting: bool
+    ) -> None:
+        """Take a sample, in the sampling thread; see :meth:`StackTally.add`."""
+
+
+class ThreadSampler:
     """Samples the stack of one thread until it is stopped. After an error it samples no more, and nothing fails."""
 
     def __init__(
         self,
-        log: StepLog,
+        samples: Samples,
         *,
         thread: int,
         is_fetching: Callable[[], bool] = _no,
-        interval_s: float = INTERVAL_S,
+        interval_s: float | None = None,
     ) -> None:
         """Prepare to sample.
 
         Args:
-            log: the steps of the run, as far as they have ended.
+            samples: receives the samples.
             thread: identifier of the thread to sample.
             is_fetching: returns whether that thread is getting a batch from its loader.
-            interval_s: the shortest time between samples, on average.
+            interval_s: the shortest time between samples, on average; by default :data:`INTERVAL_S`, and less at first.
         """
         self.is_fetching = is_fetching
-        self._tally = StackTally(log)
+        self._samples = samples
         self._process = os.getpid()
         self._sampled = next((one for one in threading.enumerate() if one.ident == thread), None)
-        self._interval_ns = self._shortest_ns = int(interval_s * 1e9)
+        self._least_ns = int((interval_s or FIRST_INTERVAL_S) * 1e9)
+        self._usual_ns = int((interval_s or INTERVAL_S) * 1e9)
+        self._interval_ns = self._least_ns
         self._random = random.Random()  # noqa: S311  # not the script's own generator
         self._alarm = _thread.allocate_lock()
         self._alarm.acquire()
         self._stopped = False
         self._thread: threading.Thread | None = None
         self._squares_ns2 = 0.0
-        self._late_ns = self._late_by_ns = self._late_count = self._cpu_ns = 0
+        self._late_ns = self._late_by_ns = self._late_count = self._cpu_ns = self._count = 0
         self._waits = 0.0
         """Share of recent samples that had to wait."""
         self._mean_cpu_ns = 0.0
@@ -133,16 +156,6 @@ class StackSampler:
         self._restore_collector()
         self._restore_switch()
 
-    def samples(self) -> StackSamples:
-        """All samples so far."""
-        frames, stacks, other = self._tally.samples()
-        late_by_ns = self._late_by_ns // self._late_count if self._late_count else 0
-        return StackSamples(frames, stacks, other, self._squares_ns2, self._late_ns, late_by_ns, self._cpu_ns)
-
-    def write(self, path: Path) -> None:
-        """Write ``stacks.<rank>.jsonl``; raises OSError if that fails."""
-        write_stacks(path, self.samples())
-
     # -- the thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -158,17 +171,28 @@ class StackSampler:
         target_ns = self._instant_in(edge_ns)
         cpu_before_ns = time.thread_time_ns()
         sampled = self._sampled
+        state = ThreadState(sampled.native_id) if sampled and sampled.native_id else None
         while sampled is not None and sampled.ident is not None and not self._stopped:
             waited = self._sleep_until(target_ns)
             if self._stopped and time.perf_counter_ns() < target_ns:
                 return
-            raw, is_fetching = self._stack(sampled.ident), self.is_fetching()
+            is_fetching = self.is_fetching()
+            # a thread that had to be waited for runs Python code, so it does not wait itself
+            is_waiting = is_fetching and not waited and state is not None and state.is_waiting()
+            raw = self._stack(sampled.ident)
             if raw is None or not sampled.is_alive():  # its identifier may belong to another thread by now
                 return
             now_ns = time.perf_counter_ns()
             edge_ns, weight_ns, next_ns = self._passed(edge_ns, now_ns)
-            self._tally.add(raw, at_ns=now_ns, weight_ns=weight_ns, is_fetching=is_fetching, is_in_call=not waited)
-            self._count(weight_ns, now_ns - target_ns, waited=waited)
+            self._samples.add(
+                raw,
+                at_ns=now_ns,
+                weight_ns=weight_ns,
+                is_fetching=is_fetching,
+                is_in_call=not waited,
+                is_waiting=is_waiting,
+            )
+            self._weigh(weight_ns, now_ns - target_ns, waited=waited)
             target_ns = next_ns
             cpu_ns = time.thread_time_ns()
             self._pace(cpu_ns - cpu_before_ns, now_ns - start_ns)
@@ -212,7 +236,7 @@ class StackSampler:
             target_ns = self._instant_in(edge_ns)
         return edge_ns, edge_ns - first_ns, target_ns
 
-    def _count(self, weight_ns: int, late_by_ns: int, *, waited: bool) -> None:
+    def _weigh(self, weight_ns: int, late_by_ns: int, *, waited: bool) -> None:
         self._squares_ns2 += float(weight_ns) * self._interval_ns  # of every instant that has passed
         if waited:
             self._late_ns += weight_ns
@@ -223,9 +247,14 @@ class StackSampler:
     def _pace(self, cpu_ns: int, run_ns: int) -> None:
         """Set the length of the following intervals."""
         mean_ns = self._mean_cpu_ns or cpu_ns
-        self._mean_cpu_ns = mean_ns + _SMOOTHING * (cpu_ns - mean_ns)
+        self._mean_cpu_ns = mean_ns + _SMOOTHING * (min(cpu_ns, _MOST_OF_MEAN * mean_ns) - mean_ns)
+        self._count += 1
+        share = LARGEST_CPU_SHARE if self._count > FIRST_SAMPLES else max(FIRST_CPU_SHARE, LARGEST_CPU_SHARE)
         self._interval_ns = max(
-            self._shortest_ns, int(self._mean_cpu_ns / LARGEST_CPU_SHARE), run_ns // SAMPLES_BEFORE_THINNING
+            self._least_ns,
+            min(self._usual_ns, run_ns // FIRST_SAMPLES),
+            int(self._mean_cpu_ns / share),
+            run_ns // SAMPLES_BEFORE_THINNING,
         )
 
     # -- waiting -------------------------------------------------------------------------------------------------
@@ -256,6 +285,50 @@ class StackSampler:
         usual_s, self._usual_switch_s = self._usual_switch_s, None
         if usual_s is not None and abs(sys.getswitchinterval() - SHORT_SWITCH_S) < 1e-6:  # else the script has set it
             sys.setswitchinterval(usual_s)
+
+
+class StackSampler(ThreadSampler):
+    """Samples the training thread, and counts its samples by the steps of the run."""
+
+    def __init__(
+        self,
+        log: StepLog,
+        *,
+        thread: int,
+        is_fetching: Callable[[], bool] = _no,
+        interval_s: float | None = None,
+    ) -> None:
+        """Prepare to sample; ``log`` has the steps of the run, as far as they have ended."""
+        self._tally = StackTally(log)
+        super().__init__(self._tally, thread=thread, is_fetching=is_fetching, interval_s=interval_s)
+
+    def samples(self) -> StackSamples:
+        """All samples so far."""
+        frames, stacks, other = self._tally.samples()
+        late_by_ns = self._late_by_ns // self._late_count if self._late_count else 0
+        return StackSamples(frames, stacks, other, self._squares_ns2, self._late_ns, late_by_ns, self._cpu_ns)
+
+    def write(self, path: Path) -> None:
+        """Write ``stacks.<rank>.jsonl``; raises OSError if that fails."""
+        write_stacks(path, self.samples())
+
+
+class ThreadState:
+    """Tells whether a thread of this process waits, from Linux's ``/proc``; never, where that is missing."""
+
+    def __init__(self, native_id: int) -> None:
+        self._file: int | None = None
+        with suppress(OSError):
+            self._file = os.open(f"/proc/self/task/{native_id}/stat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def is_waiting(self) -> bool:
+        """Whether it neither runs nor wants a core. One system call: in each, the thread may take the interpreter."""
+        if self._file is None:
+            return False
+        try:
+            return os.pread(self._file, 512, 0).rpartition(b") ")[2][:1] in {b"S", b"D"}
+        except OSError:  # the script has closed it
+            return False
 
 
 def _own_waits() -> int:

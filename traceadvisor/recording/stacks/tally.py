@@ -41,6 +41,7 @@ class _Kept:
 
     frames: tuple[int, ...]
     is_fetching: bool
+    is_waiting: bool = False
 
 
 @dataclass(slots=True)
@@ -83,7 +84,16 @@ class StackTally:
         self._changes = 0
         """Odd while sums and single samples are changed."""
 
-    def add(self, raw: Raw, *, at_ns: int, weight_ns: int, is_fetching: bool, is_in_call: bool) -> None:
+    def add(  # noqa: PLR0913  # a sample has this many parts
+        self,
+        raw: Raw,
+        *,
+        at_ns: int,
+        weight_ns: int,
+        is_fetching: bool,
+        is_in_call: bool,
+        is_waiting: bool = False,
+    ) -> None:
         """Add a sample.
 
         Args:
@@ -92,8 +102,9 @@ class StackTally:
             weight_ns: the time that the sample stands for.
             is_fetching: whether the thread was getting a batch.
             is_in_call: whether it was inside a function written in C.
+            is_waiting: whether it waited for something other than a core.
         """
-        stack = self._number(raw, is_fetching=is_fetching, is_in_call=is_in_call)
+        stack = self._number(raw, is_fetching=is_fetching, is_in_call=is_in_call, is_waiting=is_waiting)
         self._changes += 1
         single = self._single
         single.at_ns.append(at_ns)
@@ -116,7 +127,8 @@ class StackTally:
         other = by_stack.pop(OTHER, {})
         kept = tuple(self._stacks)
         stacks = tuple(
-            SampledStack(kept[stack].frames, tallies, kept[stack].is_fetching) for stack, tallies in by_stack.items()
+            SampledStack(kept[stack].frames, tallies, kept[stack].is_fetching, kept[stack].is_waiting)
+            for stack, tallies in by_stack.items()
         )
         return tuple(self._frames), stacks, other
 
@@ -150,18 +162,18 @@ class StackTally:
             single.forget(self._settled)
             self._first_sums, self._first_step, self._settled = dict(self._sums), self._step, 0
 
-    def _number(self, raw: Raw, *, is_fetching: bool, is_in_call: bool) -> int:
+    def _number(self, raw: Raw, *, is_fetching: bool, is_in_call: bool, is_waiting: bool) -> int:
         """The number of a stack; a new one where there is room."""
-        key = (is_fetching, is_in_call, *(part for code, at in raw for part in (id(code), at)))
+        key = (is_fetching, is_in_call, is_waiting, *(part for code, at in raw for part in (id(code), at)))
         number = self._stack_at.get(key)
         if number is None:
-            number = self._find(raw, is_fetching=is_fetching, is_in_call=is_in_call)
+            number = self._find(raw, is_fetching=is_fetching, is_in_call=is_in_call, is_waiting=is_waiting)
             if len(self._stack_at) >= _MOST_KNOWN // 16:
                 self._stack_at.clear()
             self._stack_at[key] = number
         return number
 
-    def _find(self, raw: Raw, *, is_fetching: bool, is_in_call: bool) -> int:
+    def _find(self, raw: Raw, *, is_fetching: bool, is_in_call: bool, is_waiting: bool) -> int:
         if len(self._codes) >= _MOST_KNOWN or len(self._frame_at) >= _MOST_KNOWN:
             self._stack_at.clear()
             self._frame_at.clear()
@@ -171,7 +183,7 @@ class StackTally:
         frames = [frame for frame in found if frame is not None]
         if work:
             frames.insert(0, self._intern(OWN_WORK))
-            is_fetching = is_in_call = False
+            is_fetching = is_in_call = is_waiting = False
         if OTHER_FRAME in frames:
             return OTHER
         if is_in_call and frames and found[0] == frames[0] and self._frames[frames[0]].is_user:
@@ -181,13 +193,13 @@ class StackTally:
         frames.reverse()
         if len(self._stacks) >= MOST_WHOLE_STACKS or len(frames) > MOST_DEPTH:
             frames = self._short(frames)
-        key = (is_fetching, *frames)
+        key = (is_fetching, is_waiting, *frames)
         number = self._stack_of.get(key)
         if number is None:
             if len(self._stacks) >= MOST_STACKS:
                 return OTHER
             number = self._stack_of[key] = len(self._stacks)
-            self._stacks.append(_Kept(tuple(frames), is_fetching))
+            self._stacks.append(_Kept(tuple(frames), is_fetching, is_waiting))
         return number
 
     def _short(self, frames: list[int]) -> list[int]:
