@@ -1,18 +1,31 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 
-from tests.build_report import rule
+from tests.build_report import MS, rule
 from tests.comparing.building import finding, recording, report
+from tests.recordings.advice import folder_of, labels
+from traceadvisor import load
 from traceadvisor.comparing.findings import finding_changes
-from traceadvisor.comparing.pairing import captures_of, pair
+from traceadvisor.comparing.pairing import Capture, PairedRun, captures_of, pair
 from traceadvisor.comparing.predictions import prediction_checks
+from traceadvisor.judging.laws import NO_SAVING
+from traceadvisor.model.breakdown import Category
 from traceadvisor.model.comparison import Agreement, FindingChange, FindingStatus, PredictionCheck
-from traceadvisor.model.findings import Clear, Estimate, Severity, Skipped, Unit
-from traceadvisor.model.report import FoldedBecause, FoldedFinding, OutcomeRow, RankedFinding, Report
+from traceadvisor.model.findings import Clear, Estimate, Failed, Severity, Skipped, Unit
+from traceadvisor.model.origins import Origins, OriginTable, OtherOrigins
+from traceadvisor.model.report import (
+    FoldedBecause,
+    FoldedFinding,
+    OutcomeRow,
+    RankedFinding,
+    Recording,
+    Report,
+    UsedSettings,
+)
 from traceadvisor.model.run import Repository
 
 ID = recording().id
@@ -50,6 +63,103 @@ def test_a_check_that_was_skipped_shows_nothing() -> None:
 
 def test_a_check_that_was_not_part_of_a_report_shows_nothing() -> None:
     assert _statuses(_side(outcomes=()), _side(finding())) == [("IDLE001", FindingStatus.UNKNOWN)]
+
+
+def _claiming(ms: float) -> RankedFinding:
+    """A finding that accounts for some time of a step of 100 ms."""
+    row = finding("IDLE001", 6)
+    origins = Origins(int(ms * MS), 1, OriginTable((), OtherOrigins(int(ms * MS), 1)), None, None)
+    return replace(row, finding=replace(row.finding, origins=origins))
+
+
+@pytest.mark.parametrize(("head_ms", "status"), [(6, FindingStatus.UNKNOWN), (5, FindingStatus.GONE)])
+def test_a_finding_is_gone_only_if_its_time_fell(head_ms: float, status: FindingStatus) -> None:
+    """In a longer step, the same time is a smaller share."""
+    parts = {Category.DATA_WAIT: head_ms, Category.FORWARD: 194.0 - head_ms}
+    clear = replace(CLEAR, outcome=Clear("waits", head_ms / 194, 0.05, Unit.SHARE))
+    (change,) = _changes(_side(_claiming(6)), [report(recording(parts_ms=parts), outcomes=[clear])])
+    assert change.status is status
+    assert change.reason == (None if status is FindingStatus.GONE else change.reason)
+
+
+def test_a_finding_of_which_a_limit_was_changed_is_not_gone() -> None:
+    head = [replace(one, settings=UsedSettings(thresholds={"IDLE001": {"min_share": 0.5}})) for one in _side()]
+    (change,) = _changes(_side(finding()), head)
+    assert (change.status, change.reason) == (FindingStatus.UNKNOWN, "the limits of the check were changed")
+
+
+def test_a_finding_whose_fix_saves_nothing_now_is_not_gone() -> None:
+    clear = replace(CLEAR, outcome=Clear(NO_SAVING, 0.0005, 0.001, Unit.SHARE))
+    assert _statuses(_side(finding()), _side(outcomes=[clear])) == [("IDLE001", FindingStatus.UNKNOWN)]
+
+
+def test_a_finding_of_one_rank_is_not_gone_because_another_rank_was_checked() -> None:
+    ranks = [recording(rank=number) for number in range(2)]
+    row = finding()
+    base = report(*ranks, findings=[replace(row, recording_ids=(ranks[1].id,))], outcomes=[CLEAR])
+    rows = [
+        replace(CLEAR, recording_ids=(ranks[0].id,)),
+        OutcomeRow(CLEAR.rule, (ranks[1].id,), Skipped("No call stacks were recorded")),
+    ]
+    (change,) = _changes([base], [report(*ranks, outcomes=rows)])
+    assert change.status is FindingStatus.UNKNOWN
+
+
+@pytest.fixture(scope="module")
+def captured() -> list[Capture]:
+    """All labelled recordings that are here, each as a capture of the same ranks."""
+    there = [folder for label in labels() if (folder := folder_of(label)).exists()]
+    captures = [captures_of([load(folder)])[0] for folder in there]
+    return [replace(one, lanes=dict(enumerate_lanes(one))) for one in captures]
+
+
+def enumerate_lanes(capture: Capture) -> Iterator[tuple[tuple[int | str, int], tuple[Recording, ...]]]:
+    for number, lane in enumerate(capture.lanes.values()):
+        yield (number, 0), lane
+
+
+def test_in_no_pair_of_recordings_a_finding_is_gone_whose_check_did_not_run_or_whose_time_did_not_fall(
+    captured: list[Capture],
+) -> None:
+    assert len(captured) > 40
+    gone = 0
+    for base in captured:
+        for head in captured:
+            lanes = tuple(key for key in base.lanes if key in head.lanes)
+            for change in finding_changes(PairedRun("pair", (base,), (head,), lanes)):
+                if change.status is FindingStatus.GONE:
+                    gone += 1
+                    assert _fell(change.rule.id, base, head), (change.rule.id, base.run, head.run)
+    assert gone > 1000
+
+
+def _samples(one: Recording) -> float:
+    """Samples of a step; 0 if unknown."""
+    return (one.samples_per_s or 0) * (one.undisturbed_median_step_ns or 0)
+
+
+def _fell(rule_id: str, base: Capture, head: Capture) -> bool:
+    """Whether HEAD ran the check on each rank with the finding, and measured less time per step or sample."""
+    for row in base.findings:
+        if row.finding.rule.id != rule_id:
+            continue
+        (place,) = [key for key, lane in base.lanes.items() if lane[0].id == row.recording_ids[0]]
+        now = head.lanes[place][0] if place in head.lanes else None
+        ids = [now.id] if now else []
+        outcomes = [one.outcome for one in head.outcomes if one.rule.id == rule_id and {*ids} & {*one.recording_ids}]
+        if now is None or not outcomes or any(isinstance(one, Skipped | Failed) for one in outcomes):
+            return False
+        origins = row.finding.origins
+        claimed_ns = origins.total_ns / origins.step_count if origins else 0.0
+        grown = (
+            _samples(now) / _samples(base.lanes[place][0]) if _samples(now) and _samples(base.lanes[place][0]) else 1
+        )
+        shares = [one for one in outcomes if isinstance(one, Clear) and one.unit is Unit.SHARE]
+        if any(one.label == NO_SAVING for one in shares):
+            return False
+        if claimed_ns and any(one.value * (now.step_ns or 0) > claimed_ns * grown for one in shares):
+            return False
+    return True
 
 
 def test_a_finding_whose_line_moved_is_the_same() -> None:

@@ -5,13 +5,29 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from statistics import fmean
 
 from traceadvisor.comparing.pairing import Capture, PairedRun
 from traceadvisor.comparing.places import Place, place_of, root_of
+from traceadvisor.comparing.step_change import samples_per_step
 from traceadvisor.frozen import frozen
+from traceadvisor.judging.laws import NO_SAVING
 from traceadvisor.model.comparison import FindingChange, FindingState, FindingStatus, Side
-from traceadvisor.model.findings import Estimate, Failed, Fix, Location, RuleMeta, Severity, Skipped
+from traceadvisor.model.findings import (
+    Clear,
+    Estimate,
+    Failed,
+    Fix,
+    Location,
+    RuleMeta,
+    Severity,
+    Skipped,
+    Unit,
+)
 from traceadvisor.model.report import RecordedFinding
+
+FALLEN_SHARE = 0.9
+"""A measured time fell if it is at most this share of that before. Two recordings of one run differ by less."""
 
 CHANGED_SHARE = 0.03
 """A saving that differs by less of the step is the same: the limit between low and medium severity."""
@@ -31,6 +47,9 @@ class _Case:
     """Place of each location."""
 
     part_of: str | None
+    recording_ids: tuple[str, ...]
+    claimed_ns: float | None
+    """Time per step that it accounts for; None for a folded finding, or one that is about no time."""
 
 
 @frozen(eq=False)
@@ -85,8 +104,7 @@ def _changes(rule_id: str, base: _Found | None, head: _Found | None, run: Paired
         return
     for side, found, other in ((Side.HEAD, head, base), (Side.BASE, base, head)):
         if found is not None:
-            missing_in = run.base if side is Side.HEAD else run.head
-            yield _single(side, found, None if other else _why_unknown(rule_id, missing_in))
+            yield _single(side, found, None if other else _why_unknown(side, rule_id, found, run))
 
 
 def _both(base: _Found, head: _Found) -> FindingChange:
@@ -130,18 +148,56 @@ def _single(side: Side, found: _Found, why_unknown: str | None) -> FindingChange
     )
 
 
-def _why_unknown(rule_id: str, captures: Sequence[Capture]) -> str | None:
-    """Why captures without a finding do not show that it is absent; None if at least one checked for it."""
-    reasons = []
-    for outcome in (row.outcome for capture in captures for row in capture.outcomes if row.rule.id == rule_id):
+def _why_unknown(side: Side, rule_id: str, found: _Found, run: PairedRun) -> str | None:
+    """Why captures without a finding do not show that its cause is absent; None if they do.
+
+    A finding is new or gone only if its check ran on both sides with the same limits, on the ranks that have it. It is
+    gone only if what the check measures fell.
+    """
+    having, missing = (run.base, run.head) if side is Side.BASE else (run.head, run.base)
+    limits = {
+        tuple(sorted(capture.report.settings.thresholds.get(rule_id, {}).items())) for capture in (*having, *missing)
+    }
+    if len(limits) > 1:
+        return "the limits of the check were changed"
+    ids = {one for case in found.cases for one in case.recording_ids}
+    lanes = {key for capture in having for key, lane in capture.lanes.items() if any(one.id in ids for one in lane)}
+    measured: list[float] = []
+    for key in lanes:
+        outcomes = [
+            (row.outcome, one)
+            for capture in missing
+            for one in capture.lanes.get(key, ())
+            for row in capture.outcomes
+            if row.rule.id == rule_id and one.id in row.recording_ids
+        ]
+        ran = [pair for pair in outcomes if not isinstance(pair[0], Skipped | Failed)]
+        if not ran:
+            return _why_not_run([outcome for outcome, _ in outcomes])
+        if any(isinstance(outcome, Clear) and outcome.label == NO_SAVING for outcome, _ in ran):
+            return "its cause may still be there: the fix would save nothing now"
+        measured += [
+            outcome.value * one.step_ns
+            for outcome, one in ran
+            if isinstance(outcome, Clear) and outcome.unit is Unit.SHARE and one.step_ns
+        ]
+    claimed = [case.claimed_ns for case in found.cases if case.claimed_ns]
+    if side is Side.BASE and measured and claimed:
+        samples = [samples_per_step(captures, run.lanes) for captures in (having, missing)]
+        grown = samples[1] / samples[0] if samples[0] and samples[1] else 1.0
+        if fmean(measured) > FALLEN_SHARE * fmean(claimed) * grown:
+            return "its share of the step fell below the limit of the check, but its time did not fall"
+    return None
+
+
+def _why_not_run(outcomes: Sequence[object]) -> str:
+    for outcome in outcomes:
         match outcome:
             case Skipped(reason):
-                reasons.append(f"the check was skipped: {reason}")
+                return f"the check was skipped: {reason}"
             case Failed():
-                reasons.append("the check failed")
-            case _:
-                return None
-    return reasons[0] if reasons else "the check was not part of that report"
+                return "the check failed"
+    return "the check was not part of that report"
 
 
 def _by_rule(captures: Sequence[Capture]) -> dict[str, _Found]:
@@ -174,11 +230,14 @@ def _unfolded(recorded: RecordedFinding, root: str | None) -> Iterator[_Case]:
         recorded.saving_share,
         finding.locations,
         places,
-        part_of=None,
+        None,
+        recorded.recording_ids,
+        finding.origins.total_ns / finding.origins.step_count if finding.origins else None,
     )
     for folded in recorded.folded:
         share = folded.saving.expected_ns / recorded.step_ns if recorded.step_ns else 0.0
-        yield _Case(folded.rule, folded.fix, None, folded.saving, share, (), (), finding.rule.id)
+        ids = recorded.recording_ids
+        yield _Case(folded.rule, folded.fix, None, folded.saving, share, (), (), finding.rule.id, ids, None)
 
 
 def _merged(one: _Case, other: _Case) -> _Case:
@@ -186,4 +245,9 @@ def _merged(one: _Case, other: _Case) -> _Case:
     first, second = sorted((one, other), key=lambda case: (case.part_of is not None, -case.saving_share))
     located = dict(zip((*second.locations, *first.locations), (*second.places, *first.places), strict=True))
     locations = tuple(dict.fromkeys((*first.locations, *second.locations)))
-    return replace(first, locations=locations, places=tuple(located[one] for one in locations))
+    return replace(
+        first,
+        locations=locations,
+        places=tuple(located[one] for one in locations),
+        recording_ids=(*first.recording_ids, *second.recording_ids),
+    )

@@ -62,13 +62,13 @@ def _measure(run: PairedRun) -> Measure:
     lanes = [capture.lanes[key] for capture in (*run.base, *run.head) for key in run.lanes if key in capture.lanes]
     if not all(one.undisturbed_median_step_ns for lane in lanes for one in lane):
         return Measure.RECORDED_STEP
-    samples = [_samples_per_step(side, run.lanes) for side in (run.base, run.head)]
+    samples = [samples_per_step(side, run.lanes) for side in (run.base, run.head)]
     if samples[0] and samples[1] and abs(samples[1] / samples[0] - 1) > SAME_SAMPLES_SHARE:
         return Measure.UNDISTURBED_SAMPLE
     return Measure.UNDISTURBED_STEP
 
 
-def _samples_per_step(captures: Iterable[Capture], lanes: Iterable[LaneKey]) -> float | None:
+def samples_per_step(captures: Iterable[Capture], lanes: Iterable[LaneKey]) -> float | None:
     """Samples of a step, mean over captures and ranks; None where unknown."""
     found = [
         one.samples_per_s * one.undisturbed_median_step_ns / 1e9

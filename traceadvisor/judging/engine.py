@@ -71,7 +71,7 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | 
     umbrellas = tuple(Umbrella(one.rule, one.fix, one.evidence) for one in found)
     recording, findings = description.with_findings(in_order)
     recording = replace(recording, replay=replayed, umbrellas=umbrellas)
-    return Judgement(recording, facts.notes, outcomes, findings, rank_recording(facts))
+    return Judgement(recording, facts.notes, outcomes, findings, rank_recording(facts, is_alone=aside is not None))
 
 
 def assess(

@@ -21,6 +21,9 @@ NOISE_SHARE = 0.02
 LEAST_SAVING_SHARE = 0.001
 """Share of the step. Reports print a smaller saving as 0%, which nobody acts on."""
 
+NO_SAVING = "expected saving of the fix"
+"""What was measured of a finding whose cause is there, but whose fix would save nothing."""
+
 OTHER_TIME = "Time that this check may not claim was left out of it: {}."
 LONGER_THAN_STEP = "The saving was limited to the step."
 LONGER_THAN_CLAIM = "The saving was limited to the time that the finding claims."
@@ -37,7 +40,7 @@ def lawful(finding: Finding, rule: Rule, facts: Facts) -> Finding | Clear | Skip
     saving, step_ns = finding.saving, facts.step_ns
     if step_ns and saving.high_ns and not rule.umbrella and saving.expected_ns < LEAST_SAVING_SHARE * step_ns:
         share = saving.expected_ns / step_ns
-        return Clear("expected saving of the fix", share, LEAST_SAVING_SHARE, Unit.SHARE)
+        return Clear(NO_SAVING, share, LEAST_SAVING_SHARE, Unit.SHARE)
     return finding
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from traceadvisor.analysis.communication.collectives import collective_calls
 from traceadvisor.analysis.communication.matching import matching
@@ -11,6 +12,7 @@ from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.run_rule import run_rank_rule
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.location import Location
 from traceadvisor.model.ranks import RankFigures
 from traceadvisor.model.report import OutcomeRow
 from traceadvisor.model.spans import SpanSet
@@ -31,17 +33,49 @@ class RankRecording:
     """Processes of the job."""
 
 
-def rank_recording(facts: Facts) -> RankRecording | None:
-    """The figures of a recording for a comparison; None if its rank or its work is unknown or it has no steps."""
+ORIGIN_ROWS = 40
+"""Places and operators of each rank that are compared: the rest takes little time."""
+
+
+def rank_recording(facts: Facts, *, is_alone: bool = False) -> RankRecording | None:
+    """The figures of a recording for a comparison; None if its rank or its work is unknown or it has no steps.
+
+    Args:
+        facts: of the recording.
+        is_alone: whether no other rank was recorded, so that the origins of its time are not needed.
+    """
     origin, distributed = facts.trace.origin, facts.trace.distributed
     rank = distributed.rank if distributed and distributed.rank is not None else origin.rank
     if rank is None or facts.mean is None or facts.observation.is_unread:
         return None
     calls = collective_calls(facts.all_collectives, facts.trace, facts.steps)
     exposed = facts.partition.get(Category.COMMUNICATION, SpanSet.empty())
-    figures = RankFigures(rank, calls, facts.mean, exposed, facts.settings.loader)
+    figures = RankFigures(
+        rank,
+        calls,
+        facts.mean,
+        exposed,
+        facts.settings.loader,
+        facts.steps.kept[0].host_start_ns,
+        *_code(facts, facts.steps.typical_windows - exposed, is_alone=is_alone),
+    )
     world_size = distributed.world_size if distributed else None
     return RankRecording(facts.recording_id, origin.run, origin.cycle, figures, world_size)
+
+
+def _code(
+    facts: Facts, spans: SpanSet, *, is_alone: bool
+) -> tuple[tuple[tuple[Location, float], ...], dict[str, float]]:
+    """The places in the code and the operators that some time belongs to, with their time per step."""
+    if is_alone or not facts.step_count:
+        return (), {}
+    found, exact = facts.origins(spans, ORIGIN_ROWS), facts.run.exact_lines.exact
+    places = tuple(
+        (exact(replace(place, owner=row.owner)), row.total_ns / found.step_count)
+        for row in (found.stacks.rows if found.stacks else ())
+        if (place := row.inner or row.line)
+    )
+    return places, {row.name: row.total_ns / found.step_count for row in found.operators.rows if row.name}
 
 
 def compare(recordings: Iterable[RankRecording], rules: Iterable[Rule]) -> list[OutcomeRow]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field
+
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import MeanBreakdown
+from traceadvisor.model.location import Location
 from traceadvisor.model.run import LoaderSettings
 from traceadvisor.model.spans import SpanSet
 
@@ -43,3 +47,13 @@ class RankFigures:
 
     loader: LoaderSettings | None = None
     """Its training loader's settings; None where not captured."""
+
+    begin_ns: int = 0
+    """Start of its first kept step, on its own clock."""
+
+    places: tuple[tuple[Location, float], ...] = ()
+    """Lines of the user's code with the most time outside communication, and that time per typical step in nanoseconds;
+    empty without recorded stacks."""
+
+    operators: Mapping[str, float] = field(default_factory=dict)
+    """The same for operators."""

@@ -8,6 +8,7 @@ from tests.build import TraceBuilder
 from tests.rules.judging import skipped
 from traceadvisor import load
 from traceadvisor.model.findings import Clear, Found
+from traceadvisor.model.location import Frame
 from traceadvisor.model.report import OutcomeRow, Report
 from traceadvisor.rules.dist.dist005_straggler import Straggler
 
@@ -89,3 +90,50 @@ def test_at_most_three_causes_are_shown(tmp_path: Path) -> None:
     outcome = _row(_report(tmp_path, _rank(0, [50] * 4), late)).outcome
     assert isinstance(outcome, Found)
     assert len([one for one in outcome.finding.evidence if one.label.startswith("extra time on this rank: ")]) == 3
+
+
+def _stacked(number: int, sleep_us: int, line: int = 7) -> TraceBuilder:
+    """Steps of 100 us: a function of the user sleeps, a kernel runs for 10 us, and the all-reduce ends at 100."""
+    builder = TraceBuilder().distributed(number, 2).base_time(1_700_000_000_000_000_000)
+    for at in range(0, 400, 100):
+        begin = at + 10 + sleep_us
+        builder.step(at // 100, at, at + 99).python(f"train.py({line}): log", at + 1, begin)
+        builder.python("<built-in function sleep>", at + 2, begin - 1).launch(
+            begin, begin + 1, kernel=(begin + 1, begin + 11)
+        )
+        builder.collective(begin + 2, begin + 3, kernel=(begin + 11, at + 100))
+    return builder
+
+
+def test_the_function_that_only_the_late_rank_runs_long_is_named(tmp_path: Path) -> None:
+    outcome = _row(_report(tmp_path, _stacked(0, 10), _stacked(1, 50))).outcome
+    assert isinstance(outcome, Found)
+    (place,) = outcome.finding.locations
+    assert (place.file, place.line, place.function, place.is_line) == ("train.py", 7, "log", False)
+    assert place.owner == Frame("sleep")
+    assert outcome.finding.fix.summary == "Shorten what delays rank 1: GPU idle (other CPU work)"
+    evidence = {one.label: one.value for one in outcome.finding.evidence}
+    assert evidence["extra time on this rank in the code named above"] == pytest.approx(40_000, rel=0.1)
+
+
+def test_without_stacks_the_operator_with_the_most_extra_time_is_named(tmp_path: Path) -> None:
+    outcome = _row(_report(tmp_path, _rank(0, [50] * 4), _rank(1, [80] * 4))).outcome
+    assert isinstance(outcome, Found)
+    assert outcome.finding.locations == ()
+    (label,) = [one.label for one in outcome.finding.evidence if one.label.startswith("most extra time")]
+    assert label == "most extra time in one operator: gemm (launched outside operators)"
+
+
+def test_a_rank_that_begins_the_recording_late_is_late_for_an_unknown_reason(tmp_path: Path) -> None:
+    """One step of 100 us on a rank; on the other one it begins 50 us earlier."""
+    ranks = []
+    for number, begin in ((0, 0), (1, 50)):
+        builder = TraceBuilder().distributed(number, 2).base_time(1_700_000_000_000_000_000)
+        builder.step(0, begin, 119).launch(begin, begin + 1, kernel=(begin + 1, begin + 20))
+        builder.launch(105, 106, kernel=(106, 118))
+        ranks.append(builder.collective(begin + 2, begin + 3, kernel=(begin + 20, 100)))
+    outcome = _row(_report(tmp_path, *ranks)).outcome
+    assert isinstance(outcome, Found)
+    evidence = {one.label: one.value for one in outcome.finding.evidence}
+    assert evidence["later start of this rank's first recorded step"] == 50_000
+    assert outcome.finding.fix.summary.startswith("Find out what delays rank 1")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.spans import SpanSet
@@ -21,9 +21,13 @@ from traceadvisor.rules.base import (
     Unit,
 )
 from traceadvisor.rules.category_words import CATEGORY_WORDS
-from traceadvisor.rules.dist.late_ranks import late_rank
+from traceadvisor.rules.dist.late_ranks import LEAST_PART, LateRank, late_rank
 
 MOST_CAUSES = 3
+MAIN_PART = 0.5
+"""Share of all extra time of the late rank, above which one category is the cause."""
+
+_LATE_START = "The others began the first recorded step earlier: what delayed this rank before it was not recorded."
 NOT_REPLAYED = "each rank is simulated alone, and after the fix another rank may be late"
 
 
@@ -31,16 +35,18 @@ NOT_REPLAYED = "each rank is simulated alone, and after the fix another rank may
 class Straggler(RankRule):
     """One rank arrives late at the collectives, and all others wait for it.
 
-    What it finds: The rank that the others wait for most, and the categories that take longer on it. A collective ends
-        on all ranks at the same time. So the rank that spends the least time in it arrived last.
+    What it finds: The rank that the others wait for most, the categories that take longer on it, and the line or the
+        operator with the most extra time. A collective ends on all ranks at the same time. So the rank that spends the
+        least time in it arrived last. Timers show no difference: all ranks wait inside ``backward()``.
     Why it costs time: Ranks reduce their gradients in every step. No rank continues before the last one arrives, so the
         job is as fast as its slowest rank.
     How to fix it: Fix the cause on the late rank: an uneven share of the data, logging or checkpointing on rank 0 only,
         a slower disk or GPU, or other processes on the machine.
     How the saving is estimated: The saving is an upper limit: the others' mean wait for that rank. The expected value
         is half of it. Without this wait, another rank may be the last.
-    When it may be wrong: In a short recording, one slow step on one rank looks like a pattern. If ranks take turns at
-        being late, for example with samples of uneven length, this rule reports nothing.
+    When it may be wrong: In a short recording, one slow step on one rank looks like a pattern. A rank whose first
+        recorded step begins after the others' is late for a reason that was not recorded; the finding says so. If ranks
+        take turns at being late, for example with samples of uneven length, this rule reports nothing.
     """
 
     meta = RuleMeta("DIST005", "straggler", "All ranks wait for one late rank")
@@ -79,10 +85,34 @@ class Straggler(RankRule):
                     Evidence(f"extra time on this rank: {CATEGORY_WORDS[category]}", excess_ns, Unit.NS_PER_STEP)
                     for category, excess_ns in late.longer[:MOST_CAUSES]
                 ),
+                *_extra(late),
             ),
-            fix=Fix(
-                f"Find out what delays rank {late.rank}: compare its breakdown with the other ranks'",
-                not_replayed=NOT_REPLAYED,
+            fix=Fix(_summary(late), not_replayed=NOT_REPLAYED),
+            locations=(late.place[0],) if late.place else (),
+            caveats=(
+                "After the fix, the next slowest rank sets the pace.",
+                *((_LATE_START,) if late.late_start_ns > LEAST_PART * late.caused_ns else ()),
             ),
-            caveats=("After the fix, the next slowest rank sets the pace.",),
         )
+
+
+def _extra(late: LateRank) -> Iterator[Evidence]:
+    """Extra time of the late rank in single places."""
+    if late.place:
+        yield Evidence("extra time on this rank in the code named above", late.place[1], Unit.NS_PER_STEP)
+    elif late.operator:
+        yield Evidence(f"most extra time in one operator: {late.operator[0]}", late.operator[1], Unit.NS_PER_STEP)
+    if late.late_start_ns > LEAST_PART * late.caused_ns:
+        yield Evidence("later start of this rank's first recorded step", late.late_start_ns, Unit.NS_PER_STEP)
+
+
+def _summary(late: LateRank) -> str:
+    extra_ns = sum(time_ns for _, time_ns in late.longer)
+    if extra_ns < LEAST_PART * late.caused_ns:
+        return f"Find out what delays rank {late.rank}: compare its breakdown with the other ranks'"
+    (category, most_ns), *_ = late.longer
+    if late.place or most_ns >= MAIN_PART * extra_ns:
+        return f"Shorten what delays rank {late.rank}: {CATEGORY_WORDS[category]}"
+    return (
+        f"Find out why rank {late.rank} is slower in several parts: other programs, a slower CPU or GPU, or more data"
+    )

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
-from traceadvisor.analysis.communication.matching import matching
+from traceadvisor.analysis.communication.matching import Matching, matching
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.location import Location
 from traceadvisor.model.ranks import RankFigures
 from traceadvisor.model.spans import SpanSet
+
+LEAST_PART = 0.25
+"""Share of the wait that a place explains at least. Ranks differ by less in any code."""
+
+_Named = TypeVar("_Named")
+_ByKey = dict[Hashable, tuple[_Named, float]]
+"""By a key that is the same on all ranks: what it stands for, and its time per step."""
 
 
 @frozen
@@ -40,6 +49,17 @@ class LateRank:
     longer: tuple[tuple[Category, float], ...]
     """Categories longer than the others' mean, with the extra nanoseconds per step; longest first."""
 
+    late_start_ns: float
+    """Time by which it begins the first compared step after the others, on the clock of a collective's end, divided by
+    the number of steps: what it did before was not recorded."""
+
+    place: tuple[Location, float] | None
+    """The line of the user's code that takes it longest beyond the others' mean, and that time per step; None if no
+    line takes :data:`LEAST_PART` of the wait."""
+
+    operator: tuple[str, float] | None
+    """The same for operators."""
+
 
 def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
     """The rank that the others wait for most; None if no step has matching collectives on all ranks.
@@ -53,6 +73,8 @@ def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
     caused_ns = np.array([_caused(ranks, matched.start_ns, waits_ns * (last == late)) for late in range(len(ranks))])
     late = int(caused_ns.argmax())
     total_ns = float(caused_ns.sum())
+    others = [one for one in ranks if one is not ranks[late]]
+    least_ns = LEAST_PART * float(caused_ns[late]) / matched.step_count
     return LateRank(
         ranks[late].rank,
         float(caused_ns[late]) / matched.step_count,
@@ -61,7 +83,10 @@ def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
         last.size,
         float(matched.transfer_ns.sum()) / matched.step_count,
         float(np.mean([one.mean.duration_ns for one in ranks])),
-        _longer(ranks[late], [one for one in ranks if one is not ranks[late]]),
+        _longer(ranks[late], others),
+        _late_start(matched, [one.begin_ns for one in ranks], late) / matched.step_count,
+        _most_extra(_by_place(ranks[late]), [_by_place(one) for one in others], least_ns),
+        _most_extra(_by_operator(ranks[late]), [_by_operator(one) for one in others], least_ns),
     )
 
 
@@ -85,3 +110,33 @@ def _longer(late: RankFigures, others: Sequence[RankFigures]) -> tuple[tuple[Cat
         if own_ns is not None and category not in (Category.COMMUNICATION, Category.IDLE_UNKNOWN)
     ]
     return tuple(sorted((pair for pair in excess if pair[1] > 0), key=lambda pair: -pair[1]))
+
+
+def _late_start(matched: Matching, begins_ns: Sequence[int], late: int) -> float:
+    """Time by which the late rank begins after the mean of the others, seen from the end of the first collective."""
+    ends_ns = matched.start_ns[:, 0] + matched.duration_ns[:, 0]
+    leads_ns = ends_ns - np.array(begins_ns)
+    return max(float(np.delete(leads_ns, late).mean() - leads_ns[late]), 0.0)
+
+
+def _most_extra(late: _ByKey[_Named], others: Sequence[_ByKey[_Named]], least_ns: float) -> tuple[_Named, float] | None:
+    """What takes the late rank longest beyond the others' mean, and that time per step; None if it is short."""
+    extra = [
+        (named, own_ns - float(np.mean([other[key][1] if key in other else 0.0 for other in others])))
+        for key, (named, own_ns) in late.items()
+    ]
+    most = max(extra, key=lambda one: one[1], default=None)
+    return most if most and most[1] >= max(least_ns, 1.0) else None
+
+
+def _by_place(rank: RankFigures) -> _ByKey[Location]:
+    """Time by the user's function and the function that it waits for: lines may be known on one rank only."""
+    found: _ByKey[Location] = {}
+    for place, time_ns in rank.places:
+        key = place.file, place.function, place.owner.function if place.owner else None
+        found[key] = place, time_ns + (found[key][1] if key in found else 0.0)
+    return found
+
+
+def _by_operator(rank: RankFigures) -> _ByKey[str]:
+    return {name: (name, time_ns) for name, time_ns in rank.operators.items()}
