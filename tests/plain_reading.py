@@ -592,6 +592,7 @@ class IdleCauses:
         self.training_thread = recording.training_thread
         self.loader = recording.loader
         self.active = by_thread([*recording.operators, *recording.runtime])
+        self.passes = list(backward_passes(recording))
         self.allocating = by_thread(e for e in recording.runtime if bare(e.name).startswith(ALLOCATING))
         self.profiler = Flat(profiler_events(recording))
         self.blocked = Flat(blocking_events(recording))
@@ -600,8 +601,9 @@ class IdleCauses:
         launch = self.launches.get(following.correlation) if following else None
         thread = launch.thread if launch else self.training_thread
         active, allocating = self.active.get(thread, Flat([])), self.allocating.get(thread, Flat([]))
+        partners = Flat(self.of_partners(thread))
         busy = "idle_sync" if dry in self.blocked else "idle_launch"
-        ranked = (("idle_profiler", self.profiler), ("idle_allocator", allocating), (busy, active))
+        own = (("idle_profiler", self.profiler), ("idle_allocator", allocating), (busy, active))
 
         def cause(instant: int) -> str:
             if instant in self.loader:
@@ -609,13 +611,44 @@ class IdleCauses:
             if launch and launch.end <= dry:
                 return "idle_device"
             if launch and instant >= launch.end:
-                return cause(launch.end - 1)
+                return first(launch.end - 1, (("data_wait", self.loader), *own))
+            return first(instant, (*own, (busy, partners)))
+
+        def first(instant: int, ranked: Iterable[tuple[str, Flat]]) -> str:
             return next((name for name, spans in ranked if instant in spans), "idle_host")
 
         cuts = {dry, end} | ({launch.end} if launch and dry < launch.end < end else set())
-        cuts = cuts.union(*(flat.between(dry, end) for flat in (self.loader, self.profiler, active, allocating)))
+        causing = (self.loader, self.profiler, active, allocating, partners)
+        cuts = cuts.union(*(flat.between(dry, end) for flat in causing))
         for left, right in pairwise(sorted(cuts.union(self.unknown.between(dry, end)))):
             yield left, right, UNKNOWN if left in self.unknown else cause(left)
+
+    def of_partners(self, thread: str) -> Iterator[Event]:
+        """Calls of the threads that a launching thread waits for: a backward pass, or the training before it."""
+        of_backward = {event.thread for event in self.passes}
+        if thread in of_backward:
+            yield from stretches_of(self.active.get(self.training_thread, Flat([])))
+        if thread in {self.training_thread, *of_backward}:
+            for event in self.passes:
+                active = self.active[event.thread]
+                edges = sorted({event.start, event.end, *active.between(event.start, event.end)})
+                yield from (stretch(left, right) for left, right in pairwise(edges) if left in active)
+
+
+def backward_passes(recording: Recording) -> Iterator[Event]:
+    """Backward passes on other threads, in parts that each end with a node."""
+    training = recording.training_thread
+    begun = [
+        e.start for e in (*recording.operators, *recording.runtime, *recording.annotations) if e.thread == training
+    ]
+    last = None
+    for node in sorted((e for e in recording.operators if e.name.startswith(BACKWARD)), key=lambda e: e.start):
+        if node.thread == training or node.end <= max(node.start, last or 0):
+            continue
+        start = node.start if last is None else max(node.start, last)
+        goes_on = last is not None and not any(last <= instant < start for instant in begun)
+        yield Event("", "", node.thread, last if goes_on and last is not None else start, node.end, None)
+        last = node.end
 
 
 def stretch(start: int, end: int) -> Event:

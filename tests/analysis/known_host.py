@@ -96,6 +96,11 @@ class HostSide:
         """Whether such events are recorded at all."""
         return not (role is Role.LOADER and not self._with_loader) and not (role in CALLS and not self._with_calls)
 
+    @staticmethod
+    def may_run(role: Role, thread: str) -> bool:
+        """Whether a thread may have such events: threads wait for the backward passes of others."""
+        return role is not Role.BACKWARD or thread == TRAINING
+
     @property
     def most_in_operators(self) -> int:
         """How long the busiest thread is in operators, counted as often as they overlap."""
@@ -167,7 +172,9 @@ class HostSide:
     def _cover(self, makers: list[Role], thread: str, piece: Piece, room: Room) -> None:
         """One event over a piece, or two that overlap or touch."""
         for start, end in self._overlapping(piece):
-            roles = [role for role in makers if role is not Role.SYNC or start > room.dry]
+            roles = [
+                role for role in makers if (role is not Role.SYNC or start > room.dry) and self.may_run(role, thread)
+            ]
             role = self._random.choice(roles)
             reaches_back = start == room.dry and role is not Role.SYNC
             begin = self._random.randint(room.earliest, start) if reaches_back else start
@@ -198,7 +205,7 @@ class HostSide:
         self._some([option for option in options if option[0] is Role.SYNC], after_dry, max(end, after_dry))
 
     def _some(self, options: list[tuple[Role, str]], start: int, end: int) -> None:
-        possible = [option for option in options if self.can(option[0])]
+        possible = [option for option in options if self.can(option[0]) and self.may_run(*option)]
         for _ in range(self._random.choice((0, 0, 1, 3)) if possible else 0):
             role, thread = self._random.choice(possible)
             first, last = sorted(self._random.randint(start, end) for _ in range(2))

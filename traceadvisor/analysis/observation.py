@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from traceadvisor.analysis.data.loader import Loader, find_loader
+from traceadvisor.analysis.operators.backward import backward_passes
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.analysis.operators.launches import Launches
 from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
@@ -72,6 +73,11 @@ class Observation:
         """Time in operators and runtime calls, of all threads."""
         events = self.trace.events
         return ThreadSpans.of(events, events.rows(Kind.OPERATOR, Kind.RUNTIME)).joined
+
+    @cached_property
+    def backward(self) -> ThreadSpans:
+        """Backward passes on other threads, in order: the training thread waits for them and runs no Python."""
+        return backward_passes(self.trace, self.thread)
 
     @property
     def allocating(self) -> ThreadSpans:

@@ -267,6 +267,27 @@ def test_operators_of_the_thread_that_launches_next_count(tmp_path: Path) -> Non
     assert without_loader(builder, tmp_path) == {"idle_launch": 5 + 15, "idle_host": 5, "kernel": 75}
 
 
+NODE = "autograd::engine::evaluate_function: MmBackward0"
+
+
+def test_while_the_training_thread_waits_for_the_backward_pass_that_pass_counts(tmp_path: Path) -> None:
+    # The optimizer launches next; the last node of the backward pass runs from 40 to 60.
+    builder = busy_until_40().op(NODE, 20, 60, thread=AUTOGRAD).op("aten::add_", 70, 80)
+    builder.launch(75, 80, kernel=(80, 100))
+    assert without_loader(builder, tmp_path) == {"idle_launch": 5 + 20 + 10, "idle_host": 10, "kernel": 55}
+
+
+def test_before_the_backward_pass_begins_the_training_thread_counts(tmp_path: Path) -> None:
+    builder = busy_until_40().op("aten::mse_loss", 40, 55).op(NODE, 60, 80, thread=AUTOGRAD)
+    builder.launch(70, 80, kernel=(80, 100), thread=AUTOGRAD)
+    assert without_loader(builder, tmp_path) == {"idle_launch": 5 + 15 + 20, "idle_host": 5, "kernel": 55}
+
+
+def test_a_thread_beside_the_training_waits_for_no_backward_pass(tmp_path: Path) -> None:
+    builder = busy_until_40().op(NODE, 20, 60, thread=AUTOGRAD).launch(75, 80, kernel=(80, 100), thread=9)
+    assert without_loader(builder, tmp_path) == {"idle_launch": 5 + 5, "idle_host": 35, "kernel": 55}
+
+
 def test_the_next_operation_may_lie_beyond_the_windows_end(tmp_path: Path) -> None:
     builder = TraceBuilder().step(0, 0, 50).launch(0, 5, kernel=(5, 40)).op("MmBackward0", 42, 70, thread=AUTOGRAD)
     builder.step(1, 50, 120).launch(60, 70, kernel=(70, 120), thread=AUTOGRAD)

@@ -129,6 +129,37 @@ def test_a_few_long_calls_are_the_cause_from_half_of_the_time(
     assert (found.fix.what_if is None) is is_long
 
 
+def _compiled(gap_us: int) -> TraceBuilder:
+    """Steps of 3 ms in compiled code, which launches a kernel of 2 us after each pause of Python."""
+    builder = TraceBuilder()
+    for number, at in enumerate((0, 3000, 6000)):
+        builder.step(number, at, at + 3000).op("Torch-Compiled Region: 0/0", at, at + 3000)
+        for start in range(at, at + 3000, gap_us):
+            builder.launch(start + gap_us - 10, start + gap_us - 5, kernel=(start + gap_us - 5, start + gap_us - 3))
+    return builder
+
+
+def test_compiled_code_with_many_small_gaps_needs_cuda_graphs(tmp_path: Path) -> None:
+    found = finding(LaunchBound(), _compiled(30), tmp_path)
+    assert evidence(found, "share of this time in single operators") == 0
+    assert "CUDA graphs" in found.fix.summary
+    assert not found.fix.settings
+    assert isinstance(found.fix.what_if, AmortisedLaunches)
+
+
+def test_compiled_code_with_a_few_long_gaps_differs(tmp_path: Path) -> None:
+    assert "long CPU calls" in finding(LaunchBound(), _compiled(1500), tmp_path).fix.summary
+
+
+@pytest.mark.parametrize(("gap_us", "is_long"), [(104, False), (105, True)])
+def test_a_gap_within_an_operator_is_long_from_a_tenth_of_a_millisecond(
+    gap_us: int, tmp_path: Path, *, is_long: bool
+) -> None:
+    # From the end of a launch call to the next one: 5 us less.
+    share = evidence(finding(LaunchBound(), _compiled(gap_us), tmp_path), "share of this time in single operators")
+    assert (share != 0) is is_long
+
+
 @pytest.mark.parametrize(("call_us", "share"), [(999, 0), (1000, 1)])
 def test_a_call_is_long_from_one_millisecond(call_us: int, share: float, tmp_path: Path) -> None:
     builder = TraceBuilder()

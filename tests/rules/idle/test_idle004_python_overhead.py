@@ -9,7 +9,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from tests.analysis.sampled.sampling import Samples, library, user
-from tests.build import Generation, TraceBuilder
+from tests.build import AUTOGRAD, Generation, TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
 from traceadvisor.facts import Facts
@@ -91,6 +91,18 @@ def test_a_stretch_after_the_last_optimizer_step_is_no_cost_of_every_step(count:
 
 def test_short_stretches_belong_to_the_launches_between_them(tmp_path: Path) -> None:
     assert clear(PythonOverhead(), _steps(logging_us=50), tmp_path).value == 0
+
+
+def test_waiting_for_the_backward_pass_is_no_python(tmp_path: Path) -> None:
+    # The autograd thread pauses for 600 of 1000 us between two nodes.
+    builder, node = TraceBuilder(), "autograd::engine::evaluate_function: MmBackward0"
+    for step in range(3):
+        start = 1000 * step
+        builder.step(step, start, start + 1000).op("aten::mm", start, start + 100)
+        builder.launch(start + 5, start + 10, kernel=(start + 20, start + 100))
+        builder.op(node, start + 100, start + 200, thread=AUTOGRAD).op(node, start + 800, start + 950, thread=AUTOGRAD)
+        builder.launch(start + 900, start + 910, kernel=(start + 910, start + 1000), thread=AUTOGRAD)
+    assert clear(PythonOverhead(), builder, tmp_path).value == 0
 
 
 def test_waiting_for_other_ranks_is_no_python(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from traceadvisor.analysis.idle.gaps import Gaps
 from traceadvisor.analysis.observation import Observation
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
 from traceadvisor.analysis.operators.forward import forward_operators
+from traceadvisor.analysis.operators.innermost import overlapping
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.operators.python_frames import MODULE_PREFIX
@@ -51,7 +52,7 @@ def _host_causes(
     rest -= profiler
     allocator = rest & before_call.inside(allocating).together()
     rest -= allocator
-    busy = rest & before_call.inside(active).together()
+    busy = rest & _with_partners(before_call, observation).inside(active).together()
     after_block = gaps.spans(own & gaps.after_block)
     return {
         Category.IDLE_PROFILER: profiler,
@@ -60,6 +61,22 @@ def _host_causes(
         Category.IDLE_LAUNCH: busy - after_block,
         Category.IDLE_HOST: rest - busy,
     }
+
+
+def _with_partners(spans: ThreadSpans, observation: Observation) -> ThreadSpans:
+    """Return the spans of launching threads, and the same spans of the threads that these wait for.
+
+    The training thread waits for the backward pass, and the threads of a backward pass wait for it to begin.
+    """
+    training, passes = observation.thread, observation.backward
+    in_backward = among(spans.thread, passes.thread)
+    starts, ends, mine, theirs = overlapping(spans.start_ns, spans.end_ns, passes.start_ns, passes.end_ns)
+    waits = (in_backward | (spans.thread == training))[mine]
+    return ThreadSpans(
+        np.concatenate((spans.thread, passes.thread[theirs[waits]], np.full(in_backward.sum(), training))),
+        np.concatenate((spans.start_ns, starts[waits], spans.start_ns[in_backward])),
+        np.concatenate((spans.end_ns, ends[waits], spans.end_ns[in_backward])),
+    )
 
 
 def _latency(
@@ -87,7 +104,8 @@ def plain_python(observation: Observation, least_ns: float) -> SpanSet:
     """Return spans of at least ``least_ns`` in which the training threads run only plain Python, outside the loader.
 
     Training threads are the training thread and those that launch work: while one waits for another, none counts as
-    idle. Collectives do not count either: waiting for other ranks is not this process's own work.
+    idle. While the training thread waits inside ``backward()``, it runs no Python. Collectives do not count either:
+    waiting for other ranks is not this process's own work.
     """
     return _outside(observation, _on_training_threads(observation, observation.active), least_ns)
 
@@ -129,6 +147,7 @@ def _on_training_threads(observation: Observation, spans: ThreadSpans) -> SpanSe
 
 
 def _outside(observation: Observation, busy: SpanSet, least_ns: float) -> SpanSet:
-    """Return the time outside some spans, the loader and collectives, in stretches of at least ``least_ns``."""
-    busy = busy | observation.loading | observation.trace.events.spans(host_collective_rows(observation.trace))
+    """Return the time outside some spans, the loader, backward passes and collectives, in long stretches."""
+    events, collectives = observation.trace.events, host_collective_rows(observation.trace)
+    busy = busy | observation.loading | observation.backward.together() | events.spans(collectives)
     return busy.gaps(*recording_extent(observation.trace)).lasting(least_ns)

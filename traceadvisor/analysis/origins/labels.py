@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from traceadvisor.analysis.communication.collectives import host_collective_rows
+from traceadvisor.analysis.operators.containers import COMPILED
 from traceadvisor.analysis.operators.innermost import ThreadCalls, positions_by
 from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, name_mask
 from traceadvisor.analysis.operators.numbering import values_at
@@ -18,7 +19,6 @@ from traceadvisor.model.arrays import Int32, Int64, Mask
 from traceadvisor.model.events import EXCHANGE, NONE, Kind
 from traceadvisor.model.trace import Trace
 
-_COMPILED = re.compile(r"Torch-Compiled Region|CompiledFunction")
 _GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 _SHOWN_CALL = re.compile(r"Synchronize|Malloc|Free|HostAlloc|MemAlloc|MemGetInfo|^(?:cuda|hip)Memcpy$")
 """Runtime calls that are worth naming beside their operator: waits and memory management."""
@@ -152,7 +152,7 @@ class OperatorLabels:
         tree = self._tree
         is_exchange = name_mask(self._trace.names, lambda name: name == EXCHANGE)[names]
         own = np.where(is_exchange & (tree.parent != NONE), tree.parent, np.arange(names.size))
-        is_compiled = name_mask(self._trace.names, lambda name: _COMPILED.match(name) is not None)[names]
+        is_compiled = name_mask(self._trace.names, lambda name: COMPILED.match(name) is not None)[names]
         inner = tree.nearest(is_compiled)
         above = np.append(tree.parent, NONE)[inner]
         while (above != NONE).any():  # regions are nested a few levels deep

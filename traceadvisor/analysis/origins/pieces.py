@@ -282,7 +282,7 @@ class PieceFinder:
         pieces, idle = pieces.without((pieces.row == NONE) & (pieces.thread != training))
         instead = self._running(idle.start_ns, idle.end_ns, np.full(idle.start_ns.size, training, dtype=np.int64))
         pieces = Pieces.joined([pieces, instead])
-        if not self._backward_spans[0].size:
+        if not self._observation.backward.start_ns.size:
             return pieces
         may_wait = ((pieces.row == NONE) | self._is_annotation(pieces.row)) & (pieces.thread == training)
         pieces, waiting = pieces.without(may_wait)
@@ -337,19 +337,12 @@ class PieceFinder:
 
     def _backward_instead(self, pieces: Pieces) -> Pieces:
         """Return the same pieces; those in which another thread runs the backward pass belong to it."""
-        begins, node_ends, threads = self._backward_spans
-        cuts = np.concatenate((begins, node_ends))
+        passes = self._observation.backward
+        cuts = np.concatenate((passes.start_ns, passes.end_ns))
         cuts.sort(kind="stable")
         starts, ends, parent = split(pieces.start_ns, pieces.end_ns, cuts)
-        place = np.maximum(np.searchsorted(begins, starts, side="right") - 1, 0)
-        inside = (begins[place] <= starts) & (starts < node_ends[place])
+        place = np.maximum(np.searchsorted(passes.start_ns, starts, side="right") - 1, 0)
+        inside = (passes.start_ns[place] <= starts) & (starts < passes.end_ns[place])
         rest = replace(pieces.taken(parent[~inside]), start_ns=starts[~inside], end_ns=ends[~inside])
-        return Pieces.joined([rest, self._running(starts[inside], ends[inside], threads[place[inside]])])
-
-    @cached_property
-    def _backward_spans(self) -> tuple[Int64, Int64, Int64]:
-        """Disjoint spans in which other threads run the backward pass: starts, ends and threads."""
-        nodes = self._backward_rows
-        nodes = nodes[self._events.thread[nodes] != self._observation.thread]
-        begins, runs = first_come(self._events.start_ns[nodes], self._events.end_ns[nodes])
-        return begins, self._events.end_ns[nodes[runs]], self._events.thread[nodes[runs]].astype(np.int64)
+        threads = passes.thread[place[inside]].astype(np.int64)
+        return Pieces.joined([rest, self._running(starts[inside], ends[inside], threads)])

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from traceadvisor.analysis.observation import Observation
-from traceadvisor.analysis.operators.by_thread import ThreadSpans
+from traceadvisor.analysis.operators.containers import container_rows, long_call_time
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
@@ -11,8 +12,10 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.launches import AmortisedLaunches
 from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
 
-LONG_NS = 1_000_000
-"""A hundred times the usual CPU time of an operator."""
+COMPILED = Fix(
+    "Replay the compiled code as CUDA graphs: one launch instead of one per kernel",
+    change='model = torch.compile(model, mode="reduce-overhead")',
+)
 
 LONG_CALLS = Fix(
     "Check what the few long CPU calls do: compile, allocate, search for an algorithm, or wait",
@@ -56,20 +59,17 @@ class LaunchBound(Rule):
     few_long_calls: float = 0.5
     """Share of this idle time in long calls. Above it, long calls are the cause, and fewer launches do not help."""
 
+    min_compiled: float = 0.5
+    """Share of this idle time in compiled code, above which ``torch.compile`` is no news."""
+
     def check(self, facts: Facts) -> Outcome:
         """Compare the GPU idle time during kernel launches with the step."""
         idle = facts.claim(Category.IDLE_LAUNCH)
         share = facts.share(idle)
-        others = " or CUDA graphs" if facts.inference_sign else ", CUDA graphs, or a fused or foreach optimizer"
-        fix = Fix(
-            f"Launch fewer kernels: use a larger batch, torch.compile{others}",
-            change='model = torch.compile(model, mode="reduce-overhead")',
-            settings={"compile": True},
-            what_if=AmortisedLaunches(_operators(facts)),
-        )
+        fix = self._fix(facts, idle)
         if share < self.min_share:
             return facts.clear("GPU idle time during kernel launches", share, self.min_share, Unit.SHARE, fix=fix)
-        long_share = (long_call_time(facts.observation) & idle).total_ns / max(idle.total_ns, 1)
+        long_share = _part_of(idle, long_call_time(facts.observation))
         return facts.finding(
             claims=idle,
             fix=LONG_CALLS if long_share > self.few_long_calls else fix,
@@ -80,6 +80,18 @@ class LaunchBound(Rule):
                 *self._kernel_evidence(facts),
             ),
             caveats=("Profiling slows down every launch. Without it, the run is less launch-bound than shown.",),
+        )
+
+    def _fix(self, facts: Facts, idle: SpanSet) -> Fix:
+        """CUDA graphs for code that is compiled already; else fewer kernels."""
+        if _part_of(idle, facts.trace.events.spans(container_rows(facts.trace))) > self.min_compiled:
+            return replace(COMPILED, what_if=AmortisedLaunches(_operators(facts)))
+        others = " or CUDA graphs" if facts.inference_sign else ", CUDA graphs, or a fused or foreach optimizer"
+        return Fix(
+            f"Launch fewer kernels: use a larger batch, torch.compile{others}",
+            change='model = torch.compile(model, mode="reduce-overhead")',
+            settings={"compile": True},
+            what_if=AmortisedLaunches(_operators(facts)),
         )
 
     def _kernel_evidence(self, facts: Facts) -> tuple[Evidence, ...]:
@@ -105,13 +117,5 @@ def _operators(facts: Facts) -> SpanSet:
     return events.spans(events.is_kind(Kind.OPERATOR) & launching)
 
 
-def long_call_time(observation: Observation, least_ns: int = LONG_NS) -> SpanSet:
-    """Spans inside runtime calls, or innermost operators, of at least ``least_ns`` on any thread."""
-    events = observation.trace.events
-    is_long = events.duration_ns >= least_ns
-    operators, calls = events.rows(Kind.OPERATOR), events.rows(Kind.RUNTIME)
-    long, short = operators[is_long[operators]], operators[~is_long[operators]]
-    near = SpanSet.union_of(events.start_ns[long] - least_ns, events.end_ns[long])  # others overlap no long one
-    short = short[near.contains(events.start_ns[short])]
-    innermost = ThreadSpans.of(events, long).outside(ThreadSpans.of(events, short))
-    return innermost.together() | events.spans(calls[is_long[calls]])
+def _part_of(whole: SpanSet, other: SpanSet) -> float:
+    return (whole & other).total_ns / max(whole.total_ns, 1)
