@@ -77,7 +77,7 @@ def _written(folder: Path, result: ExperimentResult) -> Path:
 
 def test_each_format_shows_what_was_measured_for_a_finding(tmp_path: Path) -> None:
     report = with_experiments(_report(), [_written(tmp_path / "runs" / "one", _experiment(_report()))])
-    words = "step 0.59 of before (0.53 to 0.65), faster"
+    words = "step 0.59 of before (0.53 to 0.65), faster, shown"
     html = page(report).decode()
     assert f"Measured</a>: {words}, with num_workers=4" in html
     assert html.count('id="measured-1"') == 1

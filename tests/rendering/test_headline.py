@@ -24,6 +24,7 @@ from traceadvisor.model.report import Recording, RecordingNote, Report, Umbrella
 from traceadvisor.model.steps import StepSource
 from traceadvisor.model.workload import InferenceSign, Workload
 from traceadvisor.rendering.charts.drawing import Chart
+from traceadvisor.rendering.content.report.document import report_document
 from traceadvisor.rendering.content.report.recordings import (
     busy_words,
     environment_facts,
@@ -32,6 +33,8 @@ from traceadvisor.rendering.content.report.recordings import (
     step_figure,
 )
 from traceadvisor.rendering.document.blocks import Block, Group, Prose, Tone, plain
+from traceadvisor.rendering.document.budget import Room, trimmed
+from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.headline import (
     lost_share,
@@ -362,6 +365,22 @@ def test_inference_is_named_first_and_counted_in_iterations() -> None:
     assert facts["Recognised as inference by"] == "marks of a serving engine"
 
 
+def test_of_several_recordings_the_one_with_inference_is_named() -> None:
+    served = replace(_with_unusual_steps(1), workload=Workload.INFERENCE, inference_sign=InferenceSign.SERVING)
+    training = replace(served, id="run/training", workload=None, inference_sign=None)
+    sentence = verdict(replace(one_recording(), recordings=(served, training), findings=()))
+    assert sentence.startswith(f"{served.id} shows inference, not training.")
+
+
+def test_a_headline_without_room_ends_with_a_sentence_or_before_a_parenthesis() -> None:
+    room = Room(rows=1, extra=0, parts=0, characters=1, cards=1)
+    document = report_document(one_recording())
+    two = replace(document, headline=f"{'word ' * 30}ends. {'more ' * 30}")
+    assert trimmed(two, Detail.SUMMARY, room).headline.endswith("word ends.")
+    one = replace(document, headline=f"{'word ' * 30}(63.6% of each step, and so on")
+    assert trimmed(one, Detail.SUMMARY, room).headline.endswith("word…")
+
+
 def distorted(
     recording: Recording, ratio: float, *, loader_share: float = 0.0, gpu_ms: float | None = None
 ) -> Recording:
@@ -383,13 +402,13 @@ def test_shares_of_steps_twelve_times_as_long_are_no_headline() -> None:
     recording = distorted(report.recordings[0], 12)
     sentence = recording_verdict(recording)
     assert sentence == (
-        "An undisturbed step takes 10.0 ms. Recorded steps took 12.0 times as long, so their shares do not show where "
-        "training time goes."
+        "An undisturbed step takes 10.0 ms. The profiler slowed the recorded steps by a factor of 12.0: treat their "
+        "shares as rough."
     )
     shown = replace(report, recordings=(recording,), findings=())
     texts = [FORMATS[name].render(shown).decode() for name in ("html", "md")]
     texts.append(" ".join(line.text for line in summary(shown)))
-    assert all("Recorded steps took 12.0 times as long" in text for text in texts)
+    assert all("by a factor of 12.0" in text for text in texts)
     assert "largest category" not in texts[-1]
 
 

@@ -60,7 +60,7 @@ def test_shown_percentages_sum_to_100_exactly(times: list[int]) -> None:
 
 def test_the_sentence_names_training_steps_and_the_largest_other_parts() -> None:
     assert run_time_sentence(RUN) == (
-        "Training steps take 29% of the training loop's time. The whole run takes 10.0 s, of which "
+        "71% of the loop is not training (recording included). The whole run takes 10.0 s, of which "
         "50.0% validation, 20.0% start-up and 10.0% after the last step."
     )
     part = run_time_sentence(replace(RUN, is_whole=False))
@@ -100,7 +100,7 @@ def test_formats_hold_the_time_of_the_run(name: str) -> None:
 
 
 def test_the_terminal_holds_the_time_of_the_run_if_it_was_captured() -> None:
-    assert [line for line in summary(_report()) if "Training steps take 29%" in line.text]
+    assert [line for line in summary(_report()) if "71% of the loop" in line.text]
     assert not [line for line in summary(one_recording()) if "training loop" in line.text]
 
 

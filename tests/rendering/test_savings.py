@@ -17,8 +17,7 @@ from traceadvisor.rendering.document.blocks import Card
 from traceadvisor.rendering.document.table import Table
 from traceadvisor.rendering.formats import FORMATS
 from traceadvisor.rendering.savings import (
-    NOT_SIMULATED,
-    ONE_NOT_SIMULATED,
+    NO_PREDICTION,
     joint_sentences,
     saving_words,
     scale_sentence,
@@ -65,7 +64,7 @@ def test_the_words_for_a_saving_depend_on_its_method(saving: Estimate, time: str
 def test_a_wide_range_stays_a_range_in_every_sentence() -> None:
     wide = Estimate(15 * MS, 44 * MS, 132 * MS, Method.REPLAY)
     (card,) = _cards(_with_saving(wide, step_ms=200, headed_ms=200))
-    assert saving_words(wide, adds=True) == "a further 15.0 ms to 132.0 ms per step"
+    assert saving_words(wide, adds=True) == "15.0 ms to 132.0 ms more per step"
     assert not _begins(card, "Range: "), "it is in the sentence"
     page = FORMATS["html"].render(_with_saving(wide, step_ms=200, headed_ms=200)).decode()
     assert "the fix saves 15.0 ms to 132.0 ms of" in Page(page).text
@@ -191,7 +190,7 @@ def _second(further: Estimate) -> Report:
 
 def test_the_second_finding_shows_what_it_adds_to_the_first() -> None:
     _, card = _cards(_second(Estimate(2 * MS, 3.1 * MS, 4 * MS, Method.REPLAY)))
-    assert card.effect == "Then saves a further 3.10 ms per step (1.7%)"
+    assert card.effect == "After fix 1: about 3.10 ms more per step (1.7%)"
     (alone,) = _begins(card, "Alone: ")
     assert alone.startswith("about 20.0 ms per step")
 
@@ -199,14 +198,14 @@ def test_the_second_finding_shows_what_it_adds_to_the_first() -> None:
 @pytest.mark.parametrize("kind", ["html", "md"])
 def test_page_and_comment_show_what_the_second_finding_adds(kind: str) -> None:
     text = FORMATS[kind].render(_second(Estimate(2 * MS, 3.1 * MS, 4 * MS, Method.REPLAY))).decode()
-    assert "a further 3.10 ms per step" in text
+    assert "about 3.10 ms more per step" in text
     assert "with this fix alone: " in text
 
 
 def test_a_further_limit_is_an_upper_limit() -> None:
     _, card = _cards(_second(Estimate.bound(4 * MS, "nobody asked")))
-    assert card.effect.startswith("Then saves up to a further 4.00 ms per step")
-    assert card.certainty.startswith("upper limit, not simulated")
+    assert card.effect.startswith("After fix 1: up to 4.00 ms more per step")
+    assert card.certainty.startswith("not simulated")
 
 
 def test_a_simulated_saving_of_zero_is_not_called_about_zero() -> None:
@@ -228,8 +227,13 @@ def test_the_step_with_all_fixes_stands_below_the_findings(kind: str) -> None:
 
 def test_without_any_simulation_the_step_with_all_fixes_is_called_unknown() -> None:
     report = one_recording()
-    assert joint_sentences(replace(report, findings=report.findings[1:2])) == (ONE_NOT_SIMULATED,)
-    assert joint_sentences(replace(report, findings=report.findings[1:2] * 2)) == (NOT_SIMULATED,)
+    limit = report.findings[1]
+    other = replace(limit, finding=replace(limit.finding, saving=Estimate.bound(MS, "nobody asked")))
+    reason = str(limit.finding.saving.reason).removeprefix("not simulated: ")
+    assert joint_sentences(replace(report, findings=(limit,))) == (f"{NO_PREDICTION}: {reason}.",)
+    assert joint_sentences(replace(report, findings=(limit, other))) == (
+        f"{NO_PREDICTION}: no fix could be simulated.",
+    )
 
 
 @pytest.mark.parametrize(("recorded_ms", "said"), [(104, False), (106, True), (94, True)])

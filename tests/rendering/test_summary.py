@@ -20,6 +20,7 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.findings import Clear, RuleMeta, Unit
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import OutcomeRow, RecordingNote, Report
+from traceadvisor.rendering.content.report.health import health_fold
 from traceadvisor.rendering.writers.lines import Style
 
 
@@ -68,6 +69,15 @@ def test_damage_of_the_input_comes_first() -> None:
     health = replace(report.health, notes=(note.note,))
     lines = lines_of(replace(report, health=health, health_notes=(note,)))
     assert lines[0] == "Damaged input: The file is cut off. Copy it again."
+
+
+def test_damage_of_one_of_several_recordings_names_it() -> None:
+    report = three_recordings()
+    name = report.recordings[1].id
+    note = RecordingNote(HealthNote("truncated", "The file is cut off. Copy it again."), name)
+    fold = health_fold(replace(report, health_notes=(note,)))
+    assert fold is not None
+    assert str(fold.title).startswith(f"Damaged input: the file is cut off ({name}).")
 
 
 def test_only_the_top_three_findings_are_shown() -> None:

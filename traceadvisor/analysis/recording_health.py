@@ -92,7 +92,7 @@ def timing_notes(timing: RunTiming) -> Iterator[HealthNote]:
     if found is None:
         return
     if abs(found.ratio - 1) > DISTURBED_SHARE:
-        yield HealthNote("disturbed", f"{distortion_sentence(found)} {_meaning(found)}", degrades=False)
+        yield HealthNote("disturbed", f"{distortion_sentence(found)}{_meaning(found)}", degrades=False)
     shares = timing.loader_shares
     if shares and abs(shares[0] - shares[1]) > DISTURBED_SHARE:
         yield HealthNote(
@@ -108,15 +108,20 @@ def distortion_sentence(found: Distortion) -> str:
     interval = ""
     if found.ratio_low is not None and found.ratio_high is not None:
         interval = f" (95% interval {found.ratio_low:.2f} to {found.ratio_high:.2f})"
+    if found.ratio < 1:
+        took = f"{found.ratio:.2f} of their time{interval}"
+        return f"Recorded steps were faster than the rest and may not be typical: {took}."
     return f"Recorded steps took {found.ratio:.2f} times as long as undisturbed ones{interval}."
 
 
 def _meaning(found: Distortion) -> str:
-    if found.is_random or found.ratio < 1:
-        return "The speed of the run varied by as much, so the recorded steps may not be typical."
+    if found.ratio < 1:
+        return ""
+    if found.is_random:
+        return " The speed of the run varied by as much, so they may not be typical."
     if found.is_strong:
-        return "Their shares do not show where training time goes."
-    return "Findings about the CPU are less certain."
+        return " The profiler slowed these steps: treat the shares as rough."
+    return " Findings about the CPU are less certain."
 
 
 def machine_notes(telemetry: TelemetryWindow | None, host_cores: int | None) -> Iterator[HealthNote]:
@@ -129,7 +134,7 @@ def machine_notes(telemetry: TelemetryWindow | None, host_cores: int | None) -> 
     yield HealthNote(
         "busy-machine",
         f"The machine was busy: other programs used {others:.1f} of its {host_cores} CPU cores. "
-        "Without them, steps are shorter and vary less.",
+        "Repeat on an idle machine.",
         degrades=False,
     )
 

@@ -63,7 +63,7 @@ def left_out_sentences(plan: Plan, done: Sequence[Experiment], facts: Facts) -> 
     if not plan.by_importance:
         return
     measured = {one.axis or one.name for one in done}
-    too_long = "the time was spent on what matters more here"
+    too_long = "not enough time"
     for axis, (name, option) in AXES.items():
         if axis in measured or axis in facts.unavailable:
             continue

@@ -46,6 +46,7 @@ CUT_BEFORE_DEVICE = "cut-before-device"
 """The code of the health note on such a file."""
 
 INFERENCE = "This recording shows inference, not training."
+"""Of several recordings, this one is named."""
 
 START_UP = (
     "Start-up takes {part}: first calls, compilation, memory allocation or the first batch. "
@@ -80,7 +81,10 @@ def verdict(report: Report) -> str:
         return "No recording could be read, so nothing was measured."
     recording = recording_of_verdict(report)
     first = report.findings[0] if report.findings else None
-    return recording_verdict(recording, first, missing_device(report, recording))
+    words = recording_verdict(recording, first, missing_device(report, recording))
+    if any(one.workload is not Workload.INFERENCE for one in report.recordings):
+        return words.replace(INFERENCE, f"{recording.id} shows inference, not training.")
+    return words
 
 
 def missing_device(report: Report, recording: Recording) -> str:
@@ -168,8 +172,8 @@ def _is_of_recorded(first: RecordedFinding, recording: Recording) -> bool:
 def _distorted_verdict(found: Distortion) -> str:
     """The sentence where recorded steps are much longer: the undisturbed step time, and its share in the loader."""
     sentence = (
-        f"An undisturbed step takes {duration(found.undisturbed_step_ns)}. Recorded steps took {found.ratio:.1f} times "
-        "as long, so their shares do not show where training time goes."
+        f"An undisturbed step takes {duration(found.undisturbed_step_ns)}. The profiler slowed the recorded steps by a "
+        f"factor of {found.ratio:.1f}: treat their shares as rough."
     )
     share = found.undisturbed_loader_share
     if share < WORTH_NAMING_SHARE:

@@ -67,20 +67,17 @@ def saving_words(saving: Estimate, *, adds: bool = False) -> str:
     """
     if saves_nothing(saving):
         return "nothing more" if adds else "prevents errors"
-    return f"{_amount(saving, adds=adds)} per step"
+    return f"{_amount(saving)}{' more' if adds else ''} per step"
 
 
-def _amount(saving: Estimate, *, adds: bool = False) -> str:
+def _amount(saving: Estimate) -> str:
     match saving.method:
         case Method.BOUND:
-            return f"up to a further {duration(saving.high_ns)}" if adds else range_words(saving)
+            return range_words(saving)
         case Method.REPLAY | Method.MODEL:
-            a_further = "a further " if adds else ""
             if _starts_at_nothing(saving):
-                return f"up to {a_further}{duration(saving.high_ns)}"
-            if is_wide(saving):
-                return f"{a_further}{range_words(saving)}"
-            return f"{a_further or 'about '}{duration(saving.expected_ns)}"
+                return f"up to {duration(saving.high_ns)}"
+            return range_words(saving) if is_wide(saving) else f"about {duration(saving.expected_ns)}"
         case _:
             assert_never(saving.method)
 
@@ -98,21 +95,25 @@ def share_words(saving: Estimate, expected_share: float) -> str:
     return f"{'up to ' if is_limit else ''}{saved_share(saving, expected_share)} of the step"
 
 
-def saving_sentence(saving: Estimate, expected_share: float, *, adds: bool = False, of_run: bool = False) -> str:
+def saving_sentence(saving: Estimate, expected_share: float, *, after: int = 0, of_run: bool = False) -> str:
     """The saving as a sentence without a full stop.
 
     Args:
         saving: the saving.
         expected_share: its expected share of the step.
-        adds: whether it comes in addition to those above.
+        after: number of fixes above it, to which it adds.
         of_run: whether it is a share of the training time of the whole run.
     """
     if saves_nothing(saving):
-        return "Then saves nothing more" if adds else "Prevents errors; no speed-up"
-    verb = "Then saves" if adds else "Saves"
+        return f"{_after(after)}: nothing more" if after else "Prevents errors; no speed-up"
+    lead = f"{_after(after)}:" if after else "Saves"
     if of_run:
-        return f"{verb} up to {'a further ' if adds else ''}{saved_share(saving, expected_share)} of the training time"
-    return f"{verb} {saving_words(saving, adds=adds)} ({saved_share(saving, expected_share)})"
+        return f"{lead} up to {saved_share(saving, expected_share)}{' more' if after else ''} of the training time"
+    return f"{lead} {saving_words(saving, adds=bool(after))} ({saved_share(saving, expected_share)})"
+
+
+def _after(count: int) -> str:
+    return "After fix 1" if count == 1 else f"After fixes 1 to {count}"
 
 
 def effect_words(row: RecordedFinding, whole: str) -> str:
@@ -178,8 +179,8 @@ MOST_JOINT_STEPS = 4
 """Recordings whose step with all fixes is shown below the findings; the JSON report has all."""
 
 
-NOT_SIMULATED = "None of these fixes could be simulated, so the step time with all of them is unknown."
-ONE_NOT_SIMULATED = "The fix could not be simulated, so the step time with it is unknown."
+NO_PREDICTION = "No prediction"
+"""Of the step with all fixes."""
 
 
 def joint_sentences(report: Report) -> tuple[str, ...]:
@@ -200,7 +201,8 @@ def joint_sentences(report: Report) -> tuple[str, ...]:
         saves = [row.finding.saving for row in report.findings if row.finding.saving.high_ns]
         if not saves or any(one.method is Method.REPLAY for one in saves):
             return ()
-        return (NOT_SIMULATED if len(saves) > 1 else ONE_NOT_SIMULATED,)
+        reasons = {(one.reason or "").removeprefix("not simulated: ") for one in saves}
+        return (f"{NO_PREDICTION}: {reasons.pop() if len(reasons) == 1 else 'no fix could be simulated'}.",)
     if len(report.recordings) == 1:
         return (sentences[0][1],)
     shown = tuple(f"{recording_id}: {sentence}" for recording_id, sentence in sentences[:MOST_JOINT_STEPS])

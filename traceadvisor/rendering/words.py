@@ -128,7 +128,7 @@ CERTAINTY = {
     Certainty.SIMULATED: "simulated",
     Certainty.UNSURE: "simulated, uncertain",
     Certainty.CALCULATED: "calculated",
-    Certainty.LIMIT: "upper limit, not simulated",
+    Certainty.LIMIT: "not simulated",
     Certainty.NONE: "no speed-up",
 }
 

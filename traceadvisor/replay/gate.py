@@ -130,8 +130,8 @@ class Gate:
         """Why the replay is not trusted for changes to device work; None if it is."""
         if self.doubt is None and abs(self.null_error_share) <= MOST_ERROR_SHARE:
             return (
-                f"a simulated GPU that takes no time gives the same step within {abs(self.null_error_share):.1%}, "
-                "so GPU savings could not be validated on this recording"
+                f"the CPU alone explains the step within {abs(self.null_error_share):.1%}, so GPU savings cannot be "
+                "checked"
             )
         return self.doubt
 

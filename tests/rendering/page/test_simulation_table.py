@@ -7,6 +7,7 @@ from tests.build_report import one_recording
 from tests.rendering.reading import Page
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import Report
+from traceadvisor.rendering.content.report.trust import trust_fold
 from traceadvisor.rendering.formats import FORMATS
 
 TRUSTED = ReplayFigures(1, 177_000_000, 0.004, -0.35, 0.0, None, None, 120_000_000)
@@ -59,6 +60,16 @@ def test_a_page_says_that_the_workers_rate_is_not_checked_independently() -> Non
 def test_the_step_with_all_fixes_is_a_headline_figure() -> None:
     assert "Step with all fixes 120.0 ms simulated" in _page(TRUSTED)
     assert "Step with all fixes" not in _page(NOT_TRUSTED)
+
+
+def test_one_recording_that_is_not_reproduced_does_not_speak_for_all() -> None:
+    report = _report(TRUSTED)
+    (good,) = report.recordings
+    bad = replace(good, id="run/other", replay=replace(NOT_TRUSTED, baseline_error_share=741.948))
+    fold = trust_fold(replace(report, recordings=(good, bad)))
+    assert fold is not None
+    assert "in 1 of 2 recordings" in str(fold.remark)
+    assert "74194" not in str(fold.remark)
 
 
 def test_a_page_says_why_gpu_savings_are_upper_limits() -> None:

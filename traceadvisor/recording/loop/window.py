@@ -454,8 +454,8 @@ class Window:
             return ""
         whole = self.plan.first_wait + self.plan.shortest
         if self.training_steps >= self.plan.shortest:
-            return f"A whole window takes {whole} steps; with --skip-first 0 --wait 0 it takes {self.plan.shortest}."
+            return f"Train {whole} steps, or use `--skip-first 0 --wait 0`."
         return (
-            f"A whole window takes {whole} steps, and {self.plan.shortest} with --skip-first 0 --wait 0"
-            f"{' --warmup 1' if self._schedule.warmup > max(self.plan.settle, 1) else ''}: train for longer."
+            f"Train {whole} steps, or {self.plan.shortest} with `--skip-first 0 --wait 0"
+            f"{' --warmup 1' if self._schedule.warmup > max(self.plan.settle, 1) else ''}`."
         )

@@ -94,9 +94,20 @@ def fitted(document: Document, depth: Detail, write: Callable[[Document], bytes]
 
 
 def _last_form(document: Document) -> Document:
-    headline = clipped(document.headline, 200)
+    headline = _whole_sentences(document.headline, 200)
     last = (Prose(document.last_form or _rest(document.noun)),)
     return replace(document, headline=headline, before=(), top=last, sections=(), footer=())
+
+
+def _whole_sentences(text: str, longest: int) -> str:
+    """The sentences that fit; where the first one does not, its beginning without an open parenthesis."""
+    if len(text) <= longest:
+        return text
+    end = text.rfind(". ", 0, longest)
+    if end > 0:
+        return text[: end + 1]
+    cut = clipped(text, longest)
+    return cut if cut.count("(") == cut.count(")") else f"{cut[: cut.rindex('(')].rstrip()}…"
 
 
 def trimmed(document: Document, depth: Detail, room: Room) -> Document:
@@ -109,7 +120,7 @@ def trimmed(document: Document, depth: Detail, room: Room) -> Document:
         shown = _with_last(shown, Prose(f"Not shown here: {names}. {_rest(document.noun)}"))
     return replace(
         document,
-        headline=cut.sentence(document.headline),
+        headline=_whole_sentences(document.headline, max(2 * room.characters, LEAST_SENTENCE)),
         before=cut.blocks(document.before),
         top=cut.blocks(document.top),
         sections=shown,
@@ -171,6 +182,8 @@ class _Trimming:
                 yield from self._table(block, rows)
             case Chart():
                 yield replace(block, data=replace(block.data, rows=block.data.rows[:rows]))
+                if self._depth > Detail.SUMMARY:  # a terminal draws bars in the place of the table
+                    yield from self._more(len(block.data.rows) - rows, block.data.noun)
             case Fold() | Group():
                 inside = self.blocks(block.blocks, rows)
                 if inside:

@@ -59,7 +59,7 @@ class CpuBoundPreprocessing(Rule):
         if facts.share(wait) < self.min_share or limit.kind is not Limit.CORES or takes_usual_time(facts):
             if limit.kind is Limit.CORES and facts.share(wait) >= self.min_share:
                 return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, TAKES_USUAL_TIME)
-            free = "loading mostly waits" if curve.cost.is_waiting else "more workers or fewer bursts help"
+            free = "loading mostly waits" if curve.cost.is_waiting else "not the limit; see DATA002"
             remark = None if facts.share(wait) < self.min_share else free
             return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
         needed = curve.cost.mean_cpu_ns * curve.loop.fetches / max(curve.loop.rest_ns, 1.0)

@@ -82,10 +82,16 @@ class ExposedCommunication(Rule):
         )
 
 
+def _overlap_words(purpose: Purpose) -> str:
+    if purpose is Purpose.UNKNOWN:
+        return "Overlap communication with compute (purpose unknown)"
+    return f"Overlap {PURPOSE_WORDS[purpose]} with compute, or shorten it"
+
+
 def _fix(facts: Facts, purpose: Purpose) -> Fix:
     mine = facts.collectives.of((purpose,))
     if purpose is not Purpose.GRADIENTS:
-        return Fix(f"Shorten or overlap: {PURPOSE_WORDS[purpose]}", not_replayed=not_validated(purpose))
+        return Fix(_overlap_words(purpose), not_replayed=not_validated(purpose))
     if sends_32_bits(mine):
         return Fix(
             "Send gradients as 16-bit numbers",

@@ -124,8 +124,7 @@ class StepOutliers(Rule):
                 odd_share,
                 self.max_steps_share,
                 Unit.SHARE,
-                "step times vary in general",
-                at_least=True,
+                "steps vary throughout; no outliers",
             )
         with_edges = recorded_lengths(facts.step_rows, edges=True)
         shown = recorded if lengths is recorded else with_edges

@@ -119,6 +119,8 @@ def _without_interval(change: StepChange) -> str:
         return f"Likely: more than twice the {noise} by which identical runs may differ ({_captures(change)})."
     if abs(change.change_share) > least:
         return "Not shown, although large: other programs took more cores from one side."
+    if least > 1:
+        return f"Not shown: too few captures for steps that vary so much ({_captures(change)})."
     return f"Not shown: with {_captures(change)}, only a change above {whole_percent(least)} is likely to be real."
 
 

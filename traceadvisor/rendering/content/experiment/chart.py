@@ -1,10 +1,10 @@
-"""The curve of an axis: samples per second of the loop, with the ceilings of model and loader."""
+"""Charts of samples per second: the curve of an axis with its ceilings, and a bar for each setting."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from traceadvisor.model.experiment import AxisResult, CurvePoint
+from traceadvisor.model.experiment import AxisResult, CurvePoint, MeasuredArm, MeasuredRatio, Section
 from traceadvisor.rendering.charts.drawing import (
     WIDTH,
     Anchor,
@@ -13,13 +13,15 @@ from traceadvisor.rendering.charts.drawing import (
     Label,
     LegendEntry,
     Line,
+    Shape,
     Tone,
     across,
     number,
     points_path,
+    rectangle,
 )
-from traceadvisor.rendering.charts.palette import DEVICE_PAINTS, HOST_PAINT, LOADER_TIME, Paint
-from traceadvisor.rendering.content.experiment.words import AXES, title
+from traceadvisor.rendering.charts.palette import DEVICE_PAINTS, HOST_PAINT, LOADER_TIME, SAVING, SAVING_RANGE, Paint
+from traceadvisor.rendering.content.experiment.words import AXES, change, interval, rate_words, title
 from traceadvisor.rendering.document.table import Column, Table, cells
 
 TOP, PLOT_HEIGHT, AXIS_HEIGHT = 32, 180, 24
@@ -136,3 +138,51 @@ def _table(axis: AxisResult, values: Sequence[int], drawn: Sequence[_Drawn]) -> 
             for value in values
         ),
     )
+
+
+MOST_BARS = 12
+ROW_HEIGHT, BAR_TOP, BAR_HEIGHT = 40, 18, 12
+
+
+def arms_chart(section: Section, anchor: str) -> Chart | None:
+    """A bar for each setting, the script as it is first, with the interval; None without two bars."""
+    own_rate = section.base_samples_per_s
+    found = [(arm, arm.measured) for arm in section.arms if arm.measured and not arm.problem][:MOST_BARS]
+    if not found or not own_rate:
+        return None
+    top = ROOM_ABOVE * max(own_rate, *(own_rate / one.ratio for _, one in found))
+    rows = ((own_rate, "as it is", None), *((own_rate / one.ratio, _bar_name(arm, one), one) for arm, one in found))
+    shapes: list[Shape] = []
+    labels: list[Label] = []
+    for place, (rate, name, one) in enumerate(rows):
+        y = place * ROW_HEIGHT
+        shapes.append(
+            Shape(rectangle(0, y + BAR_TOP, rate / top * WIDTH, BAR_HEIGHT), DEVICE_PAINTS[0] if one else SAVING_RANGE)
+        )
+        if one and interval(one):
+            low, high = (min(own_rate / end / top, 1.0) for end in (one.high, one.low))
+            shapes.append(Shape(rectangle(low * WIDTH, y + BAR_TOP + 4, (high - low) * WIDTH, 4), SAVING))
+        labels += (
+            Label("0%", number(y + 13), name),
+            Label("100%", number(y + 13), f"{rate_words(rate)} samples per second", Anchor.END, Tone.QUIET),
+        )
+    return Chart(
+        id=f"{anchor}-bars",
+        title="Samples per second with each setting",
+        caption="Dark: 99% interval.",
+        description="; ".join(f"{name}: {rate_words(rate)}" for rate, name, _ in rows),
+        height=len(rows) * ROW_HEIGHT,
+        lines=(),
+        labels=tuple(labels),
+        legend=(),
+        data=Table(
+            "Samples per second",
+            (Column("Setting", numeric=False), Column("Samples per second")),
+            tuple(cells(name, rate_words(rate)) for rate, name, _ in rows),
+        ),
+        shapes=tuple(shapes),
+    )
+
+
+def _bar_name(arm: MeasuredArm, found: MeasuredRatio) -> str:
+    return f"{arm.name} ({change(found.ratio)})"

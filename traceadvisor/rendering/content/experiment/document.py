@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from traceadvisor.model.experiment import SCHEMA, ExperimentResult, MeasuredArm, MeasuredRatio
 from traceadvisor.model.experiment import Section as MeasuredSection
-from traceadvisor.rendering.content.experiment.chart import axis_chart
+from traceadvisor.rendering.content.experiment.chart import arms_chart, axis_chart
 from traceadvisor.rendering.content.experiment.words import (
     FEWEST_ROUNDS,
     axis_sentences,
@@ -17,6 +17,7 @@ from traceadvisor.rendering.content.experiment.words import (
     interval,
     ledger_predicted,
     other_step,
+    rate_words,
     scope,
     settings_words,
     side_effects,
@@ -104,6 +105,8 @@ def _section(section: MeasuredSection, anchor: str, currency: str | None) -> Ite
         yield from (Prose(sentence, detail=SUMMARY) for sentence in axis_sentences(section.axis))
         if chart := axis_chart(section.axis, anchor):
             yield chart
+    elif chart := arms_chart(section, anchor):
+        yield chart
     yield _table(section, currency)
 
 
@@ -122,7 +125,7 @@ _READING = (
     "A/A: the script as it is against itself. A change inside this band is noise.",
     "Visible from: the smallest change that these rounds could have shown.",
     "Verdicts come from a randomisation test at 1%: blocks of all settings alternate in random order in one process.",
-    "Inconclusive: measure longer, or on a machine without other load.",
+    "Not shown: measure longer (`--minutes`), or on an idle machine.",
 )
 
 
@@ -179,13 +182,7 @@ def _visible(found: MeasuredRatio) -> str:
 
 
 def _figures(samples_per_s: float | None, step_us: float | None) -> Iterator[Cell]:
-    yield Cell(
-        NOT_MEASURED
-        if samples_per_s is None
-        else f"{samples_per_s:,.4g}"
-        if samples_per_s < 10
-        else f"{samples_per_s:,.0f}"
-    )
+    yield Cell(NOT_MEASURED if samples_per_s is None else rate_words(samples_per_s))
     yield Cell(duration(None if step_us is None else step_us * 1000))
 
 

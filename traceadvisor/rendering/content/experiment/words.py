@@ -12,10 +12,14 @@ from traceadvisor.model.experiment import (
     MeasuredRatio,
 )
 from traceadvisor.model.setting_value import SettingValue
+from traceadvisor.model.verdict import Verdict
 from traceadvisor.rendering.units import duration, number_of, size, whole_percent
 
 FEWEST_ROUNDS = 5
 """With fewer, no change can be told from noise."""
+
+LEAST_NAMED = 0.03
+"""A smaller change that was not shown is no headline."""
 
 AXES = {"batch_size": "batch size", "num_workers": "loader workers", "prefetch_factor": "prefetch factor"}
 SECTIONS = {
@@ -65,35 +69,50 @@ def verdict(arm: MeasuredArm) -> str:
 
 
 def counted_verdict(found: MeasuredRatio) -> str:
-    """The verdict; with too few rounds, their number."""
+    """The verdict and its certainty; with too few rounds, their number."""
     if found.rounds < FEWEST_ROUNDS:
-        return f"inconclusive: {number_of(found.rounds, 'round')} of at least {FEWEST_ROUNDS}"
-    return found.verdict
+        return f"not shown: {number_of(found.rounds, 'round')} of at least {FEWEST_ROUNDS}"
+    return "not shown" if found.verdict == Verdict.INCONCLUSIVE.value else f"{found.verdict}, shown"
 
 
 def measured_words(fix: MeasuredFix) -> str:
-    """What was measured for a fix: ``step 0.59 of before (0.53 to 0.65), faster, with fused=True``."""
+    """What was measured for a fix: ``step 0.59 of before (0.53 to 0.65), faster, shown, with fused=True``."""
     found = fix.measured
     step = f"step {found.ratio:.2f} of before ({found.low:.2f} to {found.high:.2f})"
-    return f"{step}, {found.verdict}, with {settings_words(fix.settings)}"
+    return f"{step}, {counted_verdict(found)}, with {settings_words(fix.settings)}"
 
 
 def headline(result: ExperimentResult) -> str:
-    """The result in one sentence."""
+    """The setting to use, or the fastest one, with its change and certainty."""
+    own_rate = next((one.base_samples_per_s for one in result.sections if not one.base), None)
     if result.recommended and result.recommended_ratio:
-        change_ = 1 / result.recommended_ratio - 1
-        return f"{settings_words(result.recommended)}: {change_:.0%} more samples per second"
+        return f"{settings_words(result.recommended)}: {_faster(result.recommended_ratio, own_rate)}, shown"
     if result.recommended:
-        return f"{settings_words(result.recommended)} is faster"
+        return f"{settings_words(result.recommended)}: faster, shown"
     if not any(section.base_step_us for section in result.sections):
         return "Nothing was measured"
-    arms = [arm for section in result.sections for arm in section.arms if arm.measured and not arm.problem]
-    found = [arm.measured for arm in arms if arm.measured]
-    why = ""
-    if found and all(one.verdict == "inconclusive" for one in found):
-        is_short = any(one.rounds < FEWEST_ROUNDS for one in found)
-        why = ": too few rounds were measured" if is_short else ": the measurements vary too much"
-    return f"No setting was shown to be faster{why}"
+    sections = [one for one in result.sections if not one.base] or result.sections
+    arms = [arm for section in sections for arm in section.arms if arm.measured and not arm.problem]
+    open_ = [arm for arm in arms if arm.measured and arm.measured.verdict == Verdict.INCONCLUSIVE.value]
+    best = min(open_, key=lambda arm: arm.measured.ratio if arm.measured else 1.0, default=None)
+    if best is None or best.measured is None or best.measured.ratio > 1 - LEAST_NAMED:
+        return "No setting was shown to be faster"
+    return (
+        f"{settings_words(best.settings)}: {_faster(best.measured.ratio, own_rate)}, {counted_verdict(best.measured)}"
+    )
+
+
+def _faster(ratio: float, own_rate: float | None) -> str:
+    """The change of throughput: ``172 -> 308 samples per second (79% more)``."""
+    more = f"{1 / ratio - 1:.0%} more"
+    if own_rate is None:
+        return f"{more} samples per second"
+    return f"{rate_words(own_rate)} -> {rate_words(own_rate / ratio)} samples per second ({more})"
+
+
+def rate_words(per_s: float) -> str:
+    """A rate; digits after the point below ten only."""
+    return f"{per_s:,.3g}" if per_s < 10 else f"{per_s:,.0f}"
 
 
 def axis_sentences(axis: AxisResult) -> Iterator[str]:
@@ -102,19 +121,18 @@ def axis_sentences(axis: AxisResult) -> Iterator[str]:
     if axis.knee is None:
         yield f"Too few rounds were measured to find the best {words}."
         return
-    between = ""
-    if axis.knee_low != axis.knee_high:
-        between = f" The measurements vary: it lies between {axis.knee_low:,} and {axis.knee_high:,}."
-    if axis.name == "num_workers":
-        best = number_of(axis.best or 0, "worker")
-        yield f"{_workers_are(axis.knee)} the fewest within 3% of the best ({best}).{between}"
-    else:
-        yield f"{axis.knee:,} is the smallest {words} within 3% of the best ({axis.best:,}).{between}"
+    value = number_of(axis.knee, "worker") if axis.name == "num_workers" else f"{words.capitalize()} {axis.knee:,}"
+    was = "were" if value.endswith("s") else "was"
+    fastest = f"{value} {was} fastest"
+    if axis.best is not None and axis.best != axis.knee:
+        fastest = f"{value} {was} within 3% of the fastest ({axis.best:,})"
+    certainty = "" if axis.knee_low == axis.knee_high else f"; not certain, {axis.knee_low:,} to {axis.knee_high:,}"
+    yield f"{fastest}{certainty}."
     if axis.own == axis.knee:
         yield "That is the script's own value."
     elif not axis.is_faster:
         own = "the script's own value" if axis.own is None else f"the script's {axis.own:,}"
-        yield f"It was not shown to be faster than {own}: no gain."
+        yield f"Not shown to be faster than {own}."
     yield from _ceilings(axis)
     if axis.out_of_memory_at is not None:
         yield f"{words.capitalize()} {axis.out_of_memory_at:,} ran out of memory."
@@ -136,8 +154,8 @@ def _ceilings(axis: AxisResult) -> Iterator[str]:
         return
     limit = "model" if of_model <= of_loader else "loader"
     yield (
-        f"There the loader alone makes {of_loader:,.0f} samples per second, and the model alone uses {of_model:,.0f}: "
-        f"the {limit} sets the limit."
+        f"The {limit} sets the limit: the loader alone makes {of_loader:,.0f} samples per second, the model alone uses "
+        f"{of_model:,.0f}."
     )
 
 
@@ -149,10 +167,6 @@ def other_step(result: ExperimentResult) -> Iterator[str]:
             f"The step as it is takes {now} here and {then} in the recording: the machine, its load or the script "
             "differ. The predictions are for the recorded step. Record again to compare."
         )
-
-
-def _workers_are(count: int) -> str:
-    return f"{number_of(count, 'worker')} {'is' if count == 1 else 'are'}"
 
 
 def scope(result: ExperimentResult) -> str:

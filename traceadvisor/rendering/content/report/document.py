@@ -155,7 +155,7 @@ def _findings_title(report: Report) -> str:
     return "Findings, largest saving first" if len(report.findings) > 1 else "Findings"
 
 
-ORDER = "The first saving is for its fix alone. Each further saving is what a fix adds after those above it."
+ORDER = "The first saving is for its fix alone. Each other saving is what a fix adds after those above it."
 
 
 def _findings(report: Report, drawn: tuple[Recording, ...]) -> Iterator[Block]:

@@ -165,9 +165,10 @@ class _Saving:
 
     @property
     def sentence(self) -> str:
-        """``Saves about 51.0 ms per step (28.7%)`` or ``Prevents errors; no speed-up``."""
+        """``Saves about 51.0 ms per step (28.7%)`` or ``After fix 1: up to 13.8 ms more per step (7.4%)``."""
         share = share_of_step(self.saving, self.ranked)
-        return saving_sentence(self.saving, share, adds=self.adds, of_run=self.ranked.finding.of_run)
+        after = self.shown.rank - 1 if self.adds else 0
+        return saving_sentence(self.saving, share, after=after, of_run=self.ranked.finding.of_run)
 
     @property
     def certainty(self) -> str:

@@ -133,6 +133,8 @@ def _first_line(problems: tuple[_Note, ...]) -> str:
     if not problems:
         return "some input could not be used."
     sentence = clipped(_SENTENCE.split(problems[0].message, maxsplit=1)[0].rstrip("."), LONGEST_LINE)
+    if problems[0].about:
+        sentence += f" ({problems[0].about})"
     more = len(problems) - 1
     return f"{sentence[:1].lower() if sentence[1:2].islower() else sentence[:1]}{sentence[1:]}." + (
         f" {number_of(more, 'more note')}." if more else ""

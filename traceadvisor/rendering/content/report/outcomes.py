@@ -122,7 +122,7 @@ def _passes_if(clear: Clear) -> str:
     if clear.remark is None:
         return limit
     is_within = clear.value >= clear.limit if clear.at_least else clear.value <= clear.limit
-    return f"{limit} ({clear.remark})" if is_within else f"passed because {clear.remark}"
+    return f"{limit} ({clear.remark})" if is_within else clear.remark
 
 
 def _range(clears: Sequence[Clear]) -> str:

@@ -83,7 +83,7 @@ def run_time_sentence(found: RunTime) -> str | None:
     whole = "The whole run" if found.is_whole else "The run from the first step to the last"
     parts = [f"{shares[part]} {RUN_PART[part].lower()}" for part in named]
     listed = " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
-    sentence = f"Training steps take {whole_percent(share)} of the training loop's time."
+    sentence = f"{whole_percent(1 - share)} of the loop is not training (recording included)."
     return f"{sentence} {whole} takes {duration(found.total_ns)}, of which {listed}." if named else sentence
 
 

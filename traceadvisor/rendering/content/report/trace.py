@@ -98,10 +98,6 @@ def base36(number: int) -> str:
     return _DIGITS[number] + digits
 
 
-def _begin(start_ns: int) -> str:
-    return f"from {duration(start_ns)}" if start_ns else "from the start"
-
-
 def trace_link(row: RankedFinding, recordings: Sequence[Recording]) -> EventsLink | None:
     """The longest range that a finding explains in the trace of its recording; None if its trace is not shown.
 
@@ -117,6 +113,6 @@ def trace_link(row: RankedFinding, recordings: Sequence[Recording]) -> EventsLin
             if longest is None:
                 return None
             start_ns, end_ns = (instant - timeline.start_ns for instant in longest)
-            words = f"{duration(end_ns - start_ns)}, {_begin(start_ns)} of step {timeline.step_index}"
+            words = f"step {timeline.step_index}, {duration(start_ns) if start_ns else '0'} to {duration(end_ns)}"
             return EventsLink("Show it in the trace", words, f"recording-{place}-trace", start_ns, end_ns)
     return None

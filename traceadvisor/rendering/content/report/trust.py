@@ -17,7 +17,7 @@ MOST_CHECKED = 4
 SHOWN_SHARE = 0.001
 """Smaller differences are shown as this one."""
 
-NO_SAVING = "No saving of this report is simulated."
+NO_SAVING = "Savings here are limits, not predictions."
 
 
 EXPLANATION = (
@@ -47,11 +47,12 @@ def trust_fold(report: Report) -> Fold | None:
 def _line(simulated: Sequence[Recording], *, any_saving: bool) -> str:
     """What the simulation reproduces, and which savings are only upper limits."""
     errors = [abs(one.replay.baseline_error_share) for one in simulated if one.replay]
-    worst = max(errors)
-    close = "exactly" if not worst else f"within {percent(max(worst, SHOWN_SHARE))}"
-    where = f" in each of {len(simulated)} recordings" if len(simulated) > 1 else ""
-    on_cpu = "" if any(one.device is not None for one in simulated) else ", which proves little without a GPU"
-    return f"It reproduces the recorded step {close}{where}{on_cpu}. {_limits(simulated) if any_saving else NO_SAVING}"
+    close = [abs(one.replay.baseline_error_share) for one in simulated if one.replay and not one.replay.doubt] or errors
+    worst = max(close)
+    how = "exactly" if not worst else f"within {percent(max(worst, SHOWN_SHARE))}"
+    count = "each" if len(close) == len(errors) else f"{len(close)}"
+    where = f" in {count} of {len(simulated)} recordings" if len(simulated) > 1 else ""
+    return f"It reproduces the recorded step {how}{where}. {_limits(simulated) if any_saving else NO_SAVING}"
 
 
 def _limits(simulated: Sequence[Recording]) -> str:
