@@ -197,8 +197,22 @@ def test_synchronised_batch_norm_is_recognised_in_backward(tmp_path: Path) -> No
 
 
 def test_a_collective_of_an_unknown_backward_function_is_unknown(tmp_path: Path) -> None:
-    node = (NODE + "CompiledFunctionBackward",)
+    node = (NODE + "RoutedBackward",)
     assert Launched().collective("allreduce", operators=node, backward=True).purpose(tmp_path) is Purpose.UNKNOWN
+
+
+def test_all_reduces_of_a_compiled_backward_pass_are_of_gradients(tmp_path: Path) -> None:
+    node = (NODE + "CompiledFunctionBackward",)
+    for operators in (node, (*node, "_c10d_functional::all_reduce")):
+        launched = Launched().collective("allreduce", operators=operators, backward=True)
+        assert launched.purpose(tmp_path) is Purpose.GRADIENTS
+
+
+def test_a_compiled_tensor_parallel_model_has_all_reduces_in_both_passes(tmp_path: Path) -> None:
+    functional = "_c10d_functional::all_reduce"
+    launched = Launched().collective("allreduce", operators=(functional,))
+    launched.collective("allreduce", operators=(NODE + "CompiledFunctionBackward", functional), backward=True)
+    assert launched.purposes(tmp_path) == (Purpose.TENSOR_PARALLEL, Purpose.UNKNOWN)
 
 
 def test_a_collective_without_a_launch_has_an_unknown_purpose(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.rules.dist.communicating import reduced, steps
+from tests.rules.dist.communicating import collective, reduced, steps
 from tests.rules.judging import clear, evidence, finding, is_found, skipped
 from traceadvisor.rules.dist.dist006_small_messages import SmallMessages
 
@@ -58,3 +58,12 @@ def test_small_gradients_get_larger_buckets(tmp_path: Path) -> None:
 def test_other_small_messages_are_combined_by_hand(tmp_path: Path) -> None:
     found = finding(SmallMessages(), _step((256, "Float")), tmp_path)
     assert "torch.cat" in (found.fix.change or "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"), [("all_to_all", None), ("allgather", None), ("broadcast", None), ("allreduce", "all_reduce")]
+)
+def test_the_lines_to_paste_fit_the_collective(kind: str, call: str | None, tmp_path: Path) -> None:
+    builder = collective(steps(), kind, (700, 900), message=(1000, "Float"))
+    change = finding(SmallMessages(), builder, tmp_path).fix.change
+    assert change is None if call is None else call in (change or "")

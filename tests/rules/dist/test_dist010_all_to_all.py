@@ -85,3 +85,17 @@ def test_without_an_all_to_all_it_is_skipped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("until", "found"), [(749, False), (750, True)])
 def test_five_percent_of_the_step_count(until: float, tmp_path: Path, *, found: bool) -> None:
     assert is_found(AllToAll(), _exchanged(until), tmp_path) is found
+
+
+@pytest.mark.parametrize(
+    ("kernel", "is_of_torch"),
+    [
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", True),
+        ("void deep_ep::intranode::combine<8>()", False),
+    ],
+)
+def test_lines_for_torch_fit_only_what_torch_starts(kernel: str, tmp_path: Path, *, is_of_torch: bool) -> None:
+    args = {"Collective name": "all_to_all", "Group size": 8}
+    builder = steps().collective(41, 42, kernel=(700, 990), name=kernel, message=(MIB, "Float"), args=args)
+    change = finding(AllToAll(), builder, tmp_path).fix.change
+    assert change is not None if is_of_torch else change is None

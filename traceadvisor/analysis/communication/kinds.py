@@ -31,8 +31,10 @@ _WORDS = {
     "reduce": CollectiveKind.REDUCE,
     "dispatch": CollectiveKind.ALL_TO_ALL,
     "combine": CollectiveKind.ALL_TO_ALL,
+    "notify": CollectiveKind.ALL_TO_ALL,
 }
-"""Whole words. DeepEP names the halves of its all-to-all ``dispatch`` and ``combine``."""
+"""Whole words. DeepEP names the halves of its all-to-all ``dispatch`` and ``combine``, and what precedes them
+``cached_notify``."""
 
 
 def kind_named(name: str) -> CollectiveKind:

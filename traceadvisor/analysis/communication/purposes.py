@@ -41,6 +41,9 @@ _FUNCTIONAL = re.compile(r"^_c10d_functional::")
 _GRADIENT_HOOK = "AccumulateGrad"
 """DistributedDataParallel and ZeRO launch from hooks on this backward node."""
 
+_COMPILED = "CompiledFunctionBackward"
+"""Backward node of a compiled graph, which may hold the reducer's all-reduces."""
+
 _ZERO_HOOK = re.compile(r"^PreBackwardFunction")
 """Node in which DeepSpeed gathers parameters for the backward pass."""
 
@@ -177,6 +180,8 @@ def purposes_of(
         found = [
             Purpose.SHARDS if one is Purpose.UNKNOWN and _gathers_parameters(launch) else one for one, launch in pairs
         ]
+    if Purpose.TENSOR_PARALLEL in found:  # a compiled backward pass has such all-reduces, too
+        found = [Purpose.UNKNOWN if launch.in_functional and _COMPILED in launch.node else one for one, launch in pairs]
     return tuple(found)
 
 
@@ -243,7 +248,7 @@ def _of_broadcast(launch: _Launch) -> Purpose:
 def _of_all_reduce(launch: _Launch) -> Purpose:  # as above
     if launch.in_sharded_hook:
         return Purpose.SHARDS
-    if _GRADIENT_HOOK in launch.node or (launch.in_backward and not launch.node):
+    if _GRADIENT_HOOK in launch.node or _COMPILED in launch.node or (launch.in_backward and not launch.node):
         return Purpose.GRADIENTS
     if launch.is_tiny and launch.is_launched and not launch.in_backward:
         return Purpose.BOOKKEEPING

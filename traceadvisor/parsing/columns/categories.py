@@ -14,13 +14,14 @@ _BY_CATEGORY = kinds_by_category()
 _LIBRARY = re.compile(names().library, re.IGNORECASE)
 _TO_DEVICE, _FROM_DEVICE = re.compile(names().to_device), re.compile(names().from_device)
 _COLLECTIVE = re.compile(
-    r"hcom_|nvshmem|rocshmem|deep_?ep::|userbuffers|quick_?reduce|multimem_"
+    r"hcom_|nvshmem|rocshmem|(?:deep_?ep|\bdpsk::ep)::(?!layout|cuda::)|userbuffers|quick_?reduce|multimem_"
     r"|cross_device_reduce|symm(?:etric)?_mem|all_?reduce|all_?gather|all_?to_?all|reduce_?scatter",
     re.IGNORECASE,
 )
 """Other communication kernels: of torch's symmetric memory (``multimem_all_reduce_kernel``,
 ``one_shot_all_reduce_kernel``), of vLLM and SGLang (``cross_device_reduce_1stage``), FlashInfer and TensorRT-LLM
-(``allreduce_fusion_kernel_oneshot_lamport``), DeepEP and Transformer Engine. The names are those of their sources."""
+(``allreduce_fusion_kernel_oneshot_lamport``), DeepEP (``dpsk::ep`` in its authors' recordings; its layout kernels only
+count) and Transformer Engine. The names are those of their sources."""
 
 _OF_A_BLOCK = re.compile(r"(?:warp|block|wave|cta|group|lane|quad|thread)_?all_?reduce", re.IGNORECASE)
 """A reduction inside one kernel, as a template argument or in a name: ``softmax<BlockAllReduce>``."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from traceadvisor.analysis.communication.collectives import Collectives, step_positions
@@ -18,6 +20,9 @@ exchange = torch.distributed.all_to_all_single(received, sent, async_op=True)
 output = dense(features)  # compute that does not need the exchange
 exchange.wait()"""
 
+
+_TORCH = re.compile("nccl|rccl|hccl|oneccl", re.IGNORECASE)
+"""Libraries below ``torch.distributed``."""
 
 _UNBALANCED = "Equal messages take very different times: balance tables or experts over the ranks first."
 
@@ -69,7 +74,7 @@ class AllToAll(Rule):
                 "Overlap the all-to-all with compute that does not need it, or send 16-bit numbers"
                 if _sends_floats(mine)
                 else "Overlap the all-to-all with compute that does not need it",
-                change=_CHANGE,
+                change=_CHANGE if _is_of_torch(facts, mine) else None,
                 what_if=OverlappedExchange(mine.rows, room_ns),
             ),
             effort=Effort.REFACTOR,
@@ -90,6 +95,12 @@ class AllToAll(Rule):
                 "Settings of DistributedDataParallel do not reach all-to-all.",
             ),
         )
+
+
+def _is_of_torch(facts: Facts, mine: Collectives) -> bool:
+    """Whether torch starts them all: a library such as DeepEP has calls of its own."""
+    names = (facts.trace.names[number] for number in facts.trace.events.name_id[mine.rows].tolist())
+    return all(_TORCH.search(name) for name in names)
 
 
 def _sends_floats(mine: Collectives) -> bool:
