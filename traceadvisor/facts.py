@@ -34,6 +34,7 @@ from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE
 from traceadvisor.analysis.steps.start_up import start_up
 from traceadvisor.analysis.steps.typical import with_typical
 from traceadvisor.analysis.steps.windows import step_windows
+from traceadvisor.hardware.accelerators import Accelerator, accelerator_named
 from traceadvisor.hardware.tensor_cores import has_tensor_cores
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category, MeanBreakdown
@@ -152,6 +153,16 @@ class Facts:
     def device(self) -> Device | None:
         """The device; None for a recording without device activity."""
         return None if self.device_index is None else self.trace.device(self.device_index)
+
+    @property
+    def accelerator(self) -> Accelerator | None:
+        """The kind of accelerator; None without a sign of one."""
+        return accelerator_named(self.trace.accelerator)
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether torch calls the device ``cuda``, as far as the recording shows."""
+        return self.accelerator is None or self.accelerator.is_cuda
 
     # -- steps and their breakdown -----------------------------------------------------------------------------
 

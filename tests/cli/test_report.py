@@ -38,6 +38,14 @@ def test_the_summary_names_the_first_finding(recording: Path, tmp_path: Path) ->
     assert "1. Batches are loaded in the training process" in _run(recording, "-o", tmp_path / "out").output
 
 
+def test_the_summary_can_end_with_what_laws_took(recording: Path, tmp_path: Path) -> None:
+    asked, usual = (
+        _run(recording, "-o", tmp_path / "out", *options).stdout for options in (("--explain-silence",), ())
+    )
+    assert "No law took anything." in asked
+    assert "law" not in usual
+
+
 def test_several_formats_are_written_at_once(recording: Path, tmp_path: Path) -> None:
     _run(recording, "-o", tmp_path / "out", "--format", "md,json")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.json", "report.md"]

@@ -11,13 +11,36 @@ from tests.build import TraceBuilder
 from tests.judging.reach import violations
 from tests.rules.judging import facts_of
 from traceadvisor.facts import Facts
+from traceadvisor.judging.engine import judge
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.findings import Clear, Effort, Estimate, Finding, Fix, Found, Input, Outcome, RuleMeta, Skipped
+from traceadvisor.model.findings import (
+    Clear,
+    Confidence,
+    Effort,
+    Estimate,
+    Finding,
+    Fix,
+    Found,
+    Input,
+    Outcome,
+    RuleMeta,
+    Skipped,
+    Unit,
+)
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
 
 US = 1_000
+
+FINDING = Finding(
+    claims=SpanSet.empty(),
+    saving=Estimate.nothing(),
+    confidence=Confidence.LOW,
+    effort=Effort.LINE,
+    evidence=(),
+    fix=Fix("Use larger batches"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +158,76 @@ def test_a_little_time_that_is_not_understood_is_only_unknown(tmp_path: Path) ->
     facts = facts_of(builder, tmp_path)
     assert not facts.observation.is_unread
     assert facts.partition[Category.IDLE_UNKNOWN].total_ns == 30 * US
+
+
+@pytest.mark.parametrize(
+    ("rule", "taken"),
+    [
+        (
+            Greedy(),
+            [
+                ("A finding claims recorded time of its own categories", "claimed time", 2500, 60),
+                ("A saving is at most the step", "saving", 1e9, 100),
+                ("An upper limit is at most the claimed time", "saving", 100, 60),
+            ],
+        ),
+        (
+            Modest(Estimate.simulated(0, 0.01 * US, 0.05 * US)),
+            [
+                ("A finding claims recorded time of its own categories", "claimed time", 2500, 0),
+                ("A fix saves at least 0.1% of the step", "saving", 0.05, 0),
+            ],
+        ),
+        (Greedy(Estimate.bound(50 * US, "of a test")), [("A finding claims recorded", "claimed time", 2500, 60)]),
+    ],
+)
+def test_what_a_law_takes_is_named_with_its_figure(
+    rule: Greedy, taken: list[tuple[str, str, float, float]], tmp_path: Path
+) -> None:
+    silenced = judge(_facts(tmp_path), [rule]).silenced
+    assert {(one.rule_id, one.recording_id, one.finding) for one in silenced} == {
+        ("ACME001", "run/worker0", "Change it")
+    }
+    figures = [(one.figure, round(one.before_ns / US, 6), round(one.after_ns / US, 6)) for one in silenced]
+    assert figures == [(figure, before, after) for _, figure, before, after in taken]
+    assert all(one.law.startswith(law) for one, (law, *_) in zip(silenced, taken, strict=True))
+
+
+def _on_an_xpu(folder: Path) -> Facts:
+    call = {"ph": "X", "cat": "xpu_runtime", "name": "urEnqueueKernelLaunch", "pid": 100, "tid": 100, "ts": 5, "dur": 1}
+    builder = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 10).event(**call, args={"correlation": 1})
+    return facts_of(builder.loader(10, 15).kernel(20, 30, correlation=1), folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Outspoken(Rule):
+    """Has one outcome."""
+
+    meta = RuleMeta("ACME002", "outspoken", "Outspoken")
+
+    outcome: Outcome
+
+    def check(self, facts: Facts) -> Outcome:
+        return self.outcome
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Clear("time in matmuls", 0, 1, Unit.SHARE, "no matmul ran on tensor cores"),
+        Clear("convolutions without cuDNN autotuning", 0, 1, Unit.SHARE),
+        Skipped("The GPU was not sampled: record on a machine with NVML."),
+        replace(FINDING, fix=Fix("Use CUDA graphs")),
+        replace(FINDING, fix=Fix("Copy beside compute", "copying = torch.cuda.Stream()")),
+        replace(FINDING, caveats=("TF32 changes numerics.",)),
+    ],
+)
+def test_advice_on_what_only_cuda_devices_have_is_skipped_for_others(outcome: Outcome, tmp_path: Path) -> None:
+    rule = Outspoken(outcome)
+    silent = run_rule(rule, _on_an_xpu(tmp_path))
+    assert silent == Skipped("This check is about what CUDA devices have. The recording is of XPU devices.")
+    assert run_rule(rule, _facts(tmp_path)) != silent
+
+
+def test_advice_without_words_of_cuda_holds_for_every_accelerator(tmp_path: Path) -> None:
+    assert isinstance(run_rule(Outspoken(FINDING), _on_an_xpu(tmp_path)), Found)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.build_report import one_recording, three_recordings
 from tests.rendering.formatted import every
-from traceadvisor.model.findings import Clear, RuleMeta, RuleOutcome, Skipped, Unit
+from traceadvisor.model.findings import Clear, RuleMeta, RuleOutcome, Silenced, Skipped, Unit
 from traceadvisor.model.report import OutcomeRow, Report, UsedSettings
 from traceadvisor.rendering.content.report.outcomes import nothing_found, outcome_folds
 from traceadvisor.rendering.document.table import Table
@@ -135,3 +135,14 @@ def test_the_rules_of_a_row_unfold_if_they_are_many() -> None:
     assert rules.text == "GPU001 gpu001, GPU002 gpu002, GPU003 gpu003, GPU004 gpu004 and 2 more"
     assert rules.more is not None
     assert len(rules.more.lines) == 6
+
+
+def test_what_a_law_took_is_a_row_with_finding_figure_and_law() -> None:
+    report = one_recording()
+    taken = Silenced(
+        "IDLE001", report.recordings[0].id, "Wait less", "A saving is at most the step", "saving", 2e8, 1e8
+    )
+    (table,) = _tables("silenced", replace(report, silenced=(taken,)))
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["IDLE001", "Wait less", "saving: 200 -> 100 ms", "A saving is at most the step"]
+    ]

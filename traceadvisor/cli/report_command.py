@@ -60,6 +60,11 @@ GITHUB = "github"
     is_flag=True,
     help="Also write the typical step of each recording as a small trace file for Perfetto, without secrets.",
 )
+@click.option(
+    "--explain-silence",
+    is_flag=True,
+    help="Also print which findings a law dropped or cut down, and by how much.",
+)
 @settings_options
 def command(
     *,
@@ -73,6 +78,7 @@ def command(
     base: tuple[Path, ...],
     processes: int | None,
     save_steps: bool,
+    explain_silence: bool,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     config: Path | None,
@@ -114,7 +120,7 @@ def command(
                 progress=progress,
                 processes=processes,
             )
-        _write(result, output, names)
+        _write(result, output, names, explain_silence=explain_silence)
         if save_steps:
             _save_steps(result, output, settings.limits)
         met = first_met(conditions, result)
@@ -159,13 +165,13 @@ def _newest() -> Path:
     return path
 
 
-def _write(result: Report, output: str, names: list[str]) -> None:
+def _write(result: Report, output: str, names: list[str], *, explain_silence: bool) -> None:
     """Write all formats, then print the summary; raise the error of a format that was not written."""
     if output == STANDARD_OUTPUT:
         print_report(FORMATS[names[0]], result)
     else:
         written = write_formats(result, Path(output), [name for name in names if not FORMATS[name].is_printed])
-        print_summary(result, list(written.paths.values()))
+        print_summary(result, list(written.paths.values()), explain_silence=explain_silence)
         for name in names:
             if FORMATS[name].is_printed:
                 print_report(FORMATS[name], result)

@@ -19,11 +19,13 @@ from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
 from traceadvisor.rendering.content.report.commands import next_commands
 from traceadvisor.rendering.content.report.document import report_document
+from traceadvisor.rendering.content.report.outcomes import silenced_table
 from traceadvisor.rendering.document.blocks import Document
 from traceadvisor.rendering.formats import Format
 from traceadvisor.rendering.writers.lines import Line, Piece, Style
 from traceadvisor.rendering.writers.terminal import lines as document_lines
 from traceadvisor.rendering.writers.wrapping import wrapped
+from traceadvisor.results.redaction import redacted
 from traceadvisor.text.cleaning import clean, clipped_inside, one_line
 from traceadvisor.text.log_commands import (
     html_without_log_commands,
@@ -61,7 +63,9 @@ _WITHOUT_LOG_COMMANDS: dict[str, Callable[[str], str]] = {
 """For each format of text. The others are not read line by line, or are commands themselves."""
 
 
-def print_summary(report: Report, written: Sequence[Path], *, goes_on: bool = True) -> None:
+def print_summary(
+    report: Report, written: Sequence[Path], *, goes_on: bool = True, explain_silence: bool = False
+) -> None:
     """Print the summary of a report and the paths of its files; colour only on a terminal.
 
     Lines are wrapped to the terminal, or to 80 columns without one. If the reader closes the pipe, as `head` does, the
@@ -71,8 +75,21 @@ def print_summary(report: Report, written: Sequence[Path], *, goes_on: bool = Tr
         report: what to summarise.
         written: the files of the report.
         goes_on: whether to end with the commands that go on from here; the caller may have better ones.
+        explain_silence: whether to say what laws took from findings.
     """
-    print_document(report_document(report), written, next_commands(report) if goes_on else ())
+    shown = (*document_lines(report_document(report), _columns()), *(_silence(report) if explain_silence else ()))
+    print_lines(shown, written, next_commands(report) if goes_on else ())
+
+
+def _silence(report: Report) -> Iterator[Line]:
+    """Yield what laws took from findings."""
+    table = silenced_table(redacted(report))
+    yield from (
+        Line(),
+        Line((Piece("What laws took from findings" if table else "No law took anything.", Style.STRONG),)),
+    )
+    for row in table.rows if table else ():
+        yield Line((Piece("  " + "; ".join(cell.text for cell in row)),), hanging=4)
 
 
 def print_document(document: Document, written: Sequence[Path], commands: Sequence[Line] = ()) -> None:

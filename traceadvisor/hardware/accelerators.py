@@ -50,6 +50,8 @@ class Names:
     library: str
     to_device: str
     from_device: str
+    cuda: str
+    """In advice that is for CUDA and ROCm only."""
 
 
 @frozen
@@ -61,6 +63,9 @@ class Accelerator:
     prefixes: tuple[str, ...]
     device: str = "GPU"
     """What its users call one."""
+
+    is_cuda: bool = False
+    """Whether torch calls its devices ``cuda``."""
 
     tested: bool = False
     """Whether real recordings of it were read."""

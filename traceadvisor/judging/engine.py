@@ -16,8 +16,8 @@ from traceadvisor.judging.ranking import ranked, with_severity
 from traceadvisor.judging.ranks import RankRecording, compare, rank_recording, side_by_side
 from traceadvisor.judging.rows import in_rows
 from traceadvisor.judging.rule_texts import rule_texts
-from traceadvisor.judging.run_rule import run_rule
-from traceadvisor.model.findings import Finding, Found
+from traceadvisor.judging.run_rule import lawful_outcome
+from traceadvisor.model.findings import Finding, Found, Silenced
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.report import (
     OutcomeRow,
@@ -47,6 +47,9 @@ class Judgement:
     findings: tuple[RecordedFinding, ...]
     """Folded, each ranked by what it saves after those above it."""
 
+    silenced: tuple[Silenced, ...]
+    """What laws took from findings."""
+
     rank: RankRecording | None = None
     """For the comparison with other ranks; None if the rank is unknown."""
 
@@ -61,9 +64,10 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | 
     """
     description = Description(facts, aside)
     rules = tuple(catalogue if catalogue is not None else all_rules())
+    lawful = [lawful_outcome(rule, facts) for rule in rules]
     outcomes = tuple(
-        OutcomeRow(rule.meta, (facts.recording_id,), with_fix_replayed(rule, facts, run_rule(rule, facts)))
-        for rule in rules
+        OutcomeRow(rule.meta, (facts.recording_id,), with_fix_replayed(rule, facts, outcome))
+        for rule, (outcome, _) in zip(rules, lawful, strict=True)
     )
     in_order, replayed = ranked(facts, rules, outcomes)
     judged = zip(rules, outcomes, strict=True)
@@ -71,7 +75,9 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | 
     umbrellas = tuple(Umbrella(one.rule, one.fix, one.evidence) for one in found)
     recording, findings = description.with_findings(in_order)
     recording = replace(recording, replay=replayed, umbrellas=umbrellas)
-    return Judgement(recording, facts.notes, outcomes, findings, rank_recording(facts, is_alone=aside is not None))
+    silenced = tuple(one for _, some in lawful for one in some)
+    rank = rank_recording(facts, is_alone=aside is not None)
+    return Judgement(recording, facts.notes, outcomes, findings, silenced, rank)
 
 
 def assess(
@@ -123,6 +129,7 @@ def assess(
         outcomes=outcomes,
         settings=settings,
         rules=rule_texts(rules, found),
+        silenced=tuple(one for judged in judgements for one in judged.silenced),
     )
 
 

@@ -5,13 +5,16 @@ A finding that breaks one is cut down to what the law allows, and a caveat says 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from traceadvisor.analysis.recording_health import unread_sentence
 from traceadvisor.facts import Facts
+from traceadvisor.hardware.accelerators import names
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.findings import Clear, Finding, Method, Skipped, Unit
+from traceadvisor.model.findings import Clear, Finding, Method, Outcome, Silenced, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import Rule
 
@@ -28,15 +31,67 @@ OTHER_TIME = "Time that this check may not claim was left out of it: {}."
 LONGER_THAN_STEP = "The saving was limited to the step."
 LONGER_THAN_CLAIM = "The saving was limited to the time that the finding claims."
 
-Law = Callable[[Finding, Rule, Facts], Finding]
+OF_ANOTHER = "This check is about what CUDA devices have. The recording is of {} devices."
+
+_OF_CUDA = re.compile(names().cuda)
+
+T = TypeVar("T", Finding, Clear, Skipped, Clear | Skipped)
+
+Law = Callable[[Finding, Rule, Facts], Finding | Clear | Skipped]
 
 
-def lawful(finding: Finding, rule: Rule, facts: Facts) -> Finding | Clear | Skipped:
-    """The finding, cut down to what the laws allow; a passed check if the fix would save nothing."""
-    if facts.observation.is_unread and finding.saving.high_ns:
-        return Skipped(unread_sentence(facts.observation))
-    for law in (_claims_its_own_time, _saves_no_more_than_the_step, _saves_no_more_than_its_claims):
-        finding = law(finding, rule, facts)
+def lawful(finding: Finding, rule: Rule, facts: Facts) -> tuple[Finding | Clear | Skipped, tuple[Silenced, ...]]:
+    """The finding, cut down to what the laws allow, and what each law took from it."""
+    silenced: list[Silenced] = []
+    for law, applied in _LAWS.items():
+        allowed = applied(finding, rule, facts)
+        silenced += _taken(law, finding, allowed, facts)
+        if not isinstance(allowed, Finding):
+            return allowed, tuple(silenced)
+        finding = allowed
+    return finding, tuple(silenced)
+
+
+def _taken(law: str, before: Finding, allowed: Outcome, facts: Facts) -> Iterator[Silenced]:
+    """What a law took: the finding with its saving, or a part of its saving or of its claim."""
+    after = allowed if isinstance(allowed, Finding) else None
+    figures = {
+        "saving": (before.saving.high_ns, after.saving.high_ns if after else 0.0),
+        "claimed time": (facts.per_step_ns(before.claims), facts.per_step_ns(after.claims) if after else 0.0),
+    }
+    for figure, (before_ns, after_ns) in figures.items():
+        if before_ns - after_ns > LEAST_SAVING_SHARE * (facts.step_ns or 0.0) or (not after and figure == "saving"):
+            yield Silenced(before.rule.id, facts.recording_id, before.fix.summary, law, figure, before_ns, after_ns)
+
+
+def fitting(outcome: T, rule: Rule, facts: Facts) -> T | Skipped:
+    """The outcome; a skipped check if it speaks of what the recorded accelerator does not have."""
+    if facts.accelerator is None or facts.is_cuda or not any(map(_OF_CUDA.search, filter(None, _texts(outcome, rule)))):
+        return outcome
+    return Skipped(OF_ANOTHER.format(facts.accelerator.name))
+
+
+def _texts(outcome: Outcome, rule: Rule) -> Iterator[str | None]:
+    yield from (rule.meta.title, rule.popular_fix)
+    match outcome:
+        case Skipped(reason=reason):
+            yield reason
+        case Clear(label=label, remark=remark):
+            yield from (label, remark)
+        case Finding(fix=fix):
+            yield from (fix.summary, fix.change, *(row.label for row in outcome.evidence), *outcome.caveats)
+
+
+def _is_understood(finding: Finding, rule: Rule, facts: Facts) -> Finding | Skipped:  # noqa: ARG001  # a law
+    is_claim = facts.observation.is_unread and finding.saving.high_ns
+    return Skipped(unread_sentence(facts.observation)) if is_claim else finding
+
+
+def _fits_the_accelerator(finding: Finding, rule: Rule, facts: Facts) -> Finding | Skipped:
+    return fitting(finding, rule, facts)
+
+
+def _saves_something(finding: Finding, rule: Rule, facts: Facts) -> Finding | Clear:
     saving, step_ns = finding.saving, facts.step_ns
     if step_ns and saving.high_ns and not rule.umbrella and saving.expected_ns < LEAST_SAVING_SHARE * step_ns:
         share = saving.expected_ns / step_ns
@@ -88,3 +143,14 @@ def _limited(finding: Finding, most_ns: float | None, caveat: str) -> Finding:
     if most_ns is None or saving.high_ns <= most_ns * (1 + 1e-9):
         return finding
     return replace(finding, saving=saving.part(most_ns / saving.high_ns), caveats=(*finding.caveats, caveat))
+
+
+_LAWS: Mapping[str, Law] = {
+    "Beside an accelerator whose work is not understood, nothing is claimed": _is_understood,
+    "Advice fits the accelerator": _fits_the_accelerator,
+    "A finding claims recorded time of its own categories, without waits for other ranks": _claims_its_own_time,
+    "A saving is at most the step": _saves_no_more_than_the_step,
+    "An upper limit is at most the claimed time": _saves_no_more_than_its_claims,
+    "A fix saves at least 0.1% of the step": _saves_something,
+}
+"""By the sentence that reports show."""

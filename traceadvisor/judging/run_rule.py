@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from traceadvisor.analysis.recording_health import unread_sentence
 from traceadvisor.facts import Facts
-from traceadvisor.judging.laws import lawful
+from traceadvisor.judging.laws import fitting, lawful
 from traceadvisor.model.findings import (
     LEAST_JUDGED_SHARE,
     Clear,
@@ -24,6 +24,7 @@ from traceadvisor.model.findings import (
     MissingInput,
     Outcome,
     RuleOutcome,
+    Silenced,
     Skipped,
 )
 from traceadvisor.model.ranks import RankFigures
@@ -39,12 +40,18 @@ _NUMBERS: dict[Any, type] = {int: Integral, float: Real}
 
 def run_rule(rule: Rule, facts: Facts) -> RuleOutcome:
     """The outcome of a rule on one recording."""
-    return _outcome(rule, lambda: _checked(rule, facts), facts)
+    return lawful_outcome(rule, facts)[0]
+
+
+def lawful_outcome(rule: Rule, facts: Facts) -> tuple[RuleOutcome, tuple[Silenced, ...]]:
+    """The outcome of a rule on one recording, and what laws took from its finding."""
+    outcome, silenced = _outcome(rule, lambda: _checked(rule, facts), facts)
+    return outcome if isinstance(outcome, Found | Failed) else fitting(outcome, rule, facts), silenced
 
 
 def run_rank_rule(rule: RankRule, ranks: Sequence[RankFigures]) -> RuleOutcome:
     """The outcome of a rule on several ranks."""
-    return _outcome(rule, lambda: _with_version(rule.compare(ranks), None))
+    return _outcome(rule, lambda: _with_version(rule.compare(ranks), None))[0]
 
 
 def conforms(value: object, wanted: Any) -> bool:
@@ -91,26 +98,27 @@ def _judged(outcome: Outcome, facts: Facts) -> Outcome:
     return outcome
 
 
-def _outcome(rule: Rule, look: Callable[[], Outcome], facts: Facts | None = None) -> RuleOutcome:
+def _outcome(
+    rule: Rule, look: Callable[[], Outcome], facts: Facts | None = None
+) -> tuple[RuleOutcome, tuple[Silenced, ...]]:
     """The outcome of a check; a finding gets the metadata of its rule, and obeys the laws."""
     try:
         with _output_aside(rule):
             outcome = look()
         if not conforms(outcome, Outcome):
-            return Failed(
-                f"The rule returned a {type(outcome).__name__} that is no outcome, or has a part of the wrong type."
-            )
+            what = type(outcome).__name__
+            return Failed(f"The rule returned a {what} that is no outcome, or has a part of the wrong type."), ()
         if not isinstance(outcome, Finding):
-            return outcome
+            return outcome, ()
         if not outcome.claims.is_valid:
-            return Failed("The rule returned a finding with invalid claims.")
+            return Failed("The rule returned a finding with invalid claims."), ()
         found = replace(outcome, rule=rule.meta)
-        allowed = lawful(found, rule, facts) if facts else found
-        return Found(allowed) if isinstance(allowed, Finding) else allowed
+        allowed, silenced = lawful(found, rule, facts) if facts else (found, ())
+        return Found(allowed) if isinstance(allowed, Finding) else allowed, silenced
     except MissingInput as missing:
-        return Skipped(facts.how_to_get(missing.what) if facts else str(missing))
+        return Skipped(facts.how_to_get(missing.what) if facts else str(missing)), ()
     except (Exception, SystemExit) as error:  # noqa: BLE001  # a failing rule must not end the report
-        return Failed(f"{type(error).__name__}: {error}")
+        return Failed(f"{type(error).__name__}: {error}"), ()
 
 
 def _output_aside(rule: Rule) -> AbstractContextManager[object]:

@@ -379,6 +379,26 @@ class Skipped:
 
 
 @frozen
+class Silenced:
+    """What a law took from a finding of one recording. A rule that often loses something needs a change."""
+
+    rule_id: str
+    recording_id: str
+    finding: str
+    """Its fix."""
+
+    law: str
+    figure: str
+    """What the law limits."""
+
+    before_ns: float
+    """Per step, before the law."""
+
+    after_ns: float
+    """0 where the law allows no finding."""
+
+
+@frozen
 class Failed:
     """A rule that failed; the report contains the other rules."""
 

@@ -14,7 +14,17 @@ from traceadvisor.model.communication import CommunicationRow
 from traceadvisor.model.cost import Price, RunCost, Worth
 from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.experiment import ExperimentResult, MeasuredFix
-from traceadvisor.model.findings import Estimate, Evidence, Finding, Fix, Method, RuleMeta, RuleOutcome, Severity
+from traceadvisor.model.findings import (
+    Estimate,
+    Evidence,
+    Finding,
+    Fix,
+    Method,
+    RuleMeta,
+    RuleOutcome,
+    Severity,
+    Silenced,
+)
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.location import Location
 from traceadvisor.model.origins import Origins
@@ -513,6 +523,9 @@ class Report:
 
     experiments: tuple[ExperimentResult, ...] = ()
     """What `try` and `sweep` measured for this run."""
+
+    silenced: tuple[Silenced, ...] = ()
+    """What laws took from findings."""
 
     def __repr__(self) -> str:
         """One line: how much it holds, and its first finding."""

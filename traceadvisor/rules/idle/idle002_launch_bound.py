@@ -17,6 +17,8 @@ COMPILED = Fix(
     change='model = torch.compile(model, mode="reduce-overhead")',
 )
 
+WITHOUT_GRAPHS = "Launch fewer kernels: use a larger batch, or a fused or foreach optimizer"
+
 LONG_CALLS = Fix(
     "Check what the few long CPU calls do: compile, allocate, search for an algorithm, or wait",
     not_replayed="a few long calls are the cause, and it is unknown how much of them is avoidable",
@@ -46,7 +48,7 @@ class LaunchBound(Rule):
 
     meta = RuleMeta("IDLE002", "launch-bound", "The GPU waits for kernel launches")
     needs = frozenset({Input.STEPS, Input.DEVICE, Input.LAUNCHES, Input.REAL_STEP})
-    popular_fix = "Fewer kernel launches: CUDA graphs, torch.compile, a fused optimizer"
+    popular_fix = "Fewer kernel launches: graphs, torch.compile, a fused optimizer"
     claims = frozenset({Category.IDLE_LAUNCH})
     also_saves = "launches beside a busy GPU, which leave it a longer queue"
 
@@ -83,7 +85,9 @@ class LaunchBound(Rule):
         )
 
     def _fix(self, facts: Facts, idle: SpanSet) -> Fix:
-        """CUDA graphs for code that is compiled already; else fewer kernels."""
+        """CUDA graphs for code that is compiled already, where there are any; else fewer kernels."""
+        if not facts.is_cuda:
+            return Fix(WITHOUT_GRAPHS, what_if=AmortisedLaunches(_operators(facts)))
         if _part_of(idle, facts.trace.events.spans(container_rows(facts.trace))) > self.min_compiled:
             return replace(COMPILED, what_if=AmortisedLaunches(_operators(facts)))
         others = " or CUDA graphs" if facts.inference_sign else ", CUDA graphs, or a fused or foreach optimizer"

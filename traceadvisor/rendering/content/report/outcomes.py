@@ -11,7 +11,7 @@ from traceadvisor.rendering.document.blocks import Fold, FoldLook, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.document.table import Cell, Column, Layout, More, Table
 from traceadvisor.rendering.lists import listed
-from traceadvisor.rendering.units import figure, number_of, percent
+from traceadvisor.rendering.units import figure, from_to, number_of, percent
 
 
 def outcome_folds(report: Report) -> Iterator[Fold]:
@@ -24,6 +24,9 @@ def outcome_folds(report: Report) -> Iterator[Fold]:
     if table := _unfinished(report, Skipped, "Skipped checks"):
         why = Prose("These checks do not apply to this run, or their input was not measured.", Tone.QUIET)
         yield _fold("not-measured", table, "what was not recorded, and how to record it", Detail.EXTRA, why)
+    if table := silenced_table(report):
+        why = Prose("A law that often takes something from a check shows that the check needs a change.", Tone.QUIET)
+        yield _fold("silenced", table, "so that no finding promises what cannot be", Detail.EXTRA, why)
     if table := _unfinished(report, Failed, "Failed checks"):
         why = Prose("These checks stopped with an error. The rest of the report does not depend on them.", Tone.QUIET)
         yield _fold("failed", table, f"{len(table.rows)}", Detail.COMMENT, why)
@@ -158,6 +161,29 @@ def _unfinished(report: Report, kind: type[Skipped | Failed], caption: str) -> T
         Column("Why", numeric=False),
     )
     return Table(caption, columns, rows, layout=Layout.REASONS, detail=Detail.SUMMARY) if rows else None
+
+
+def silenced_table(report: Report) -> Table | None:
+    """What laws took from findings, one row each; None for nothing."""
+    several = len(report.recordings) > 1
+    rows = tuple(
+        (
+            Cell(one.rule_id),
+            *_which_if((one.recording_id,), report, several=several),
+            Cell(one.finding),
+            Cell(f"{one.figure}: {from_to(one.before_ns, one.after_ns)}"),
+            Cell(one.law),
+        )
+        for one in report.silenced
+    )
+    columns = (
+        Column("Check", numeric=False),
+        *_recording_column(several=several),
+        Column("Finding", numeric=False),
+        Column("Per step", numeric=False),
+        Column("Law", numeric=False),
+    )
+    return Table("What laws took from findings", columns, rows, detail=Detail.SUMMARY) if rows else None
 
 
 def _names(rules: Sequence[str]) -> Cell:

@@ -88,6 +88,7 @@ def with_titles(report: Report, names: dict[str, str]) -> Report:
         not_worth_doing=tuple(
             replace(row, recording_ids=tuple(map(named, row.recording_ids))) for row in report.not_worth_doing
         ),
+        silenced=tuple(replace(row, recording_id=named(row.recording_id)) for row in report.silenced),
         health_notes=tuple(
             row if row.recording_id is None else replace(row, recording_id=named(row.recording_id))
             for row in report.health_notes
