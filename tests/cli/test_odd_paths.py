@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.children import run
+from tests.warm import warm
 from traceadvisor.system.messages import understood, written
 
 ODD = b"odd\xff".decode(errors="surrogateescape")
@@ -29,7 +30,7 @@ for epoch in range(EPOCHS):
     torch.save(model.state_dict(), "odd.pt")
 print("the end")
 """
-TOOL = (sys.executable, "-m", "traceadvisor")
+TOOL = ("-m", "traceadvisor")
 
 
 def _script(path: Path, epochs: int = 1) -> None:
@@ -56,14 +57,14 @@ def test_a_capture_runs_the_script_and_its_recording_is_reported(
     cwd = tmp_path / folder
     for name in ("train.py", f"{ODD}.py"):
         _script(cwd / name)
-    done = run(*TOOL, "capture", *words, cwd=cwd)
+    done = warm(*TOOL, "capture", *words, cwd=cwd)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "the end\n"
     assert "recorded 8 of 40 steps" in done.stderr
-    reported = run(*TOOL, "report", words[1], "-o", f"{ODD} report", "--format", "html,md,json", cwd=cwd)
+    reported = warm(*TOOL, "report", words[1], "-o", f"{ODD} report", "--format", "html,md,json", cwd=cwd)
     assert reported.returncode == 0, reported.stderr
     assert (cwd / f"{ODD} report" / "report.json").exists()
-    assert run(*TOOL, "scrub", words[1], "-o", f"{ODD} copy", cwd=cwd).returncode == 0
+    assert warm(*TOOL, "scrub", words[1], "-o", f"{ODD} copy", cwd=cwd).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_a_capture_runs_the_script_and_its_recording_is_reported(
 )
 def test_what_is_missing_is_a_clear_error(tmp_path: Path, words: tuple[str, ...]) -> None:
     (tmp_path / "train.py").touch()
-    done = run(*TOOL, *words, cwd=tmp_path)
+    done = run(sys.executable, *TOOL, *words, cwd=tmp_path)
     assert done.returncode in {2, 3}, done.stderr
     assert "Traceback" not in done.stderr
 
@@ -104,7 +105,7 @@ def test_a_sweep_measures(tmp_path: Path, folder: str, words: tuple[str, ...]) -
     cwd = tmp_path / folder
     for name in ("train.py", f"{ODD}.py"):
         _script(cwd / name, 1000)
-    done = run(*TOOL, "sweep", "--set", "foreach=true", "--minutes", "1", *words, cwd=cwd)
+    done = run(sys.executable, *TOOL, "sweep", "--set", "foreach=true", "--minutes", "1", *words, cwd=cwd)
     assert done.returncode == 0, done.stderr
     assert (cwd / words[1] / "experiment.html").exists()
     assert not (cwd / "odd.pt").exists()

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import sys
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.children import run
+from tests.warm import warm
 from traceadvisor.experiments.footprints import Footprints
 
 START = """
@@ -106,11 +105,17 @@ def _of_before(folder: Path) -> Footprints:
     return Footprints.below(folder, ignored=folder / "out")
 
 
+def _run(folder: Path, source: str) -> None:
+    script = folder.with_suffix(".py")  # no file of the folder
+    script.write_text(START + source)
+    done = warm(str(script), cwd=folder)
+    assert done.returncode == 0, done.stderr
+
+
 def _assert_all_stays(folder: Path, source: str) -> None:
     before = _of_before(folder)
     content = {name: (folder / name).read_text() for name in NAMES}
-    done = run(sys.executable, "-c", START + source, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    _run(folder, source)
     assert {name: (folder / name).read_text() for name in NAMES} == content
     changed = before.changed(Footprints.below(folder, ignored=folder / "out"))
     assert changed is not None
@@ -165,7 +170,7 @@ assert torch.equal(again.layer.weight, model.layer.weight)
 
 def test_a_checkpoint_with_a_new_name_goes_to_the_scratch_folder(tmp_path: Path) -> None:
     source = 'torch.save(torch.ones(1), "new.pt"); assert torch.load("new.pt").tolist() == [1.0]'
-    assert run(sys.executable, "-c", START + source, cwd=tmp_path).returncode == 0
+    _run(tmp_path, source)
     assert not (tmp_path / "new.pt").exists()
     assert torch.load(tmp_path / "out" / "scratch" / "000-new.pt").tolist() == [1.0]
 
@@ -189,7 +194,7 @@ overlay.LARGEST_COPY = 3
 open("large", "r+").write("after!")
 assert notes == ["The script changed large in place: it is too large to copy."]
 """
-    assert run(sys.executable, "-c", START + source, cwd=tmp_path).returncode == 0
+    _run(tmp_path, source)
     assert (tmp_path / "large").read_text() == "after!"
 
 

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from tests.children import Done, run
+from tests.children import Done
+from tests.warm import warm
 from traceadvisor.bundle.layout import Manifest
 from traceadvisor.bundle.settings import decode_settings
 from traceadvisor.bundle.steps import read_steps
 from traceadvisor.model.run import RunSettings, TimedStep
 
 PYTHON = (sys.executable,)
-CAPTURE = (sys.executable, "-m", "traceadvisor", "capture")
+WORDS = ("-m", "traceadvisor", "capture")
+CAPTURE = (sys.executable, *WORDS)
+"""A capture in a process of its own: where torch is loaded, or the script trains in a child process."""
 
 
-def capture(*arguments: str, cwd: Path) -> Done:
-    return run(*CAPTURE, *arguments, cwd=cwd)
+def capture(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -> Done:
+    """Capture a script; torch is loaded already when it imports it."""
+    return warm(*WORDS, *arguments, cwd=cwd, env=env)
 
 
 def manifest(bundle: Path) -> Manifest:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.children import DEVNULL, PIPE, run, started
-from tests.recording.running import CAPTURE, PYTHON, capture, manifest, noticed, settings, steps, traces
+from tests.children import PIPE, run
+from tests.recording.running import CAPTURE, PYTHON, WORDS, capture, manifest, noticed, settings, steps, traces
+from tests.warm import warm_started
 from traceadvisor.api import load
 from traceadvisor.bundle.layout import Ending
 from traceadvisor.model.breakdown import Category
@@ -50,7 +51,7 @@ def test_a_capture_changes_neither_output_nor_random_numbers_nor_traceback(tmp_p
     script = tmp_path / 'a "quoted" name.py'
     script.write_text(RANDOM)
     plain = run(*PYTHON, script.name, "as it was", cwd=tmp_path)
-    captured = capture("-o", "bundle", "--", script.name, "as it was", cwd=tmp_path)
+    captured = run(*CAPTURE, "-o", "bundle", "--", script.name, "as it was", cwd=tmp_path)
     assert (captured.stdout, captured.returncode) == (plain.stdout, 1)
     assert noticed(captured.stderr) == plain.stderr
     assert "traceadvisor: recorded 8 of 40 steps in bundle." in captured.stderr
@@ -166,8 +167,8 @@ def test_what_was_recorded_before_a_signal_is_saved(
 ) -> None:
     """Ctrl-C within the window, and a kill after it."""
     (tmp_path / "endless.py").write_text(ENDLESS)
-    command = (*CAPTURE, "-o", "bundle", "endless.py", str(steps_before))
-    with started(*command, cwd=tmp_path, stdout=PIPE, stderr=DEVNULL) as process:
+    command = (*WORDS, "-o", "bundle", "endless.py", str(steps_before))
+    with warm_started(*command, cwd=tmp_path, stdout=PIPE) as process:
         assert process.stdout
         process.stdout.readline()
         process.send_signal(number)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.children import DEVNULL, PIPE, run, started
-from tests.recording.running import CAPTURE, manifest, steps, traces
+from tests.children import PIPE
+from tests.recording.running import WORDS, capture, manifest, steps, traces
+from tests.warm import warm_started
 from traceadvisor.model.run import StepState
 
 ROOT = Path(__file__).parents[2]
@@ -45,13 +46,13 @@ SCHEDULE = ("--skip-first", "2", "--wait", "2", "--warmup", "2")  # records from
 
 def train(folder: Path, body: str) -> tuple[str, ...]:
     (folder / "train.py").write_text(f"{TRAIN}\n{body}\nprint('trained', flush=True)\n")
-    return (*CAPTURE, *SCHEDULE, "-o", "bundle", "train.py")
+    return (*SCHEDULE, "-o", "bundle", "train.py")
 
 
 def captured(folder: Path, body: str, *, exit_code: int = 0) -> tuple[list[str], str]:
     """Capture a training; returns the codes of its notes, and their messages."""
     begin_s = time.monotonic()
-    done = run(*train(folder, body), cwd=folder)
+    done = capture(*train(folder, body), cwd=folder)
     assert done.returncode == exit_code, done.stderr
     assert ("trained" in done.stdout) == (exit_code == 0)
     assert time.monotonic() - begin_s < 50
@@ -84,7 +85,7 @@ def test_a_script_that_fails_while_a_kernel_never_ends_ends(tmp_path: Path) -> N
 @pytest.mark.parametrize("wait", ["time.sleep(600)", "torch.cuda.synchronize()"])
 def test_a_signal_ends_a_script_while_a_kernel_never_ends(tmp_path: Path, wait: str) -> None:
     command = train(tmp_path, f"cuda = FakeCuda(); train(10); cuda.hangs = True; print('up', flush=True); {wait}")
-    with started(*command, cwd=tmp_path, stdout=PIPE, stderr=DEVNULL) as process:
+    with warm_started(*WORDS, *command, cwd=tmp_path, stdout=PIPE) as process:
         assert process.stdout
         assert process.stdout.readline() == b"up\n"
         process.send_signal(signal.SIGTERM)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.children import run
-from tests.recording.running import CAPTURE, PYTHON, manifest, steps
+from tests.recording.running import PYTHON, capture, manifest, steps
 from traceadvisor.api import load
 from traceadvisor.model.run import StepState, TimedStep
 from traceadvisor.recording.growing_file import GrowingFile
@@ -57,7 +57,7 @@ def trained(found: Sequence[TimedStep]) -> int:
 def test_a_full_disk_costs_data_and_not_the_training(tmp_path: Path, form: tuple[str, ...], is_freed: bool) -> None:  # noqa: FBT001
     (tmp_path / "train.py").write_text(TRAIN)
     arguments = ("--freed",) if is_freed else ()
-    done = run(*CAPTURE, "-o", "bundle", *form, "train.py", *arguments, cwd=tmp_path)
+    done = capture("-o", "bundle", *form, "train.py", *arguments, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "full\ntrained\n")
     assert "Traceback" not in done.stderr
     during, _, after = done.stderr.partition("slept\n")
@@ -77,7 +77,7 @@ def test_a_full_disk_costs_data_and_not_the_training(tmp_path: Path, form: tuple
 
 def test_a_recording_that_cannot_be_written_leaves_the_step_times(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN.replace("train(30)", "train(5)").replace("(1000, hard)", "(50_000, hard)"))
-    done = run(*CAPTURE, "-o", "bundle", "train.py", cwd=tmp_path)
+    done = capture("-o", "bundle", "train.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "a recording could not be written; the disk may be full. The training goes on." in done.stderr
     assert trained(steps(tmp_path / "bundle")) in (304, 305)

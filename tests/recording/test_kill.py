@@ -16,7 +16,8 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from tests.children import DEVNULL, PIPE, Child, added, started
-from tests.recording.running import CAPTURE, manifest
+from tests.recording.running import CAPTURE, WORDS, manifest
+from tests.warm import Warm, warm_started
 from traceadvisor.api import load
 from traceadvisor.bundle.layout import UNFINISHED
 from traceadvisor.errors import InputError
@@ -89,7 +90,7 @@ def tried(*often: pytest.MarkDecorator) -> list[ParameterSet]:
     ]
 
 
-def trained(process: Child, ranks: int, until_s: float) -> list[tuple[int, int]]:
+def trained(process: Child | Warm, ranks: int, until_s: float) -> list[tuple[int, int]]:
     """Number and time of the steps that a training told, until some seconds after the first step of all ranks."""
     lines: queue.Queue[bytes] = queue.Queue()
 
@@ -114,7 +115,7 @@ def trained(process: Child, ranks: int, until_s: float) -> list[tuple[int, int]]
     return told
 
 
-def kill(process: Child) -> int:
+def kill(process: Child | Warm) -> int:
     """Kill a process and its descendants; returns the time."""
     family = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
     killed_ns = time.time_ns()
@@ -152,7 +153,7 @@ def check(folder: Path, ranks: int, killed_ns: int, told: list[tuple[int, int]],
 
 @pytest.mark.parametrize("moment", tried())
 def test_a_run_that_is_killed_leaves_a_capture_that_can_be_read(folder: Path, moment: float) -> None:
-    with started(*CAPTURE, "-o", "bundle", "train.py", cwd=folder, stdout=PIPE, stderr=DEVNULL) as process:
+    with warm_started(*WORDS, "-o", "bundle", "train.py", cwd=folder, stdout=PIPE) as process:
         told = trained(process, 1, moment)
         killed_ns = kill(process)
     check(folder, 1, killed_ns, told)
@@ -170,14 +171,14 @@ def test_two_ranks_that_are_killed_leave_a_capture_that_can_be_read(folder: Path
 
 
 def test_a_script_that_leaves_without_its_exit_functions_leaves_a_capture(folder: Path) -> None:
-    with started(*CAPTURE, "-o", "bundle", "train.py", "600", cwd=folder, stdout=PIPE, stderr=DEVNULL) as process:
+    with warm_started(*WORDS, "-o", "bundle", "train.py", "600", cwd=folder, stdout=PIPE) as process:
         trained(process, 1, 0.0)
         assert process.wait(timeout=60) == 7
     check(folder, 1, time.time_ns(), [])
 
 
 def test_a_lost_terminal_leaves_a_whole_capture(folder: Path) -> None:
-    with started(*CAPTURE, "-o", "bundle", "train.py", cwd=folder, stdout=PIPE, stderr=DEVNULL) as process:
+    with warm_started(*WORDS, "-o", "bundle", "train.py", cwd=folder, stdout=PIPE) as process:
         told = trained(process, 1, 0.5)
         process.send_signal(signal.SIGHUP)
         assert process.wait(timeout=60) == -signal.SIGHUP
@@ -187,7 +188,7 @@ def test_a_lost_terminal_leaves_a_whole_capture(folder: Path) -> None:
 
 def test_a_run_that_is_killed_before_its_first_step_leaves_nothing_hidden(folder: Path) -> None:
     (folder / "train.py").write_text("import time; print('ready', flush=True); time.sleep(60)")
-    with started(*CAPTURE, "-o", "bundle", "train.py", cwd=folder, stdout=PIPE, stderr=DEVNULL) as process:
+    with warm_started(*WORDS, "-o", "bundle", "train.py", cwd=folder, stdout=PIPE) as process:
         assert process.stdout
         process.stdout.readline()
         kill(process)

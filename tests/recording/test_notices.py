@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.children import PIPE, Child, run, started
-from tests.recording.running import CAPTURE, PYTHON, capture, manifest
+from tests.children import PIPE, run
+from tests.recording.running import PYTHON, WORDS, capture, manifest
+from tests.warm import Warm, warm_started
 from traceadvisor.bundle.layout import Note
 from traceadvisor.recording.children.rendezvous import Result, TrainedChildren
 from traceadvisor.recording.notices import ending_lines, remark, report_command, say
@@ -72,8 +73,8 @@ def test_one_line_names_the_command_that_makes_a_report(folder: Path) -> None:
 
 
 def test_one_line_names_it_in_a_log_file_and_cuts_no_line_in_two(folder: Path) -> None:
-    words = (*CAPTURE, *TWICE, "train.py", "--bar")
-    with (folder / "log").open("wb") as log, started(*words, cwd=folder, stderr=log) as process:
+    words = (*WORDS, *TWICE, "train.py", "--bar")
+    with (folder / "log").open("wb") as log, warm_started(*words, cwd=folder, stderr=log) as process:
         assert process.wait(timeout=120) == 0
     text = (folder / "log").read_bytes().decode()
     one_line(text)
@@ -173,8 +174,8 @@ def test_the_report_command_is_quoted_for_a_shell(folder: str, words: list[str])
 def test_the_report_can_be_made_once_the_line_names_its_command_and_a_signal_says_what_was_kept(
     folder: Path, number: signal.Signals, wait_at: int, kept: str
 ) -> None:
-    words = (*CAPTURE, "-o", "a bundle", "train.py", f"--wait-at={wait_at}")
-    with started(*words, cwd=folder, stdout=PIPE, stderr=PIPE) as process:
+    words = (*WORDS, "-o", "a bundle", "train.py", f"--wait-at={wait_at}")
+    with warm_started(*words, cwd=folder, stdout=PIPE, stderr=PIPE) as process:
         if wait_at == 30:
             assert process.stderr
             _makes_a_report(process.stderr.readline().decode(), folder)
@@ -193,7 +194,7 @@ def _makes_a_report(said: str, folder: Path) -> None:
     assert '"steps"' in made.stdout
 
 
-def _said_after(process: Child, number: signal.Signals) -> str:
+def _said_after(process: Warm, number: signal.Signals) -> str:
     assert process.stdout
     assert process.stderr
     assert process.stdout.readline() == b"ready\n"

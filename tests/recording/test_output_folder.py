@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.children import LIMIT_S, Done, run, started
-from tests.recording.running import CAPTURE, PYTHON, capture, manifest, steps
+from tests.children import LIMIT_S, Done, run
+from tests.recording.running import CAPTURE, PYTHON, WORDS, capture, manifest, steps
+from tests.warm import warm_started
 from traceadvisor.bundle.layout import FORMAT, MANIFEST, Manifest, Schedule
 from traceadvisor.errors import UsageError
 from traceadvisor.recording.bundle_writer import BundleWriter, has_foreign_manifest, is_taken_by_another
@@ -144,8 +145,8 @@ def test_processes_with_the_same_time_and_id_get_folders_of_their_own(
 def test_two_captures_at_once_make_two_bundles(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     with (
-        started(*CAPTURE, "train.py", "30", cwd=tmp_path) as first,
-        started(*CAPTURE, "train.py", "31", cwd=tmp_path) as second,
+        warm_started(*WORDS, "train.py", "30", cwd=tmp_path) as first,
+        warm_started(*WORDS, "train.py", "31", cwd=tmp_path) as second,
     ):
         assert [first.wait(LIMIT_S), second.wait(LIMIT_S)] == [0, 0]
     bundles = list((tmp_path / "runs").iterdir())

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.children import run
 from tests.once import Once
-from tests.recording.running import PYTHON, capture, manifest
+from tests.recording.running import capture, manifest
 from tests.rendering.formatted import summary
+from tests.warm import warm
 from traceadvisor.api import load
 from traceadvisor.bundle.layout import FileKind
 from traceadvisor.bundle.stacks import read_stacks
@@ -132,7 +132,7 @@ thread.join()
 
 def test_a_block_in_another_thread_is_sampled(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(BLOCK)
-    done = run(*PYTHON, "train.py", "bundle", cwd=tmp_path)
+    done = warm("train.py", "bundle", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = samples(tmp_path / "bundle")
     assert {"train", "sleep"} <= {frame.function for frame in found.frames}
@@ -160,7 +160,7 @@ with traceadvisor.capture("bundle", skip_first=0, wait=0):
 @pytest.mark.parametrize("file", ["<ipython-input-3-0a1b>", pytest.param("<stdin>", marks=pytest.mark.slow)])
 def test_code_that_was_typed_in_has_lines(file: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TYPED)
-    done = run(*PYTHON, "train.py", file, cwd=tmp_path)
+    done = warm("train.py", file, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = {(frame.file, frame.line) for frame in samples(tmp_path / "bundle").frames if frame.is_user}
     assert (file, 9) in lines

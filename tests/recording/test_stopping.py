@@ -12,12 +12,12 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import traceadvisor
 from tests.children import Done, added, run
-from tests.recording.running import CAPTURE, PYTHON, manifest, traces
+from tests.recording.running import CAPTURE, PYTHON, capture, manifest, traces
 from traceadvisor.bundle.layout import Ending
 from traceadvisor.bundle.settings import decode_settings
 from traceadvisor.recording.stopping import MARGIN_STEPS, MOST_EXITS, Ranks, StoppedAfterWindow, Stopper
 
-STOP = (*CAPTURE, "-o", "bundle", "--stop-after-window")
+STOP = ("-o", "bundle", "--stop-after-window")
 MANY = 100_000
 """Steps of a script that only ends within the test if it is stopped."""
 
@@ -152,7 +152,7 @@ def stopped(folder: Path, done: Done) -> int:
 )
 def test_a_script_ends_once_its_window_is_saved(tmp_path: Path, script: str) -> None:
     (tmp_path / "train.py").write_text(script)
-    done = run(*STOP, "train.py", cwd=tmp_path)
+    done = capture(*STOP, "train.py", cwd=tmp_path)
     assert stopped(tmp_path, done) < 40
     assert done.stdout.split() == (["finally", "atexit"] if script is CLEANING else [])
     (recording,) = traceadvisor.load(tmp_path / "bundle").recordings
@@ -162,7 +162,7 @@ def test_a_script_ends_once_its_window_is_saved(tmp_path: Path, script: str) -> 
 
 def test_a_command_ends_as_its_training_does_after_all_recordings(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(CLEANING)
-    done = run(*STOP, "--repeat", "2", "--", *PYTHON, "train.py", cwd=tmp_path)
+    done = capture(*STOP, "--repeat", "2", "--", *PYTHON, "train.py", cwd=tmp_path)
     stopped(tmp_path, done)
     assert done.stdout.split() == ["finally", "atexit"]
     assert len(traces(tmp_path / "bundle")) == 2
@@ -170,7 +170,7 @@ def test_a_command_ends_as_its_training_does_after_all_recordings(tmp_path: Path
 
 def test_no_loader_worker_is_left(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(WITH_WORKERS)
-    stopped(tmp_path, run(*STOP, "train.py", cwd=tmp_path))
+    stopped(tmp_path, run(*CAPTURE, *STOP, "train.py", cwd=tmp_path))
     workers = [int(path.read_text()) for path in tmp_path.glob("worker*")]
     assert len(workers) == 2
     assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
@@ -178,7 +178,7 @@ def test_no_loader_worker_is_left(tmp_path: Path) -> None:
 
 def test_a_script_that_catches_the_exit_goes_on_and_the_bundle_says_so(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(CATCHING)
-    done = run(*STOP, "train.py", cwd=tmp_path)
+    done = capture(*STOP, "train.py", cwd=tmp_path)
     assert done.returncode == 0
     assert done.stdout.split() == ["caught", "0"] * MOST_EXITS
     assert "did not end the run: the script caught the exit and went on" in done.stderr
@@ -191,7 +191,7 @@ def test_a_script_that_catches_the_exit_goes_on_and_the_bundle_says_so(tmp_path:
 @pytest.mark.slow
 def test_a_run_that_ends_before_its_window_ends_as_ever(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(CATCHING.replace("range(8)", "range(1)").replace("30, 4", "9, 4"))
-    done = run(*STOP, "train.py", cwd=tmp_path)
+    done = capture(*STOP, "train.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "")
     assert manifest(tmp_path / "bundle").endings[0].ending is Ending.COMPLETED
     assert "report ready" not in done.stderr
@@ -203,10 +203,10 @@ def test_all_ranks_end_at_the_same_step(tmp_path: Path, form: str) -> None:
     (tmp_path / "ranks.py").write_text(RANKS)
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     commands = {
-        "torchrun": (*STOP, *launcher, "ranks.py"),
-        "torchrun outside": (*PYTHON, *launcher, "--no-python", *STOP, "ranks.py"),
+        "torchrun": (*CAPTURE, *STOP, *launcher, "ranks.py"),
+        "torchrun outside": (*PYTHON, *launcher, "--no-python", *CAPTURE, *STOP, "ranks.py"),
     }
-    command = commands.get(form, (*STOP, "ranks.py", form, str(tmp_path / "meeting")))
+    command = commands.get(form, (*CAPTURE, *STOP, "ranks.py", form, str(tmp_path / "meeting")))
     done = run(*command, cwd=tmp_path, env=added(OMP_NUM_THREADS="1"))
     stopped(tmp_path, done)
     assert len(traces(tmp_path / "bundle")) == 2

@@ -7,6 +7,7 @@ import signal
 import sys
 import zipfile
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -129,9 +130,9 @@ def test_a_shell_script_that_trains_twice_makes_two_bundles_and_leaves_a_foreign
 
 @pytest.mark.parametrize("form", ["folder", pytest.param("archive", marks=pytest.mark.slow)])
 def test_a_folder_with_a_main_module_runs_as_python_runs_it(folder: Path, form: str) -> None:
-    source = f"import sys, helper\nprint(sys.path[0], sys.argv, __name__, __package__, __file__)\n{TRAIN}"
+    source = "import sys, helper\nprint(sys.path[0], sys.argv, __name__, __package__, __file__)\n"
     (folder / "program").mkdir()
-    (folder / "program" / "__main__.py").write_text(source)
+    (folder / "program" / "__main__.py").write_text(f"{source}if 'train' in sys.argv:\n{indent(TRAIN, '    ')}")
     (folder / "program" / "helper.py").touch()
     target = "program"
     if form == "archive":
@@ -140,8 +141,8 @@ def test_a_folder_with_a_main_module_runs_as_python_runs_it(folder: Path, form: 
             archive.write(folder / "program" / "__main__.py", "__main__.py")
             archive.write(folder / "program" / "helper.py", "helper.py")
     plain = run(*PYTHON, target, "argument", cwd=folder)
-    captured = capture("-o", "bundle", target, "argument", cwd=folder)
-    assert captured.stdout == plain.stdout
+    captured = capture("-o", "bundle", target, "argument", "train", cwd=folder)
+    assert captured.stdout.splitlines()[0] == plain.stdout.strip().replace("'argument'", "'argument', 'train'")
     assert len(steps(folder / "bundle")) == 30
 
 
@@ -160,11 +161,11 @@ def test_what_cannot_be_run_is_named(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("source", "told"),
-    [("torch.optim.SGD([torch.ones(1)], lr=1.0)", 3), ("raise SystemExit(4)", 4)],
+    [("import torch; torch.optim.SGD([torch.ones(1)], lr=1.0)", 3), ("raise SystemExit(4)", 4)],
     ids=["an optimizer that never steps", "another exit code"],
 )
 def test_a_command_without_training_says_so_and_leaves_nothing(folder: Path, source: str, told: int) -> None:
-    done = capture("--", *PYTHON, "-c", f"import torch; {source}", cwd=folder)
+    done = capture("--", *PYTHON, "-c", source, cwd=folder)
     assert done.returncode == told
     assert "no Python process of the command stepped an optimizer of torch" in done.stderr
     assert not (folder / "runs").exists()
@@ -296,7 +297,7 @@ def test_a_restarted_job_makes_a_bundle_of_its_own(folder: Path) -> None:
     """The same folder and the same job: the launcher counts its attempts."""
     for attempt in range(2):
         ranks = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "TORCHELASTIC_RESTART_COUNT": str(attempt)}
-        done = run(*CAPTURE, "-o", "bundle", "train.py", cwd=folder, env=added(**ranks))
+        done = capture("-o", "bundle", "train.py", cwd=folder, env=added(**ranks))
         assert done.returncode == 0, done.stderr
     assert len(steps(folder / "bundle")) == len(steps(folder / "bundle-restart1")) == 30
     assert manifest(folder / "bundle").job != manifest(folder / "bundle-restart1").job
@@ -304,12 +305,10 @@ def test_a_restarted_job_makes_a_bundle_of_its_own(folder: Path) -> None:
 
 def test_a_rank_that_trains_again_in_one_job_does_not_overwrite_its_first_training(folder: Path) -> None:
     """Such as two scripts one after the other, each under the same launcher."""
-    again = "import subprocess\nfor part in 'ab': subprocess.run([*sys.argv[1:], part], check=True)\n"
-    (folder / "launcher.py").write_text(f"import sys\n{again}")
-    ranks = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
-    command = (*PYTHON, "launcher.py", *CAPTURE, "-o", "bundle", "train.py")
-    done = run(*command, cwd=folder, env=added(**ranks))
-    assert done.returncode == 0, done.stderr
+    env = added(RANK="0", WORLD_SIZE="2", LOCAL_RANK="0")
+    for part in "ab":  # both have one parent, which is the launcher
+        done = capture("-o", "bundle", "train.py", part, cwd=folder, env=env)
+        assert done.returncode == 0, done.stderr
     assert [manifest(folder / name).command[1] for name in ("bundle", "bundle-2")] == ["a", "b"]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.children import DEVNULL, PIPE, Done, added, run, started
-from tests.recording.running import CAPTURE, PYTHON, capture, manifest, noticed
+from tests.recording.running import CAPTURE, PYTHON, manifest, noticed
 from traceadvisor.bundle.layout import Ending
 
 
@@ -20,7 +20,7 @@ def both(path: Path, source: str, *arguments: str) -> tuple[Done, ...]:
     (path / "script.py").write_text(source)
     return (
         run(*PYTHON, "script.py", *arguments, cwd=path),
-        capture("-o", "bundle", "--", "script.py", *arguments, cwd=path),
+        run(*CAPTURE, "-o", "bundle", "--", "script.py", *arguments, cwd=path),
     )
 
 
@@ -132,7 +132,7 @@ def test_a_module_runs_as_with_python_m(tmp_path: Path) -> None:
     (package / "other.py").write_text("")
     plain = run(*PYTHON, "-m", "package", "--flag", cwd=tmp_path)
     for form in (("-m", "package", "--flag"), ("--", "-m", "package", "--flag")):
-        captured = capture("-o", str(tmp_path / f"bundle{len(form)}"), *form, cwd=tmp_path)
+        captured = run(*CAPTURE, "-o", str(tmp_path / f"bundle{len(form)}"), *form, cwd=tmp_path)
         assert (captured.stdout, captured.returncode) == (plain.stdout, 0)
     assert manifest(tmp_path / "bundle4").command == ("-m", "package", "--flag")
 
@@ -162,17 +162,17 @@ def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_script_that_is_missing_is_wrong_usage(tmp_path: Path) -> None:
-    missing = capture("--", "missing.py", cwd=tmp_path)
+    missing = run(*CAPTURE, "--", "missing.py", cwd=tmp_path)
     assert missing.returncode == 2
     assert "Cannot run missing.py: No such file or directory." in missing.stderr
-    assert capture("-m", "no_such_module_here", cwd=tmp_path).returncode == 2
+    assert run(*CAPTURE, "-m", "no_such_module_here", cwd=tmp_path).returncode == 2
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_of_another_capture_is_refused(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("print('ran')")
-    assert capture("-o", "bundle", "script.py", cwd=tmp_path).returncode == 0
-    again = capture("-o", "bundle", "script.py", cwd=tmp_path)
+    assert run(*CAPTURE, "-o", "bundle", "script.py", cwd=tmp_path).returncode == 0
+    again = run(*CAPTURE, "-o", "bundle", "script.py", cwd=tmp_path)
     assert (again.returncode, again.stdout) == (2, "")
     assert "already holds a capture" in again.stderr
 
@@ -181,17 +181,17 @@ def test_a_successful_script_without_a_bundle_ends_with_3(tmp_path: Path) -> Non
     (tmp_path / "script.py").write_text(
         "import shutil, sys; shutil.rmtree('bundle'); open('bundle', 'w'); print('ran'); sys.exit(int(sys.argv[1]))"
     )
-    succeeded = capture("-o", "bundle", "script.py", "0", cwd=tmp_path)
+    succeeded = run(*CAPTURE, "-o", "bundle", "script.py", "0", cwd=tmp_path)
     assert (succeeded.returncode, succeeded.stdout) == (3, "ran\n")
     assert "no recording could be written" in succeeded.stderr
     (tmp_path / "bundle").unlink()
-    assert capture("-o", "bundle", "script.py", "5", cwd=tmp_path).returncode == 5
+    assert run(*CAPTURE, "-o", "bundle", "script.py", "5", cwd=tmp_path).returncode == 5
 
 
 def test_the_manifest_of_another_program_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("print('ran')")
     (tmp_path / "manifest.json").write_text('{"name": "my web app"}')
-    refused = capture("-o", ".", "script.py", cwd=tmp_path)
+    refused = run(*CAPTURE, "-o", ".", "script.py", cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert (tmp_path / "manifest.json").read_text() == '{"name": "my web app"}'
 
