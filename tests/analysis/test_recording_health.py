@@ -182,6 +182,7 @@ def test_kernels_are_missing_beyond_two_percent_of_all_launches(lost: int, codes
     builder = TraceBuilder()
     for step in range(4):
         builder.step(step, 1000 * step, 1000 * step + 1000).loader(1000 * step, 1000 * step + 1)
+        builder.op("aten::mm", 1000 * step + 1, 1000 * step + 2)
         for number in range(100):
             at = 1000 * step + 10 * number
             builder.launch(at, at + 1, kernel=None if number < lost else (at + 1, at + 9))
@@ -217,3 +218,12 @@ def test_a_note_names_an_accelerator_of_which_no_real_recording_was_read(tmp_pat
     facts = facts_of(builder, tmp_path)
     assert "XPU" in message(facts, "accelerator-untested")
     assert not notes(facts)["accelerator-untested"]
+
+
+def test_without_operators_the_cpu_is_unknown_between_launches(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(0, 0, 100).launch(1, 2, kernel=(3, 90), name="my_kernel")
+    facts = facts_of(builder, tmp_path)
+    assert message(facts, "no-operators").endswith("is unknown: record with ProfilerActivity.CPU.")
+    (row,) = facts.origins(facts.partition[Category.KERNEL], 8).operators.rows
+    assert row.name == "my_kernel"
+    assert "no-operators" not in notes(facts_of(builder.op("aten::mm", 1, 2), tmp_path))

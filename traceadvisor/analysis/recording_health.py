@@ -11,7 +11,10 @@ from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE, RunTiming
 from traceadvisor.analysis.steps.windows import LOST_RECORDS_SHARE, lost_records, seen_count
 from traceadvisor.hardware.accelerators import accelerator_named
 from traceadvisor.model.distortion import Distortion
+from traceadvisor.model.events import Kind
+from traceadvisor.model.findings import Hint
 from traceadvisor.model.health import RECORD_LESS, STOPPED_EARLY, HealthNote
+from traceadvisor.model.recording_options import Option
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.steps import StepSource, StepTable
 from traceadvisor.model.telemetry_window import TelemetryWindow
@@ -206,6 +209,9 @@ def _device_notes(observation: Observation) -> Iterator[HealthNote]:
             "no-launches",
             "The recording holds no launch calls, so GPU work could not be assigned to steps or causes.",
         )
+    elif not observation.trace.events.rows(Kind.OPERATOR).size:
+        unknown = Hint("No operators were recorded, so what the CPU does between launches is unknown", (Option.CPU,))
+        yield HealthNote("no-operators", unknown.sentence(observation.trace.options), degrades=False)
 
 
 def _lost_records(observation: Observation, table: StepTable) -> Iterator[HealthNote]:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
+from tests.judging.reach import findings
+from tests.judging.test_reach import recorded
 from tests.rules.judging import facts_of, skipped
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.engine import judge
@@ -152,3 +154,15 @@ def test_the_verdict_begins_with_inference_and_training_rules_are_skipped(tmp_pa
     assert {"DIST004", "DIST007", "GPU005", "GPU012", "GPU014", "MEM002", "MEM006"} <= for_training
     advice = [row for row in judge(facts).outcomes if row.rule.id.startswith("DATA")]
     assert all("profiled loop" not in getattr(row.outcome, "reason", "") for row in advice)
+
+
+def test_attention_that_torch_computes_only_without_gradients_shows_inference(tmp_path: Path) -> None:
+    builder = TraceBuilder().step(6, 0, 100).op("aten::_native_multi_head_attention", 10, 40)
+    facts = facts_of(builder.launch(11, 12, kernel=(13, 90)), tmp_path)
+    assert (facts.inference_sign, facts.workload) == (InferenceSign.NO_GRADIENTS, Workload.INFERENCE)
+
+
+def test_a_forward_pass_of_an_encoder_layer_is_inference(shared_traces: Path) -> None:
+    (facts,) = recorded(shared_traces / "others" / "attention-forward-h100.pt.trace.json.gz")
+    assert facts.workload is Workload.INFERENCE
+    assert not any("optimizer" in one.fix.summary for one in findings(facts))

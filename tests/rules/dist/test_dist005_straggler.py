@@ -121,7 +121,7 @@ def test_without_stacks_the_operator_with_the_most_extra_time_is_named(tmp_path:
     assert isinstance(outcome, Found)
     assert outcome.finding.locations == ()
     (label,) = [one.label for one in outcome.finding.evidence if one.label.startswith("most extra time")]
-    assert label == "most extra time in one operator: gemm (launched outside operators)"
+    assert label == "most extra time in one operator: gemm"
 
 
 def test_a_rank_that_begins_the_recording_late_is_late_for_an_unknown_reason(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ class OperatorLabels:
         words = {
             _Kind.NAMED: first,
             _Kind.CALL: f"{first}{inside}",
-            _Kind.LAUNCHED: f"{first} (launched outside operators)",
+            _Kind.LAUNCHED: f"{first} (launched outside operators)" if self._tree.rows.size else first,
             _Kind.UNLINKED: f"{first} (launch not recorded)",
             _Kind.AFTER: f"after {first}{inside}",
             _Kind.BETWEEN: _between(first, second),

@@ -45,6 +45,10 @@ _TRAINING = re.compile(r"[Bb]ackward|autograd::engine|_bwd|bwd_|dgrad|wgrad|mult
 _COMPUTES = re.compile(
     r"^aten::(?:linear|matmul|mm|addmm|bmm|baddbmm|conv\dd|convolution|_scaled_mm|scaled_dot_product_attention)$"
 )
+_FAST_PATH = re.compile(r"^aten::_(?:native_multi_head_attention|transformer_encoder_layer_fwd)$")
+"""Operators that attention and encoder layers of torch call only while nothing needs a gradient. Source:
+torch/nn/modules/activation.py and transformer.py."""
+
 LEAST_COMPUTING = 10
 """Matrix products, convolutions and attention calls of a forward pass; a smaller recording shows too little."""
 
@@ -145,6 +149,8 @@ def _runs_without_gradients(trace: Trace) -> bool:
 
     Torch gives a sequence number to each operator that runs while gradients are enabled, parameters or not.
     """
+    if rows_named(trace, Kind.OPERATOR, lambda name: _FAST_PATH.match(name) is not None).size:
+        return True
     if not trace.with_sequence or trace.details.sequence.rows.size:
         return False
     rows = rows_named(trace, Kind.OPERATOR, lambda name: _COMPUTES.match(name) is not None)
