@@ -51,6 +51,13 @@ def test_of_ranks_without_a_recording_only_the_first_are_named(tmp_path: Path) -
     assert note.message == "1,999 ranks of run have no recording. The report names the first 200."
 
 
+def test_a_folder_name_that_is_cut_keeps_no_part_of_a_secret(tmp_path: Path) -> None:
+    token = f"ghp_{'a1B2' * 9}"
+    report = load(capture(tmp_path / f"{'x' * 60}-{token}", ranks=3), limits=Limits(ranks=2), processes=1)
+    (note,) = [row.note for row in report.health_notes if row.note.code == "ranks-left-out"]
+    assert note.message.startswith(f"{'x' * 60}-[redacted] holds 3 ranks.")
+
+
 def _with_files(folder: Path, *files: tuple[str, int]) -> Path:
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"] += [{"path": path, "kind": "trace", "rank": rank} for path, rank in files]

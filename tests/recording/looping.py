@@ -34,8 +34,9 @@ class FakeRecorder:
     def mark(self, step: int) -> None:
         self.marks.append(step)
 
-    def save(self, cycle: int, *, whole: bool) -> None:
+    def save(self, cycle: int, *, whole: bool) -> bool:
         self.calls.append(f"save {cycle}" if whole else f"save {cycle} cut")
+        return True
 
     def discard(self) -> None:
         self.calls.append("discard")

@@ -12,10 +12,7 @@ from traceadvisor.errors import InputError
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.limits import LIMITS
 from traceadvisor.model.trace import Origin
-from traceadvisor.text.cleaning import clipped
-
-LONGEST_NAME = 100
-"""Characters of a file's name in a note."""
+from traceadvisor.text.secrets import beginning as beginning_of
 
 LARGEST_MANIFEST_BYTES = 1 << 24
 
@@ -117,7 +114,7 @@ def _without_repeated(folder: Path, files: Sequence[BundleFile]) -> tuple[list[B
 def _repeated(again: Sequence[BundleFile]) -> Iterator[HealthNote]:
     if again:
         files = len({file.path for file in again})
-        named = clipped(again[0].path, LONGEST_NAME)
+        named = beginning_of(again[0].path)
         which = f"the recording {named}" if files == 1 else f"{files} recordings, such as {named},"
         message = (
             f"The manifest lists {which} {len(again) + files} times. A recording belongs to one rank: each was read "
@@ -129,7 +126,7 @@ def _repeated(again: Sequence[BundleFile]) -> Iterator[HealthNote]:
 def _unheard(folder: Path, ranks: int) -> Iterator[HealthNote]:
     if ranks > MOST_SILENT:
         message = (
-            f"{ranks:,} ranks of {clipped(folder.name, LONGEST_NAME)} have no recording. The report names the first "
+            f"{ranks:,} ranks of {beginning_of(folder.name)} have no recording. The report names the first "
             f"{MOST_SILENT}."
         )
         yield HealthNote("ranks-left-out", message)
@@ -138,7 +135,7 @@ def _unheard(folder: Path, ranks: int) -> Iterator[HealthNote]:
 def _beyond(folder: Path, ranks: int, most_ranks: int) -> Iterator[HealthNote]:
     if ranks > most_ranks:
         message = (
-            f"{clipped(folder.name, LONGEST_NAME)} holds {ranks} ranks. The report covers the first {most_ranks}. "
+            f"{beginning_of(folder.name)} holds {ranks} ranks. The report covers the first {most_ranks}. "
             f"To read all of them, add --trusted, or raise ranks in [tool.traceadvisor.limits]."
         )
         yield HealthNote("ranks-left-out", message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -100,7 +101,7 @@ def command(
         traceadvisor capture torchrun --nproc-per-node 2 train.py
 
     It runs unchanged: same output, same random numbers, same exit code. Each process that trains records its own rank.
-    The exit code is 3 if the command succeeded but no recording could be written.
+    The exit code is 3 if the command succeeded but nothing was recorded.
     """
     interrupted: list[bool] = []
     atexit.register(_end_by_interrupt, interrupted)  # registered first, so it runs after the script's own functions
@@ -132,9 +133,12 @@ def _capture(
         from traceadvisor.recording.capture import capture_script  # noqa: PLC0415  # after the atexit function
         from traceadvisor.recording.script.program import Script  # noqa: PLC0415
     script = Script(command_line[0], command_line[1:], is_module=is_module)
+    process = os.getpid()
     ended, captured, launch, children = capture_script(script, options)
     if ended.is_interrupted:
         interrupted.append(True)
+    if os.getpid() != process:  # a fork of the script
+        return ended.status
     if (children.results or children.killed) and not captured.steps:
         told = _tell(children)
         return ended.status or told
@@ -147,7 +151,7 @@ def _capture(
         said = remark(captured.notes, captured.recorded_steps, stopped=captured.stopped)
         text = f"recorded {captured.recorded_steps} of {captured.steps} steps in {captured.folder}. {said}".strip()
         click.echo(f"{PREFIX}{text}", err=True)
-    return ended.status
+    return ended.status or (None if captured.recorded_steps else ExitCode.UNREADABLE)
 
 
 def _is_launcher(command_line: tuple[str, ...], *, is_module: bool) -> bool:
@@ -187,7 +191,7 @@ def _tell(children: TrainedChildren) -> int | None:
             err=True,
         )
         return ExitCode.UNREADABLE
-    return ExitCode.UNREADABLE if all(one.problem for one in results) else None
+    return None if any(one.recorded_steps for one in results) else ExitCode.UNREADABLE
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def kept_line(steps: int, recorded_steps: int, folder: Path) -> str:
 
 def remark(notes: Iterable[Note], recorded_steps: int, *, stopped: bool) -> str:
     """Additions to the last line of a capture, after its numbers of steps; empty if there is nothing to add."""
-    found = list(notes)
+    found = [note for note in notes if note.code != "not-written"]  # it has a line of its own
     chosen = [note for note in found if note.code in _ALWAYS_QUOTED] or ([] if recorded_steps else found[:1])
     return " ".join([*(note.message for note in chosen), *([STOPPED] if stopped else [])])
 

@@ -201,7 +201,7 @@ class CaptureSession:
         self._telemetry.stop()
         if self._stacks:
             self._stacks.stop()
-        recorded = self._log.count(StepState.RECORDED)
+        recorded = self._loop.recorded_steps if self._loop else 0
         stopped = self._loop is not None and self._loop.stopped
         if stopped and ending is Ending.COMPLETED:
             ending = Ending.STOPPED

@@ -14,7 +14,7 @@ from traceadvisor.errors import OutputError, PdfUnavailableError
 from traceadvisor.frozen import frozen
 from traceadvisor.rendering.own_files import is_own_file, remove_stale_parts
 from traceadvisor.system.executor import Died, Tell, Watch, side_by_side
-from traceadvisor.text.cleaning import clipped_inside
+from traceadvisor.text.cleaning import clean, clipped_inside
 
 Item = TypeVar("Item")
 
@@ -208,7 +208,7 @@ def _check_replaceable(path: Path) -> None:
 
 
 def _refused(path: Path, done: str, error: OSError) -> OutputError:
-    shown = clipped_inside(str(path), LONGEST_PATH)
+    shown = clipped_inside(clean(str(path)), LONGEST_PATH)
     reason = error.strerror or error
     return OutputError(shown, f"could not be {done} ({reason})", remedy="Choose another folder with -o.")
 

@@ -23,6 +23,7 @@ from traceadvisor.model.findings import Location, RuleMeta, Severity
 from traceadvisor.model.report import Report
 from traceadvisor.model.rule_text import RuleSection, RuleText
 from traceadvisor.rendering.alerts import github, gitlab, sarif
+from traceadvisor.rendering.formats import FORMATS
 
 SCHEMA = json.loads((Path(__file__).parent / "schema" / "sarif-schema-2.1.0.json").read_text(encoding="utf-8"))
 ALL = (three_recordings, on_the_cpu, nothing_readable, captured, captured_ranks)
@@ -46,6 +47,13 @@ def hostile_report(tmp_path_factory: pytest.TempPathFactory) -> Report:
 def test_sarif_follows_its_schema(build: Callable[[], Report]) -> None:
     assert log(build())["results"] or build is nothing_readable
     assert len(log(hostile(build()))["results"]) == len(log(build())["results"])
+
+
+@pytest.mark.parametrize("form", ["html", "md", "json", "sarif", "github", "gitlab"])
+def test_the_version_that_a_report_claims_is_cleaned(form: str) -> None:
+    token = f"ghp_{'a1B2' * 9}"
+    shown = FORMATS[form].render(replace(on_the_cpu(), tool_version=f"\x1b[31m{token} /home/bob/x"))
+    assert not any(private in shown for private in (b"\x1b", b"\\u001b", token.encode(), b"/home/bob"))
 
 
 def test_the_schema_refuses_what_is_no_sarif() -> None:

@@ -1,13 +1,16 @@
-"""Keeps the profiler out of processes that Python's ``multiprocessing`` forks during a recording.
+"""Keeps the profiler out of processes that are forked.
 
-A fork copies the calling thread with its profiler: a loader worker forked then would record its own operators and
-memory, trace its Python functions, and never write anything. A profiler cannot be stopped in a forked child, because
-its other threads are missing there. A new thread has no profiler, so such processes are forked in one.
+A fork copies the calling thread with its profiler: a loader worker forked during a recording would record its own
+operators and memory, trace its Python functions, and never write anything. A profiler cannot be stopped in a forked
+child, because its other threads are missing there. A new thread has no profiler, so Python's ``multiprocessing``
+forks in one.
 """
 
 from __future__ import annotations
 
+import ctypes
 import threading
+from contextlib import suppress
 from multiprocessing.context import ForkProcess
 from typing import Any
 
@@ -36,6 +39,19 @@ class ForksWithoutProfiler:
         if self._original is not None:
             setattr(ForkProcess, _FORK, self._original)
             self._original = None
+
+
+def end_without_profiler() -> None:
+    """Let this forked process end although the profiler's own thread is missing in it.
+
+    The C++ destructors of Kineto wait for that thread for ever, or abort. glibc calls functions registered here in
+    reverse order and before those destructors: one writes what C buffers hold, then ``_exit`` ends the process with its
+    exit code (https://man7.org/linux/man-pages/man3/on_exit.3.html). Other C libraries have no ``on_exit``.
+    """
+    libc = ctypes.CDLL(None)
+    with suppress(AttributeError):
+        libc.on_exit(libc._exit, None)
+        libc.on_exit(libc.fcloseall, None)
 
 
 def _in_new_thread(function: Any, argument: object) -> object:

@@ -22,11 +22,12 @@ from traceadvisor.recording.devices import PATIENCE_S, POLL_S
 from traceadvisor.recording.loop.batch_clocks import BatchClocks
 from traceadvisor.recording.loop.checkpoints import CheckpointHooks
 from traceadvisor.recording.loop.feeds import FeedLoop
+from traceadvisor.recording.loop.forks import end_without_profiler
 from traceadvisor.recording.loop.graphs import GraphSteps
 from traceadvisor.recording.loop.hooks import Hooks, LoopListener
 from traceadvisor.recording.loop.loaders import KnownLoader, LoaderRegistry
 from traceadvisor.recording.loop.main_thread import MainThreadCall, wake_main_thread
-from traceadvisor.recording.loop.profiler import TorchRecorder, is_profiling, paths_of_code_are_text
+from traceadvisor.recording.loop.profiler import TorchRecorder, has_profiled, is_profiling, paths_of_code_are_text
 from traceadvisor.recording.loop.tracker import LoopTracker
 from traceadvisor.recording.loop.window import Ranks, Window
 from traceadvisor.recording.loop.worker_stacks import LoaderSamples
@@ -53,11 +54,12 @@ class _Recorder(TorchRecorder):
 
     lost: Callable[[Exception], None]
 
-    def save(self, cycle: int, *, whole: bool) -> None:
+    def save(self, cycle: int, *, whole: bool) -> bool:
         try:
-            super().save(cycle, whole=whole)
+            return super().save(cycle, whole=whole)
         except OSError as error:
             self.lost(error)
+            return False
 
 
 class LoopCapture:
@@ -132,6 +134,11 @@ class LoopCapture:
         return [*map(self._with_own_trace, self._window.notes), *self._tracker.notes, *self._notes, *stopper]
 
     @property
+    def recorded_steps(self) -> int:
+        """Number of steps in the recordings that are written."""
+        return self._window.saved_steps
+
+    @property
     def stopped(self) -> bool:
         """Whether the script was ended because its recordings are saved."""
         return self._stopper is not None and self._stopper.stopped
@@ -182,6 +189,8 @@ class LoopCapture:
         """Ignore loops from now on, as in a forked child."""
         self._listener.active = False
         self._clocks.remove()
+        if has_profiled():
+            end_without_profiler()
 
     def _profiler_made(self) -> None:
         """The script has its own profiler, which takes precedence: two cannot run at once."""

@@ -193,18 +193,19 @@ class TorchRecorder:
         self._mark = record_function(f"{MARK}{step}")
         self._mark.__enter__()  # type: ignore[no-untyped-call]
 
-    def save(self, cycle: int, *, whole: bool) -> None:
-        """Stop and write the recording.
+    def save(self, cycle: int, *, whole: bool) -> bool:
+        """Stop and write the recording. False: there is none.
 
         Raises:
             RuntimeError: a kernel failed, or the devices did not finish in time. The recording is lost.
         """
         profiler = self._stop(keep=True)
         if profiler is None:
-            return
+            return False
         name = f"{self._host}_{os.getpid()}.{time.time_ns()}.pt.trace.json.gz"
         valid = write_trace(profiler, self._stage(name))
         self._saved(name, cycle, valid=valid, whole=whole)
+        return True
 
     def discard(self) -> None:
         """Stop without writing."""
@@ -292,6 +293,11 @@ def _set_log_level() -> None:
     name, value = _LOG_LEVEL
     if name not in os.environ:
         os.putenv(name, value)
+
+
+def has_profiled() -> bool:
+    """Whether a profiler of ours was made in this process, or before it was forked."""
+    return bool(_first)
 
 
 def is_profiling() -> bool:

@@ -58,8 +58,8 @@ class Recorder(Protocol):
     def mark(self, step: int) -> None:
         """The next step starts."""
 
-    def save(self, cycle: int, *, whole: bool) -> None:
-        """Stop and save the recording; ``whole``: whether it has all steps of a window.
+    def save(self, cycle: int, *, whole: bool) -> bool:
+        """Stop and save the recording; ``whole``: whether it has all steps of a window. False: it was not written.
 
         Raises:
             RuntimeError: the recording is lost.
@@ -150,6 +150,8 @@ class Window:
         self._whole_windows = 0
         self._attempts_left = schedule.repeat + EXTRA_ATTEMPTS
         self._recorded = 0
+        self.saved_steps = 0
+        """Recorded steps whose recording is written."""
         self._untrained = 0
         """Batches without training in the current recording."""
         self._cuts: list[str] = []
@@ -388,7 +390,8 @@ class Window:
         self._just_saved = True
         if self._recorded:
             try:
-                self._recorder.save(self._cycle, whole=whole)
+                if self._recorder.save(self._cycle, whole=whole):
+                    self.saved_steps += self._recorded
             except Exception as error:  # noqa: BLE001  # of the device or the profiler
                 self._fail(error)
                 return

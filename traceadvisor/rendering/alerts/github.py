@@ -13,7 +13,7 @@ from traceadvisor.model.findings import Severity
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.alerts.alert import Alert, alerts_of
 from traceadvisor.rendering.formats import MARKER
-from traceadvisor.text.cleaning import one_line
+from traceadvisor.text.cleaning import clean, one_line
 
 MOST_OF_A_COMMAND = 10
 """GitHub shows ten annotations of each kind per step."""
@@ -28,7 +28,7 @@ def render(report: Report) -> bytes:
 
 def workflow_commands(alerts: Iterable[Alert], tool_version: str) -> str:
     """The most important alerts as workflow commands, as many as GitHub shows."""
-    lines = [f"::debug::TraceAdvisor {_data(tool_version)}, {MARKER}"]
+    lines = [f"::debug::TraceAdvisor {_data(clean(tool_version))}, {MARKER}"]
     count: Counter[str] = Counter()
     for alert in alerts:
         command = COMMAND[alert.severity]
