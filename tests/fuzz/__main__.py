@@ -9,6 +9,7 @@ The first failing input of each cause is kept, made smaller, in a folder of its 
 from __future__ import annotations
 
 import argparse
+import json
 import secrets
 import sys
 from collections import Counter
@@ -25,6 +26,7 @@ from tests.fuzz.shrinking import shrunk
 from tests.fuzz.subjects import (
     built,
     captures,
+    experiments,
     few_events,
     laid_out,
     reports,
@@ -32,6 +34,9 @@ from tests.fuzz.subjects import (
     thinned_recordings,
     whole_recordings,
 )
+
+COUNTS = Path(__file__).with_name("counts.json")
+"""Inputs of all runs so far."""
 
 TOLD_EVERY_S = 600
 """How often a long run tells how far it is."""
@@ -57,6 +62,17 @@ class Tally:
         self.largest = max(self.largest, (result.memory_mb, number))
         if result.verdict is None:
             self.causes[result.cause] += 1
+
+    def add_to(self, path: Path) -> None:
+        """Add these counts to a file's."""
+        found: dict[str, Counter[str]] = {
+            "inputs": self.mutators,
+            "depths": Counter({depth.name.lower(): self.depths[depth] for depth in Depth}),
+            "failures": Counter({"of all kinds": self.verdicts[None]}),
+        }
+        known = json.loads(path.read_text())
+        both = {name: Counter(known[name]) + counts for name, counts in found.items()}
+        path.write_text(json.dumps({**known, **both}, indent=2) + "\n")
 
     def __str__(self) -> str:
         found = ", ".join(f"{many} {cause}" for cause, many in self.causes.most_common()) or "none"
@@ -124,6 +140,7 @@ def main() -> int:
         Group(9_000, tuple(few_events())),
         Group(15_000, tuple(captures())),
         Group(3_000, tuple(reports())),
+        Group(3_000, tuple(experiments())),
         Group(200, tuple(thinned_recordings())),
         Group(1, tuple(whole_recordings())),
     )
@@ -134,6 +151,8 @@ def main() -> int:
     numbers = ((number, depth_of(number)) for number in count()) if one is None else [(one, Depth.APART)]
     tally = fuzzer.run(numbers, given.minutes)
     print(tally)
+    if given.count:
+        tally.add_to(COUNTS)
     return 1 if tally.causes else 0
 
 
@@ -144,6 +163,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=5, help="how long")
     parser.add_argument("--seed", type=int, help="what the inputs are made from; drawn where not given")
     parser.add_argument("--number", type=int, help="examine this one input only, as thoroughly as any")
+    parser.add_argument("--count", action="store_true", help=f"add what was examined to {COUNTS.name}")
     parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="where failing inputs are kept")
     return parser.parse_args()
 

@@ -83,13 +83,13 @@ def make_case(groups: Sequence[Group], seed: int, number: int) -> Case:
     if random.random() < GRAMMAR_SHARE:
         donors = random.choice([group for group in groups if group.subjects]).subjects
         changed = damage_grammar(subject.files, damaged, donors, random)
-        return Case(f"{subject.name}: the grammar of {damaged}", changed, subject.target, "grammar")
+        return Case(f"{subject.name}: the grammar of {damaged}", changed, subject.target, f"grammar of {subject.kind}")
     files = {**subject.files, damaged: _damaged(subject.files[damaged], random)}
     if subject.target and random.random() < IN_A_FOLDER_SHARE:
         sound, damaged_one = subject.files[damaged], files[damaged]
         files = {_some_name(random): content for content in (damaged_one, sound, b"")}
-        return Case(f"{subject.name} and others", files, "", "events and bytes")
-    return Case(f"{subject.name}: {damaged}", files, subject.target, "events and bytes")
+        return Case(f"{subject.name} and others", files, "", "bytes of recordings")
+    return Case(f"{subject.name}: {damaged}", files, subject.target, f"bytes of {subject.kind}")
 
 
 def _some_name(random: Random) -> str:

@@ -26,15 +26,17 @@ from traceadvisor.comparing.compare import compare
 from traceadvisor.errors import InputError
 from traceadvisor.facts import Facts
 from traceadvisor.judging.breakdown import breakdown
+from traceadvisor.model.experiment import FILE as EXPERIMENT
 from traceadvisor.model.report import Report
 from traceadvisor.model.run import Run
 from traceadvisor.model.trace import MOST_DEVICES, Origin
 from traceadvisor.parsing.discovery import find_recordings
 from traceadvisor.parsing.trace_file import read_trace
 from traceadvisor.rendering.content.comparison.document import comparison_document
-from traceadvisor.rendering.formats import COMPARISON_FORMATS, FORMATS
+from traceadvisor.rendering.formats import COMPARISON_FORMATS, EXPERIMENT_FORMATS, FORMATS
 from traceadvisor.rendering.writers.terminal import lines
 from traceadvisor.results import report_json
+from traceadvisor.results.experiment_json import read_experiment
 from traceadvisor.results.frames import FrameName
 
 REPORT = "report.json"
@@ -115,6 +117,8 @@ def _told_by_reading(path: Path) -> frozenset[str] | None:
     try:
         if path.name == REPORT:
             return frozenset(row.finding.rule.id for row in report_json.read(path).findings)
+        if path.name == EXPERIMENT:
+            return frozenset(name for section in read_experiment(path).sections for name in section.base)
         return _read(path)
     except InputError as error:
         _check_refusal(error, path)
@@ -173,7 +177,26 @@ def _check_refusal(error: InputError, path: Path) -> None:
 # -- a share of them ---------------------------------------------------------------------------------------------------
 
 
+def _judge_experiment(path: Path, depth: Depth) -> Verdict:
+    try:
+        result = read_experiment(path)
+    except InputError as error:
+        _check_refusal(error, path)
+        return Verdict.REFUSED
+    names = [name for name in EXPERIMENT_FORMATS if name != "pdf"] if depth >= Depth.SHOWN else ["json"]
+    texts = {name: EXPERIMENT_FORMATS[name].render(result).decode() for name in names}
+    check_texts(texts)
+    with TemporaryDirectory() as folder:
+        written = Path(folder) / EXPERIMENT
+        written.write_text(texts["json"], encoding="utf-8")
+        again = EXPERIMENT_FORMATS["json"].render(read_experiment(written)).decode()
+        require(again == texts["json"], "read back, the JSON differs")
+    return Verdict.REPORT
+
+
 def _judge(path: Path, depth: Depth) -> Verdict:
+    if path.name == EXPERIMENT:
+        return _judge_experiment(path, depth)
     try:
         report = report_json.read(path) if path.name == REPORT else load(path, processes=1)
     except InputError as error:
@@ -257,7 +280,9 @@ def _run_commands(path: Path) -> None:
 
 
 def _commands(path: Path, out: str) -> Iterator[tuple[str, ...]]:
-    if path.name == REPORT:
+    if path.name == EXPERIMENT:
+        yield "scrub", str(path), "-o", f"{out}.copy"
+    elif path.name == REPORT:
         yield "compare", str(path), str(path), "-o", out, "--format", "html,pdf,md,json"
     else:
         yield "report", str(path), "-o", out, "--format", ",".join(FORMATS), "--save-steps", "--base", str(path)

@@ -17,10 +17,13 @@ from tests.analysis.known_idleness import Ending, Traits
 from tests.analysis.known_steps import mark_steps
 from tests.analysis.known_truth import Layout
 from tests.build import Framing, Generation, TraceBuilder
+from tests.judging.test_experiments import experiment, judged
 from tests.shared import RECORDINGS, SAMPLES, SHARED_TRACES
 from tests.spelling import SPELLINGS, Clock, spelled
 from traceadvisor.api import load
+from traceadvisor.model.experiment import FILE
 from traceadvisor.model.telemetry import DeviceColumn
+from traceadvisor.results import experiment_json
 from traceadvisor.results.report_json import render
 
 FEW_EVENTS = 1500
@@ -62,6 +65,11 @@ class Subject:
 
     target: str
     """What is given to the tool, relative to the folder."""
+
+    @property
+    def kind(self) -> str:
+        """What is read back, or recordings."""
+        return {"report.json": "reports", FILE: "experiments"}.get(self.target, "recordings")
 
     @property
     def traces(self) -> tuple[str, ...]:
@@ -125,6 +133,11 @@ def reports() -> Iterator[Subject]:
                 (Path(folder) / name).write_bytes(content)
             content = render(load(Path(folder) / subject.target, processes=1))
         yield Subject(f"report of {subject.name}", {"report.json": content}, "report.json")
+
+
+def experiments() -> Iterator[Subject]:
+    """The result of `try`, which `report` and `scrub` read back."""
+    yield Subject("experiment", {FILE: experiment_json.render(experiment(judged()))}, FILE)
 
 
 def _on_a_device(files: Mapping[str, bytes]) -> dict[str, bytes]:

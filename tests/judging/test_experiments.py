@@ -32,13 +32,13 @@ RATIO = MeasuredRatio(
 )
 
 
-def _report(start_ns: int | None = START_NS) -> Report:
+def judged(start_ns: int | None = START_NS) -> Report:
     report = one_recording()
     wall_ns = None if start_ns is None else (start_ns, start_ns + 10**9)
     return replace(report, recordings=tuple(replace(one, recorded_wall_ns=wall_ns) for one in report.recordings))
 
 
-def _experiment(report: Report, measured: MeasuredRatio = RATIO, start_ns: int | None = START_NS) -> ExperimentResult:
+def experiment(report: Report, measured: MeasuredRatio = RATIO, start_ns: int | None = START_NS) -> ExperimentResult:
     """What `try` writes for the first finding of a report, with an axis."""
     finding = report.findings[0].finding
     arm = MeasuredArm(name=finding.rule.id, settings={"num_workers": 4}, measured=measured, samples_per_s=20.0)
@@ -76,7 +76,7 @@ def _written(folder: Path, result: ExperimentResult) -> Path:
 
 
 def test_each_format_shows_what_was_measured_for_a_finding(tmp_path: Path) -> None:
-    report = with_experiments(_report(), [_written(tmp_path / "runs" / "one", _experiment(_report()))])
+    report = with_experiments(judged(), [_written(tmp_path / "runs" / "one", experiment(judged()))])
     words = "step 0.59 of before (0.53 to 0.65), faster, shown"
     html = page(report).decode()
     assert f"Measured</a>: {words}, with num_workers=4" in html
@@ -88,7 +88,7 @@ def test_each_format_shows_what_was_measured_for_a_finding(tmp_path: Path) -> No
 
 
 def test_read_back_a_report_still_has_its_experiments(tmp_path: Path) -> None:
-    report = with_experiments(_report(), [_written(tmp_path / "run", _experiment(_report()))])
+    report = with_experiments(judged(), [_written(tmp_path / "run", experiment(judged()))])
     path = tmp_path / "report.json"
     path.write_bytes(report_json(report))
     again = read_report(path)
@@ -99,30 +99,30 @@ def test_read_back_a_report_still_has_its_experiments(tmp_path: Path) -> None:
 def test_an_experiment_beside_a_run_is_shown_if_it_is_about_that_run(tmp_path: Path) -> None:
     run = tmp_path / "runs" / "my-run"
     run.mkdir(parents=True)
-    _written(tmp_path / "runs" / "my-run-try", _experiment(_report()))
-    _written(tmp_path / "runs" / "other-try", _experiment(_report(), start_ns=START_NS + 10**9))
-    report = with_experiments(_report(), [run])
+    _written(tmp_path / "runs" / "my-run-try", experiment(judged()))
+    _written(tmp_path / "runs" / "other-try", experiment(judged(), start_ns=START_NS + 10**9))
+    report = with_experiments(judged(), [run])
     assert len(report.experiments) == 1
     assert report.findings[0].measured is not None
     assert report.findings[1].measured is None
 
 
 def test_an_experiment_of_unknown_origin_counts_only_where_it_was_given(tmp_path: Path) -> None:
-    run, other = tmp_path / "my-run", _written(tmp_path / "other", _experiment(_report(), start_ns=None))
+    run, other = tmp_path / "my-run", _written(tmp_path / "other", experiment(judged(), start_ns=None))
     run.mkdir()
-    assert not with_experiments(_report(), [run]).experiments
-    assert with_experiments(_report(), [run, other / FILE]).experiments
+    assert not with_experiments(judged(), [run]).experiments
+    assert with_experiments(judged(), [run, other / FILE]).experiments
 
 
 def test_what_was_measured_for_one_run_is_not_shown_for_another(tmp_path: Path) -> None:
-    report = _report()
+    report = judged()
     (one,), (row, *_) = report.recordings, report.findings
     later = replace(one, id="later", run="later", recorded_wall_ns=(START_NS + 10**9, START_NS + 2 * 10**9))
     both = replace(
         report, recordings=(one, later), findings=(row, replace(row, recording_ids=("later",), by_recording=()))
     )
     for start_ns, shown in ((START_NS, [True, False]), (START_NS + 10**9, [False, True]), (None, [False, False])):
-        folder = _written(tmp_path / str(start_ns) / "one", _experiment(report, start_ns=start_ns))
+        folder = _written(tmp_path / str(start_ns) / "one", experiment(report, start_ns=start_ns))
         found = with_experiments(both, [folder])
         assert len(found.experiments) == 1
         assert [each.measured is not None for each in found.findings] == shown
@@ -132,20 +132,20 @@ def test_experiments_about_other_runs_leave_room_for_those_about_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("traceadvisor.judging.experiments.MOST_FOUND", 1)
-    run = _written(tmp_path / "runs" / "run", _experiment(_report()))
-    _written(tmp_path / "runs" / "newer", _experiment(_report(), start_ns=START_NS + 10**9))
-    assert with_experiments(_report(), [run]).findings[0].measured is not None
+    run = _written(tmp_path / "runs" / "run", experiment(judged()))
+    _written(tmp_path / "runs" / "newer", experiment(judged(), start_ns=START_NS + 10**9))
+    assert with_experiments(judged(), [run]).findings[0].measured is not None
 
 
 def test_too_few_rounds_are_not_shown_beside_a_finding(tmp_path: Path) -> None:
-    folder = _written(tmp_path / "runs" / "one", _experiment(_report(), replace(RATIO, rounds=4)))
-    assert with_experiments(_report(), [folder]).findings[0].measured is None
+    folder = _written(tmp_path / "runs" / "one", experiment(judged(), replace(RATIO, rounds=4)))
+    assert with_experiments(judged(), [folder]).findings[0].measured is None
 
 
 def test_another_proposal_of_the_same_rule_was_not_measured(tmp_path: Path) -> None:
-    result = _experiment(_report())
+    result = experiment(judged())
     other = replace(result, ledger=(replace(result.ledger[0], change="DataLoader(dataset, num_workers=9)"),))
-    assert with_experiments(_report(), [_written(tmp_path / "runs" / "one", other)]).findings[0].measured is None
+    assert with_experiments(judged(), [_written(tmp_path / "runs" / "one", other)]).findings[0].measured is None
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"schema": "traceadvisor.experiment/9"}', b"[]"])
@@ -154,12 +154,12 @@ def test_a_damaged_experiment_is_a_note_where_it_was_given_and_ignored_beside(tm
     for folder in (run, beside):
         folder.mkdir(parents=True)
     (beside / FILE).write_bytes(content)
-    assert not with_experiments(_report(), [run]).health_notes
-    (note,) = with_experiments(_report(), [beside]).health_notes
+    assert not with_experiments(judged(), [run]).health_notes
+    (note,) = with_experiments(judged(), [beside]).health_notes
     assert FILE in note.note.message
 
 
 def test_a_rate_of_nothing_is_refused(tmp_path: Path) -> None:
-    folder = _written(tmp_path / "runs" / "one", _experiment(_report(), replace(RATIO, ratio=0.0)))
-    (note,) = with_experiments(_report(), [folder]).health_notes
+    folder = _written(tmp_path / "runs" / "one", experiment(judged(), replace(RATIO, ratio=0.0)))
+    (note,) = with_experiments(judged(), [folder]).health_notes
     assert "not positive" in note.note.message

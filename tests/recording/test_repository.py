@@ -143,7 +143,7 @@ def test_the_report_names_the_commit(folder: Path) -> None:
     )
     (folder / "src" / "train.py").write_text(source)
     done = capture("-o", str(folder.parent / "bundle"), "src/train.py", cwd=folder)
-    assert done.returncode == 0
+    assert done.returncode == 3
     written = manifest(folder.parent / "bundle").repository
     assert written is not None
     assert written.dirty is True
