@@ -289,7 +289,7 @@ def test_a_compiler_that_always_interrupts_the_warm_up_is_named() -> None:
 def test_a_profiler_that_fails_leaves_the_steps_timed() -> None:
     loop = Loop()
 
-    def failing(cycle: int, *, whole: bool) -> None:
+    def failing(cycle: int, *, whole: bool) -> bool:
         raise RuntimeError("CUDA error: device-side assert triggered")
 
     loop.recorder.save = failing  # type: ignore[method-assign]
