@@ -12,7 +12,6 @@ from tests.build_report import hostile, nothing_readable, on_the_cpu, one_record
 from tests.rendering.captures import captured, captured_on_host, captured_ranks
 from tests.rendering.formatted import summary
 from traceadvisor.model.report import Report
-from traceadvisor.rendering.content.report.commands import next_commands
 from traceadvisor.rendering.writers.code import fitted_code
 from traceadvisor.rendering.writers.lines import Line, Piece, Style
 from traceadvisor.rendering.writers.wrapping import width_of, wrapped
@@ -94,17 +93,3 @@ def test_fitted_code_is_the_same_program(columns: int) -> None:
 )
 def test_what_cannot_be_broken_stays_as_it_is(code: str) -> None:
     assert fitted_code(code, 40) == (code,)
-
-
-def test_the_next_commands_explain_and_record_again() -> None:
-    lines = [line.text for line in next_commands(captured())]
-    assert lines[0] == "Next:"
-    assert lines[1].startswith("  traceadvisor rules explain DATA001")
-    assert lines[2].startswith("  traceadvisor capture train.py ...")
-    assert next_commands(nothing_readable()) == ()
-
-
-def test_a_recorded_command_is_quoted() -> None:
-    lines = [line.text for line in next_commands(hostile(captured()))]
-    assert all(line.isprintable() for line in lines)
-    assert not any(line.lstrip().startswith("traceadvisor capture <") for line in lines)

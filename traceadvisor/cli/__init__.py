@@ -73,6 +73,10 @@ class _LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb. The script of a capture prints to the streams as it would without it."""
+        if args and args[0] not in _VERBS and not args[0].startswith("-"):
+            from traceadvisor.cli.suggestions import did_you_mean  # noqa: PLC0415  # rarely needed
+
+            ctx.fail(f"No such command '{args[0]}'.{did_you_mean(args[0], _VERBS)}")
         name, command, rest = super().resolve_command(ctx, args)
         if name == _RUNS_A_SCRIPT:
             self._plain_streams()

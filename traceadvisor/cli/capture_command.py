@@ -6,8 +6,7 @@ import atexit
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +14,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from traceadvisor.cli.exit_codes import ExitCode, errors_as_exit_codes
+from traceadvisor.cli.suggestions import RunsScript
 from traceadvisor.errors import UsageError
 from traceadvisor.recording.notices import PREFIX, ending_lines, loss_line, remark
 from traceadvisor.recording.options import DEFAULT_SCHEDULE, CaptureOptions, Schedule
+from traceadvisor.system.installed import check_installed
 
 if TYPE_CHECKING:
     from traceadvisor.recording.children.rendezvous import TrainedChildren
@@ -47,7 +48,7 @@ def _steps(name: str, text: str, least: int) -> Callable[[Callable[..., Any]], C
     )
 
 
-@click.command("capture", context_settings={"max_content_width": 100, "allow_interspersed_args": False})
+@click.command("capture", cls=RunsScript, context_settings={"max_content_width": 100, "allow_interspersed_args": False})
 @_steps("skip_first", "Steps to skip at the start.", 0)
 @_steps("wait", "Steps to skip before each recording.", 0)
 @_steps("warmup", "Profiler warm-up steps; raised to the number of batches that the data loader prefetches.", 1)
@@ -120,7 +121,10 @@ def command(
             is_module, command_line = True, command_line[1:]
         if not command_line:
             raise UsageError("-m needs the name of a module.")
+        check_installed("psutil")
         run = _capture_launcher if _is_launcher(command_line, is_module=is_module) else _capture
+        if run is _capture:  # a launcher may run another Python
+            check_installed("torch")
         status = run(options, command_line, is_module=is_module, interrupted=interrupted)
     sys.exit(status)
 
@@ -129,9 +133,9 @@ def _capture(
     options: CaptureOptions, command_line: tuple[str, ...], *, is_module: bool, interrupted: list[bool]
 ) -> str | int | None:
     """Run and record the script; returns the exit status."""
-    with _capture_installed():
-        from traceadvisor.recording.capture import capture_script  # noqa: PLC0415  # after the atexit function
-        from traceadvisor.recording.script.program import Script  # noqa: PLC0415
+    from traceadvisor.recording.capture import capture_script  # noqa: PLC0415  # after the atexit function
+    from traceadvisor.recording.script.program import Script  # noqa: PLC0415
+
     script = Script(command_line[0], command_line[1:], is_module=is_module)
     process = os.getpid()
     ended, captured, launch, children = capture_script(script, options)
@@ -151,7 +155,15 @@ def _capture(
         said = remark(captured.notes, captured.recorded_steps, stopped=captured.stopped)
         text = f"recorded {captured.recorded_steps} of {captured.steps} steps in {captured.folder}. {said}".strip()
         click.echo(f"{PREFIX}{text}", err=True)
+        if captured.recorded_steps:
+            _say_next(captured.folder)
     return ended.status or (None if captured.recorded_steps else ExitCode.UNREADABLE)
+
+
+def _say_next(folder: Path | str) -> None:
+    import shlex  # noqa: PLC0415  # not for --help
+
+    click.echo(f"{PREFIX}next: traceadvisor report {shlex.quote(str(folder))}", err=True)
 
 
 def _is_launcher(command_line: tuple[str, ...], *, is_module: bool) -> bool:
@@ -167,8 +179,8 @@ def _capture_launcher(
     options: CaptureOptions, command_line: tuple[str, ...], *, is_module: bool, interrupted: list[bool]
 ) -> int | None:
     """Run a command and record its training processes; returns the exit status."""
-    with _capture_installed():
-        from traceadvisor.recording.command import capture_command  # noqa: PLC0415  # after the atexit function
+    from traceadvisor.recording.command import capture_command  # noqa: PLC0415  # after the atexit function
+
     words = (sys.executable, "-m", *command_line) if is_module else command_line
     code, children = capture_command(words, options)
     told = _tell(children)
@@ -182,6 +194,9 @@ def _tell(children: TrainedChildren) -> int | None:
     results = children.results
     for line in ending_lines(children):
         click.echo(f"{PREFIX}{line}", err=True)
+    folders = sorted({one.folder for one in results if one.recorded_steps and not one.problem})
+    for folder in folders:
+        _say_next(folder)
     if not results and children.killed:
         return None
     if not results:
@@ -192,17 +207,6 @@ def _tell(children: TrainedChildren) -> int | None:
         )
         return ExitCode.UNREADABLE
     return None if any(one.recorded_steps for one in results) else ExitCode.UNREADABLE
-
-
-@contextmanager
-def _capture_installed() -> Iterator[None]:
-    """Say how to install what a capture imports, if it is missing."""
-    try:
-        yield
-    except ImportError as error:
-        raise UsageError(
-            f"Capturing needs {error.name}, which is not installed. Run: pip install 'traceadvisor[capture]'."
-        ) from error
 
 
 def _end_by_interrupt(interrupted: list[bool]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from traceadvisor.cli.exit_codes import errors_as_exit_codes
-from traceadvisor.demo.run import Demo, Fault, record
+from traceadvisor.demo.run import TRAINING, Demo, Fault, record
 
 DEFAULT_FOLDER = Path("traceadvisor-demo")
 
@@ -63,7 +63,7 @@ def command(*, output: Path, device: str, fixes: tuple[str, ...], all_fixed: boo
         bundle = record(demo)
         _report(bundle, output / "reports" / demo.name, fixed)
     if not fixed:
-        click.echo(_next(output))
+        click.echo(_next(output, bundle, demo))
 
 
 def _report(bundle: Path, folder: Path, fixed: frozenset[Fault]) -> None:
@@ -79,12 +79,18 @@ def _report(bundle: Path, folder: Path, fixed: frozenset[Fault]) -> None:
         click.echo(f"\nNo GPU was used, so these problems were not measured: {', '.join(silent)}.")
 
 
-def _next(output: Path) -> str:
+def _next(output: Path, bundle: Path, demo: Demo) -> str:
+    from traceadvisor.cli.next_commands import command_lines  # noqa: PLC0415  # as above
+
     given = "" if output == DEFAULT_FOLDER else f" -o {shlex.quote(str(output))}"
-    commands = (
-        (f"demo{given} --fix workers", "the same script with one problem fixed"),
-        (f"demo{given} --fixed", "with all problems fixed"),
-        (f"report {shlex.quote(str(output / 'runs'))}", "compare all runs"),
+    run, fixed = (shlex.quote(str(path)) for path in (bundle, output / "runs" / "fixed"))
+    script = shlex.join((str(output / TRAINING.name), *demo.arguments))
+    lines = command_lines(
+        (
+            (f"traceadvisor try {run} -- {script}", "measure the fixes"),
+            (f"traceadvisor demo{given} --fix workers", "the same script with one problem fixed"),
+            (f"traceadvisor capture -o {fixed} -- {script} --workers 2", "or change the script and record it again"),
+            (f"traceadvisor compare {run} {fixed}", "what the fix changed"),
+        )
     )
-    width = max(len(command) for command, _ in commands)
-    return "\n".join(["\nNext:", *(f"  traceadvisor {command:<{width}}  # {what}" for command, what in commands)])
+    return "\n".join(["", *(line.text for line in lines)])

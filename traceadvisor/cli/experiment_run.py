@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from traceadvisor.cli.capture_command import LAUNCHER_MODULES
 from traceadvisor.cli.exit_codes import ExitCode
 from traceadvisor.cli.experiment_options import Asked
 from traceadvisor.cli.output_options import chosen_formats
+from traceadvisor.cli.suggestions import script_first
 from traceadvisor.cli.terminal import print_document, tell
 from traceadvisor.config import find_settings
 from traceadvisor.errors import UsageError
@@ -115,6 +117,8 @@ def _check_script(script: Sequence[str], *, is_module: bool) -> None:
     """Raise UsageError if there is no script, or one that cannot be measured."""
     if not script:
         raise UsageError("Name a training script." if not is_module else "-m needs the name of a module.")
+    if not is_module and script[0].startswith("-") and (right := script_first(script)):
+        raise UsageError(f"Options of the script stand after its name: {shlex.join(right)}")
     if not is_module and not Path(script[0]).exists():
         raise UsageError(f"Cannot run {script[0]}: no such file. {ONE_PROCESS}")
     if (is_module and script[0] in LAUNCHER_MODULES) or os.environ.get("WORLD_SIZE", "1") != "1":

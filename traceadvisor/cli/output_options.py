@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from traceadvisor.cli.suggestions import did_you_mean
 from traceadvisor.errors import UsageError
 
 STANDARD_OUTPUT = "-"
@@ -48,7 +49,8 @@ def chosen_formats(formats: str, known: Collection[str], output: str = "") -> li
     names = list(dict.fromkeys(name.strip().lower() for name in formats.split(",") if name.strip()))
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        raise UsageError(f"Unknown format {', '.join(unknown) or formats!r}. Known formats: {', '.join(known)}.")
+        near = did_you_mean(unknown[0], known) if unknown else ""
+        raise UsageError(f"Unknown format {', '.join(unknown) or formats!r}.{near} Known formats: {', '.join(known)}.")
     if output == STANDARD_OUTPUT and len(names) != 1:
         raise UsageError("Standard output takes one format. Choose it with --format, or choose a folder with -o.")
     return names

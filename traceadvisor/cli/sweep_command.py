@@ -9,6 +9,7 @@ import click
 
 from traceadvisor.cli.exit_codes import ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.experiment_options import Asked, shared_options
+from traceadvisor.cli.suggestions import RunsScript
 from traceadvisor.cli.terminal import tell
 from traceadvisor.errors import TraceAdvisorError, UsageError
 from traceadvisor.experiments.plan import Axis
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 AUTO = "auto"
 
 
-@click.command("sweep", context_settings={"max_content_width": 100, "allow_interspersed_args": False})
+@click.command("sweep", cls=RunsScript, context_settings={"max_content_width": 100, "allow_interspersed_args": False})
 @click.option(
     "--batch-size", "batch_sizes", metavar="N,N,...", help="Batch sizes to measure; 'auto' chooses while measuring."
 )

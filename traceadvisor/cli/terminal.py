@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import click
 
 from traceadvisor import api
+from traceadvisor.cli.next_commands import next_commands
 from traceadvisor.cli.streams import discard, unwritable
 from traceadvisor.judging import files as judging
 from traceadvisor.model.report import Report
 from traceadvisor.model.trace import Origin
-from traceadvisor.rendering.content.report.commands import next_commands
 from traceadvisor.rendering.content.report.document import report_document
 from traceadvisor.rendering.content.report.outcomes import silenced_table
 from traceadvisor.rendering.document.blocks import Document

@@ -9,13 +9,14 @@ import click
 
 from traceadvisor.cli.exit_codes import ended_by_interrupt, errors_as_exit_codes
 from traceadvisor.cli.experiment_options import Asked, shared_options
+from traceadvisor.cli.suggestions import RunsScript
 from traceadvisor.errors import UsageError
 
 if TYPE_CHECKING:
     from traceadvisor.model.report import Report
 
 
-class _Command(click.Command):
+class _Command(RunsScript):
     """Takes options behind REPORT, too, where ``--`` separates them from those of the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -6,15 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection
 from datetime import datetime
 from enum import Enum
-from importlib.util import find_spec
 from pathlib import Path
 
 from traceadvisor.errors import UsageError
 from traceadvisor.frozen import frozen
 from traceadvisor.system.cores import usable_cores
+from traceadvisor.system.installed import check_installed
 
 TRAINING = Path(__file__).with_name("train.py")
 
@@ -72,13 +71,24 @@ def record(demo: Demo) -> Path:
     Raises:
         UsageError: torch or psutil is not installed, the folder holds another ``train.py``, or the training failed.
     """
-    _check_installed(("torch", "psutil"))
+    check_installed("torch", "psutil")
     script = demo.folder / TRAINING.name
     _put(script)
     time = datetime.now().astimezone().strftime("%Y-%m-%dT%H-%M-%S")
     bundle = Path("runs", f"{time}-{demo.name}")
+    output = (demo.folder / bundle).absolute()  # so that the path which the capture prints is right here, too
     ended = subprocess.run(  # noqa: S603  # this interpreter, with arguments of our own
-        [sys.executable, "-m", "traceadvisor", "capture", "-o", str(bundle), "--", script.name, *demo.arguments],
+        [
+            sys.executable,
+            "-m",
+            "traceadvisor",
+            "capture",
+            "-o",
+            str(output),
+            "--",
+            script.name,
+            *demo.arguments,
+        ],
         cwd=demo.folder,
         env=os.environ | {"TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR")},
         check=False,
@@ -86,13 +96,6 @@ def record(demo: Demo) -> Path:
     if ended.returncode:
         raise UsageError(f"The training failed with exit code {ended.returncode}; see its output above.")
     return demo.folder / bundle
-
-
-def _check_installed(names: Collection[str]) -> None:
-    """Raise a UsageError that names the extra if a module is missing."""
-    missing = [name for name in names if find_spec(name) is None]
-    if missing:
-        raise UsageError(f"The demo needs {' and '.join(missing)}: pip install 'traceadvisor[capture]'.")
 
 
 def _put(script: Path) -> None:

@@ -19,6 +19,7 @@ from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.input_bytes import open_bytes
 from traceadvisor.parsing.recognise import describe_bytes
 from traceadvisor.system.folders import entries_below
+from traceadvisor.text.cleaning import clean, clipped
 from traceadvisor.text.documents import cleaned_words
 from traceadvisor.text.secrets import beginning
 
@@ -266,7 +267,9 @@ def _no_recording(root: Path, files: Sequence[Path], *, passed_over: int) -> Inp
         remedy = "Capture the run again, until it has trained for some steps."
     elif not files and passed_over:
         found = f"holds no readable file, only pipes, unreadable files or links that lead out of it ({passed_over})"
-        remedy = "Pass the folder that holds the files themselves, or the files."
+        links = (path for path in root.iterdir() if path.is_symlink())
+        target = next((f": {clipped(clean(str(link.readlink())), 200)}" for link in links), "")
+        remedy = f"Links out of a folder are not followed. Pass the folder that holds the files themselves{target}"
     elif not files:
         found, remedy = "is an empty folder", "Pass the folder that tensorboard_trace_handler wrote to."
     else:

@@ -1,0 +1,127 @@
+"""What a report and a capture tell the user to run next, and what a wrong command is answered with."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.build_report import hostile, nothing_readable
+from tests.children import run
+from tests.rendering.captures import captured
+from tests.shared import CHECKOUT
+from traceadvisor.cli import main
+from traceadvisor.cli.next_commands import next_commands
+
+SAMPLE = CHECKOUT / "sample_traces" / "loader-bound"
+
+
+def _shown(path: Path) -> list[str]:
+    result = CliRunner().invoke(main, ["report", str(path), "-o", "out"])
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    return [line.split("  #")[0].strip() for line in lines[lines.index("Next:") + 1 :]]
+
+
+ARGUMENTS = "train.py --steps 40 --device cpu"
+
+
+def test_a_report_ends_with_commands_that_try_record_and_compare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(SAMPLE, tmp_path / "runs" / "a")
+    (tmp_path / "train.py").touch()
+    assert _shown(Path("runs", "a")) == [
+        "traceadvisor rules explain DATA002",
+        f"traceadvisor try runs/a -- {ARGUMENTS}",
+        f"traceadvisor capture -o runs/a-fixed -- {ARGUMENTS}",
+        "traceadvisor compare runs/a runs/a-fixed",
+    ]
+
+
+def test_a_script_above_the_capture_is_run_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(SAMPLE, tmp_path / "demo" / "runs" / "a")
+    (tmp_path / "demo" / "train.py").touch()
+    assert _shown(Path("demo", "runs", "a"))[1] == f"cd demo && traceadvisor try runs/a -- {ARGUMENTS}"
+
+
+def test_without_the_script_only_what_works_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert _shown(SAMPLE) == ["traceadvisor rules explain DATA002"]
+
+
+def test_a_report_without_findings_has_no_next_command() -> None:
+    assert next_commands(nothing_readable()) == ()
+
+
+def test_a_hostile_command_is_not_pasted() -> None:
+    lines = [line.text for line in next_commands(hostile(captured()))]
+    assert all(line.isprintable() for line in lines)
+    assert not any("capture" in line for line in lines)
+
+
+def test_a_command_with_a_secret_is_not_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    report = captured()
+    for token, is_shown in (("abc", True), (f"hf_{'a' * 34}", False)):
+        recordings = tuple(
+            replace(one, captured=replace(one.captured, command=("train.py", token))) if one.captured else one
+            for one in report.recordings
+        )
+        lines = next_commands(replace(report, recordings=recordings))
+        assert any("capture -o" in line.text for line in lines) is is_shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["raport"], "No such command 'raport'. Did you mean report?"),
+        (["report", str(SAMPLE), "--format", "htm"], "Unknown format 'htm'. Did you mean html?"),
+        (["capture", "--epochs", "1", "train.py"], "traceadvisor capture -- train.py --epochs 1"),
+        (
+            ["capture", "--repeat", "2", "--lr=3", "train.py", "-v"],
+            "traceadvisor capture --repeat 2 -- train.py --lr=3 -v",
+        ),
+        (["sweep", "--epochs", "1", "train.py"], "traceadvisor sweep -- train.py --epochs 1"),
+        (["try", str(SAMPLE), "--epochs", "1", "train.py"], "train.py --epochs 1"),
+    ],
+)
+def test_a_wrong_command_is_answered_with_the_right_one(words: list[str], said: str) -> None:
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("missing", ["psutil", "torch"])
+def test_a_capture_without_the_extra_names_the_command_that_installs_it(missing: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('ran')")
+    code = (
+        "import importlib.util, sys\n"
+        "found = importlib.util.find_spec\n"
+        f"importlib.util.find_spec = lambda name, *rest: None if name == {missing!r} else found(name, *rest)\n"
+        "sys.argv = ['traceadvisor', 'capture', 'train.py']\n"
+        "from traceadvisor.cli import main\n"
+        "main()\n"
+    )
+    done = run(sys.executable, "-c", code, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"{missing} is not installed. Run: pip install 'traceadvisor[capture]'" in done.stderr
+    assert "ran" not in done.stdout
+
+
+def test_a_folder_of_links_is_answered_with_their_target(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "a").symlink_to(SAMPLE)
+    result = CliRunner().invoke(main, ["report", str(tmp_path / "logs")])
+    assert result.exit_code == 3
+    assert (
+        f"Links out of a folder are not followed. Pass the folder that holds the files themselves: {SAMPLE}"
+        in result.output
+    )
