@@ -28,7 +28,7 @@ from traceadvisor.analysis.recording_health import (
 )
 from traceadvisor.analysis.steps.breakdown import Partition, break_down, overlaps, partition_recording
 from traceadvisor.analysis.steps.clocks import clock_notes
-from traceadvisor.analysis.steps.inference import has_training, inference_sign
+from traceadvisor.analysis.steps.inference import has_training, inference_sign, is_served
 from traceadvisor.analysis.steps.marks import recording_extent
 from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE
 from traceadvisor.analysis.steps.start_up import start_up
@@ -68,7 +68,7 @@ from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.step_memory import MemoryFigures, StepMemory
 from traceadvisor.model.steps import StepSource, StepTable
 from traceadvisor.model.trace import Device, Trace
-from traceadvisor.model.workload import InferenceSign, Workload
+from traceadvisor.model.workload import InferenceSign, Part, Workload
 from traceadvisor.replay.what_if import Edit, Scenario
 from traceadvisor.run_facts import RunFacts
 
@@ -203,6 +203,18 @@ class Facts:
         if self.inference_sign:
             return Workload.INFERENCE
         return Workload.TRAINING if self.settings.optimizer or has_training(self.trace) else None
+
+    @cached_property
+    def program(self) -> frozenset[Part]:
+        """The parts of the program that the recording shows."""
+        own = self.workload is Workload.TRAINING or not is_served(self.trace)
+        has = {
+            Part.BACKWARD: self.workload is Workload.TRAINING,
+            Part.MODEL: own,
+            Part.LOOP: own and Purpose.PIPELINE not in self.collectives.purposes,
+            Part.LOADER: self.observation.loader is not None or self.settings.loader is not None,
+        }
+        return frozenset(part for part, is_there in has.items() if is_there)
 
     @cached_property
     def start_up(self) -> SpanSet:

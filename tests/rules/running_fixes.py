@@ -33,6 +33,7 @@ REPLACED = {
     "torch.cuda.Stream(": "torch.cpu.Stream(",
     "torch.cuda.stream(": "torch.cpu.stream(",
     "torch.cuda.current_stream(": "torch.cpu.current_stream(",
+    ".pin_memory()": "",
     'torch.cuda.set_sync_debug_mode("default")': "pass",
 }
 

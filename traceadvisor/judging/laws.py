@@ -14,8 +14,9 @@ from traceadvisor.analysis.recording_health import unread_sentence
 from traceadvisor.facts import Facts
 from traceadvisor.hardware.accelerators import names
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.findings import Clear, Finding, Method, Outcome, Silenced, Skipped, Unit
+from traceadvisor.model.findings import Clear, Effort, Finding, Method, Outcome, Silenced, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.workload import Part
 from traceadvisor.rules.base import Rule
 
 NOISE_SHARE = 0.02
@@ -87,6 +88,13 @@ def _is_understood(finding: Finding, rule: Rule, facts: Facts) -> Finding | Skip
     return Skipped(unread_sentence(facts.observation)) if is_claim else finding
 
 
+def _fits_the_program(finding: Finding, rule: Rule, facts: Facts) -> Finding:  # noqa: ARG001  # a law
+    """The finding in words for what the program has; no line to change where the script has no loop."""
+    has_loop = Part.LOOP in facts.program or finding.effort is not Effort.LINE
+    effort = finding.effort if has_loop else Effort.REFACTOR
+    return replace(finding, fix=finding.fix.fitting(facts.program), effort=effort)
+
+
 def _fits_the_accelerator(finding: Finding, rule: Rule, facts: Facts) -> Finding | Skipped:
     return fitting(finding, rule, facts)
 
@@ -147,6 +155,7 @@ def _limited(finding: Finding, most_ns: float | None, caveat: str) -> Finding:
 
 _LAWS: Mapping[str, Law] = {
     "Beside an accelerator whose work is not understood, nothing is claimed": _is_understood,
+    "A fix names what its program has": _fits_the_program,
     "Advice fits the accelerator": _fits_the_accelerator,
     "A finding claims recorded time of its own categories, without waits for other ranks": _claims_its_own_time,
     "A saving is at most the step": _saves_no_more_than_the_step,

@@ -19,7 +19,6 @@ from traceadvisor.model.findings import (
     Clear,
     Failed,
     Finding,
-    Fix,
     Found,
     MissingInput,
     Outcome,
@@ -51,7 +50,7 @@ def lawful_outcome(rule: Rule, facts: Facts) -> tuple[RuleOutcome, tuple[Silence
 
 def run_rank_rule(rule: RankRule, ranks: Sequence[RankFigures]) -> RuleOutcome:
     """The outcome of a rule on several ranks."""
-    return _outcome(rule, lambda: _with_version(rule.compare(ranks), None))[0]
+    return _outcome(rule, lambda: rule.compare(ranks))[0]
 
 
 def conforms(value: object, wanted: Any) -> bool:
@@ -80,14 +79,12 @@ def _checked(rule: Rule, facts: Facts) -> Outcome:
     missing = facts.missing(rule.needs)
     if missing:
         return Skipped(missing)
-    return _with_version(_judged(rule.check(facts), facts), facts.settings.torch_version)
+    return _judged(rule.check(facts), facts)
 
 
-def _with_version(outcome: Outcome, recorded: str | None) -> Outcome:
-    """The outcome; the fix of a finding gets the torch version that it needs, if the recorded one may be older."""
-    if not isinstance(outcome, Finding) or not isinstance(outcome.fix, Fix):
-        return outcome
-    return replace(outcome, fix=replace(outcome.fix, needs_torch=needed_version(outcome.fix.change, recorded)))
+def _with_version(finding: Finding, recorded: str | None) -> Finding:
+    """The finding; its fix gets the torch version that it needs, if the recorded one may be older."""
+    return replace(finding, fix=replace(finding.fix, needs_torch=needed_version(finding.fix.change, recorded)))
 
 
 def _judged(outcome: Outcome, facts: Facts) -> Outcome:
@@ -114,7 +111,9 @@ def _outcome(
             return Failed("The rule returned a finding with invalid claims."), ()
         found = replace(outcome, rule=rule.meta)
         allowed, silenced = lawful(found, rule, facts) if facts else (found, ())
-        return Found(allowed) if isinstance(allowed, Finding) else allowed, silenced
+        torch_version = facts.settings.torch_version if facts else None
+        kept = Found(_with_version(allowed, torch_version)) if isinstance(allowed, Finding) else allowed
+        return kept, silenced
     except MissingInput as missing:
         return Skipped(facts.how_to_get(missing.what) if facts else str(missing)), ()
     except (Exception, SystemExit) as error:  # noqa: BLE001  # a failing rule must not end the report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from enum import Enum
 from math import inf
 from typing import Self, assert_never
@@ -15,6 +15,7 @@ from traceadvisor.model.recording_options import Option
 from traceadvisor.model.replay import WhatIf
 from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.model.workload import Part
 
 
 class Input(Enum):
@@ -211,6 +212,26 @@ class Fix:
     needs_torch: str | None = None
     """First torch version that has everything in the change; None if the recorded version has it, or every version
     does. Filled in by the engine."""
+
+    needs: frozenset[Part] = frozenset()
+    """Parts of the program that the summary and the change are about."""
+
+    otherwise: Fix | None = None
+    """The same fix in other words, for a program without one of these parts; None leaves out the change."""
+
+    def fitting(self, program: frozenset[Part]) -> Fix:
+        """The fix in words for a program with these parts."""
+        if self.needs <= program:
+            return replace(self, otherwise=None)
+        words = self.otherwise or Fix(self.summary)
+        return replace(
+            self,
+            summary=words.summary,
+            change=words.change,
+            settings=words.settings,
+            needs=words.needs,
+            otherwise=words.otherwise,
+        ).fitting(program)
 
 
 ALWAYS_THE_SAME = "our low and high assumptions give the same simulated step"

@@ -1,4 +1,4 @@
-"""What a recording shows: training or inference."""
+"""What a recording shows of the program: training or inference, and the parts that a fix may change."""
 
 from __future__ import annotations
 
@@ -23,3 +23,16 @@ class InferenceSign(Enum):
 
     NO_GRADIENTS = "no gradients"
     """A forward pass in which no operator ran with gradients enabled."""
+
+
+class Part(Enum):
+    """A part of the program. A fix that changes one fits programs that have it."""
+
+    BACKWARD = "a backward pass"
+    MODEL = "a model of the script"
+    """A serving engine owns its model."""
+
+    LOOP = "a loop of the script"
+    """A serving engine and a pipeline schedule run their own."""
+
+    LOADER = "a DataLoader"

@@ -593,7 +593,7 @@ RECORDS = (
     Record(
         Umbrella,
         spread="rule fix",
-        left_out="fix.change fix.not_replayed evidence",
+        left_out="fix.change fix.not_replayed fix.needs fix.otherwise evidence",
         renamed={"rule.id": "rule_id", "rule.name": "rule"},
     ),
     Record(KernelRow, renamed={"share_of_kernel_time": "kernel_time_share"}, nullable="share_of_kernel_time"),
@@ -680,7 +680,7 @@ RECORDS = (
         renamed={"rule.id": "rule_id", "rule.name": "rule", "saving": "saving_us_per_step"},
         order=("rule_id rule title because",),
     ),
-    Record(Fix, left_out="not_replayed"),
+    Record(Fix, left_out="not_replayed needs otherwise"),
     Record(
         Estimate,
         "SavingDocument",

@@ -30,6 +30,7 @@ from traceadvisor.model.findings import (
 from traceadvisor.model.location import PlaceKind
 from traceadvisor.model.ranks import RankFigures
 from traceadvisor.model.recording_options import Option
+from traceadvisor.model.workload import Part
 
 __all__ = [
     "LEAST_JUDGED_SHARE",
@@ -50,6 +51,7 @@ __all__ = [
     "MissingInput",
     "Option",
     "Outcome",
+    "Part",
     "PlaceKind",
     "RankFigures",
     "RankRule",

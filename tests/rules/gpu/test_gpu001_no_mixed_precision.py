@@ -52,7 +52,7 @@ def test_bfloat16_is_proposed_if_the_gpu_supports_it(tmp_path: Path) -> None:
 
 
 def test_float16_with_loss_scaling_is_proposed_otherwise(tmp_path: Path) -> None:
-    found = finding(NoMixedPrecision(), _matmul(("float", "float"), V100), tmp_path)
+    found = finding(NoMixedPrecision(), _matmul(("float", "float"), V100).op("AddmmBackward0", 16, 17), tmp_path)
     assert found.fix.change is not None
     assert "scaler" in found.fix.change
     assert not any("TF32" in caveat for caveat in found.caveats)
@@ -216,7 +216,8 @@ def test_tf32_saves_at_most_half_without_shapes(tmp_path: Path) -> None:
     ],
 )
 def test_the_loss_scaler_is_one_that_the_recorded_torch_has(version: str | None, scaler: str, tmp_path: Path) -> None:
-    captured = Captured(_named((SGEMM, 50), (ADD, 50)), tmp_path).with_settings(torch_version=version)
+    builder = _named((SGEMM, 50), (ADD, 50)).op("AddmmBackward0", 0, 1)
+    captured = Captured(builder, tmp_path).with_settings(torch_version=version)
     change = captured.finding(NoMixedPrecision()).fix.change
     assert change is not None
     assert change.startswith(f"scaler = {scaler}")

@@ -31,6 +31,8 @@ _SERVING = tuple(
 """Ranges that serving engines record once per iteration, the most specific first: vLLM's worker, SGLang's scheduler,
 TensorRT-LLM's executor, then vLLM's executor and model runner."""
 
+_ENGINE = re.compile(r"(?:^|/)(?:vllm|sglang|tensorrt_llm)/.*\.py\(|^(?:vllm|sglang|sgl_kernel|trtllm)::")
+
 _PREFILL = re.compile(r"context_[1-9]\d*|^step\[(?:EXTEND|PREFILL|MIXED|SPLIT_PREFILL)|\b[1-9]\d* ctx reqs")
 _DECODE = re.compile(r"context_0|^step\[DECODE|\b0 ctx reqs")
 
@@ -86,6 +88,11 @@ def serving_rows(trace: Trace) -> Int64:
         if rows.size:
             return _outermost(trace, rows[events.thread[rows] == events.thread[rows[0]]])
     return events.rows(Kind.ANNOTATION)[:0]
+
+
+def is_served(trace: Trace) -> bool:
+    """Whether a serving engine runs the model: by its marks, its operators or its Python files."""
+    return bool(serving_rows(trace).size) or any(_ENGINE.search(name) for name in trace.names)
 
 
 def _matches(pattern: re.Pattern[str], name: str) -> bool:

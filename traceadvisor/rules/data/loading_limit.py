@@ -13,7 +13,7 @@ from traceadvisor.analysis.data.worker_curve import NO_GAIN_SHARE, TAKING_NS, Cr
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.loader_workers import LoaderWorkers, MadeBatch
-from traceadvisor.rules.base import Estimate, Evidence, Facts, Fix, Method, Unit
+from traceadvisor.rules.base import Estimate, Evidence, Facts, Fix, Method, Part, Unit
 from traceadvisor.rules.data.loader_bursts import MOST_TAKING_NS, bursts
 
 MIN_IO_SHARE = 0.5
@@ -206,7 +206,8 @@ def loader_fix(
     facts: Facts, summary: str, arguments: Mapping[str, int | bool], *, not_replayed: str | None = None
 ) -> Fix:
     """Return the fix that makes the loader with changed arguments; not simulated yet."""
-    return Fix(summary, _loader_code(facts, arguments), not_replayed=not_replayed, settings=arguments)
+    code, needs = _loader_code(facts, arguments), frozenset({Part.LOADER})
+    return Fix(summary, code, not_replayed=not_replayed, settings=arguments, needs=needs)
 
 
 def _loader_code(facts: Facts, arguments: Mapping[str, int | bool]) -> str:

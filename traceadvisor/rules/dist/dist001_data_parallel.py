@@ -4,7 +4,7 @@ from traceadvisor.analysis.operators.names import rows_with_prefix
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import IDLE_CATEGORIES
 from traceadvisor.model.events import Kind
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
 
 
 @frozen
@@ -38,6 +38,7 @@ class DataParallel(Rule):
             claims=idle,
             fix=Fix(
                 "Use one process per GPU",
+                needs=frozenset({Part.MODEL}),
                 change="DistributedDataParallel(model, device_ids=[local_rank])  # torchrun --nproc-per-node=N ...",
                 not_replayed="one process per GPU would launch kernels differently than the recorded process",
             ),

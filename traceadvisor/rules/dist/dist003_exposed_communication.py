@@ -6,7 +6,20 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import Purpose
 from traceadvisor.model.report import Work
 from traceadvisor.replay.fixes.communication import AccumulatedGradients, HalvedMessages
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import (
+    Clear,
+    Effort,
+    Evidence,
+    Facts,
+    Fix,
+    Input,
+    Outcome,
+    Part,
+    Rule,
+    RuleMeta,
+    Skipped,
+    Unit,
+)
 from traceadvisor.rules.dist.purposes import PURPOSE_WORDS, late_ranks, not_validated, sends_32_bits, transfer_ns
 
 _ACCUMULATE = """\
@@ -23,6 +36,8 @@ _COMPRESS = """\
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 model.register_comm_hook(None, default_hooks.{hook})  # model: DistributedDataParallel"""
+
+_ITS_LOOP = frozenset({Part.BACKWARD, Part.LOOP})
 
 _FIRST_WITH_BFLOAT16 = (8, 0)
 """Compute capability of the first NVIDIA GPUs that compute in bfloat16; AMD's with it report more."""
@@ -96,6 +111,7 @@ def _fix(facts: Facts, purpose: Purpose) -> Fix:
         return Fix(
             "Send gradients as 16-bit numbers",
             change=_COMPRESS.format(hook=_hook(facts)),
+            needs=frozenset({Part.BACKWARD, Part.MODEL}),
             what_if=HalvedMessages(mine.rows, transfer_ns(mine)),
         )
     return _accumulation(facts, mine)
@@ -104,9 +120,10 @@ def _fix(facts: Facts, purpose: Purpose) -> Fix:
 def _accumulation(facts: Facts, mine: Collectives) -> Fix:
     summary = "Reduce gradients after every second batch"
     if not facts.gradients.backward_rows.size:
-        return Fix(summary, change=_ACCUMULATE, not_replayed="the recording does not show the backward pass")
+        reason = "the recording does not show the backward pass"
+        return Fix(summary, change=_ACCUMULATE, needs=_ITS_LOOP, not_replayed=reason)
     edit = AccumulatedGradients(mine.rows, facts.gradients.backward_rows)
-    return Fix(summary, change=_ACCUMULATE, what_if=edit)
+    return Fix(summary, change=_ACCUMULATE, needs=_ITS_LOOP, what_if=edit)
 
 
 def _hook(facts: Facts) -> str:

@@ -20,6 +20,7 @@ from traceadvisor.rules.base import (
     Input,
     Option,
     Outcome,
+    Part,
     Rule,
     RuleMeta,
     Skipped,
@@ -87,6 +88,7 @@ class PoorOverlap(Rule):
             claims=tails,
             fix=Fix(
                 "Start the gradient all-reduce during the backward pass",
+                needs=frozenset({Part.MODEL}),
                 change="model = torch.nn.parallel.DistributedDataParallel(\n"
                 f"    model, bucket_cap_mb={bucket_mb}, gradient_as_bucket_view=True, static_graph=True\n)",
                 what_if=OverlappedGradients(mine.rows, gradients.backward_rows, last_share),

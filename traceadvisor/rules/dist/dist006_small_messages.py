@@ -8,7 +8,20 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import CollectiveKind, Purpose
 from traceadvisor.model.events import NONE
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import (
+    Clear,
+    Effort,
+    Evidence,
+    Facts,
+    Fix,
+    Input,
+    Outcome,
+    Part,
+    Rule,
+    RuleMeta,
+    Skipped,
+    Unit,
+)
 from traceadvisor.rules.dist.purposes import PURPOSE_WORDS, late_ranks
 
 _ALL_REDUCED_TOGETHER = """\
@@ -85,6 +98,7 @@ class SmallMessages(Rule):
             claims=exposed,
             fix=Fix(
                 summary,
+                needs=frozenset({Part.MODEL}),
                 change=change,
                 not_replayed="the recording does not show how long one large collective would take",
             ),

@@ -18,6 +18,7 @@ from traceadvisor.rules.base import (
     Input,
     Option,
     Outcome,
+    Part,
     RankFigures,
     RankRule,
     RuleMeta,
@@ -100,6 +101,7 @@ def _finding(loaders: Sequence[LoaderSettings], figures: Mapping[str, int | None
         evidence=tuple(Evidence(label, value, Unit.COUNT) for label, value in figures.items() if value is not None),
         fix=Fix(
             "Give every rank the same number of full batches",
+            needs=frozenset({Part.LOADER}),
             change="loader = DataLoader(dataset, drop_last=True)  # keep your other arguments",
         ),
         locations=tuple(dict.fromkeys(loader.location for loader in loaders if loader.location)),

@@ -3,7 +3,20 @@ from __future__ import annotations
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import CollectiveKind, Purpose
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import (
+    Clear,
+    Effort,
+    Evidence,
+    Facts,
+    Fix,
+    Input,
+    Outcome,
+    Part,
+    Rule,
+    RuleMeta,
+    Skipped,
+    Unit,
+)
 from traceadvisor.rules.dist.purposes import late_ranks, not_validated
 
 _WRAPPER = """\
@@ -64,6 +77,7 @@ class ShardedModules(Rule):
             claims=exposed,
             fix=Fix(
                 "Gather the next module's parameters during compute, and gather them once per step",
+                needs=frozenset({Part.MODEL}),
                 change=_change(facts),
                 not_replayed=not_validated(Purpose.SHARDS),
             ),

@@ -12,7 +12,20 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import Purpose
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.fixes.communication import OverlappedExchange
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import (
+    Clear,
+    Effort,
+    Evidence,
+    Facts,
+    Fix,
+    Input,
+    Outcome,
+    Part,
+    Rule,
+    RuleMeta,
+    Skipped,
+    Unit,
+)
 from traceadvisor.rules.dist.purposes import late_ranks, transfer_ns
 
 _CHANGE = """\
@@ -74,6 +87,7 @@ class AllToAll(Rule):
                 "Overlap the all-to-all with compute that does not need it, or send 16-bit numbers"
                 if _sends_floats(mine)
                 else "Overlap the all-to-all with compute that does not need it",
+                needs=frozenset({Part.MODEL}),
                 change=_CHANGE if _is_of_torch(facts, mine) else None,
                 what_if=OverlappedExchange(mine.rows, room_ns),
             ),

@@ -3,7 +3,20 @@ from __future__ import annotations
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import Purpose
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import (
+    Clear,
+    Effort,
+    Evidence,
+    Facts,
+    Fix,
+    Input,
+    Outcome,
+    Part,
+    Rule,
+    RuleMeta,
+    Skipped,
+    Unit,
+)
 from traceadvisor.rules.dist.purposes import late_ranks, not_validated
 
 _CHANGE = (
@@ -50,6 +63,7 @@ class TensorParallel(Rule):
             claims=exposed,
             fix=Fix(
                 "Use asynchronous tensor parallelism, or a smaller tensor-parallel group",
+                needs=frozenset({Part.MODEL}),
                 change=_CHANGE,
                 not_replayed=not_validated(Purpose.TENSOR_PARALLEL),
             ),

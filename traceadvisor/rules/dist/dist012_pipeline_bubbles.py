@@ -52,7 +52,7 @@ class PipelineBubbles(Rule):
                 change=_CHANGE.format(count=2 * microbatches),
                 not_replayed=not_validated(Purpose.PIPELINE),
             ),
-            effort=Effort.SETTING,
+            effort=Effort.REFACTOR,
             evidence=(
                 facts.time_per_step("exposed sending and receiving between stages", exposed),
                 facts.count_per_step("messages between stages", len(mine)),

@@ -4,7 +4,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.communication import Purpose
 from traceadvisor.replay.fixes.spared_work import SparedWork
-from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Skipped, Unit
 
 _CHANGE = """\
 model = torch.nn.parallel.DistributedDataParallel(
@@ -48,6 +48,7 @@ class BufferBroadcast(Rule):
             claims=exposed,
             fix=Fix(
                 "Do not broadcast buffers in every forward pass",
+                needs=frozenset({Part.MODEL}),
                 change=_CHANGE,
                 what_if=SparedWork(mine.rows),
             ),

@@ -8,10 +8,22 @@ from traceadvisor.hardware.devices import Precision
 from traceadvisor.hardware.tensor_cores import has_tensor_cores, most_speedup, narrow_type
 from traceadvisor.model.arrays import Mask
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.workload import Workload
 from traceadvisor.replay.fixes.kernels import FasterKernels
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
-from traceadvisor.rules.gpu.narrower_types import NO_RATES, most_saved_ns, narrower_type, rate_bound_ns
+from traceadvisor.rules.base import (
+    Clear,
+    Effort,
+    Evidence,
+    Facts,
+    Fix,
+    Input,
+    Outcome,
+    Part,
+    Rule,
+    RuleMeta,
+    Skipped,
+    Unit,
+)
+from traceadvisor.rules.gpu.narrower_types import NO_RATES, most_saved_ns, narrower_type, rate_bound_ns, to_check
 from traceadvisor.rules.torch_api import has_api
 
 SUMMARY = "Run the forward pass and the loss in mixed precision"
@@ -31,8 +43,8 @@ scaler.update()"""
 
 SCALER, OLD_SCALER = 'torch.amp.GradScaler("cuda")', "torch.cuda.amp.GradScaler()"
 
-IN_INFERENCE = """\
-with torch.inference_mode(), torch.autocast("cuda", dtype=torch.{dtype}):
+IN_FORWARD = """\
+with torch.autocast("cuda", dtype=torch.{dtype}):
     output = model(x)"""
 
 
@@ -103,24 +115,30 @@ class NoMixedPrecision(Rule):
                 facts.known("estimated 16-bit speed-up of these kernels", _together(facts, fix), Unit.RATIO),
             ),
             most_ns=most_ns,
-            caveats=(f"Check {_to_check(facts)}: mixed precision changes numerics.", *_tf32(work, float32)),
+            caveats=(f"Check {to_check(facts)}: mixed precision changes numerics.", *_tf32(work, float32)),
         )
 
 
 def _fix(facts: Facts, narrow: Precision) -> Fix:
     """Return the change for the recorded torch version; not simulated yet."""
-    settings = {"amp": "bfloat16" if narrow is Precision.BF16 else "float16"}
-    if facts.workload is Workload.INFERENCE:
-        return Fix("Run the model in mixed precision", IN_INFERENCE.format(dtype=settings["amp"]), settings=settings)
-    if narrow is Precision.BF16:
-        return Fix(SUMMARY, IN_BFLOAT16, settings=settings)
+    dtype = "bfloat16" if narrow is Precision.BF16 else "float16"
     scaler = SCALER if has_api(facts.settings.torch_version, "torch.amp.GradScaler") else OLD_SCALER
-    return Fix(f"{SUMMARY}, with loss scaling", IN_FLOAT16.format(scaler=scaler), settings=settings)
-
-
-def _to_check(facts: Facts) -> str:
-    """Return what mixed precision may harm."""
-    return "the accuracy of the results" if facts.workload is Workload.INFERENCE else "that training still converges"
+    summary, change = SUMMARY, IN_BFLOAT16
+    if narrow is not Precision.BF16:
+        summary, change = f"{SUMMARY}, with loss scaling", IN_FLOAT16.format(scaler=scaler)
+    return Fix(
+        summary,
+        change,
+        settings={"amp": dtype},
+        needs=frozenset({Part.BACKWARD, Part.LOOP}),
+        otherwise=Fix(
+            "Run the model in mixed precision",
+            IN_FORWARD.format(dtype=dtype),
+            settings={"amp": dtype},
+            needs=frozenset({Part.MODEL}),
+            otherwise=Fix(f"Load the weights in {dtype}: a setting of the serving engine"),
+        ),
+    )
 
 
 def _together(facts: Facts, fix: Fix) -> float | None:

@@ -10,8 +10,21 @@ from traceadvisor.model.arrays import Mask
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
-from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Option, Outcome, Rule, RuleMeta, Skipped, Unit
-from traceadvisor.rules.gpu.narrower_types import NO_RATES, most_saved_ns, narrower_type, rate_bound_ns
+from traceadvisor.rules.base import (
+    Effort,
+    Evidence,
+    Facts,
+    Fix,
+    Input,
+    Option,
+    Outcome,
+    Part,
+    Rule,
+    RuleMeta,
+    Skipped,
+    Unit,
+)
+from traceadvisor.rules.gpu.narrower_types import NO_RATES, most_saved_ns, narrower_type, rate_bound_ns, to_check
 from traceadvisor.rules.torch_api import has_api
 
 CHANGES = {
@@ -77,7 +90,8 @@ class Tf32Off(Rule):
             Precision.TF32, work.is_stored_in(Precision.FP32) & work.is_run_in(Precision.FP32) & work.is_kept
         )
         change = _change(facts, plain)
-        fix = Fix("Enable TF32 for float32 matrix operations", change, settings={"tf32": True})
+        needs = frozenset({Part.MODEL})
+        fix = Fix("Enable TF32 for float32 matrix operations", change, settings={"tf32": True}, needs=needs)
         fix = narrower_type(facts, fix, speedups, rows)
         if share < self.min_share:
             unknown = float32 & (kernels.precision == NONE)
@@ -101,7 +115,7 @@ class Tf32Off(Rule):
                 Evidence("ratio of peak rates, TF32 to float32", ratio, Unit.RATIO),
             ),
             most_ns=most_saved_ns(facts, fix, facts.per_step_ns(claims)) if fix.what_if else bound_ns,
-            caveats=("Check that training still converges: TF32 rounds factors to 10 mantissa bits.",),
+            caveats=(f"Check {to_check(facts)}: TF32 rounds factors to 10 mantissa bits.",),
         )
 
 

@@ -11,7 +11,7 @@ from traceadvisor.model.arrays import Float64, Int64, either
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
 from traceadvisor.replay.fixes.kernels import FasterKernels
-from traceadvisor.rules.base import Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Effort, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
 from traceadvisor.rules.gpu.attention_blocks import attention_blocks, blocks_by_name
 from traceadvisor.rules.gpu.narrower_types import most_saved_ns
 
@@ -65,6 +65,7 @@ class UnfusedAttention(Rule):
             "Compute attention with one fused kernel",
             change="output = torch.nn.functional.scaled_dot_product_attention(query, key, value)",
             what_if=FasterKernels(kernels, *speedups),
+            needs=frozenset({Part.MODEL}),
         )
         if share < self.min_share:
             label, work = "time in separate attention kernels", facts.device_work

@@ -19,6 +19,7 @@ from traceadvisor.rules.base import (
     Fix,
     Input,
     Outcome,
+    Part,
     Rule,
     RuleMeta,
     Skipped,
@@ -187,9 +188,9 @@ def _fastest(optimizer: str, version: str | None) -> str | None:
 def _fix(summary: str, optimizer: str, setting: str | None) -> Fix:
     """Return the fix, not simulated yet; without a setting, its code is unknown."""
     if setting is None:
-        return Fix(summary)
+        return Fix(summary, needs=frozenset({Part.BACKWARD}))
     change = f"optimizer = torch.optim.{optimizer}(model.parameters(), lr=lr, {setting}=True)  {KEEP}"
-    return Fix(summary, change, settings={setting: True})
+    return Fix(summary, change, settings={setting: True}, needs=frozenset({Part.BACKWARD}))
 
 
 def _best_setting(facts: Facts, optimizer: str) -> str | None:

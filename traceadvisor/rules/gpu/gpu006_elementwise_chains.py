@@ -7,7 +7,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import either, without
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
-from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
 from traceadvisor.rules.gpu.elementwise_runs import elementwise_runs
 
 
@@ -55,6 +55,8 @@ class ElementwiseChains(Rule):
             "model = torch.compile(model)",
             what_if=runs.with_half_spared,
             settings={"compile": True},
+            needs=frozenset({Part.MODEL}),
+            otherwise=Fix("Fuse these kernels: turn on the compilation of the serving engine"),
         )
         if share < self.min_share:
             label, work = "time in runs of elementwise kernels", facts.device_work

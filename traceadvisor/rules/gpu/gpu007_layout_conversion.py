@@ -6,7 +6,7 @@ from traceadvisor.analysis.operators.names import name_mask
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.spared_work import SparedWork
-from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
 
 CONVERSION = re.compile(r"nchwToNhwc|nhwcToNchw|batched_transpose_\d", re.IGNORECASE)
 """Kernels of cuDNN, and of MIOpen around its channels-last convolutions."""
@@ -52,6 +52,7 @@ class LayoutConversion(Rule):
             "images = images.to(device, memory_format=torch.channels_last)  # each batch",
             settings={"channels_last": True},
             what_if=SparedWork(rows),
+            needs=frozenset({Part.MODEL}),
         )
         judged = work.judged_share(work.by_kernel.is_known)
         if of_kernels < self.min_kernel_share:

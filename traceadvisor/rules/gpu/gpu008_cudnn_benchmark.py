@@ -18,6 +18,7 @@ from traceadvisor.rules.base import (
     Input,
     Option,
     Outcome,
+    Part,
     Rule,
     RuleMeta,
     Skipped,
@@ -38,6 +39,7 @@ FIX = Fix(
     "Enable cuDNN autotuning",
     "torch.backends.cudnn.benchmark = True",
     settings={"cudnn_benchmark": True},
+    needs=frozenset({Part.MODEL}),
     not_replayed="the algorithms that autotuning would choose, and their speed, are unknown",
 )
 

@@ -16,6 +16,7 @@ from traceadvisor.rules.base import (
     Fix,
     Input,
     Outcome,
+    Part,
     Rule,
     RuleMeta,
     Skipped,
@@ -94,6 +95,7 @@ class MemoryBound(Rule):
                 change="model = torch.compile(model)",
                 settings={"compile": True},
                 not_replayed="which kernels a compiler would fuse is unknown",
+                needs=frozenset({Part.MODEL}),
             ),
             effort=Effort.REFACTOR,
             evidence=(

@@ -10,7 +10,20 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.spared_work import SparedWork
-from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Option, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import (
+    Effort,
+    Evidence,
+    Facts,
+    Fix,
+    Input,
+    Option,
+    Outcome,
+    Part,
+    Rule,
+    RuleMeta,
+    Skipped,
+    Unit,
+)
 
 
 @frozen
@@ -55,6 +68,7 @@ class ZeroGradMemset(Rule):
             "optimizer.zero_grad(set_to_none=True)",
             settings={"set_to_none": True},
             what_if=SparedWork(rows),
+            needs=frozenset({Part.BACKWARD}),
         )
         if share < self.min_share:
             label = "time in zero_grad memsets and additions to the zeros"

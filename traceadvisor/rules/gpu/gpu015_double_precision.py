@@ -11,7 +11,7 @@ from traceadvisor.hardware.devices import Precision
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
 
 _MATRIX = re.compile(
     r"aten::(?:(?:ba)?addmm|addmv|[bm]?m[mv]|_?convolution(?:_backward)?|linear|matmul|einsum|lstm|gru"
@@ -23,6 +23,7 @@ _DOUBLE = "double"
 FIX = Fix(
     "Compute in float32: convert the model, its inputs and its targets",
     "model = model.float()  # and dtype=torch.float32 for inputs and targets",
+    needs=frozenset({Part.MODEL}),
     not_replayed="how much faster these operators are in float32 is unknown",
 )
 

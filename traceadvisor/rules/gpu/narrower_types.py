@@ -12,7 +12,7 @@ from traceadvisor.analysis.arithmetic.roofline import Speedups
 from traceadvisor.hardware.devices import DeviceRow, Precision
 from traceadvisor.model.arrays import Int64, Mask, common
 from traceadvisor.replay.fixes.kernels import FasterKernels
-from traceadvisor.rules.base import Facts, Fix, Input
+from traceadvisor.rules.base import Facts, Fix, Input, Part
 
 NO_SPEEDUPS = "input shapes and peak rates give no speed-up for these calls"
 NO_SHAPES = "input shapes were not recorded, so the speed-up of each call is unknown"
@@ -71,3 +71,8 @@ def rate_bound_ns(work: DeviceWork, row: DeviceRow, chosen: Mask, target: Precis
     durations_ns = work.trace.events.duration_ns[kernels.rows[chosen]]
     saved_ns = durations_ns * np.clip(1 - rates[codes] / rate, 0.0, 1.0)
     return time_ns * float(saved_ns.sum()) / max(float(durations_ns.sum()), 1.0)
+
+
+def to_check(facts: Facts) -> str:
+    """Return what a narrower type may harm."""
+    return "that training still converges" if Part.BACKWARD in facts.program else "the accuracy of the results"

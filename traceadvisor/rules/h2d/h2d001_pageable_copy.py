@@ -9,8 +9,14 @@ from traceadvisor.model.arrays import common
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import Kind
 from traceadvisor.replay.fixes.copies import PinnedCopies
-from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Skipped, Unit
 from traceadvisor.rules.h2d.pinned_copies import MEMORY_UNKNOWN, are_told_apart
+
+UNLOADED = Fix(
+    "Pin the tensors that are copied to the GPU, and copy them without blocking",
+    "batch = batch.pin_memory().to(device, non_blocking=True)",
+    needs=frozenset({Part.LOOP}),
+)
 
 
 @frozen
@@ -54,6 +60,8 @@ class PageableCopy(Rule):
             change="loader = DataLoader(dataset, pin_memory=True)  # keep your other arguments\n"
             "batch = batch.to(device, non_blocking=True)",
             settings={"pin_memory": True, "non_blocking": True},
+            needs=frozenset({Part.LOADER, Part.LOOP}),
+            otherwise=UNLOADED,
             what_if=PinnedCopies(frozenset(every.tolist()), link_bytes_per_s(*link) if link else None),
         )
         if share < self.min_share:

@@ -6,7 +6,7 @@ from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.replay.fixes.copies import OverlappedCopies
-from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
 
 COPY_AHEAD = """\
 copying = torch.cuda.Stream()  # once, before the loop
@@ -46,6 +46,7 @@ class ExposedCopy(Rule):
         fix = Fix(
             "Copy the next batch on a separate stream during compute, and send images as uint8",
             change=COPY_AHEAD,
+            needs=frozenset({Part.LOOP}),
             what_if=OverlappedCopies(),
         )
         if share < self.min_share:

@@ -10,15 +10,32 @@ from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.launches import AmortisedLaunches
-from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
 
+COMPILE = 'model = torch.compile(model, mode="reduce-overhead")'
 COMPILED = Fix(
     "Replay the compiled code as CUDA graphs: one launch instead of one per kernel",
-    change='model = torch.compile(model, mode="reduce-overhead")',
+    COMPILE,
+    needs=frozenset({Part.MODEL}),
 )
-
-WITHOUT_GRAPHS = "Launch fewer kernels: use a larger batch, or a fused or foreach optimizer"
-
+WITHOUT_GRAPHS = Fix(
+    "Launch fewer kernels: use a larger batch, or a fused or foreach optimizer",
+    needs=frozenset({Part.BACKWARD}),
+    otherwise=Fix("Launch fewer kernels: use a larger batch"),
+)
+FEWER_KERNELS = Fix(
+    "Launch fewer kernels: use a larger batch, torch.compile, CUDA graphs, or a fused or foreach optimizer",
+    COMPILE,
+    settings={"compile": True},
+    needs=frozenset({Part.MODEL, Part.BACKWARD}),
+    otherwise=Fix(
+        "Launch fewer kernels: use a larger batch, torch.compile or CUDA graphs",
+        COMPILE,
+        settings={"compile": True},
+        needs=frozenset({Part.MODEL}),
+        otherwise=Fix("Launch fewer kernels: turn on the CUDA graphs of the serving engine, or serve larger batches"),
+    ),
+)
 LONG_CALLS = Fix(
     "Check what the few long CPU calls do: compile, allocate, search for an algorithm, or wait",
     not_replayed="a few long calls are the cause, and it is unknown how much of them is avoidable",
@@ -86,17 +103,12 @@ class LaunchBound(Rule):
 
     def _fix(self, facts: Facts, idle: SpanSet) -> Fix:
         """CUDA graphs for code that is compiled already, where there are any; else fewer kernels."""
+        words = FEWER_KERNELS
         if not facts.is_cuda:
-            return Fix(WITHOUT_GRAPHS, what_if=AmortisedLaunches(_operators(facts)))
-        if _part_of(idle, facts.trace.events.spans(container_rows(facts.trace))) > self.min_compiled:
-            return replace(COMPILED, what_if=AmortisedLaunches(_operators(facts)))
-        others = " or CUDA graphs" if facts.inference_sign else ", CUDA graphs, or a fused or foreach optimizer"
-        return Fix(
-            f"Launch fewer kernels: use a larger batch, torch.compile{others}",
-            change='model = torch.compile(model, mode="reduce-overhead")',
-            settings={"compile": True},
-            what_if=AmortisedLaunches(_operators(facts)),
-        )
+            words = WITHOUT_GRAPHS
+        elif _part_of(idle, facts.trace.events.spans(container_rows(facts.trace))) > self.min_compiled:
+            words = COMPILED
+        return replace(words, what_if=AmortisedLaunches(_operators(facts)))
 
     def _kernel_evidence(self, facts: Facts) -> tuple[Evidence, ...]:
         durations_ns = facts.trace.events.duration_ns[facts.device_work.kernels]

@@ -5,7 +5,7 @@ import numpy as np
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.replay.fixes.launches import CloserKernels
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
 
 
 @frozen
@@ -46,10 +46,11 @@ class KernelGaps(Rule):
         return facts.finding(
             claims=gaps,
             fix=Fix(
-                "Run fewer, larger kernels: fuse elementwise operators and the optimizer, or use CUDA graphs",
+                "Run fewer, larger kernels: fuse elementwise operators, or use CUDA graphs",
                 change='model = torch.compile(model, mode="reduce-overhead")',
                 settings={"compile": True},
                 what_if=CloserKernels(),
+                needs=frozenset({Part.MODEL}),
             ),
             effort=Effort.REFACTOR,
             evidence=(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from traceadvisor.analysis.operators.compilation import compiling_rows, searching_rows
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import Clear, Effort, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Skipped, Unit
 
 
 @frozen
@@ -55,6 +55,7 @@ class Recompilation(Rule):
                 f"Use few input shapes, or {remedy}",
                 change,
                 not_replayed="it is unknown how often this would still happen with fewer shapes",
+                needs=frozenset({Part.MODEL}),
             ),
             effort=Effort.LINE,
             evidence=(

@@ -6,7 +6,7 @@ from traceadvisor.analysis.memory.device_memory import DeviceMemory
 from traceadvisor.analysis.memory.step_memory import RECOMPUTED_SHARE, memory_relief
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Unit
+from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Part, Rule, RuleMeta, Unit
 
 AUTOTUNING = "cuDNN autotuning is on: a second run without it shows the size of its workspaces, but may be slower."
 
@@ -58,7 +58,11 @@ class NearCapacity(Rule):
             remark = "PyTorch reserves more than it uses: see MEM005"
             return Clear("GPU memory needed at the peak", needed, self.max_share, Unit.SHARE, remark)
         return facts.finding(
-            fix=Fix("Free memory: use mixed precision, gradient checkpointing, or gradient accumulation"),
+            fix=Fix(
+                "Free memory: use mixed precision, gradient checkpointing, or gradient accumulation",
+                needs=frozenset({Part.BACKWARD}),
+                otherwise=Fix("Free memory: use mixed precision, or smaller batches"),
+            ),
             effort=Effort.LINE,
             evidence=(
                 Evidence("GPU memory held at the peak", memory.held_bytes, Unit.BYTES),

@@ -3,7 +3,20 @@ from __future__ import annotations
 from traceadvisor.analysis.memory.device_memory import largest_batch
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
-from traceadvisor.rules.base import Clear, Effort, Evidence, Facts, Fix, Input, Outcome, Rule, RuleMeta, Skipped, Unit
+from traceadvisor.rules.base import (
+    Clear,
+    Effort,
+    Evidence,
+    Facts,
+    Fix,
+    Input,
+    Outcome,
+    Part,
+    Rule,
+    RuleMeta,
+    Skipped,
+    Unit,
+)
 
 
 @frozen
@@ -59,6 +72,7 @@ class RoomForBatch(Rule):
                 "Raise the batch size in small steps until throughput stops growing",
                 change=f"loader = DataLoader(dataset, batch_size={then})  # now {batch}; keep your other arguments",
                 settings={"batch_size": then},
+                needs=frozenset({Part.LOADER}),
                 not_replayed="the step time with a larger batch is unknown",
             ),
             effort=Effort.SETTING,

@@ -15,6 +15,7 @@ from traceadvisor.rules.base import (
     Input,
     Option,
     Outcome,
+    Part,
     Rule,
     RuleMeta,
     Skipped,
@@ -24,6 +25,7 @@ from traceadvisor.rules.mem.memory_growth import PARTS, growth_by_step, growth_o
 
 FIX = Fix(
     "Find tensors that are kept with their graph, such as a loss or an output",
+    needs=frozenset({Part.BACKWARD}),
     change="losses.append(loss.detach())  # instead of losses.append(loss)",
 )
 NOT_SAMPLED = "The memory of the process was not sampled often enough: record a longer run with traceadvisor capture."

@@ -12,6 +12,7 @@ from traceadvisor.rules.base import (
     Input,
     Option,
     Outcome,
+    Part,
     Rule,
     RuleMeta,
     Skipped,
@@ -65,6 +66,7 @@ class CheckpointingCandidate(Rule):
         return facts.finding(
             fix=Fix(
                 "Recompute the activations of the largest blocks instead of keeping them",
+                needs=frozenset({Part.BACKWARD}),
                 change="x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)  # instead of block(x)",
             ),
             effort=Effort.REFACTOR,
