@@ -42,8 +42,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if not needed.NEEDS.keys().isdisjoint(_fixture_names(item)):
             item.add_marker("needs")
-        if commit and (nightly := item.get_closest_marker("nightly")) and _changed(commit, *nightly.args):
-            item.add_marker("slow")
+        if nightly := item.get_closest_marker("nightly"):
+            if gone := [path for path in nightly.args if not (CHECKOUT / path).exists()]:
+                raise pytest.UsageError(f"{item.nodeid} is marked nightly with paths that do not exist: {gone}")
+            if commit and _changed(commit, *nightly.args):
+                item.add_marker("slow")
 
 
 @cache

@@ -279,7 +279,7 @@ def test_ctrl_c_writes_what_was_measured_so_far(tmp_path: Path) -> None:
     assert "Interrupted" in str(read_experiment(tmp_path / "out").problem)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/experiments")
 def test_a_setting_of_the_environment_is_measured_in_processes(tmp_path: Path) -> None:
     _script(tmp_path, TRAIN.replace("EXTRA_S = 0.0", "import os; EXTRA_S = float(os.environ.get('EXTRA', '0'))"))
     done = run(

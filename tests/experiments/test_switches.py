@@ -258,7 +258,7 @@ def test_the_allowed_difference_is_that_of_other_batches_or_a_rounding_error() -
     assert allowed_difference(one, one) == pytest.approx(0.015)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("traceadvisor/experiments")
 @pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")  # torch's compiler uses functions of its own
 def test_a_compiled_model_has_evidence_even_if_all_its_layers_are_those_of_torch() -> None:
     training = Training()

@@ -19,8 +19,6 @@ from tests.fuzz.shrinking import shrunk
 from tests.fuzz.subjects import TRACE, built, captures
 from traceadvisor.rendering.writers import html
 
-SUBJECTS = (Group(1, tuple(built())), Group(1, tuple(captures())))
-
 
 def misbehave(path: Path, depth: Depth) -> tuple[Verdict, Depth]:
     """Does what the file's name says."""
@@ -104,9 +102,10 @@ def test_a_broken_promise_of_any_depth_is_found(tmp_path: Path, monkeypatch: pyt
 
 
 def test_an_input_is_made_again_from_its_seed_and_number() -> None:
-    once, again = ([make_case(SUBJECTS, 5, number) for number in range(20)] for _ in range(2))
+    groups = (Group(1, tuple(built())), Group(1, tuple(captures())))
+    once, again = ([make_case(groups, 5, number) for number in range(20)] for _ in range(2))
     assert once == again
-    assert make_case(SUBJECTS, 6, 0) != make_case(SUBJECTS, 5, 0)
+    assert make_case(groups, 6, 0) != make_case(groups, 5, 0)
 
 
 def test_a_failing_input_is_shrunk_to_what_makes_it_fail() -> None:

@@ -24,6 +24,8 @@ pytest.importorskip("hta", reason="needs HolisticTraceAnalysis, which .ci/run in
 
 from tests.parity.hta import HtaReading, read_with_hta  # only where it is installed
 
+pytestmark = pytest.mark.nightly("traceadvisor/parsing", "traceadvisor/analysis", "tests/parity")
+
 INFERENCE = "formats/alexnet-inference.pt.trace.json.gz"
 WAITS, CPU_OPERATOR = "formats/cuda-event-sync.pt.trace.json.gz", "formats/triton-cuda-driver.pt.trace.json.gz"
 NCCL, MI300 = "formats/nccl-rank0of2-a100.pt.trace.json.gz", "formats/rocm-mi300-resnet-ddp.pt.trace.json.gz"

@@ -17,6 +17,8 @@ from traceadvisor.bundle.layout import Ending
 from traceadvisor.bundle.settings import decode_settings
 from traceadvisor.recording.stopping import MARGIN_STEPS, MOST_EXITS, Ranks, StoppedAfterWindow, Stopper
 
+NIGHTLY = pytest.mark.nightly("traceadvisor/recording")
+
 STOP = ("-o", "bundle", "--stop-after-window")
 MANY = 100_000
 """Steps of a script that only ends within the test if it is stopped."""
@@ -197,8 +199,15 @@ def test_a_run_that_ends_before_its_window_ends_as_ever(tmp_path: Path) -> None:
     assert "report ready" not in done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ["torchrun", "torchrun outside", "spawn", "fork"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param("torchrun", marks=pytest.mark.slow),
+        pytest.param("torchrun outside", marks=NIGHTLY),
+        pytest.param("spawn", marks=NIGHTLY),
+        pytest.param("fork", marks=pytest.mark.slow),
+    ],
+)
 def test_all_ranks_end_at_the_same_step(tmp_path: Path, form: str) -> None:
     (tmp_path / "ranks.py").write_text(RANKS)
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")

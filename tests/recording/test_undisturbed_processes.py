@@ -56,7 +56,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize(("method", "epochs"), [("fork", 5), pytest.param("spawn", 3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("method", "epochs"), [("fork", 5), pytest.param("spawn", 3, marks=pytest.mark.nightly("traceadvisor/recording"))]
+)
 def test_loader_workers_hold_no_profiler_no_thread_and_no_file_of_the_capture(
     tmp_path: Path, method: str, epochs: int
 ) -> None:

@@ -173,7 +173,7 @@ def test_the_pages_of_samples_are_filled_and_begin_with_the_findings(path: Path)
     _check_recording(path)
 
 
-@pytest.mark.nightly("traceadvisor/rendering/page", "templates")
+@pytest.mark.nightly("traceadvisor/rendering", "templates")
 @pytest.mark.usefixtures("shared_traces")
 @pytest.mark.parametrize(
     "path",
