@@ -468,6 +468,12 @@ class Facts:
             return (loader.location,)
         return self.locations(self.observation.loader.rows) if self.observation.loader else ()
 
+    @property
+    def loading_locations(self) -> tuple[Location, ...]:
+        """The line that takes most of the time of a batch, if samples show it, and the loop over the loader."""
+        line = self.run.loader_line
+        return (*((line.location,) if line else ()), *self.loader_locations)
+
     # -- outcomes of rules -------------------------------------------------------------------------------------
 
     def finding(  # noqa: PLR0913  # a finding has this many parts

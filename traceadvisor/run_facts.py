@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from traceadvisor.analysis.sampled.exact_lines import ExactLines
+from traceadvisor.analysis.sampled.loader_line import LoaderLine, loader_line
 from traceadvisor.analysis.sampled.run_lines import run_lines
 from traceadvisor.analysis.steps.run_time import run_time
 from traceadvisor.analysis.steps.run_timing import RunTiming, run_timing, why_not_counted
@@ -85,6 +86,17 @@ class RunFacts:
     def stack_samples(self) -> StackSamples | None:
         """Samples of the training thread's stack over the whole run; None if it was not sampled."""
         return self.captured.stacks if self.captured else None
+
+    @property
+    def loading_samples(self) -> StackSamples | None:
+        """Samples of the threads that make batches: the workers', or the training thread's; None without any."""
+        workers = self.captured.loader_stacks if self.captured else None
+        return workers if self.worker_count else self.stack_samples
+
+    @cached_property
+    def loader_line(self) -> LoaderLine | None:
+        """The user's line that takes most of the time of a batch; None if samples do not show it."""
+        return loader_line(self.loading_samples)
 
     @property
     def samples_per_s(self) -> float | None:

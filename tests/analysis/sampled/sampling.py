@@ -37,9 +37,10 @@ class Samples:
         *frames: SampledFrame,
         state: StepState | None = StepState.PLAIN,
         is_fetching: bool = False,
+        is_waiting: bool = False,
     ) -> Samples:
         places = tuple(self.frames.setdefault(frame, len(self.frames)) for frame in frames)
-        self.stacks.append(SampledStack(places, {state: Sampled(count * INTERVAL_NS, count)}, is_fetching))
+        self.stacks.append(SampledStack(places, {state: Sampled(count * INTERVAL_NS, count)}, is_fetching, is_waiting))
         return self
 
     def build(self) -> StackSamples:

@@ -27,7 +27,7 @@ _MOST_KNOWN = 1 << 12
 
 Sample = tuple[int, bool, tuple[tuple[str, str | None, int | None, bool], ...]]
 """The time that it stands for, whether the thread waited, and the fields of its frames, outermost first: those of the
-user, and the innermost."""
+user, what the innermost of them calls, and the innermost of all."""
 
 
 class WorkerStacks:
@@ -70,7 +70,8 @@ def _frames(raw: Raw, *, is_in_call: bool) -> tuple[tuple[str, str | None, int |
     frames = [frame_of(code, at) for code, at in raw if not is_own(code)]
     if is_in_call and frames and frames[0].is_user and not is_own(raw[0][0]) and (callee := called_at(*raw[0])):
         frames.insert(0, SampledFrame(callee))
-    shown = [frame for place, frame in enumerate(frames) if frame.is_user or not place]
+    called = next((place for place, frame in enumerate(frames) if frame.is_user), 0) - 1
+    shown = [frame for place, frame in enumerate(frames) if frame.is_user or place in {0, called}]
     return tuple((frame.function, frame.file, frame.line, frame.is_user) for frame in reversed(shown))
 
 

@@ -62,7 +62,7 @@ class DataLoaderWait(Rule):
                 Evidence("share of the step spent waiting", share, Unit.SHARE),
                 *cost_evidence(facts),
             ),
-            locations=facts.loader_locations,
+            locations=facts.loading_locations,
             caveats=(
                 "Use the smallest number that hides the wait: workers and the training thread share the CPU cores.",
             ),

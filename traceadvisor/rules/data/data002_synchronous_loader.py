@@ -80,6 +80,6 @@ class SynchronousLoader(Rule):
                 *cost_evidence(facts),
                 *(facts.time_per_step(site.label, site.spans) for site in sites),
             ),
-            locations=facts.loader_locations,
+            locations=facts.loading_locations,
             caveats=core_caveats(facts, then.workers),
         )

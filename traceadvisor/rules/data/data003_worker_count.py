@@ -121,6 +121,6 @@ def _finding(
             *cost_evidence(facts),
             facts.known("CPU cores for training and workers", curve.loop.cores if curve else None, Unit.RATIO),
         ),
-        locations=facts.loader_locations,
+        locations=facts.loading_locations if claims else facts.loader_locations,
         caveats=core_caveats(facts, then.workers),
     )

@@ -102,6 +102,6 @@ def _finding(facts: Facts, wait: SpanSet, *figures: Evidence | None) -> Outcome:
         fix=Fix(summary, what_if=NoDataWait()),
         effort=Effort.REFACTOR,
         evidence=(facts.time_per_step("data wait", wait), *figures),
-        locations=facts.loader_locations,
+        locations=facts.loading_locations,
         caveats=("Other programs on the machine may keep the cores busy.",),
     )

@@ -57,6 +57,6 @@ class StorageBound(Rule):
                 Evidence("I/O wait per loading process", io_share, Unit.SHARE),
                 facts.known("read rate from storage", telemetry.processes.mean_read_bytes_per_s, Unit.BYTES_PER_S),
             ),
-            locations=facts.loader_locations,
+            locations=facts.loading_locations,
             caveats=("I/O wait is measured for the whole machine, including other programs.",),
         )

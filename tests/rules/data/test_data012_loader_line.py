@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.analysis.sampled.sampling import C_SLEEP, MAIN, Samples, library, user
+from tests.build import TraceBuilder
+from tests.rules.captured import LOOP, Captured
+from tests.rules.judging import evidence
+from traceadvisor.judging.engine import judge
+from traceadvisor.model.findings import Method, Skipped
+from traceadvisor.model.location import Location
+from traceadvisor.model.samples import SampledFrame, StackSamples
+from traceadvisor.rules.data.data012_loader_line import LoaderLineCost
+
+ITEM = user("__getitem__", 31)
+JSON = library("load", 293, "json/__init__.py")
+NEXT = library("__next__", 700, "torch/utils/data/dataloader.py")
+
+
+def _loading(count: int, *frames: SampledFrame, rest: int = 20, is_waiting: bool = False) -> StackSamples:
+    """Samples of a line, and of other loading."""
+    samples = Samples().add(count, MAIN, NEXT, *frames, is_fetching=True, is_waiting=is_waiting)
+    return samples.add(rest, MAIN, NEXT, is_fetching=True).build()
+
+
+def _captured(folder: Path, workers: int, samples: StackSamples | None, *, wait_us: int = 60_000) -> Captured:
+    """Steps of 100 ms that wait for their batch and then compute."""
+    kind = "_MultiProcessingDataLoaderIter" if workers else "_SingleProcessDataLoaderIter"
+    builder = TraceBuilder()
+    for number in range(3):
+        at = 100_000 * number
+        builder.step(number, at, at + 100_000).loader(at, at + wait_us, kind=kind)
+        builder.op("aten::mm", at + wait_us, at + 100_000)
+    captured = Captured(builder, folder).loader(workers=workers).with_steps([wait_us] * 30, step_us=100_000 - wait_us)
+    return captured.with_run(**{"loader_stacks" if workers else "stacks": samples})
+
+
+def test_a_line_inside_the_loader_is_named_before_the_loop(tmp_path: Path) -> None:
+    found = _captured(tmp_path, 0, _loading(80, ITEM, JSON)).finding(LoaderLineCost())
+    assert found.locations == (Location("train.py", 31, "__getitem__"), LOOP)
+    assert evidence(found, "share of the loading in this line") == 0.8
+    assert evidence(found, "samples of this line") == 80
+    assert found.fix.summary == "Read this file once, when the data set is made, and keep what it holds"
+
+
+def test_in_process_the_line_saves_its_share_of_the_loading(tmp_path: Path) -> None:
+    saving = _captured(tmp_path, 0, _loading(80, ITEM)).finding(LoaderLineCost()).saving
+    assert saving.expected_ns == pytest.approx(0.9 * 0.8 * 60_000_000, rel=0.02)
+    assert saving.low_ns < 0.5 * 0.8 * 60_000_000 * 1.02
+    assert saving.high_ns >= 0.8 * 60_000_000
+
+
+def test_workers_that_are_waited_for_become_faster_by_its_share(tmp_path: Path) -> None:
+    # The workers make a batch every 100 ms, and with 0.9 of 0.5 of it every 55 ms. The rest takes 40.
+    saving = _captured(tmp_path, 2, _loading(50, ITEM, rest=50)).finding(LoaderLineCost()).saving
+    assert saving.method is Method.MODEL
+    assert saving.expected_ns == pytest.approx(45_000_000)
+    assert saving.high_ns <= 60_000_000  # the wait
+
+
+@pytest.mark.parametrize(
+    ("frames", "words"),
+    [
+        ((ITEM, C_SLEEP), "Wait less in this line"),
+        ((ITEM, library("open", 3200, "PIL/Image.py")), "Decode the data once"),
+        ((ITEM, SampledFrame("tensor")), "Convert the data"),
+        ((ITEM,), "Do the work of this line once"),
+    ],
+)
+def test_the_fix_says_what_to_do_with_such_a_line(frames: tuple[SampledFrame, ...], words: str, tmp_path: Path) -> None:
+    found = _captured(tmp_path, 2, _loading(80, *frames, is_waiting=C_SLEEP in frames)).finding(LoaderLineCost())
+    assert found.fix.summary.startswith(words)
+
+
+def test_more_workers_come_first_if_they_save_more(tmp_path: Path) -> None:
+    samples = _loading(50, ITEM, C_SLEEP, rest=50, is_waiting=True)
+    captured = _captured(tmp_path, 1, samples).made(wait_us=100_000)
+    first = judge(captured.facts()).findings[0]
+    assert first.finding.rule.id == "DATA003"
+    assert "DATA012" in first.also
+    assert first.finding.locations[0].line == 31
+
+
+def test_the_line_comes_first_if_it_saves_more_than_workers(tmp_path: Path) -> None:
+    captured = _captured(tmp_path, 1, _loading(96, ITEM, JSON, rest=4)).made(100_000).cores(2)
+    first = judge(captured.facts()).findings[0]
+    assert first.finding.rule.id == "DATA012"
+
+
+def test_a_line_with_a_small_part_of_the_loading_is_clear(tmp_path: Path) -> None:
+    assert _captured(tmp_path, 2, _loading(30, ITEM, rest=70)).clear(LoaderLineCost()).value == 0.3
+
+
+def test_a_loop_that_hardly_waits_is_clear(tmp_path: Path) -> None:
+    captured = _captured(tmp_path, 2, _loading(80, ITEM), wait_us=4_000)
+    assert captured.clear(LoaderLineCost()).label == "data wait"
+
+
+def test_few_samples_skip_the_rule(tmp_path: Path) -> None:
+    for samples, reason in ((None, "No samples show"), (_loading(3, ITEM, rest=1), "Too few samples")):
+        outcome = _captured(tmp_path, 2, samples).outcome(LoaderLineCost())
+        assert isinstance(outcome, Skipped)
+        assert outcome.reason.startswith(reason)

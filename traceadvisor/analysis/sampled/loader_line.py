@@ -1,0 +1,151 @@
+"""The user's line that takes most of the time of a batch, from samples in loader workers or in the training process."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from traceadvisor.analysis.sampled.exact_lines import sure
+from traceadvisor.analysis.sampled.paths import in_training, place_of
+from traceadvisor.frozen import frozen
+from traceadvisor.model.location import Frame, Location
+from traceadvisor.model.run import StepState
+from traceadvisor.model.samples import NOTHING_SAMPLED, Sampled, SampledFrame, SampledStack, StackSamples
+from traceadvisor.statistics import share_interval
+
+FEWEST_SAMPLES = 10
+"""Samples of the loading. With fewer, no line is named."""
+
+_LOADER = "torch/utils/data/"
+
+
+@frozen
+class LoaderLine:
+    """A line of the user inside the loading of batches. Shares are 0..1, of the time of all sampled batches."""
+
+    location: Location
+    callee: Frame | None
+    """What the line calls most of the time; None for its own work."""
+
+    share: float
+    low: float
+    """Lower end of the 95% interval of the share."""
+
+    high: float
+    """Upper end of that of its function: a fix of a line may replace the lines around it."""
+
+    cpu_share: float
+    """Share of the time in which loading does not wait."""
+
+    wait_share: float
+    """Share of the time in which it waits for storage, a network, a lock or sleep."""
+
+    waiting: float
+    """The part of this line's time in which it waits."""
+
+    count: int
+    """Samples of the line."""
+
+    whole_count: int
+    """Samples of the loading."""
+
+
+@frozen
+class _Path:
+    """A stack inside the loader."""
+
+    users: tuple[SampledFrame, ...]
+    callee: Frame | None
+    time_ns: int
+    count: int
+    is_waiting: bool
+
+
+def loader_line(samples: StackSamples | None) -> LoaderLine | None:
+    """Return the line; None with too few samples, or if no line takes a large part.
+
+    It is the innermost line that takes most of the time of the line that calls it.
+
+    Args:
+        samples: those of the workers, or of a training process that loads its own batches.
+    """
+    paths = _paths(samples) if samples else []
+    whole_ns, whole_count = sum(path.time_ns for path in paths), sum(path.count for path in paths)
+    if samples is None or whole_count < FEWEST_SAMPLES:
+        return None
+    here, depth = _heaviest(paths, 0), 0
+    if not here:
+        return None
+    while inner := _within(here, depth + 1):
+        here, depth = inner, depth + 1
+    time_ns, count = sum(path.time_ns for path in here), sum(path.count for path in here)
+    waiting_ns = sum(path.time_ns for path in here if path.is_waiting)
+    all_waiting_ns = sum(path.time_ns for path in paths if path.is_waiting)
+    line, share, callee = here[0].users[depth], time_ns / whole_ns, _callee(here, depth)
+    sampled = min(samples.effective_count, whole_count)
+    function_ns = sum(path.time_ns for path in paths if any(_is_same_function(one, line) for one in path.users))
+    return LoaderLine(
+        replace(place_of(line), owner=callee),
+        callee,
+        share,
+        share_interval(share, sampled)[0],
+        share_interval(function_ns / whole_ns, sampled)[1],
+        (time_ns - waiting_ns) / max(whole_ns - all_waiting_ns, 1),
+        waiting_ns / max(all_waiting_ns, 1),
+        waiting_ns / time_ns,
+        count,
+        whole_count,
+    )
+
+
+def _paths(samples: StackSamples) -> list[_Path]:
+    """The stacks of the loading with their samples in undisturbed steps, or in all steps if these are too few."""
+    loading = [stack for stack in samples.stacks if stack.is_fetching]
+    plain = [stack.by_state.get(StepState.PLAIN, NOTHING_SAMPLED) for stack in loading]
+    counted = plain if sum(one.count for one in plain) >= FEWEST_SAMPLES else list(map(in_training, loading))
+    return [_path(samples, stack, one) for stack, one in zip(loading, counted, strict=True) if one.count]
+
+
+def _path(samples: StackSamples, stack: SampledStack, counted: Sampled) -> _Path:
+    frames = [samples.frames[place] for place in stack.frames]
+    begin = next((place for place, frame in enumerate(frames) if (frame.file or "").startswith(_LOADER)), 0)
+    inside = frames[begin:]
+    users = tuple(frame for frame in inside if frame.is_user)
+    last = max((place for place, frame in enumerate(inside) if frame.is_user), default=len(inside))
+    called = inside[last + 1] if last + 1 < len(inside) else None
+    callee = Frame(called.function, called.file, called.line) if called else None
+    return _Path(users, callee, counted.time_ns, counted.count, stack.is_waiting)
+
+
+def _heaviest(paths: Sequence[_Path], depth: int) -> list[_Path]:
+    """The stacks of the line that takes most time among the user's frames of a depth."""
+    by_line: dict[SampledFrame, list[_Path]] = defaultdict(list)
+    for path in paths:
+        if depth < len(path.users):
+            by_line[path.users[depth]].append(path)
+    return max(by_line.values(), key=lambda some: sum(path.time_ns for path in some), default=[])
+
+
+def _within(paths: list[_Path], depth: int) -> list[_Path]:
+    """The stacks of the line one call deeper, if most samples show that line; none else."""
+    inner = _heaviest(paths, depth)
+    counts = ((path.users[depth] if depth < len(path.users) else None, path.count) for path in paths)
+    return inner if inner and sure(counts) == inner[0].users[depth] else []
+
+
+def _is_same_function(one: SampledFrame, other: SampledFrame) -> bool:
+    return (one.file, one.function) == (other.file, other.function)
+
+
+def _callee(paths: Sequence[_Path], depth: int) -> Frame | None:
+    """What the line calls most of the time, if that is not the user's."""
+    times_ns: dict[tuple[str | None, str], int] = defaultdict(int)
+    frames: dict[tuple[str | None, str], Frame] = {}
+    for path in paths:
+        if path.callee and len(path.users) == depth + 1:
+            key = path.callee.file, path.callee.function
+            times_ns[key] += path.time_ns
+            frames[key] = path.callee
+    most = max(times_ns, key=lambda key: times_ns[key], default=None)
+    return frames[most] if most and 2 * times_ns[most] > sum(path.time_ns for path in paths) else None

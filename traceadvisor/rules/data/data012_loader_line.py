@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from traceadvisor.analysis.sampled.loader_line import LoaderLine
+from traceadvisor.frozen import frozen
+from traceadvisor.model.breakdown import Category
+from traceadvisor.replay.fixes.cheaper_batches import CheaperBatches
+from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
+from traceadvisor.replay.what_if import Scenario
+from traceadvisor.rules.base import (
+    Clear,
+    Effort,
+    Estimate,
+    Evidence,
+    Facts,
+    Fix,
+    Input,
+    Method,
+    Outcome,
+    Rule,
+    RuleMeta,
+    Skipped,
+    Unit,
+)
+from traceadvisor.rules.data.loading_limit import TAKES_USUAL_TIME, cost_evidence, takes_usual_time
+
+WAITING_SHARE = 0.5
+"""Share of the line's time in which it waits, from which waiting is its cost."""
+
+NOT_SAMPLED = (
+    "No samples show the code that makes batches: record with `traceadvisor capture`, without --no-worker-samples."
+)
+READERS = frozenset({"open", "load", "loads", "read", "read_text", "read_bytes", "readlines", "reader", "read_csv"})
+READING_FILES = (
+    "json/",
+    "csv.py",
+    "pickle.py",
+    "gzip.py",
+    "zipfile",
+    "tarfile.py",
+    "yaml/",
+    "numpy/lib/",
+    "pandas/io/",
+)
+DECODING_FILES = ("PIL/", "torchvision/io/", "cv2/", "soundfile.py", "torchaudio/", "av/", "imageio/")
+MAKERS = frozenset({"tensor", "as_tensor", "from_numpy", "FloatTensor", "LongTensor", "array", "asarray"})
+
+
+@frozen
+class LoaderLineCost(Rule):
+    """One line of the script takes most of the time in which batches are made.
+
+    What it finds: The line of the script that most samples of the loading show, while the training loop waits for
+        batches: in ``__getitem__``, in a transform, in ``collate_fn``. Loader workers sample themselves. If the
+        training process loads its batches, the samples of its thread count. The finding has the share of the line in
+        the time of a batch, in its CPU time and in its waiting time.
+    Why it costs time: Each batch runs this line, often once per sample. More workers only share this work out.
+    How to fix it: Do it once before the training, or once per batch. Open and parse files when the data set is made,
+        and keep what they hold. Tokenise and decode in advance. Convert all data to one array or tensor.
+    How the saving is estimated: The step is simulated with batches that take less time: 0.9 of the time of this line
+        is removed. The low estimate removes 0.5 of it, the high estimate the whole function around it. With workers,
+        and where the simulation is not trusted, the saving is that part of the undisturbed time in the loader, or of
+        the whole step if the loop waits for workers, and at most the wait.
+    When it may be wrong: The line may do what each sample needs, and no other way may be faster. A wait may be for
+        a server that also answers others.
+    """
+
+    meta = RuleMeta("DATA012", "loader-line", "One line takes most of the time of a batch")
+    needs = frozenset({Input.STEPS, Input.LOADER})
+    refines = frozenset({"DATA001", "DATA004", "DATA008"})
+    claims = frozenset({Category.DATA_WAIT})
+
+    min_share: float = 0.05
+    """Share of the step spent waiting for data, as for DATA001."""
+
+    min_line_share: float = 0.4
+    """Share of the loading in the line. A line with less is one of several, and its fix alone saves little."""
+
+    def check(self, facts: Facts) -> Outcome:
+        """Check for a data wait, and for a line that takes most of the loading."""
+        wait, line = facts.claim(Category.DATA_WAIT), facts.run.loader_line
+        if facts.share(wait) < self.min_share or takes_usual_time(facts):
+            remark = None if facts.share(wait) < self.min_share else TAKES_USUAL_TIME
+            return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
+        if facts.run.loading_samples is None:
+            return Skipped(NOT_SAMPLED)
+        if line is None:
+            return Skipped("Too few samples show the code that makes batches: train longer.")
+        if line.share < self.min_line_share:
+            return Clear("share of the loading in one line", line.share, self.min_line_share, Unit.SHARE)
+        edit = CheaperBatches(line.share, line.high)
+        return facts.finding(
+            claims=wait,
+            fix=Fix(_summary(line), what_if=edit),
+            saving=None if facts.run.worker_count == 0 and not facts.doubt(edit) else _calculated(facts, line),
+            effort=Effort.LINE,
+            evidence=(
+                Evidence("share of the loading in this line", line.share, Unit.SHARE),
+                Evidence("share of the CPU time of loading in this line", line.cpu_share, Unit.SHARE),
+                facts.known("share of the waiting time of loading in this line", line.wait_share or None, Unit.SHARE),
+                Evidence("samples of this line", line.count, Unit.COUNT),
+                Evidence("samples of the loading", line.whole_count, Unit.COUNT),
+                facts.time_per_step("data wait", wait),
+                *cost_evidence(facts),
+            ),
+            locations=facts.loading_locations,
+            caveats=("If each sample needs this work, make it faster or do it in more workers.",),
+        )
+
+
+def _summary(line: LoaderLine) -> str:
+    """The fix, by what the line does."""
+    called, file = (line.callee.function, line.callee.file or "") if line.callee else ("", "")
+    if file.startswith(DECODING_FILES):
+        return "Decode the data once before the training, to the size that it needs"
+    if file.startswith(READING_FILES) or called in READERS:
+        return "Read this file once, when the data set is made, and keep what it holds"
+    if called in MAKERS:
+        return "Convert the data to one array or tensor before the training"
+    if line.waiting >= WAITING_SHARE:
+        return "Wait less in this line: fetch many samples at once, read ahead, or keep a local copy of the data"
+    return "Do the work of this line once before the training, or for whole batches instead of single samples"
+
+
+def _calculated(facts: Facts, line: LoaderLine) -> Estimate | None:
+    """The saving from the undisturbed times of step and loader; None without these."""
+    loading = facts.loading
+    if loading is None:
+        return None
+    pace_ns = loading.step_ns if loading.workers else loading.loader_ns  # workers that are waited for set the pace
+    shares = ((Scenario.LOW, line.low), (Scenario.EXPECTED, line.share), (Scenario.HIGH, line.high))
+    saved_ns = (min(REMOVED_SHARE[scenario] * share * pace_ns, loading.wait_ns) for scenario, share in shares)
+    low_ns, expected_ns, high_ns = saved_ns
+    why = "the loading is hidden as soon as half of this line is removed" if high_ns - low_ns <= 1 else None
+    return Estimate(low_ns, expected_ns, high_ns, Method.MODEL, why)
