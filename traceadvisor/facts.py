@@ -28,6 +28,7 @@ from traceadvisor.analysis.recording_health import (
 )
 from traceadvisor.analysis.steps.breakdown import Partition, break_down, overlaps, partition_recording
 from traceadvisor.analysis.steps.clocks import clock_notes
+from traceadvisor.analysis.steps.exclusive import SharedTime
 from traceadvisor.analysis.steps.inference import has_training, inference_sign, is_served
 from traceadvisor.analysis.steps.marks import recording_extent
 from traceadvisor.analysis.steps.run_timing import DISTURBED_SHARE
@@ -406,13 +407,18 @@ class Facts:
         ) - self.start_up
 
     def exposed(self, rows: Int64, *categories: Category) -> SpanSet:
-        """The time of some categories within the typical steps while given events run.
+        """The time of some categories within the typical steps while given events run, and no other GPU operation.
 
         Args:
             rows: rows of the event table, in any order, shape ``(n,)``.
             categories: the categories to include.
         """
-        return self.trace.events.spans(rows) & self.claim(*categories)
+        return (self.trace.events.spans(rows) & self.claim(*categories)) - self.shared_time.beside(rows)
+
+    @cached_property
+    def shared_time(self) -> SharedTime:
+        """Time in which several GPU operations run."""
+        return SharedTime.of(self.observation)
 
     def exposed_alone(self, mine: Collectives) -> SpanSet:
         """The exposed time in which only these collectives run, which a fix of these can save at most."""

@@ -12,12 +12,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from traceadvisor.analysis.steps.breakdown import DEVICE_PRECEDENCE
 from traceadvisor.facts import Facts
 from traceadvisor.judging.catalogue import all_rules
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.events import NONE
+from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Finding, Found, Method
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.edit_host import work_inside
@@ -120,6 +121,20 @@ def _of_claims(facts: Facts, finding: Finding) -> Iterator[Violation]:
             yield Violation(rule, f"claimed of {category.value}", part.total_ns, 0)
 
 
+def shared_claims(facts: Facts, finding: Finding) -> SpanSet:
+    """Claimed instants at which an operation runs that the finding leaves out."""
+    events, claims = facts.trace.events, finding.claims
+    kinds = {kind: category for category, of_kind in DEVICE_PRECEDENCE for kind in of_kind}
+    found = SpanSet.empty()
+    for row in facts.launches.work_rows.tolist():
+        own = SpanSet.of((int(events.start_ns[row]), int(events.end_ns[row])))
+        exposed = own & facts.partition[kinds[Kind(events.kind[row])]] & facts.steps.kept_windows
+        decisive = exposed - facts.shared_time.spans or exposed
+        if not decisive or (decisive & claims).total_ns < 0.99 * decisive.total_ns:
+            found |= own & claims & facts.shared_time.spans
+    return found
+
+
 def _of_saving(facts: Facts, finding: Finding) -> Iterator[Violation]:
     """Savings of more than the step, of more than the claimed time, or of more than its removal saves."""
     rule, saving, step_ns = finding.rule.id, finding.saving, facts.step_ns or 0.0
@@ -141,7 +156,8 @@ def _of_saving(facts: Facts, finding: Finding) -> Iterator[Violation]:
         yield Violation(rule, "saved, as an upper limit, of claimed time", saving.high_ns, claimed_ns)
     if saving.method is Method.REPLAY and facts.replay:
         events = facts.trace.events
-        gone = ClaimedTimeGone(finding.claims, events.start_ns, events.end_ns)
+        claims = finding.claims | facts.shared_time.spans  # a simulation shows what other work then takes
+        gone = ClaimedTimeGone(claims, events.start_ns, events.end_ns)
         most_ns = facts.replay.saving_share((gone,), Scenario.EXPECTED) * step_ns
         if saving.expected_ns > most_ns + noise_ns:
             yield Violation(rule, "saved, simulated, of what its claimed time saves", saving.expected_ns, most_ns)

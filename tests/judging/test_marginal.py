@@ -42,6 +42,13 @@ class Written(Joint):
         self.percents = {frozenset(names): percent for names, percent in percents.items()}
         self.runs = 0
 
+    @property
+    def error_share(self) -> float:
+        return 0.0
+
+    def without_claims(self, finding: Finding) -> Edit | None:
+        return None
+
     def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
         self.runs += 1
         names = frozenset(edit.name for edit in edits if isinstance(edit, Named))
@@ -115,6 +122,34 @@ def test_what_adds_less_than_1_percent_is_named_in_the_one_that_takes_it(togethe
     if len(names) == 1:
         ((folded,),) = (row.folded for row in placement.rows)
         assert (folded.rule.id, folded.because, folded.saving.expected_ns) == ("b", FoldedBecause.ADDS_LITTLE, 300)
+
+
+class Limiting(Written):
+    """Knows what the step loses without the claims of the finding ``m``."""
+
+    def without_claims(self, finding: Finding) -> Edit | None:
+        return Named("m") if finding.rule.id == "m" else None
+
+
+def test_an_upper_limit_is_at_most_what_the_step_loses_without_the_claimed_time() -> None:
+    placement = _order(_limit("m", 50, (0, 500)), joint=Limiting(m=3))
+    (row,) = placement.rows
+    assert row.finding.saving.high_ns == row.further_saving.high_ns == 30
+    assert row.finding.caveats[-1].startswith("The saving was limited to what a simulated step without this time saves")
+
+
+@pytest.mark.parametrize(("together", "further"), [(48, 80), (99, 500)])
+def test_after_another_fix_an_upper_limit_is_what_the_step_then_loses_without_it(together: int, further: int) -> None:
+    # The first fix makes room: more than alone is reached, and at most what the rule claims.
+    joint = Limiting(a=40, m=3, am=together)
+    placement = _order(_simulated("a", 40), _limit("m", 50, (0, 500)), joint=joint)
+    assert [round(row.further_saving.high_ns) for row in placement.rows] == [401, further]
+    assert placement.rows[1].finding.saving.high_ns == 30
+
+
+def test_an_upper_limit_that_others_take_is_part_of_one_of_them() -> None:
+    placement = _order(_simulated("a", 40), _limit("m", 50, (0, 500)), joint=Limiting(a=40, m=3, am=40.5))
+    assert _names(placement) == ["a"]
 
 
 def test_a_finding_folds_into_the_one_that_takes_most_of_it() -> None:

@@ -10,13 +10,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+import numpy as np
+
 from traceadvisor.analysis.recording_health import unread_sentence
+from traceadvisor.analysis.steps.breakdown import DEVICE_PRECEDENCE
 from traceadvisor.facts import Facts
 from traceadvisor.hardware.accelerators import names
+from traceadvisor.model.arrays import among, grouped
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.events import Kind
 from traceadvisor.model.findings import Clear, Effort, Finding, Method, Outcome, Silenced, Skipped, Unit
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.workload import Part
+from traceadvisor.replay.fixes.claimed_time import ClaimedTimeGone
+from traceadvisor.replay.step_graph import chosen_steps
+from traceadvisor.replay.what_if import Edit, Scenario
 from traceadvisor.rules.base import Rule
 
 NOISE_SHARE = 0.02
@@ -28,6 +36,15 @@ LEAST_SAVING_SHARE = 0.001
 NO_SAVING = "expected saving of the fix"
 """What was measured of a finding whose cause is there, but whose fix would save nothing."""
 
+WHOLLY_CLAIMED_SHARE = 0.99
+"""A GPU operation is claimed if at least this share of its time alone is. All others go on beside it."""
+
+LEAST_SIMULATED_SHARE = 0.8
+"""Claimed time of a simulated step, relative to typical steps. With less, the simulation leaves out the claims."""
+
+TAKEN_OVER = "other work takes the place of the removed time"
+SHARED_TIME = "Time in which other GPU operations run, too, was left out of it."
+LONGER_THAN_REST = "The saving was limited to the step without the kernels that stay."
 OTHER_TIME = "Time that this check may not claim was left out of it: {}."
 LONGER_THAN_STEP = "The saving was limited to the step."
 LONGER_THAN_CLAIM = "The saving was limited to the time that the finding claims."
@@ -124,6 +141,43 @@ def _claims_its_own_time(finding: Finding, rule: Rule, facts: Facts) -> Finding:
     return replace(finding, claims=claims, caveats=(*finding.caveats, OTHER_TIME.format(named)))
 
 
+def _claims_exclusive_time(finding: Finding, rule: Rule, facts: Facts) -> Finding:  # noqa: ARG001  # a law
+    """No claim is time in which operations run that the finding does not claim: they go on."""
+    claims, shared = finding.claims, facts.shared_time
+    together = claims & shared.spans
+    if not together:
+        return finding
+    events = facts.trace.events
+    rows = shared.rows[events.time_in(together, shared.rows) > 0]
+    stays = np.ones(rows.size, dtype=np.bool_)
+    for category, kinds in DEVICE_PRECEDENCE:
+        exposed = facts.partition[category] & facts.steps.kept_windows
+        alone_ns = events.time_in(exposed - shared.spans, rows)
+        own_ns = np.where(alone_ns > 0, alone_ns, np.maximum(events.time_in(exposed, rows), 1))
+        claimed_alone_ns = events.time_in((exposed & claims) - shared.spans, rows)
+        claimed_ns = np.where(alone_ns > 0, claimed_alone_ns, events.time_in(exposed & claims, rows))
+        stays &= ~(np.isin(events.kind[rows], kinds) & (claimed_ns >= WHOLLY_CLAIMED_SHARE * own_ns))
+    claims -= events.spans(rows[stays])
+    if claims.total_ns == finding.claims.total_ns:
+        return finding
+    return replace(finding, claims=claims, caveats=(*finding.caveats, SHARED_TIME))
+
+
+def _leaves_unclaimed_kernels(finding: Finding, rule: Rule, facts: Facts) -> Finding:
+    """A stream stays busy with the kernels that a finding does not claim, unless their simulation says otherwise."""
+    if not rule.also_saves or finding.of_run or finding.saving.method is Method.REPLAY or facts.is_distorted:
+        return finding
+    events, rows = facts.trace.events, facts.trace.events.rows(Kind.KERNEL)
+    rows = rows[among(rows, facts.launches.work_rows)]
+    if not rows.size or not facts.step_ns or not facts.typical:
+        return finding
+    left_ns = events.time_in(facts.steps.typical_windows - finding.claims, rows)
+    _, stream = grouped(events.stream[rows])
+    busiest_ns = float(np.bincount(stream, weights=left_ns).max()) / facts.step_count
+    most_ns = (1 + NOISE_SHARE - busiest_ns / max(facts.typical.duration_ns, 1.0)) * facts.step_ns
+    return _limited(finding, max(most_ns, 0.0), LONGER_THAN_REST)
+
+
 def _saves_no_more_than_the_step(finding: Finding, rule: Rule, facts: Facts) -> Finding:  # noqa: ARG001  # a law
     return _limited(finding, facts.step_ns, LONGER_THAN_STEP)
 
@@ -145,6 +199,37 @@ def _saves_no_more_than_its_claims(finding: Finding, rule: Rule, facts: Facts) -
     return _limited(finding, claimed_ns, LONGER_THAN_CLAIM)
 
 
+def _is_waited_for(finding: Finding, rule: Rule, facts: Facts) -> Finding | Clear:
+    """The finding; a passed check if the simulated step loses nothing without the claimed time."""
+    gone, replay = without_claims(finding, rule, facts), facts.replay
+    if gone is None or replay is None:
+        return finding
+    share = max(replay.saving_share((gone,), Scenario.EXPECTED), 0.0)
+    if share + abs(replay.gate.error_share) >= LEAST_SAVING_SHARE:
+        return finding
+    return Clear(NO_SAVING, share, LEAST_SAVING_SHARE, Unit.SHARE, TAKEN_OVER, saving_share=share)
+
+
+def without_claims(finding: Finding, rule: Rule, facts: Facts) -> Edit | None:
+    """The step without the time that an upper limit claims: the fix saves no more, whatever else then takes its place.
+
+    Returns:
+        None if the fix makes other time shorter, too, or the simulation is not trusted, or hardly holds this time.
+    """
+    claims, replay = finding.claims, facts.replay if finding.claims else None
+    if rule.also_saves or finding.of_run or finding.saving.method is not Method.BOUND or replay is None:
+        return None
+    steps = chosen_steps(facts.steps)[1:-1]  # the first and the last only stand around the others
+    simulated = claims & SpanSet.of(*((step.start_ns, step.end_ns) for step in steps))
+    per_step_ns = simulated.total_ns / max(len(steps), 1)
+    if replay.gate.doubt or per_step_ns < LEAST_SIMULATED_SHARE * facts.per_step_ns(claims):
+        return None
+    on_device = claims & SpanSet.union_all(
+        facts.partition.get(category, SpanSet.empty()) for category, _ in DEVICE_PRECEDENCE
+    )
+    return ClaimedTimeGone(facts.trace.events, on_device, claims - on_device)
+
+
 def _limited(finding: Finding, most_ns: float | None, caveat: str) -> Finding:
     """The finding with a saving of at most so much per step; None for no limit."""
     saving = finding.saving
@@ -158,8 +243,11 @@ _LAWS: Mapping[str, Law] = {
     "A fix names what its program has": _fits_the_program,
     "Advice fits the accelerator": _fits_the_accelerator,
     "A finding claims recorded time of its own categories, without waits for other ranks": _claims_its_own_time,
+    "GPU time is claimed where no other GPU operation runs": _claims_exclusive_time,
     "A saving is at most the step": _saves_no_more_than_the_step,
     "An upper limit is at most the claimed time": _saves_no_more_than_its_claims,
+    "Kernels that are not claimed stay": _leaves_unclaimed_kernels,
+    "An upper limit is at most what the step loses without the claimed time": _is_waited_for,
     "A fix saves at least 0.1% of the step": _saves_something,
 }
 """By the sentence that reports show."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from traceadvisor.frozen import frozen
@@ -32,14 +32,26 @@ MOST_SIMULATIONS = 64
 """Simulations of several fixes together, per recording. A dozen findings need about half of them."""
 
 
+LONGER_THAN_GONE = (
+    "The saving was limited to what a simulated step without this time saves: other work takes its place."
+)
 NOT_TOGETHER = "its fix was not simulated with those above"
 
 
 class Joint(Protocol):
     """Simulates several fixes together."""
 
+    @property
+    def error_share(self) -> float:
+        """Difference between the unchanged simulation and the recorded step, 0..1."""
+        raise NotImplementedError
+
     def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
         """Share of the step that the fixes save together; negative if they cost time."""
+
+    def without_claims(self, finding: Finding) -> Edit | None:
+        """The step without the time that an upper limit claims; None if that does not limit it."""
+        raise NotImplementedError
 
 
 @frozen(eq=False)
@@ -69,6 +81,12 @@ class _Row:
     finding: Finding
     further: Estimate
     """After the fixes that were above when it was computed; the saving can only have become smaller since."""
+
+    limit: Edit | None = None
+    """The step without the claimed time, which limits the saving; None if other time may be saved, too."""
+
+    claimed: Estimate = field(default_factory=Estimate.nothing)
+    """The saving as its rule limits it. After the fixes of others, more of it may be reached than alone."""
 
     is_fresh: bool = True
     folded: list[FoldedFinding] = field(default_factory=list)
@@ -105,7 +123,11 @@ def in_order(
     rows = [_Row(finding, finding.saving) for finding in findings]
     rows = _without_less_specific(rows, refines)
     rows = _one_per_time(rows)
-    return _Placing(joint, step_ns or 0.0).run(rows)
+    placing = _Placing(joint, step_ns or 0.0)
+    if joint and step_ns:
+        for row in rows:
+            placing.limit(row, joint.without_claims(row.finding))
+    return placing.run(rows)
 
 
 def _without_less_specific(rows: list[_Row], refines: Mapping[str, frozenset[str]]) -> list[_Row]:
@@ -162,6 +184,14 @@ class _Placing:
         self._saved: dict[Scenario, float] = dict.fromkeys(Scenario, 0.0)
         """Share of the step that the placed fixes save together."""
 
+    def limit(self, row: _Row, edit: Edit | None) -> None:
+        """Limit an upper limit to what the step loses without the claimed time."""
+        row.limit, row.claimed = edit, row.finding.saving
+        if edit and (further := self._unclaimed(row)) != row.claimed:
+            row.further = further
+            caveats = (*row.finding.caveats, LONGER_THAN_GONE)
+            row.finding = replace(row.finding, saving=row.further, caveats=caveats)
+
     def run(self, rows: list[_Row]) -> Placement:
         waiting = list(rows)
         while waiting:
@@ -208,19 +238,23 @@ class _Placing:
         """Compute the saving after those above again."""
         row.is_fresh = True
         if row.edit is None or (further := self._simulated(row, row.edit)) is None:
-            row.further = self._unclaimed(row.finding)
+            row.further = self._unclaimed(row)
         else:
             row.further = further
 
-    def _unclaimed(self, finding: Finding) -> Estimate:
-        """The saving in proportion to the time that no finding above claims, and at most the rest of the step."""
-        saving, claims = finding.saving, finding.claims
+    def _unclaimed(self, row: _Row) -> Estimate:
+        """The saving in proportion to the time that no finding above claims; at most what its removal still saves."""
+        finding = row.finding
+        saving, claims = row.claimed if row.limit else finding.saving, finding.claims
         if isinstance(finding.fix.what_if, Edit) and saving.method is Method.REPLAY:
             saving = Estimate.bound(saving.high_ns, NOT_TOGETHER)
         if claims.total_ns:
             saving = saving.part((claims - self._claimed).total_ns / claims.total_ns)
-        rest_ns = max((1 - self._saved[Scenario.EXPECTED]) * self._step_ns, 0.0)
-        return saving.part(rest_ns / saving.high_ns) if saving.high_ns > rest_ns and self._step_ns else saving
+        most_ns = max((1 - self._saved[Scenario.EXPECTED]) * self._step_ns, 0.0)
+        if row.limit and (share := self._share((*self._edits, row.limit), Scenario.EXPECTED)) is not None:
+            share += self._joint.error_share if self._joint else 0.0
+            most_ns = min(most_ns, max(share - self._saved[Scenario.EXPECTED], 0.0) * self._step_ns)
+        return saving.part(most_ns / saving.high_ns) if saving.high_ns > most_ns and self._step_ns else saving
 
     def _simulated(self, row: _Row, edit: Edit) -> Estimate | None:
         """The saving after the placed fixes; the range of the saving alone is kept in proportion until it is placed."""
@@ -280,7 +314,7 @@ class _Placing:
                 if isinstance(above, Edit) and (edit.excludes(above) or above.excludes(edit)):
                     return other, FoldedBecause.ALTERNATIVE
         left_ns, alone_ns = (
-            (row.further.high_ns, row.finding.saving.high_ns)
+            (row.further.high_ns, (row.claimed if row.limit else row.finding.saving).high_ns)
             if row.is_limit
             else (row.further.expected_ns, row.finding.saving.expected_ns)
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from traceadvisor.facts import Facts
+from traceadvisor.judging.laws import TAKEN_OVER
 from traceadvisor.model.findings import FEWEST_STEPS, WHOLE_SHARE, Clear, Found, Method, RuleOutcome, Unit
 from traceadvisor.model.report import NotWorthDoing, OutcomeRow, Recording
 from traceadvisor.rules.base import Rule
@@ -20,8 +21,6 @@ REPLAYED_SAVING = "simulated saving of the fix"
 LITTLE_OF_IT = 0.25
 """Saving as a share of the removed time, below which other work takes the place of what the fix removes."""
 
-_TAKEN_OVER = "other work takes the place of the removed time"
-
 
 def with_fix_replayed(rule: Rule, facts: Facts, outcome: RuleOutcome) -> RuleOutcome:
     """The outcome; clear if the simulation shows that the fix saves nothing, or less than 2% for a popular fix."""
@@ -33,8 +32,8 @@ def with_fix_replayed(rule: Rule, facts: Facts, outcome: RuleOutcome) -> RuleOut
     if saving.method is not Method.REPLAY or share >= least_share:
         return outcome
     if not rule.popular_fix:
-        return Clear(REPLAYED_SAVING, share, NOTICED_SHARE, Unit.SHARE, _TAKEN_OVER)
-    return Clear(REPLAYED_SAVING, share, WORTH_DOING_SHARE, Unit.SHARE, _TAKEN_OVER, saving_share=share)
+        return Clear(REPLAYED_SAVING, share, NOTICED_SHARE, Unit.SHARE, TAKEN_OVER)
+    return Clear(REPLAYED_SAVING, share, WORTH_DOING_SHARE, Unit.SHARE, TAKEN_OVER, saving_share=share)
 
 
 def not_worth_doing(
@@ -91,12 +90,12 @@ def _why_small(clear: Clear, *, has_findings: bool) -> str:
     if not _is_taken_over(clear):
         return f"{simulated}."
     later = " Check it again after fixing the findings." if has_findings else ""
-    return f"{simulated}: {_TAKEN_OVER}.{later}"
+    return f"{simulated}: {TAKEN_OVER}.{later}"
 
 
 def _is_taken_over(clear: Clear) -> bool:
     """Whether the fix removes time, but hardly shortens the step."""
-    if clear.remark == _TAKEN_OVER:
+    if clear.remark == TAKEN_OVER:
         return True
     there = clear.value if clear.unit is Unit.SHARE else 0.0
     return there >= WORTH_DOING_SHARE and (clear.saving_share or 0.0) < LITTLE_OF_IT * there

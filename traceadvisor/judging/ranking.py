@@ -6,10 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from traceadvisor.facts import Facts
+from traceadvisor.frozen import frozen
+from traceadvisor.judging.laws import without_claims
 from traceadvisor.judging.marginal import Joint, Placement, in_order
 from traceadvisor.model.findings import Finding, Found, Severity
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import OutcomeRow, RecordedFinding
+from traceadvisor.replay.replay import Replay
+from traceadvisor.replay.what_if import Edit, Scenario
 from traceadvisor.rules.base import Rule
 
 HIGH_SHARE, MEDIUM_SHARE = 0.10, 0.03
@@ -27,7 +31,7 @@ def ranked(
     refines = {rule_id: rule.refines for rule_id, rule in by_id.items()}
     found = [row.outcome.finding for row in outcomes if isinstance(row.outcome, Found)]
     findings = [finding for finding in found if not by_id[finding.rule.id].umbrella]
-    placement, figures = _simulated(facts, findings, refines)
+    placement, figures = _simulated(facts, findings, refines, by_id)
     ids = (facts.recording_id,)
     rows = tuple(
         replace(
@@ -41,8 +45,30 @@ def ranked(
     return rows, figures
 
 
+@frozen(eq=False)
+class _Simulation(Joint):
+    """The simulation of one recording."""
+
+    facts: Facts
+    replay: Replay
+    rules: Mapping[str, Rule]
+
+    @property
+    def error_share(self) -> float:
+        """How far the unchanged simulation is off."""
+        return abs(self.replay.gate.error_share)
+
+    def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:
+        """Share of the step that some fixes save together."""
+        return self.replay.saving_share(edits, scenario)
+
+    def without_claims(self, finding: Finding) -> Edit | None:
+        """The step without the time that an upper limit claims."""
+        return without_claims(finding, self.rules[finding.rule.id], self.facts)
+
+
 def _simulated(
-    facts: Facts, findings: list[Finding], refines: Mapping[str, frozenset[str]]
+    facts: Facts, findings: list[Finding], refines: Mapping[str, frozenset[str]], rules: Mapping[str, Rule]
 ) -> tuple[Placement, ReplayFigures | None]:
     """The placement with fixes simulated together, and the figures of the simulation.
 
@@ -51,7 +77,7 @@ def _simulated(
     step_ns = facts.step_ns
     try:
         if facts.replay is not None and step_ns is not None:
-            joint: Joint = facts.replay
+            joint: Joint = _Simulation(facts, facts.replay, rules)
             placement = in_order(findings, refines, joint, step_ns)
             share = placement.joint_share
             return placement, facts.replay.figures(None if share is None else (1 - share) * step_ns)

@@ -137,6 +137,10 @@ class EventTable:
         """Union of the times of some rows."""
         return SpanSet.union_of(self.start_ns[rows], self.end_ns[rows])
 
+    def time_in(self, spans: SpanSet, rows: Int64) -> Int64:
+        """The time of some events in some spans; shape of the rows."""
+        return spans.measure_until(self.end_ns[rows]) - spans.measure_until(self.start_ns[rows])
+
     @staticmethod
     def dtypes() -> dict[str, type[np.generic]]:
         """Column name to element type, in column order."""

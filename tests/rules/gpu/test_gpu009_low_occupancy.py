@@ -34,6 +34,11 @@ def test_a_short_kernel_with_few_blocks_is_clear(tmp_path: Path) -> None:
     assert clear(LowOccupancy(), _step(until=15), tmp_path).value == 0.05
 
 
+def test_kernels_with_few_blocks_beside_others_are_clear(tmp_path: Path) -> None:
+    builder = _step().launch(5, 6, kernel=(10, 50), stream=8, blocks_per_sm=8)
+    assert clear(LowOccupancy(), builder, tmp_path).value == 0
+
+
 def test_just_under_one_block_per_multiprocessor_is_clear(tmp_path: Path) -> None:
     assert clear(LowOccupancy(), _step(0.97), tmp_path).value == 0
 

@@ -24,7 +24,7 @@ from traceadvisor.model.steps import Step, StepTable
 Partition = Mapping[Category, SpanSet]
 """Disjoint sets that fill an extent."""
 
-_DEVICE_PRECEDENCE = (
+DEVICE_PRECEDENCE = (
     (Category.KERNEL, (Kind.KERNEL,)),
     (Category.COMMUNICATION, (Kind.COLLECTIVE,)),
     (Category.H2D_COPY, (Kind.COPY_H2D,)),
@@ -69,7 +69,7 @@ def _device_partition(observation: Observation, gaps: Gaps, unknown: Unknown) ->
     kinds, extent = events.kind[launches.work_rows], recording_extent(observation.trace)
     result: dict[Category, SpanSet] = {}
     busy = SpanSet.empty()
-    for category, members in _DEVICE_PRECEDENCE:
+    for category, members in DEVICE_PRECEDENCE:
         spans = events.spans(launches.work_rows[np.isin(kinds, members)]).clip(*extent)
         result[category] = spans - busy
         busy |= spans
