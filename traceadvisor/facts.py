@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from traceadvisor.analysis.communication.collectives import Collectives, collectives, communication_rows, exposed_alone
 from traceadvisor.analysis.communication.gradients import StepGradients, step_gradients
+from traceadvisor.analysis.communication.recorded_waits import recorded_waits
 from traceadvisor.analysis.data.loading import Loading, worker_curve
 from traceadvisor.analysis.data.worker_curve import WorkerCurve
 from traceadvisor.analysis.idle.gaps import Gaps, find_gaps
@@ -139,6 +140,17 @@ class Facts:
 
     rank_waits: SpanSet | None = None
     """Time in which collectives only wait for other ranks; None if it is unknown: the split needs all recordings."""
+
+    def __post_init__(self) -> None:
+        """Add the waits that the recording itself shows."""
+        if self.recorded_waits:
+            known = (self.rank_waits or SpanSet.empty()) | self.recorded_waits
+            object.__setattr__(self, "rank_waits", known)
+
+    @cached_property
+    def recorded_waits(self) -> SpanSet:
+        """Time in which collectives wait for other ranks, as this recording alone shows; empty if it does not."""
+        return recorded_waits(self.trace, self.device_index)
 
     @cached_property
     def run(self) -> RunFacts:

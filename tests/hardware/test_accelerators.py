@@ -60,6 +60,7 @@ def test_every_type_of_ascends_tasks_has_a_kind() -> None:
         Kind.KERNEL,
         Kind.COPY_OTHER,
         Kind.DEVICE_WAIT,
+        Kind.TRANSFER,
         Kind.OTHER,
     }
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from traceadvisor import load
 from traceadvisor.analysis.operators.launches import link_launches
 from traceadvisor.facts import Facts
+from traceadvisor.hardware.accelerators import names
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.findings import Skipped
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.discovery import find_recordings
@@ -168,3 +172,45 @@ def test_all_work_of_a_real_recording_is_linked_to_its_python_threads(rank: int,
     assert (launches.call_rows != NONE).all()
     operators = trace.events.thread[trace.events.rows(Kind.OPERATOR)]
     assert set(trace.events.thread[launches.call_rows].tolist()) == set(operators.tolist())
+
+
+def test_a_launch_takes_until_its_operator_has_left_the_queue(tmp_path: Path) -> None:
+    args = {"correlation_id": 1}
+    trace = _trace(
+        tmp_path,
+        _task("MatMul", "AI_CORE", (5, 10), 99),
+        _event("Enqueue", 20, 30, PYTHON, MAIN, cat="enqueue", args=args),
+        _event("Dequeue@Conv2D", 40, 5_000, PYTHON, QUEUE, cat="dequeue", args=args),
+        _event("Node@launch", 4_980, 4_990, CANN, QUEUE, args={"connection_id": 1}),
+        _task("Conv2D", "AI_CORE", (4_995, 6_000), 1),
+    )
+    assert not Facts(trace, 0, "").unknown.spans
+
+
+def test_a_pause_between_the_transfers_of_a_collective_is_a_wait_for_other_ranks(tmp_path: Path) -> None:
+    collective = _event("hcom_allReduce__586_0_1", 100, 1_000, HCCL, 0, args={"connection_id": 1})
+    steps = [_task("SDMA", "SDMA", span, 1, stream=4) for span in ((100, 110), (700, 960))]
+    assert list(Facts(_trace(tmp_path, collective, *steps), 0, "").recorded_waits) == [(110_000, 700_000)]
+    remote = _event("RDMASend", 110, 120, HCCL, 1)  # data may be on the way meanwhile
+    assert not Facts(_trace(tmp_path, collective, *steps, remote), 0, "").recorded_waits
+
+
+def test_waiting_for_another_rank_is_the_first_finding_of_ranks_that_all_wait(shared_traces: Path) -> None:
+    report = load(shared_traces / "ascend/two-ranks-level1")
+    first = report.findings[0]
+    assert first.finding.rule.id == "DIST005"
+    assert len(first.recording_ids) == 2
+    assert first.finding.saving.high_ns == pytest.approx(92.3e6, rel=0.01)
+
+
+def test_one_rank_alone_shows_that_it_waits(shared_traces: Path) -> None:
+    report = load(shared_traces / "ascend/two-ranks-level1/rank1_ascend_pt")
+    assert report.findings[0].finding.rule.id == "DIST005"
+
+
+def test_no_advice_for_an_ascend_device_speaks_of_what_it_does_not_have(shared_traces: Path) -> None:
+    report = load(shared_traces / "ascend/two-ranks-level1")
+    fixes = [(row.finding.fix.summary, row.finding.fix.change, *row.finding.caveats) for row in report.findings]
+    texts = [str(fixes), *(row.outcome.reason for row in report.outcomes if isinstance(row.outcome, Skipped))]
+    foreign = [text for text in texts if re.search(names().cuda, text.replace("what CUDA devices have", ""))]
+    assert foreign == []

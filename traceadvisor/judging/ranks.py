@@ -58,6 +58,7 @@ def rank_recording(facts: Facts, *, is_alone: bool = False) -> RankRecording | N
         facts.settings.loader,
         facts.steps.kept[0].host_start_ns,
         *_code(facts, facts.steps.typical_windows - exposed, is_alone=is_alone),
+        recorded_wait_ns=facts.per_step_ns(facts.recorded_waits & exposed & facts.steps.typical_windows),
     )
     world_size = distributed.world_size if distributed else None
     return RankRecording(facts.recording_id, origin.run, origin.cycle, figures, world_size)

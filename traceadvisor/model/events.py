@@ -60,6 +60,8 @@ class Kind(IntEnum):
     """A Python call; not in the main table."""
     UNREAD = 15
     """On a device, of a category that no profiler is known to write. Whether the device works is unknown."""
+    TRANSFER = 16
+    """A step of a recorded collective that moves data. No device work of its own: the collective is."""
 
 
 DEVICE_WORK = (Kind.KERNEL, Kind.COLLECTIVE, Kind.COPY_H2D, Kind.COPY_D2H, Kind.COPY_OTHER, Kind.MEMSET)

@@ -57,3 +57,6 @@ class RankFigures:
 
     operators: Mapping[str, float] = field(default_factory=dict)
     """The same for operators."""
+
+    recorded_wait_ns: float = 0.0
+    """Exposed wait for other ranks that its own recording shows, mean per typical step; 0 if it shows none."""

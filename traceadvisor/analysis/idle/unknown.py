@@ -88,7 +88,7 @@ def find_unknown(observation: Observation, gaps: Gaps) -> Unknown:
         UnknownReason.LOST: _after_lost_launches(observation, queue),
         UnknownReason.GRAPH: _inside_short_graphs(observation, queue),
         UnknownReason.EARLIER: _waits_for_earlier_work(observation, gaps, elsewhere, longest_ns),
-        UnknownReason.LATENCY: _long_latencies(gaps, elsewhere, longest_ns),
+        UnknownReason.LATENCY: _long_latencies(observation, gaps, elsewhere, longest_ns),
     }
     rest = gaps.spans(np.ones_like(gaps.queued))
     found: dict[UnknownReason, SpanSet] = {}
@@ -327,9 +327,20 @@ def _waits_for_earlier_work(observation: Observation, gaps: Gaps, elsewhere: _El
     return copies | SpanSet.union_of(since[long], until[long])
 
 
-def _long_latencies(gaps: Gaps, elsewhere: _Elsewhere, longest_ns: float) -> SpanSet:
-    """Return the time from the return of launch calls to a start that no recorded work delays, where that is long."""
+def _long_latencies(observation: Observation, gaps: Gaps, elsewhere: _Elsewhere, longest_ns: float) -> SpanSet:
+    """Return the time from the return of launch calls to a start that no recorded work delays, where that is long.
+
+    Another thread may complete a launch later: it takes the operator out of a queue, in a call with the same id.
+    """
     returned = gaps.has_call & (gaps.call_end_ns < gaps.end_ns)
     since = np.maximum(np.maximum(gaps.start_ns, gaps.call_end_ns), elsewhere.busy_until(gaps.end_ns))
-    long = returned & (gaps.end_ns - since > longest_ns)
-    return SpanSet.union_of(since[long], gaps.end_ns[long])
+    long = np.flatnonzero(returned & (gaps.end_ns - since > longest_ns))
+    events, calls = observation.trace.events, observation.trace.events.rows(Kind.RUNTIME)
+    ids = events.correlation[observation.launches.call_rows[gaps.place[long]]]
+    completed_ns: dict[int, int] = {}
+    for row in calls[np.isin(events.correlation[calls], ids)].tolist():
+        id_ = int(events.correlation[row])
+        completed_ns[id_] = max(completed_ns.get(id_, 0), int(events.end_ns[row]))
+    begin = np.maximum(since[long], [completed_ns[id_] for id_ in ids.tolist()]) if long.size else since[long]
+    still = gaps.end_ns[long] - begin > longest_ns
+    return SpanSet.union_of(begin[still], gaps.end_ns[long][still])

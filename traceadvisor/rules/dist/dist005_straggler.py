@@ -5,11 +5,13 @@ from collections.abc import Iterator, Sequence
 from traceadvisor.frozen import frozen
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import (
+    Category,
     Clear,
     Confidence,
     Effort,
     Estimate,
     Evidence,
+    Facts,
     Finding,
     Fix,
     Input,
@@ -37,7 +39,8 @@ class Straggler(RankRule):
 
     What it finds: The rank that the others wait for most, the categories that take longer on it, and the line or the
         operator with the most extra time. A collective ends on all ranks at the same time. So the rank that spends the
-        least time in it arrived last. Timers show no difference: all ranks wait inside ``backward()``.
+        least time in it arrived last. Timers show no difference: all ranks wait inside ``backward()``. A recording of
+        an Ascend device has the transfers inside each collective, so it shows alone how long its rank waits.
     Why it costs time: Ranks reduce their gradients in every step. No rank continues before the last one arrives, so the
         job is as fast as its slowest rank.
     How to fix it: Fix the cause on the late rank: an uneven share of the data, logging or checkpointing on rank 0 only,
@@ -59,9 +62,20 @@ class Straggler(RankRule):
     min_share_of_waiting: float = 0.6
     """Share of all waiting for late ranks that one rank causes. It is lower if ranks take turns at being late."""
 
+    def check(self, facts: Facts) -> Outcome:
+        """Look for waits that the recording of one rank shows; else skip, because one rank cannot be compared."""
+        exposed = facts.partition.get(Category.COMMUNICATION, SpanSet.empty()) & facts.steps.typical_windows
+        waiting_ns, step_ns = facts.per_step_ns(facts.recorded_waits & exposed), facts.step_ns
+        if step_ns and waiting_ns >= self.min_share * step_ns:
+            return _not_recorded(waiting_ns)
+        return RankRule.check(self, facts)  # a class with slots has no super() without arguments
+
     def compare(self, ranks: Sequence[RankFigures]) -> Outcome:
         """Compare the wait for the late rank with the step."""
         late = late_rank(ranks)
+        waiting_ns = min(one.recorded_wait_ns for one in ranks)
+        if waiting_ns >= self.min_share * max(one.mean.duration_ns for one in ranks):
+            return _not_recorded(waiting_ns)
         if late is None:
             return Skipped("No step has matching collectives on all ranks: record the same steps on each rank.")
         share = late.caused_ns / late.step_ns
@@ -94,6 +108,22 @@ class Straggler(RankRule):
                 *((_LATE_START,) if late.late_start_ns > LEAST_PART * late.caused_ns else ()),
             ),
         )
+
+
+def _not_recorded(waiting_ns: float) -> Finding:
+    """The finding that all recorded ranks wait, so the late one is another."""
+    return Finding(
+        claims=SpanSet.empty(),
+        saving=Estimate.bound(waiting_ns, NOT_REPLAYED),
+        confidence=Confidence.MEDIUM,
+        effort=Effort.REFACTOR,
+        evidence=(Evidence("wait inside collectives, in which nothing is transferred", waiting_ns, Unit.NS_PER_STEP),),
+        fix=Fix(
+            "Record all ranks, and compare them: the late rank is not among these recordings",
+            not_replayed=NOT_REPLAYED,
+        ),
+        caveats=("After the fix, the next slowest rank sets the pace.",),
+    )
 
 
 def _extra(late: LateRank) -> Iterator[Evidence]:
