@@ -57,7 +57,7 @@ def rank_recording(facts: Facts, *, is_alone: bool = False) -> RankRecording | N
         exposed,
         facts.settings.loader,
         facts.steps.kept[0].host_start_ns,
-        *_code(facts, facts.steps.typical_windows - exposed, is_alone=is_alone),
+        *_code(facts, facts.steps.kept_windows - exposed, is_alone=is_alone),
         recorded_wait_ns=facts.per_step_ns(facts.recorded_waits & exposed & facts.steps.typical_windows),
     )
     world_size = distributed.world_size if distributed else None
@@ -68,9 +68,9 @@ def _code(
     facts: Facts, spans: SpanSet, *, is_alone: bool
 ) -> tuple[tuple[tuple[Location, float], ...], dict[str, float]]:
     """The places in the code and the operators that some time belongs to, with their time per step."""
-    if is_alone or not facts.step_count:
+    if is_alone:
         return (), {}
-    found, exact = facts.origins(spans, ORIGIN_ROWS), facts.run.exact_lines.exact
+    found, exact = facts.attribution.origins(spans, len(facts.steps.kept), ORIGIN_ROWS), facts.run.exact_lines.exact
     places = tuple(
         (exact(replace(place, owner=row.owner)), row.total_ns / found.step_count)
         for row in (found.stacks.rows if found.stacks else ())

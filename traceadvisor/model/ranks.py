@@ -52,7 +52,7 @@ class RankFigures:
     """Start of its first kept step, on its own clock."""
 
     places: tuple[tuple[Location, float], ...] = ()
-    """Lines of the user's code with the most time outside communication, and that time per typical step in nanoseconds;
+    """Lines of the user's code with the most time outside communication, and that time per kept step in nanoseconds;
     empty without recorded stacks."""
 
     operators: Mapping[str, float] = field(default_factory=dict)

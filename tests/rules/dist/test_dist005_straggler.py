@@ -137,3 +137,22 @@ def test_a_rank_that_begins_the_recording_late_is_late_for_an_unknown_reason(tmp
     evidence = {one.label: one.value for one in outcome.finding.evidence}
     assert evidence["later start of this rank's first recorded step"] == 50_000
     assert outcome.finding.fix.summary.startswith("Find out what delays rank 1")
+
+
+def test_the_place_of_a_delay_in_few_steps_is_named(tmp_path: Path) -> None:
+    """Of six steps, one takes ten times as long on one rank: it is not typical, but it is what delays the ranks."""
+    ranks = []
+    for number, longest in ((0, 10), (1, 900)):
+        builder = TraceBuilder().distributed(number, 2).base_time(1_700_000_000_000_000_000)
+        at = 0
+        for step, sleep in enumerate((10, 10, 10, longest, 10, 10)):
+            end = at + (1000 if step == 3 else 100)
+            builder.step(step, at, end - 1).python("train.py(7): log", at + 1, at + sleep)
+            builder.python("<built-in function sleep>", at + 2, at + sleep - 1)
+            builder.launch(at + sleep, at + sleep + 1, kernel=(at + sleep + 1, at + sleep + 11))
+            builder.collective(at + sleep + 2, at + sleep + 3, kernel=(at + sleep + 11, end))
+            at = end
+        ranks.append(builder)
+    outcome = _row(_report(tmp_path, *ranks)).outcome
+    assert isinstance(outcome, Found)
+    assert [place.function for place in outcome.finding.locations] == ["log"]
