@@ -13,7 +13,7 @@ from traceadvisor.model.report import OutcomeRow, Report
 from traceadvisor.rules.dist.dist005_straggler import Straggler
 
 
-def _rank(number: int, arrivals: list[int], *, world_size: int = 2) -> TraceBuilder:
+def made(number: int, arrivals: list[int], *, world_size: int = 2) -> TraceBuilder:
     """Steps of 100 us: a kernel until the rank arrives at the all-reduce, which ends at 100 on every rank."""
     builder = TraceBuilder().distributed(number, world_size).base_time(1_700_000_000_000_000_000)
     for step, arrival in enumerate(arrivals):
@@ -23,7 +23,7 @@ def _rank(number: int, arrivals: list[int], *, world_size: int = 2) -> TraceBuil
     return builder
 
 
-def _report(folder: Path, *ranks: TraceBuilder) -> Report:
+def report_of(folder: Path, *ranks: TraceBuilder) -> Report:
     for number, builder in enumerate(ranks):
         builder.write(folder / f"host_{number}.1700000000000.pt.trace.json")
     return load(folder)
@@ -36,7 +36,7 @@ def _row(report: Report) -> OutcomeRow:
 
 
 def test_the_late_rank_is_named_with_its_extra_time(tmp_path: Path) -> None:
-    report = _report(tmp_path, _rank(0, [50] * 4), _rank(1, [80] * 4))
+    report = report_of(tmp_path, made(0, [50] * 4), made(1, [80] * 4))
     row = _row(report)
     assert isinstance(row.outcome, Found)
     evidence = {one.label: one.value for one in row.outcome.finding.evidence}
@@ -47,35 +47,35 @@ def test_the_late_rank_is_named_with_its_extra_time(tmp_path: Path) -> None:
 
 
 def test_the_finding_belongs_to_all_ranks(tmp_path: Path) -> None:
-    report = _report(tmp_path, _rank(0, [50] * 4), _rank(1, [80] * 4))
+    report = report_of(tmp_path, made(0, [50] * 4), made(1, [80] * 4))
     found = [row for row in report.findings if row.finding.rule.id == "DIST005"]
     assert [row.recording_ids for row in found] == [tuple(one.id for one in report.recordings)]
 
 
 def test_even_ranks_are_clear(tmp_path: Path) -> None:
-    outcome = _row(_report(tmp_path, _rank(0, [50] * 4), _rank(1, [51] * 4))).outcome
+    outcome = _row(report_of(tmp_path, made(0, [50] * 4), made(1, [51] * 4))).outcome
     assert isinstance(outcome, Clear)
     assert outcome.value < 0.05
 
 
 def test_ranks_that_take_turns_are_clear(tmp_path: Path) -> None:
-    outcome = _row(_report(tmp_path, _rank(0, [50, 80] * 2), _rank(1, [80, 50] * 2))).outcome
+    outcome = _row(report_of(tmp_path, made(0, [50, 80] * 2), made(1, [80, 50] * 2))).outcome
     assert isinstance(outcome, Clear)
     assert (outcome.value, outcome.remark) == (0.5, "ranks take turns")
 
 
 def test_one_rank_alone_cannot_be_compared(tmp_path: Path) -> None:
-    assert "several ranks" in skipped(Straggler(), _rank(0, [50] * 4), tmp_path)
+    assert "several ranks" in skipped(Straggler(), made(0, [50] * 4), tmp_path)
 
 
 @pytest.mark.parametrize(("arrival", "found"), [(54, False), (56, True)])
 def test_waiting_counts_from_five_percent_of_the_step(arrival: int, tmp_path: Path, *, found: bool) -> None:
-    outcome = _row(_report(tmp_path, _rank(0, [50] * 4), _rank(1, [arrival] * 4))).outcome
+    outcome = _row(report_of(tmp_path, made(0, [50] * 4), made(1, [arrival] * 4))).outcome
     assert isinstance(outcome, Found) is found
 
 
 def test_a_rank_is_late_if_it_causes_60_percent_of_the_waiting(tmp_path: Path) -> None:
-    outcome = _row(_report(tmp_path, _rank(0, [50, 50, 50, 80, 80]), _rank(1, [80, 80, 80, 50, 50]))).outcome
+    outcome = _row(report_of(tmp_path, made(0, [50, 50, 50, 80, 80]), made(1, [80, 80, 80, 50, 50]))).outcome
     assert isinstance(outcome, Found)
 
 
@@ -87,7 +87,7 @@ def test_at_most_three_causes_are_shown(tmp_path: Path) -> None:
         late.copy(at + 14, at + 15, on_device=(at + 24, at + 34), direction="d2d")
         late.launch(at + 16, at + 17, kernel=(at + 34, at + 95))
         late.collective(at + 18, at + 19, kernel=(at + 95, at + 100))
-    outcome = _row(_report(tmp_path, _rank(0, [50] * 4), late)).outcome
+    outcome = _row(report_of(tmp_path, made(0, [50] * 4), late)).outcome
     assert isinstance(outcome, Found)
     assert len([one for one in outcome.finding.evidence if one.label.startswith("extra time on this rank: ")]) == 3
 
@@ -106,7 +106,7 @@ def _stacked(number: int, sleep_us: int, line: int = 7) -> TraceBuilder:
 
 
 def test_the_function_that_only_the_late_rank_runs_long_is_named(tmp_path: Path) -> None:
-    outcome = _row(_report(tmp_path, _stacked(0, 10), _stacked(1, 50))).outcome
+    outcome = _row(report_of(tmp_path, _stacked(0, 10), _stacked(1, 50))).outcome
     assert isinstance(outcome, Found)
     (place,) = outcome.finding.locations
     assert (place.file, place.line, place.function, place.is_line) == ("train.py", 7, "log", False)
@@ -117,7 +117,7 @@ def test_the_function_that_only_the_late_rank_runs_long_is_named(tmp_path: Path)
 
 
 def test_without_stacks_the_operator_with_the_most_extra_time_is_named(tmp_path: Path) -> None:
-    outcome = _row(_report(tmp_path, _rank(0, [50] * 4), _rank(1, [80] * 4))).outcome
+    outcome = _row(report_of(tmp_path, made(0, [50] * 4), made(1, [80] * 4))).outcome
     assert isinstance(outcome, Found)
     assert outcome.finding.locations == ()
     (label,) = [one.label for one in outcome.finding.evidence if one.label.startswith("most extra time")]
@@ -132,7 +132,7 @@ def test_a_rank_that_begins_the_recording_late_is_late_for_an_unknown_reason(tmp
         builder.step(0, begin, 119).launch(begin, begin + 1, kernel=(begin + 1, begin + 20))
         builder.launch(105, 106, kernel=(106, 118))
         ranks.append(builder.collective(begin + 2, begin + 3, kernel=(begin + 20, 100)))
-    outcome = _row(_report(tmp_path, *ranks)).outcome
+    outcome = _row(report_of(tmp_path, *ranks)).outcome
     assert isinstance(outcome, Found)
     evidence = {one.label: one.value for one in outcome.finding.evidence}
     assert evidence["later start of this rank's first recorded step"] == 50_000
@@ -153,6 +153,6 @@ def test_the_place_of_a_delay_in_few_steps_is_named(tmp_path: Path) -> None:
             builder.collective(at + sleep + 2, at + sleep + 3, kernel=(at + sleep + 11, end))
             at = end
         ranks.append(builder)
-    outcome = _row(_report(tmp_path, *ranks)).outcome
+    outcome = _row(report_of(tmp_path, *ranks)).outcome
     assert isinstance(outcome, Found)
     assert [place.function for place in outcome.finding.locations] == ["log"]

@@ -23,14 +23,13 @@ from traceadvisor.rules.base import (
     Unit,
 )
 from traceadvisor.rules.category_words import CATEGORY_WORDS
-from traceadvisor.rules.dist.late_ranks import LEAST_PART, LateRank, late_rank
+from traceadvisor.rules.dist.late_ranks import LEAST_PART, MOST_WAITING, NO_MATCH, NOT_REPLAYED, LateRank, late_rank
 
 MOST_CAUSES = 3
 MAIN_PART = 0.5
 """Share of all extra time of the late rank, above which one category is the cause."""
 
 _LATE_START = "The others began the first recorded step earlier: what delayed this rank before it was not recorded."
-NOT_REPLAYED = "each rank is simulated alone, and after the fix another rank may be late"
 
 
 @frozen
@@ -49,7 +48,7 @@ class Straggler(RankRule):
         is half of it. Without this wait, another rank may be the last.
     When it may be wrong: In a short recording, one slow step on one rank looks like a pattern. A rank whose first
         recorded step begins after the others' is late for a reason that was not recorded; the finding says so. If ranks
-        take turns at being late, for example with samples of uneven length, this rule reports nothing.
+        take turns at being late, for example with samples of uneven length, DIST015 says so.
     """
 
     meta = RuleMeta("DIST005", "straggler", "All ranks wait for one late rank")
@@ -59,7 +58,7 @@ class Straggler(RankRule):
     min_share: float = 0.05
     """Share of the step that the others wait for this rank. Small differences between ranks are normal."""
 
-    min_share_of_waiting: float = 0.6
+    min_share_of_waiting: float = MOST_WAITING
     """Share of all waiting for late ranks that one rank causes. It is lower if ranks take turns at being late."""
 
     def check(self, facts: Facts) -> Outcome:
@@ -77,7 +76,7 @@ class Straggler(RankRule):
         if waiting_ns >= self.min_share * max(one.mean.duration_ns for one in ranks):
             return _not_recorded(waiting_ns)
         if late is None:
-            return Skipped("No step has matching collectives on all ranks: record the same steps on each rank.")
+            return Skipped(NO_MATCH)
         share = late.caused_ns / late.step_ns
         if share < self.min_share:
             return Clear("wait for the rank that is late most often", share, self.min_share, Unit.SHARE)

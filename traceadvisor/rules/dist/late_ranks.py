@@ -15,6 +15,12 @@ from traceadvisor.model.location import Location
 from traceadvisor.model.ranks import RankFigures
 from traceadvisor.model.spans import SpanSet
 
+MOST_WAITING = 0.6
+"""Share of all waiting for late ranks, from which one rank is the cause. It is lower if ranks take turns."""
+
+NO_MATCH = "No step has matching collectives on all ranks: record the same steps on each rank."
+NOT_REPLAYED = "each rank is simulated alone, and after the fix another rank may be late"
+
 LEAST_PART = 0.25
 """Share of the wait that a place explains at least. Ranks differ by less in any code."""
 
@@ -33,6 +39,9 @@ class LateRank:
 
     share_of_waiting: float
     """Share of all waiting for late ranks that this rank causes, 0..1."""
+
+    waiting_ns: float
+    """Wait of a rank for any other, mean per step."""
 
     last_count: int
     """Collectives that this rank enters last."""
@@ -70,7 +79,9 @@ def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
     if matched is None:
         return None
     waits_ns, last = matched.wait_ns, matched.last
-    caused_ns = np.array([_caused(ranks, matched.start_ns, waits_ns * (last == late)) for late in range(len(ranks))])
+    caused_ns = np.zeros(len(ranks))
+    for one in np.unique(last).tolist():
+        caused_ns[one] = _caused(ranks, matched.start_ns, waits_ns * (last == one))
     late = int(caused_ns.argmax())
     total_ns = float(caused_ns.sum())
     others = [one for one in ranks if one is not ranks[late]]
@@ -79,6 +90,7 @@ def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
         ranks[late].rank,
         float(caused_ns[late]) / matched.step_count,
         float(caused_ns[late]) / total_ns if total_ns else 0.0,
+        total_ns * (len(ranks) - 1) / len(ranks) / matched.step_count,
         int((last == late).sum()),
         last.size,
         float(matched.transfer_ns.sum()) / matched.step_count,
