@@ -4,44 +4,31 @@ from dataclasses import replace
 
 import numpy as np
 
-from traceadvisor.analysis.operators.optimizer import STEP_PREFIX, optimizer_steps, optimizer_work
-from traceadvisor.analysis.sampled.shares import in_optimizer, share_of_steps
+from traceadvisor.analysis.operators.optimizer import optimizer_steps, optimizer_work
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.events import NONE, Kind
+from traceadvisor.model.events import Kind
 from traceadvisor.replay.fixes.launches import FusedOptimizer
 from traceadvisor.rules.base import (
     Clear,
     Effort,
-    Estimate,
     Evidence,
     Facts,
-    Fix,
     Input,
     Outcome,
-    Part,
     Rule,
     RuleMeta,
     Skipped,
     Unit,
 )
-from traceadvisor.rules.torch_api import Version, has_api, version_of
-
-NO_OPTIMIZER = "No Optimizer.step was recorded: the recording shows no training, or only GPU activity."
-
-HAS_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
-"""Optimizers that support ``fused=True`` on GPUs: https://docs.pytorch.org/docs/stable/optim.html, "Algorithms". Which
-torch versions do is in ``torch_api.py``; before 2.13, fused Adagrad only runs on CPUs."""
-
-FUSED_ON_CPU: Version = (2, 4)
-"""First torch version whose fused optimizers run on CPUs: https://github.com/pytorch/pytorch/pull/123074 (Adam, AdamW),
-https://github.com/pytorch/pytorch/pull/124905 (Adagrad)."""
-
-KEEP = "# keep your other arguments"
-
-HAS_FOREACH = HAS_FUSED | {"ASGD", "Adadelta", "Adafactor", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop"}
-"""Optimizers that support ``foreach=True``; LBFGS, Muon, SparseAdam and those of other libraries do not."""
-
+from traceadvisor.rules.gpu.fused_optimizers import (
+    NO_OPTIMIZER,
+    best_setting,
+    fastest_setting,
+    fused_fix,
+    optimizer_name,
+)
+from traceadvisor.rules.gpu.optimizer_on_cpu import check_on_cpu
 
 FOREACH_MEMORY = "foreach=True needs memory for intermediate results, about the size of the parameters."
 
@@ -90,7 +77,7 @@ class UnfusedOptimizer(Rule):
     def check(self, facts: Facts) -> Outcome:
         """Count the short kernels that the optimizer launches; without a GPU its short operators."""
         if not facts.observation.has_device:
-            return self._on_host(facts)
+            return check_on_cpu(facts, self.short_kernel_us, self.fewest_kernels, self.min_host_share)
         if missing := facts.missing(frozenset({Input.DEVICE, Input.LAUNCHES})):
             return Skipped(missing)
         events, windows = facts.trace.events, facts.steps.typical_windows
@@ -101,16 +88,16 @@ class UnfusedOptimizer(Rule):
         launched = optimizer_work(facts.trace, facts.launches, windows)
         kernels = launched.work_rows[events.kind[launched.work_rows] == Kind.KERNEL]
         short = float((events.duration_ns[kernels] < self.short_kernel_us * 1000).sum()) / facts.step_count
-        optimizer = facts.trace.names[events.name_id[ranges[0]]].removeprefix(STEP_PREFIX).removesuffix(".step")
-        is_set = _best_setting(facts, optimizer)
+        optimizer = optimizer_name(facts, ranges)
+        is_set = best_setting(facts, optimizer)
         if short < self.fewest_kernels or is_set:
             fastest = f"{optimizer} already uses {is_set}, its fastest setting in torch"
             remark = fastest if short >= self.fewest_kernels else None
             return Clear("short optimizer kernels", short, self.fewest_kernels, Unit.PER_STEP, remark)
         host = steps.own & windows
         cost = host | (events.spans(kernels) & windows)
-        share, setting = facts.share(cost), _fastest(optimizer, facts.settings.torch_version)
-        fix = _fix("Update all parameters with a few kernels", optimizer, setting)
+        share, setting = facts.share(cost), fastest_setting(optimizer, facts.settings.torch_version)
+        fix = fused_fix("Update all parameters with a few kernels", optimizer, setting)
         fix = replace(fix, what_if=FusedOptimizer())
         if share < self.min_share:
             return facts.clear("time in the optimizer", share, self.min_share, Unit.SHARE, fix=fix)
@@ -129,76 +116,3 @@ class UnfusedOptimizer(Rule):
             locations=facts.locations(np.append(launched.call_rows[:1], ranges[:1])),
             caveats=(FOREACH_MEMORY,) if setting == "foreach" else (),
         )
-
-    def _on_host(self, facts: Facts) -> Outcome:
-        """Judge the optimizer of a training without a GPU."""
-        events, tree, steps = facts.trace.events, facts.tree, optimizer_steps(facts.trace)
-        if not steps.rows.size:
-            return Skipped(NO_OPTIMIZER)
-        own = steps.own & facts.steps.typical_windows
-        rows = tree.rows[(tree.parent == NONE) & (tree.thread == facts.observation.thread)]
-        rows = rows[own.contains(events.start_ns[rows])]
-        short = rows[events.duration_ns[rows] < self.short_kernel_us * 1000]
-        per_step = short.size / facts.step_count
-        cost = own - (events.spans(rows) - events.spans(short))
-        optimizer = facts.trace.names[events.name_id[steps.rows[0]]].removeprefix(STEP_PREFIX).removesuffix(".step")
-        if per_step < self.fewest_kernels:
-            return Clear("short optimizer operators", per_step, self.fewest_kernels, Unit.PER_STEP)
-        if facts.share(cost) < self.min_host_share:
-            label = "time in short optimizer operators and between them"
-            return Clear(label, facts.share(cost), self.min_host_share, Unit.SHARE)
-        version = version_of(facts.settings.torch_version)
-        if optimizer not in HAS_FUSED or (version is not None and version < FUSED_ON_CPU):
-            return Skipped(f"{optimizer} has no fused version for the CPU in this version of torch.")
-        doubt = "how long the fused update takes on this CPU is unknown"
-        fix = _fix("Update all parameters with one operator", optimizer, "fused")
-        fix = replace(fix, not_replayed=doubt)
-        saving = facts.saving(fix, facts.per_step_ns(own), own)
-        if sampled := share_of_steps(facts.run.stack_samples, in_optimizer):
-            most_ns = min(saving.high_ns, sampled.high * (facts.step_ns or saving.high_ns))
-            saving = Estimate.bound(most_ns, saving.reason or doubt)
-        return facts.finding(
-            claims=own,
-            fix=fix,
-            saving=saving,
-            effort=Effort.SETTING,
-            evidence=(
-                facts.known("share of undisturbed steps, by samples", sampled.share if sampled else None, Unit.SHARE),
-                facts.count_per_step("short optimizer operators", short.size),
-                Evidence("median optimizer operator", float(np.median(events.duration_ns[rows])), Unit.NS),
-                facts.time_per_step("CPU time in the optimizer", own),
-            ),
-            locations=facts.locations(np.append(short[:1], steps.rows[:1])),
-            caveats=("The profiler adds a few microseconds to each operator. Without it, this share is smaller.",),
-        )
-
-
-def _fastest(optimizer: str, version: str | None) -> str | None:
-    """Return the fastest setting that the optimizer has in a torch version; None if it has none.
-
-    Adagrad's fused kernels are new, so an unknown version counts as without them.
-    """
-    if optimizer not in HAS_FOREACH:
-        return None
-    has_fused = optimizer in HAS_FUSED and has_api(version, f"{optimizer}(fused=)")
-    is_fused = has_fused and (version is not None or optimizer != "Adagrad")
-    return "fused" if is_fused else "foreach"
-
-
-def _fix(summary: str, optimizer: str, setting: str | None) -> Fix:
-    """Return the fix, not simulated yet; without a setting, its code is unknown."""
-    if setting is None:
-        return Fix(summary, needs=frozenset({Part.BACKWARD}))
-    change = f"optimizer = torch.optim.{optimizer}(model.parameters(), lr=lr, {setting}=True)  {KEEP}"
-    return Fix(summary, change, settings={setting: True}, needs=frozenset({Part.BACKWARD}))
-
-
-def _best_setting(facts: Facts, optimizer: str) -> str | None:
-    """Return the captured setting if the optimizer has no faster one; None if it has, or if the setting is unknown."""
-    settings = facts.settings
-    if settings.optimizer != optimizer:
-        return None
-    if settings.optimizer_fused:
-        return "fused=True"
-    fastest = _fastest(optimizer, settings.torch_version)
-    return "foreach=True" if settings.optimizer_foreach and fastest == "foreach" else None

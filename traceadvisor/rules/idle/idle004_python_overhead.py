@@ -1,20 +1,14 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from statistics import median
 
-import numpy as np
-
 from traceadvisor.analysis.idle.causes import beside_training, plain_python
-from traceadvisor.analysis.idle.places import Place, recurring_places
-from traceadvisor.analysis.operators.call_sites import CallSite, call_sites
-from traceadvisor.analysis.sampled.shares import SampledShare, line_of_call, share_of_steps
+from traceadvisor.analysis.idle.places import Place
+from traceadvisor.analysis.sampled.shares import SampledShare, share_of_steps
 from traceadvisor.analysis.sampled.shares import beside_training as beside_passes
 from traceadvisor.frozen import frozen
-from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.events import NONE
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE, WithoutHostWork
 from traceadvisor.replay.what_if import Scenario
@@ -22,7 +16,6 @@ from traceadvisor.rules.base import (
     Clear,
     Effort,
     Estimate,
-    Evidence,
     Facts,
     Fix,
     Input,
@@ -35,23 +28,11 @@ from traceadvisor.rules.base import (
     Skipped,
     Unit,
 )
+from traceadvisor.rules.idle.python_sites import MOST_SITES, lines_of, own_sites, python_places, some_of
+from traceadvisor.rules.idle.small_operators import SmallOperators
 
-MOST_SITES = 5
 AMBIGUOUS = "Neither GPU activity nor Python calls were recorded, and no place takes this time in most steps"
 LESS_OFTEN = "Run this code less often than every step, on whole tensors instead of in loops, or in another process"
-
-BETWEEN = Fix(
-    "Run fewer, larger operators: replace Python loops by operators on whole tensors, compile the model, or use fused "
-    "layers",
-    not_replayed="how much Python remains between larger operators is unknown",
-)
-
-_TRAINING = re.compile(
-    r"<traceadvisor>|nn\.Module:|torch/(?!serialization\.py|utils/tensorboard/|nn/parameter\.py|_tensor_str\.py"
-    r"|_tensor\.py\(\d+\): __(?:deepcopy|repr|format)__)"
-)
-"""Training code that the script, a framework or a capture calls. Time in it belongs to PyTorch, or is a wait for a busy
-core. Saving, copying and printing tensors is no training."""
 
 USUAL_SHARE = 0.5
 """Python time of the median step, relative to the mean step. Above it, usual steps run this code too."""
@@ -118,14 +99,15 @@ class PythonOverhead(Rule):
         if not facts.observation.has_device:
             beside = beside_training(facts.observation, facts.tree, self.min_stretch_us * 1000)
             beside &= facts.claim(Category.OTHER_HOST, Category.FORWARD)
-            if small := self._small_operators(facts, beside):
-                return small
+            small = SmallOperators(self.min_between_share, self.max_small_us, self.min_small_share)
+            if found := small.check(facts, beside):
+                return found
             stretches = lost = lost | beside
         if facts.share(lost) >= self.min_share and facts.trace.python_calls.start_ns.size:
-            stretches = lost = SpanSet.union_all(site.spans for site in _own_sites(facts, lost))
+            stretches = lost = SpanSet.union_all(site.spans for site in own_sites(facts, lost))
         elif facts.share(lost) >= self.min_share and not facts.observation.has_device:
             least_ns = self.min_share * facts.per_step_ns(facts.steps.typical_windows)
-            places = _places(facts, lost, least_ns)
+            places = python_places(facts, lost, least_ns)
             if not places:
                 return Skipped(facts.unknown_without(AMBIGUOUS, Option.STACKS))
             stretches = lost = SpanSet.union_all(place.spans for place in places)
@@ -139,8 +121,8 @@ class PythonOverhead(Rule):
         usual_ns, most_ns = median(by_step_ns), max(by_step_ns)
         is_usual = usual_ns > USUAL_SHARE * facts.per_step_ns(lost)
         least_ns = LEAST_SITE_SHARE * lost.total_ns
-        sites = [site for site in _own_sites(facts, lost) if site.spans.total_ns >= least_ns][:MOST_SITES]
-        locations = tuple(dict.fromkeys(location for site in sites for location in _lines(facts, site)))
+        sites = [site for site in own_sites(facts, lost) if site.spans.total_ns >= least_ns][:MOST_SITES]
+        locations = tuple(dict.fromkeys(location for site in sites for location in lines_of(facts, site)))
         sampled = self._sampled(facts, lost) if is_usual else None
         if sampled and sampled.high < self.min_share:
             remark = "recording makes this code look slower than it is"
@@ -158,7 +140,7 @@ class PythonOverhead(Rule):
                 facts.known("share of undisturbed steps, by samples", sampled.share if sampled else None, Unit.SHARE),
                 facts.time_per_step("idle time in long stretches of Python code", lost),
                 facts.count_per_step("long stretches of Python code", len(stretches)),
-                facts.known("steps with this code", None if is_usual else _some_of(by_step_ns, most_ns), Unit.TEXT),
+                facts.known("steps with this code", None if is_usual else some_of(by_step_ns, most_ns), Unit.TEXT),
                 *(facts.time_per_step(place.label, place.spans) for place in places[:MOST_SITES]),
                 *(facts.time_per_step(site.label, site.spans) for site in sites),
             ),
@@ -166,29 +148,11 @@ class PythonOverhead(Rule):
             caveats=_caveats(facts, locations),
         )
 
-    def _small_operators(self, facts: Facts, beside: SpanSet) -> Outcome | None:
-        """A finding on small operators, if they and the Python between them take more than code beside the training."""
-        between = facts.claim(Category.OTHER_HOST) - beside
-        passes = between | (facts.claim(Category.FORWARD, Category.BACKWARD) - beside)
-        claims = passes if self._are_small(facts, passes) else between
-        if facts.share(claims) < max(self.min_between_share, facts.share(beside)):
-            return None
-        return _of_small_operators(facts, between, claims)
-
-    def _are_small(self, facts: Facts, passes: SpanSet) -> bool:
-        """Whether operators of the training passes do little besides being called."""
-        events, rows = facts.trace.events, _outermost(facts)
-        count = int(passes.contains(events.start_ns[rows]).sum())
-        if not count or facts.share(passes) < self.min_small_share or facts.typical is None:
-            return False
-        undisturbed = (facts.step_ns or facts.typical.duration_ns) / facts.typical.duration_ns
-        return passes.total_ns * min(undisturbed, 1.0) / count < self.max_small_us * 1000
-
     def _sampled(self, facts: Facts, lost: SpanSet) -> SampledShare | None:
         """The share of undisturbed steps in this code, and at most that of recorded steps; None with a GPU."""
         if facts.observation.has_device or not facts.trace.python_calls.start_ns.size:
             return None
-        sites = [(site.locations[0], site.callee) for site in _own_sites(facts, lost)]
+        sites = [(site.locations[0], site.callee) for site in own_sites(facts, lost)]
         found = share_of_steps(facts.run.stack_samples, beside_passes(sites))
         return found.at_most(facts.share(lost)) if found else None
 
@@ -208,55 +172,3 @@ def _by_samples(facts: Facts, found: SampledShare | None) -> Estimate | None:
     shares = ((Scenario.LOW, found.low), (Scenario.EXPECTED, found.share), (Scenario.HIGH, found.high))
     low_ns, expected_ns, high_ns = (REMOVED_SHARE[scenario] * share * facts.step_ns for scenario, share in shares)
     return Estimate(low_ns, expected_ns, high_ns, Method.MODEL)
-
-
-def _outermost(facts: Facts) -> Int64:
-    """Operators of the training thread in typical steps, without those inside others."""
-    tree, events = facts.tree, facts.trace.events
-    rows = tree.rows[(tree.thread == facts.observation.thread) & (tree.parent == NONE)]
-    chosen: Int64 = rows[facts.steps.typical_windows.contains(events.start_ns[rows])]
-    return chosen
-
-
-def _of_small_operators(facts: Facts, between: SpanSet, claims: SpanSet) -> Outcome:
-    """A finding on many small operators, and the Python between them."""
-    events, rows = facts.trace.events, _outermost(facts)
-    sites = _own_sites(facts, between)[:MOST_SITES]
-    places = [] if sites else _places(facts, between, 0)
-    return facts.finding(
-        claims=claims,
-        fix=BETWEEN,
-        saving=Estimate.bound(facts.share(claims) * (facts.step_ns or 0.0), BETWEEN.not_replayed or ""),
-        effort=Effort.REFACTOR,
-        evidence=(
-            facts.time_per_step("Python code between operators", between),
-            facts.count_per_step("operators without those inside others", rows.size),
-            Evidence("median operator", float(np.median(events.duration_ns[rows])), Unit.NS) if rows.size else None,
-            *(facts.time_per_step(place.label, place.spans) for place in places[:MOST_SITES]),
-            *(facts.time_per_step(site.label, site.spans) for site in sites),
-        ),
-        locations=tuple(dict.fromkeys(location for site in sites for location in site.locations)),
-        caveats=("The profiler adds a few microseconds to each operator. Without it, this share is smaller.",),
-    )
-
-
-def _places(facts: Facts, spans: SpanSet, least_ns: float) -> list[Place]:
-    """Places that the median step passes."""
-    return recurring_places(facts.observation, facts.tree, spans, facts.steps.typical, least_ns)
-
-
-def _lines(facts: Facts, site: CallSite) -> tuple[Location, ...]:
-    """The line of the call, if samples show it."""
-    if site.callee is None or len(site.locations) > 1:
-        return site.locations
-    return (line_of_call(facts.run.stack_samples, site.locations[0], site.callee),)
-
-
-def _some_of(by_step_ns: Sequence[int], most_ns: int) -> str:
-    """How many steps lose at least half as much time as the one that loses most."""
-    return f"{sum(2 * ns >= most_ns for ns in by_step_ns)} of {len(by_step_ns)}"
-
-
-def _own_sites(facts: Facts, lost: SpanSet) -> list[CallSite]:
-    """Lines where the script's own code runs, without PyTorch and the capture."""
-    return call_sites(facts.trace, facts.tree, facts.observation.thread, lost, without=_TRAINING)

@@ -1,19 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from dataclasses import field
+from collections.abc import Mapping
 from typing import Annotated
 
 from msgspec import Meta
 
-from traceadvisor.analysis.idle.causes import plain_python
-from traceadvisor.analysis.operators.call_sites import call_sites
-from traceadvisor.analysis.operators.optimizer import optimizer_steps
-from traceadvisor.analysis.steps.marks import position_at
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.report import StepRow
-from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import (
     Clear,
     Effort,
@@ -21,44 +14,23 @@ from traceadvisor.rules.base import (
     Facts,
     Fix,
     Input,
-    Location,
     Outcome,
     Rule,
     RuleMeta,
     Skipped,
     Unit,
 )
-from traceadvisor.rules.category_words import CATEGORY_WORDS
+from traceadvisor.rules.idle.slow_step_content import SlowContent, are_updates, slow_content
 from traceadvisor.rules.idle.step_outliers import (
     Outliers,
     find_outliers,
-    grown_category,
-    only_in,
     periodic_outliers,
     recorded_lengths,
     undisturbed_lengths,
 )
 
-MOST_NAMES = 3
-"""Number of operators, calls or ranges to name."""
-
-LONG_STRETCH_NS = 100_000
-"""Minimum stretch of Python code. Every step contains shorter ones between its operators."""
-
-
 LEAST_OWN_SHARE = 0.5
 """Share of the extra time that one name or line, which only slow steps contain, must take to be its cause."""
-
-
-@frozen(eq=False)
-class _Content:
-    """What slow recorded steps contain, and others do not."""
-
-    evidence: tuple[Evidence, ...] = ()
-    locations: tuple[Location, ...] = ()
-    claims: SpanSet = field(default_factory=SpanSet.empty)
-    own_ns: float = 0.0
-    """Mean time per slow step of the longest name or line that only these steps contain."""
 
 
 @frozen
@@ -129,11 +101,11 @@ class StepOutliers(Rule):
         with_edges = recorded_lengths(facts.step_rows, edges=True)
         shown = recorded if lengths is recorded else with_edges
         odd = [row for row in facts.step_rows if shown.get(row.step.index, 0.0) > self.ratio * found.median_ns]
-        if odd and _are_updates(facts, odd):
+        if odd and are_updates(facts, odd):
             remark = "the slow steps update the parameters, others do not"
             return Clear("time in other slow steps", 0.0, self.min_share, Unit.SHARE, remark)
         fast = {index for index, length in with_edges.items() if length <= self.ratio * found.median_ns}
-        content = _what_is_odd(facts, odd, fast) if odd else _Content()
+        content = slow_content(facts, odd, fast) if odd else SlowContent()
         is_explained = bool(found.every) or content.own_ns >= LEAST_OWN_SHARE * found.each_excess_ns
         if not is_explained and not facts.observation.has_device:
             label, remark = "time in slow steps with a visible cause", "other programs delay steps at random like this"
@@ -169,39 +141,3 @@ class StepOutliers(Rule):
         if periodic and periodic.every and periodic.every * self.max_steps_share >= 1:
             return periodic
         return found
-
-
-def _are_updates(facts: Facts, odd: list[StepRow]) -> bool:
-    """Whether the slow steps, and no others, call the optimizer: the others only accumulate gradients."""
-    rows = [row for row in facts.step_rows if row.step.kept]
-    starts_ns = facts.trace.events.start_ns[optimizer_steps(facts.trace).rows]
-    held = set(position_at([(row.step.host_start_ns, row.step.host_end_ns) for row in rows], starts_ns).tolist())
-    updating = {row.step.index for at, row in enumerate(rows) if at in held}
-    return len(updating) < len(rows) and updating == {row.step.index for row in odd}
-
-
-def _what_is_odd(facts: Facts, odd: list[StepRow], fast: Set[int]) -> _Content:
-    """How slow steps differ from fast ones, which are given by index; a slow first or last step is neither."""
-    ordinary = [row for row in facts.step_rows if row.step.kept and row.step.index in fast]
-    windows = SpanSet.of(*((row.step.start_ns, row.step.end_ns) for row in odd))
-    if not ordinary:
-        return _Content(claims=windows)
-    grown, by_ns = grown_category(odd, ordinary)
-    marks, others = (
-        SpanSet.of(*((r.step.host_start_ns, r.step.host_end_ns) for r in rows)) for rows in (odd, ordinary)
-    )
-    names = only_in(facts.trace, marks, others)[:MOST_NAMES]
-    in_python = grown in (Category.IDLE_HOST, Category.OTHER_HOST)
-    python = plain_python(facts.observation, LONG_STRETCH_NS) & windows if in_python else SpanSet.empty()
-    sites = call_sites(facts.trace, facts.tree, facts.observation.thread, python)[:1]
-    own_ns = (*(ns for _, ns in names), *(site.spans.total_ns for site in sites))
-    return _Content(
-        (
-            Evidence(f"extra time in slow steps: {CATEGORY_WORDS[grown]}", by_ns, Unit.NS),
-            *(Evidence(f"{name}, only in slow steps", ns / len(odd), Unit.NS) for name, ns in names),
-            *(Evidence(f"Python code {site.label}", site.spans.total_ns / len(odd), Unit.NS) for site in sites),
-        ),
-        tuple(location for site in sites for location in site.locations),
-        facts.partition[grown] & windows,
-        max(own_ns, default=0.0) / len(odd),
-    )
