@@ -112,8 +112,7 @@ def distortion_sentence(found: Distortion) -> str:
     if found.ratio_low is not None and found.ratio_high is not None:
         interval = f" (95% interval {found.ratio_low:.2f} to {found.ratio_high:.2f})"
     if found.ratio < 1:
-        took = f"{found.ratio:.2f} of their time{interval}"
-        return f"Recorded steps were faster than the rest and may not be typical: {took}."
+        return f"Recorded steps took {found.ratio:.2f} of the time of the rest{interval} and may not be typical."
     return f"Recorded steps took {found.ratio:.2f} times as long as undisturbed ones{interval}."
 
 

@@ -181,7 +181,7 @@ def test_the_page_begins_with_damage_of_the_input(build: Callable[[], Report]) -
     health = replace(report.health, notes=(note.note,))
     page = render(replace(report, health=health, health_notes=(*report.health_notes, note))).decode()
 
-    assert page.index("Damaged input: the file is cut off.") < page.index("<h1>")
+    assert page.index("Damaged input: the file is cut off") < page.index("<h1>")
     assert 'class="health damaged"' in page
 
 

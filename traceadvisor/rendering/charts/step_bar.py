@@ -23,6 +23,7 @@ from traceadvisor.rendering.charts.drawing import (
 from traceadvisor.rendering.charts.palette import PAINTS
 from traceadvisor.rendering.document.table import Cell, Column, Table, cells
 from traceadvisor.rendering.headline import shown_step
+from traceadvisor.rendering.savings import SCALED_SHARE
 from traceadvisor.rendering.units import NOT_MEASURED, duration, milliseconds, percent
 from traceadvisor.rendering.words import CATEGORY
 from traceadvisor.text.cleaning import clipped_inside
@@ -58,6 +59,10 @@ def step_bar(recording: Recording, chart_id: str) -> Chart | None:
         return None
     parts = list(_parts(mean, mean.duration_ns))
     title = f"{shown_step(recording).capitalize()} by category"
+    found = recording.distortion
+    if found and abs(found.ratio - 1) > SCALED_SHARE:
+        lengths = f"{duration(mean.duration_ns)}; an undisturbed one takes {duration(found.undisturbed_step_ns)}"
+        title = f"{title}: recorded, {lengths}"
     return Chart(
         id=chart_id,
         title=title,

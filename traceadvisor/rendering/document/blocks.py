@@ -48,6 +48,9 @@ class Tone(Enum):
     PLAIN = ""
     QUIET = "quiet"
     CONTEXT = "quiet context"
+    IDENTITY = "identity quiet"
+    """What was recorded."""
+
     SCOPE = "scope quiet"
     """What the headline covers."""
 
@@ -161,6 +164,8 @@ class RangeBar:
     start: str
     length: str
     expected: str | None
+    label: str = ""
+    """Words below the range."""
 
 
 @frozen
@@ -218,6 +223,9 @@ class Fold:
     look: FoldLook = FoldLook.FOLDED
     detail: Detail = Detail.PAGE
     paint: Paint | None = None
+    is_open: bool = False
+    """Whether it is unfolded at first."""
+
     lead: str | None = None
     """A word that a format without folds shows before each line, in the place of a title that repeats the first."""
 
@@ -322,6 +330,9 @@ class Document:
     footer: tuple[Prose, ...]
     tool_version: str
     has_script: bool = False
+    has_contents: bool = False
+    """Whether a page has links to its parts."""
+
     explained: Container[str] = ()
     """Ids of rules that the page explains."""
 

@@ -63,6 +63,7 @@ def page(document: Document, *, for_paper: bool = False) -> str:
             result=RESULT,
             style=style(for_paper=for_paper),
             script=script() if document.has_script and not for_paper else None,
+            contents=[] if for_paper or not document.has_contents else list(_contents(document)),
             before=parts.blocks(document.before, 2),
             headline=unbroken(prose(document.headline)),
             top=parts.blocks(document.top, 2),
@@ -70,6 +71,14 @@ def page(document: Document, *, for_paper: bool = False) -> str:
             footer=joined((parts.words(one.words) for one in document.footer), " "),
         )
     )
+
+
+def _contents(document: Document) -> Iterator[tuple[str, str]]:
+    """Anchors and titles of the main parts, and of the folds in the last one."""
+    yield from ((section.anchor, section.title.partition(",")[0]) for section in document.sections[:-1])
+    for block in document.sections[-1].blocks if document.sections else ():
+        if isinstance(block, Fold) and block.anchor and isinstance(block.title, str):
+            yield block.anchor, block.title
 
 
 SECTIONS = frozenset({FoldLook.SECTION, FoldLook.EXPLAINED})
@@ -104,7 +113,7 @@ class _Page:
             case Code():
                 return element("pre", element("code", block.text))
             case RangeBar():
-                return range_bar(block)
+                return joined((range_bar(block), element("p", block.label, class_="quiet") if block.label else None))
             case Events():
                 return _events(block)
             case EventsLink():
@@ -168,7 +177,7 @@ class _Page:
         if fold.anchor or is_section:  # the anchor is within it, so that a link opens it
             inside = element("div", inside, class_="inside", id=fold.anchor)
         look = f"{fold.look.value} level-{level}" if is_section else fold.look.value
-        return element("details", summary, inside, class_=look)
+        return element("details", summary, inside, class_=look, open="" if fold.is_open else None)
 
     def _checks(self, fold: Fold, level: int) -> Markup:
         """The explanation, and what paper has no room for."""
@@ -192,7 +201,11 @@ class _Page:
         rank = element("span", f"{card.rank}", class_="rank", aria_hidden="true")
         title = _heading(level, card.title, f"{card.anchor}-title")
         about = element("p", card.about, class_="about") if card.about else None
-        badge = element("span", card.badge.text, class_=f"severity {card.badge.kind}") if card.badge else None
+        badge = (
+            element("span", f"Impact: {card.badge.text.lower()}", class_=f"severity {card.badge.kind}")
+            if card.badge
+            else None
+        )
         head = element("div", rank, element("div", title, about, class_="title"), badge, class_="card-head")
         certainty = element("p", _capitalized(card.certainty), class_=Tone.GAIN.value)
         effect = joined((element("p", card.effect, class_="gain"), certainty))

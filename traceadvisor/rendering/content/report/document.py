@@ -14,11 +14,11 @@ from traceadvisor.rendering.content.report.drawn import drawn_recordings, not_dr
 from traceadvisor.rendering.content.report.findings import finding_cards, first_action
 from traceadvisor.rendering.content.report.health import (
     health_fold,
-    quiet_notes,
     remarks_fold,
     secrets_fold,
     without_step_notes,
 )
+from traceadvisor.rendering.content.report.identity import identity
 from traceadvisor.rendering.content.report.machine import machine_blocks
 from traceadvisor.rendering.content.report.outcomes import (
     checked_sentence,
@@ -100,6 +100,7 @@ def report_document(report: Report) -> Document:
         ),
         tool_version=report.tool_version,
         has_script=True,
+        has_contents=True,
         explained={rule.id for rule in rules},
         most_bytes=most_bytes(len(report.recordings)),
         last_form=f"{_counts(report)}. The full report has the rest.",
@@ -135,9 +136,10 @@ def _title(report: Report) -> str:
 
 def _top(report: Report, caution: Fold | None) -> Iterator[Block]:
     """The first screen below the verdict."""
+    if line := identity(report):
+        yield Prose(line, Tone.IDENTITY, SUMMARY)
     if scope := verdict_scope(report):
         yield Prose(scope, Tone.SCOPE, SUMMARY)
-    yield from quiet_notes(report)
     if report.findings:
         yield first_action(report)
     elif report.recordings:

@@ -46,7 +46,7 @@ from traceadvisor.rendering.savings import (
     share_words,
     worth_words,
 )
-from traceadvisor.rendering.units import duration, evidence_value, number_of
+from traceadvisor.rendering.units import duration, evidence_value, from_to, number_of
 from traceadvisor.rendering.words import CERTAINTY, CONFIDENCE, EFFORT, FOLDED, METHOD, SEVERITY
 from traceadvisor.text.cleaning import clipped_inside
 
@@ -150,7 +150,7 @@ def _card(ranked: RankedFinding, shown: Shown, traced: Sequence[Recording]) -> C
         main=tuple(_remedy(finding, shown)),
         blocks=(*((link,) if link else ()), _why(ranked, shown)),
         about=_where(ranked.recording_ids) if shown.several else None,
-        badge=Badge(SEVERITY[ranked.severity], ranked.severity.value),
+        badge=Badge(f"Impact: {SEVERITY[ranked.severity].lower()}", ranked.severity.value),
     )
 
 
@@ -177,15 +177,23 @@ class _Saving:
         return cause if saves_nothing(self.saving) else f"{CERTAINTY[self.saving.certainty]}; {cause}"
 
     def bar(self) -> Iterator[RangeBar]:
-        """The range as a part of the step."""
-        saving, step_ns = self.saving, self.ranked.step_ns
-        if step_ns and saving.high_ns > 0:
-            low, high, expected = (min(1.0, ns / step_ns) for ns in (saving.low_ns, saving.high_ns, saving.expected_ns))
-            is_shown = saving.method is not Method.BOUND
-            title = f"Saving as a part of the step: {saving_words(saving, adds=self.adds)}"
-            yield RangeBar(
-                title, self.shown.anchor, across(low), across(high - low), across(expected) if is_shown else None
-            )
+        """The step after this fix alone, on the length of the step now."""
+        saving, step_ns = self.ranked.finding.saving, self.ranked.step_ns
+        if not step_ns or saving.high_ns <= 0 or self.ranked.finding.of_run:
+            return
+        ends = (saving.high_ns, saving.expected_ns, saving.low_ns)
+        low, expected, high = (max(0.0, 1 - ns / step_ns) for ns in ends)
+        is_limit = saving.method is Method.BOUND
+        after_ns = step_ns * (low if is_limit else expected)
+        words = from_to(step_ns, after_ns).replace("-> ", "-> at least ") if is_limit else from_to(step_ns, after_ns)
+        yield RangeBar(
+            f"Step with this fix alone: {words}",
+            self.shown.anchor,
+            across(low),
+            across(high - low),
+            None if is_limit else across(expected),
+            f"now -> after: {words}" if is_limit else "bar: the step now; mark: after this fix",
+        )
 
     def more(self) -> Iterator[Prose]:
         """More on the saving: of the fix alone, over several recordings, the predicted step, and its worth."""

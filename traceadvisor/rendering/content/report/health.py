@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import assert_never
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.health import HealthNote, HealthStatus
 from traceadvisor.model.report import Report
-from traceadvisor.rendering.document.blocks import Fold, FoldLook, Items, Mark, Prose, Span, Tone, Words
+from traceadvisor.rendering.document.blocks import Fold, FoldLook, Items, Mark, Span, Words
 from traceadvisor.rendering.document.detail import Detail
 from traceadvisor.rendering.lists import listed
 from traceadvisor.rendering.units import count, number_of
@@ -46,11 +46,14 @@ COUNTED = "events-dropped"
 
 
 def health_fold(report: Report) -> Fold | None:
-    """What makes figures less certain, damage of the input first; None without problems."""
+    """What makes figures less certain: damage of the input, then how the run differs from its recording. None without
+    problems.
+    """
     problems = (
         *_notes(report, lambda note: note.degrades and note.code in DAMAGE),
         *_counts(report),
         *_notes(report, lambda note: note.degrades and note.code not in DAMAGE),
+        *_notes(report, lambda note: note.code in QUIET),
     )
     if not problems and report.health.status is HealthStatus.OK:
         return None
@@ -58,12 +61,6 @@ def health_fold(report: Report) -> Fold | None:
     items = Items(tuple(map(_item, problems)), Detail.SUMMARY, "note")
     look = FoldLook.DAMAGE if is_damaged(report) else FoldLook.CAUTION
     return Fold(f"{lead}: {_first_line(problems)}", (items,), look=look, detail=Detail.SUMMARY, lead=lead)
-
-
-def quiet_notes(report: Report) -> Iterator[Prose]:
-    """How the run differs from its recording: lines under the verdict, because the input is sound."""
-    notes = _notes(report, lambda note: note.code in QUIET)
-    yield from (Prose(_item(note), Tone.SCOPE, Detail.SUMMARY) for note in notes)
 
 
 def secrets_fold(report: Report) -> Fold | None:

@@ -109,7 +109,8 @@ def recording_blocks(report: Report, recording: Recording, number: int, *, with_
     for name, title, about, blocks in parts:
         if inside := tuple(blocks):
             detail = Detail.COMMENT if name == "whole" else Detail.PAGE
-            yield Fold(title, inside, about, f"recording-{number}-{name}", FoldLook.SECTION, detail)
+            anchor, is_open = f"recording-{number}-{name}", name == "trace" and number == 1
+            yield Fold(title, inside, about, anchor, FoldLook.SECTION, detail, is_open=is_open)
 
 
 ORIGINS = (

@@ -1,0 +1,63 @@
+"""The first screen: what was recorded, the contents, the bar of a finding, and one line of cautions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.build_report import one_recording
+from tests.rendering.reading import Page
+from tests.shared import CHECKOUT
+from traceadvisor import load
+from traceadvisor.rendering.content.report.document import report_document
+from traceadvisor.rendering.content.report.identity import identity
+from traceadvisor.rendering.document.blocks import Fold, RangeBar
+from traceadvisor.rendering.writers.html import page
+
+SAMPLES = CHECKOUT / "sample_traces"
+
+
+def test_the_identity_names_script_machine_torch_batch_size_and_date() -> None:
+    line = identity(load(SAMPLES / "loader-bound"))
+    assert line == "train.py · 2 CPU cores · torch 2.13.0+cpu · batch size 32 · 2026-11-21"
+
+
+def test_several_recordings_have_what_they_share() -> None:
+    one = one_recording().recordings[0]
+    assert one.device is not None
+    other = replace(one, id="other", device=replace(one.device, name="another GPU"))
+    assert identity(replace(one_recording(), recordings=(one, one))) == one.device.name
+    assert identity(replace(one_recording(), recordings=(one, other))) is None
+
+
+def test_the_contents_link_to_every_part_and_are_not_printed() -> None:
+    document = report_document(load(SAMPLES / "loader-bound"))
+    shown, printed = Page(page(document)), Page(page(document, for_paper=True))
+    targets = [link[1:] for link in shown.links if link.startswith("#")]
+    assert {"findings", "recording-1-trace", "environment"} <= set(targets)
+    assert set(targets) <= set(shown.ids)
+    assert (shown.elements["nav"], printed.elements["nav"]) == (1, 0)
+
+
+def test_the_trace_of_the_first_recording_is_unfolded() -> None:
+    document = report_document(load(SAMPLES / "loader-bound"))
+    folds = [block for section in document.sections for block in section.blocks if isinstance(block, Fold)]
+    assert [fold.anchor for fold in folds if fold.is_open] == ["recording-1-trace"]
+
+
+def test_the_bar_of_a_finding_is_the_step_after_its_fix() -> None:
+    document = report_document(load(SAMPLES / "loader-bound"))
+    assert "Step with this fix alone: 186 -&gt; 116 ms" in page(document)
+    limited = page(report_document(load(SAMPLES / "left-on")))
+    assert "now -&gt; after: 103 -&gt; at least " in limited
+
+
+def test_cautions_are_one_line_that_unfolds() -> None:
+    document = report_document(load(SAMPLES / "one-core"))
+    cautions = [block for block in document.top if isinstance(block, Fold)]
+    assert [str(fold.title).startswith("Caution: recorded steps took 0.41") for fold in cautions] == [True]
+    assert not any(isinstance(block, RangeBar) for block in document.top)
+
+
+def test_the_chart_of_a_slowed_recording_says_which_steps_it_shows() -> None:
+    text = page(report_document(load(SAMPLES / "one-core")))
+    assert "Typical step by category: recorded, 52.4 ms; an undisturbed one takes 117.0 ms" in text
