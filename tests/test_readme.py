@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -15,7 +16,11 @@ PAGES = (
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "docs/README.md",
     "docs/architecture.md",
+    "docs/how-to-read-a-report.md",
+    "docs/quick-starts.md",
+    "docs/troubleshooting.md",
     "docs/ci/README.md",
     "docs/comparing.md",
     "docs/settings.md",
@@ -28,7 +33,8 @@ PAGES = (
     "docs/mutants.md",
 )
 
-_HELP_BLOCK = re.compile(r"(<!-- help: traceadvisor([a-z ]*?) -->\n```text\n)(.*?)(```\n)", re.DOTALL)
+COMMAND_LINE = CHECKOUT / "docs" / "command-line.md"
+VERBS = tuple(main.list_commands(click.Context(main)))
 _LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 _SHELL_BLOCK = re.compile(r"```sh\n(.*?)\n```", re.DOTALL)
 
@@ -41,14 +47,23 @@ def _help(verb: str) -> str:
     return result.output
 
 
-def test_the_readme_shows_the_current_help_of_each_verb(golden: Callable[[Path, str], None]) -> None:
-    shown = README.read_text(encoding="utf-8")
-    golden(README, _HELP_BLOCK.sub(lambda block: f"{block[1]}{_help(block[2])}{block[4]}", shown))
+def _block(verb: str) -> str:
+    return f"## {f'traceadvisor {verb}'.strip()}\n\n```text\n{_help(verb)}```\n"
 
 
-def test_the_readme_shows_the_help_of_the_command_and_of_report() -> None:
-    verbs = [block[2].strip() for block in _HELP_BLOCK.finditer(README.read_text(encoding="utf-8"))]
-    assert {"", "report"} <= set(verbs)
+def test_the_page_of_the_command_line_shows_the_help_of_each_verb(golden: Callable[[Path, str], None]) -> None:
+    about = "What `traceadvisor --help` and the help of each verb print. `make golden` writes this page."
+    golden(COMMAND_LINE, "\n".join(("# Command line\n", f"{about}\n", *map(_block, ("", *VERBS)))))
+
+
+def test_the_readme_stays_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) < 200
+
+
+def test_the_entry_of_the_documentation_links_to_every_page() -> None:
+    entry = (CHECKOUT / "docs" / "README.md").read_text(encoding="utf-8")
+    pages = {path.name for path in (CHECKOUT / "docs").glob("*.md")} - {"README.md"}
+    assert not pages - set(_LINK.findall(entry))
 
 
 @pytest.mark.parametrize("page", PAGES)
