@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+
+from traceadvisor.analysis.arithmetic.kernel_names import least_capability
 from traceadvisor.analysis.communication.collectives import Collectives, collectives, communication_rows, exposed_alone
 from traceadvisor.analysis.communication.gradients import StepGradients, step_gradients
 from traceadvisor.analysis.communication.recorded_waits import recorded_waits
@@ -38,7 +41,7 @@ from traceadvisor.analysis.steps.typical import with_typical
 from traceadvisor.analysis.steps.windows import step_windows
 from traceadvisor.hardware.accelerators import Accelerator, accelerator_named
 from traceadvisor.hardware.tensor_cores import has_tensor_cores
-from traceadvisor.model.arrays import Int64
+from traceadvisor.model.arrays import Int64, distinct
 from traceadvisor.model.breakdown import Category, MeanBreakdown
 from traceadvisor.model.communication import CommunicationRow, Purpose
 from traceadvisor.model.distortion import Distortion
@@ -162,10 +165,20 @@ class Facts:
         """The run's settings; all unknown without a capture."""
         return self.run.settings
 
-    @property
+    @cached_property
     def device(self) -> Device | None:
-        """The device; None for a recording without device activity."""
-        return None if self.device_index is None else self.trace.device(self.device_index)
+        """The device that ran the kernels; None for a recording without device activity.
+
+        If it is not described, the names of its kernels tell its least compute capability.
+        """
+        if self.device_index is None:
+            return None
+        device, events = self.trace.device(self.device_index), self.trace.events
+        if device.name or device.compute_capability:
+            return device
+        work = self.launches.work_rows
+        used = distinct(np.sort(events.name_id[work[events.kind[work] == Kind.KERNEL]]))
+        return replace(device, compute_capability=least_capability(self.trace.names[name] for name in used.tolist()))
 
     @property
     def accelerator(self) -> Accelerator | None:

@@ -77,7 +77,7 @@ def without_tables(facts: Facts) -> Recording:
         cycle=origin.cycle,
         path=origin.path,
         distributed=facts.trace.distributed,
-        device=facts.device,
+        device=None if facts.device_index is None else facts.trace.device(facts.device_index),
         step_source=facts.steps.source,
         steps=facts.step_rows,
         dropped_steps=facts.steps.dropped,

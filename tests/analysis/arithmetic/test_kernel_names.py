@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from traceadvisor.analysis.arithmetic.kernel_names import UNKNOWN, KernelName, read_kernel_name
+from traceadvisor.analysis.arithmetic.kernel_names import UNKNOWN, KernelName, least_capability, read_kernel_name
 from traceadvisor.analysis.arithmetic.work import Kind
 from traceadvisor.hardware.devices import Precision
 
@@ -92,3 +92,20 @@ def test_long_hostile_names_are_read_quickly(unit: str) -> None:
     started = time.process_time()
     assert isinstance(read_kernel_name(unit * 200_000), KernelName)
     assert time.process_time() - started < 1
+
+
+@pytest.mark.parametrize(
+    ("names", "capability"),
+    [
+        (("volta_sgemm_128x64_nn", "elementwise"), (7, 0)),
+        (("volta_sgemm_128x64_nn", "turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_tn"), (7, 5)),
+        (("ampere_sgemm_64x64_nn",), (8, 0)),
+        (("void cutlass::Kernel<cutlass_80_tensorop>(...)", "sm90_xmma_gemm_bf16bf16"), (9, 0)),
+        (("fmha_cutlassF_f32_aligned_64x64_rf_sm80",), (8, 0)),
+        (("maxwell_scudnn_128x64", "plasma80"), None),
+    ],
+)
+def test_kernels_tell_the_least_capability_of_their_device(
+    names: tuple[str, ...], capability: tuple[int, int] | None
+) -> None:
+    assert least_capability(names) == capability

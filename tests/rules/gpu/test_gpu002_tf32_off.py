@@ -42,6 +42,11 @@ def test_matmuls_in_16_bits_are_clear(tmp_path: Path) -> None:
     assert clear(Tf32Off(), _product("gemm", "c10::Half"), tmp_path).value == 0
 
 
+def test_kernels_tell_the_architecture_of_a_gpu_that_is_not_described(tmp_path: Path) -> None:
+    assert "does not support TF32" in skipped(Tf32Off(), _product("volta_sgemm_128x64_nn", device={}), tmp_path)
+    assert "peak rates" in skipped(Tf32Off(), _product("ampere_sgemm_128x64_tn", device={}), tmp_path)
+
+
 def test_a_gpu_without_tf32_is_skipped(tmp_path: Path) -> None:
     assert skipped(Tf32Off(), _product("volta_sgemm", device=V100), tmp_path) == "The GPU does not support TF32."
 

@@ -474,6 +474,20 @@ _READERS: tuple[Callable[[str, str], KernelName | None], ...] = (
 _ALIGNED = re.compile(r"_align(\d+)|_ldg(8|16)_")
 
 
+_ARCHITECTURES = {"volta": (7, 0), "turing": (7, 5), "ampere": (8, 0)}
+_BUILT_FOR = re.compile(r"(?<![a-z0-9])(?:(volta|turing|ampere)_|sm_?(\d{2,3})(?!\d))")
+"""The architecture that cuBLAS, cuDNN or CUTLASS built a kernel for: ``volta_sgemm_128x64_nn``, ``sm80_xmma_gemm``."""
+
+
+def least_capability(names: Iterable[str]) -> tuple[int, int] | None:
+    """Return the lowest compute capability that runs kernels of these names; None if they do not tell.
+
+    Newer devices run kernels of older ones, too.
+    """
+    found = (match for name in names for match in _BUILT_FOR.finditer(name[:LONGEST_READ].lower()))
+    return max((_ARCHITECTURES[one[1]] if one[1] else divmod(int(one[2]), 10) for one in found), default=None)
+
+
 @lru_cache(maxsize=1 << 14)
 def read_kernel_name(name: str) -> KernelName:
     """Return what a kernel's name tells."""
