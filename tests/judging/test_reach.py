@@ -9,19 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.build import TraceBuilder
-from tests.judging.reach import RULES, findings, shared_claims, violations
+from tests.judging.reach import findings, violations
 from tests.recordings.advice import Label, Origin, folder_of, labels
 from tests.recordings.generated.chance import training_by_chance
 from tests.rules.judging import facts_of, finding
 from traceadvisor.bundle.runs import read_run
 from traceadvisor.facts import Facts
-from traceadvisor.judging.engine import judge
-from traceadvisor.judging.laws import without_claims
 from traceadvisor.model.findings import Estimate, Finding, Method
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.parsing.discovery import find_recordings
 from traceadvisor.parsing.trace_file import read_trace
-from traceadvisor.replay.what_if import Scenario
 from traceadvisor.rules.data.data002_synchronous_loader import SynchronousLoader
 
 SEEDS = range(60)
@@ -60,25 +57,6 @@ def test_findings_on_planted_faults_stay_within_reach(label: Label) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_findings_on_trainings_by_chance_stay_within_reach(seed: int, tmp_path: Path) -> None:
     assert said_wrongly(facts_of(training_by_chance(seed).trace, tmp_path)) == []
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_claims_on_trainings_by_chance_share_no_instant_with_other_work(seed: int, tmp_path: Path) -> None:
-    facts = facts_of(training_by_chance(seed).trace, tmp_path)
-    if facts.observation.has_device:
-        assert not [one.rule.id for one in findings(facts) if shared_claims(facts, one)]
-
-
-@pytest.mark.parametrize("seed", SEEDS[::4])
-def test_upper_limits_on_trainings_by_chance_are_what_the_step_loses_without_their_claims(
-    seed: int, tmp_path: Path
-) -> None:
-    facts = facts_of(training_by_chance(seed).trace, tmp_path)
-    for row in judge(facts).findings:
-        gone = without_claims(row.finding, RULES[row.finding.rule.id], facts)
-        if gone and facts.replay and facts.step_ns:
-            share = facts.replay.saving_share((gone,), Scenario.EXPECTED) + abs(facts.replay.gate.error_share)
-            assert row.finding.saving.high_ns <= max(share, 0.0) * facts.step_ns + 1
 
 
 def test_trainings_by_chance_have_findings_of_many_rules(tmp_path: Path) -> None:

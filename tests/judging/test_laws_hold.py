@@ -1,0 +1,85 @@
+"""The laws hold on every recording at hand, on trainings by chance, and on damaged recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.case import Group, make_case
+from tests.fuzz.subjects import built, laid_out
+from tests.judging.reach import RULES, findings, shared_claims
+from tests.judging.test_reach import of_origin, recorded
+from tests.recordings.advice import Label, Origin, folder_of
+from tests.recordings.generated.chance import training_by_chance
+from tests.rules.judging import facts_of
+from traceadvisor.analysis.idle.causes import plain_python
+from traceadvisor.analysis.operators.containers import LONG_GAP_NS, container_rows, long_call_time
+from traceadvisor.errors import TraceAdvisorError
+from traceadvisor.facts import Facts
+from traceadvisor.judging.engine import judge
+from traceadvisor.judging.laws import without_claims
+from traceadvisor.model.arrays import without
+from traceadvisor.model.events import Kind
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.replay.fixes.kernels import FasterKernels
+from traceadvisor.replay.what_if import Scenario
+
+SEEDS, DAMAGED = range(0, 60, 3), range(40)
+
+
+def broken(facts: Facts) -> Iterator[str]:
+    """What breaks a law on one recording."""
+    for finding in findings(facts):
+        rule = finding.rule.id
+        if shared_claims(facts, finding):
+            yield f"{rule} claims time in which other operations run"
+        edit = finding.fix.what_if
+        if isinstance(edit, FasterKernels) and facts.device_work.row is None:
+            others = without(
+                edit.rows[edit.high > 1], facts.device_work.plain_kernels
+            )  # plain ones are not needed at all
+            yield from (f"{rule} makes kernels faster by an unknown rate" for _ in others[:1])
+    for row in judge(facts).findings:
+        gone = without_claims(row.finding, RULES[row.finding.rule.id], facts)
+        if gone and facts.replay and facts.step_ns:
+            share = facts.replay.saving_share((gone,), Scenario.EXPECTED) + abs(facts.replay.gate.error_share)
+            if row.finding.saving.high_ns > max(share, 0.0) * facts.step_ns + 1:
+                yield f"{row.finding.rule.id} saves more than the step loses without its claims"
+    backward = facts.observation.backward.together()
+    if plain_python(facts.observation, 1) & backward:
+        yield "the training thread runs Python while it waits for the backward pass"
+    events, calls = facts.trace.events, facts.trace.events.rows(Kind.RUNTIME)
+    short = events.spans(calls[events.duration_ns[calls] < LONG_GAP_NS])
+    for row in container_rows(facts.trace).tolist():
+        inside = SpanSet.of((int(events.start_ns[row]), int(events.end_ns[row])))
+        if not (inside - short).lasting(LONG_GAP_NS) and long_call_time(facts.observation) & inside:
+            yield "compiled code with small gaps is one long call"
+
+
+@pytest.mark.parametrize("label", of_origin(Origin.REAL), ids=lambda label: label.path)
+def test_laws_hold_on_real_recordings(label: Label, shared_traces: Path) -> None:
+    assert shared_traces.is_dir()
+    assert [one for facts in recorded(folder_of(label)) for one in broken(facts)] == []
+
+
+def test_laws_hold_on_recordings_from_elsewhere(shared_traces: Path) -> None:
+    paths = sorted((shared_traces / "others").iterdir())
+    assert len(paths) >= 8
+    assert [(path.name, one) for path in paths for facts in recorded(path) for one in broken(facts)] == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_laws_hold_on_trainings_by_chance(seed: int, tmp_path: Path) -> None:
+    assert list(broken(facts_of(training_by_chance(seed).trace, tmp_path))) == []
+
+
+@pytest.mark.parametrize("number", DAMAGED)
+def test_laws_hold_on_damaged_recordings(number: int, tmp_path: Path) -> None:
+    case = make_case((Group(1, (*built(), *laid_out())),), 24, number)
+    try:
+        read = list(recorded(case.write(tmp_path)))
+    except TraceAdvisorError:
+        return
+    assert [one for facts in read if facts.steps.kept for one in broken(facts)] == []
