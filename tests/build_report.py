@@ -183,7 +183,7 @@ def on_the_cpu() -> Report:
         recordings=(recording,),
         findings=(ranked(replace(loader_finding(), saving=saving), recording, Severity.MEDIUM),),
         not_worth_doing=(),
-        outcomes=(OutcomeRow(rule("GPU001", "no-mixed-precision"), (recording.id,), needs_device),),
+        outcomes=(OutcomeRow("GPU001", (recording.id,), needs_device),),
     )
 
 
@@ -407,12 +407,10 @@ def outcomes(recording: Recording) -> tuple[OutcomeRow, ...]:
     fine = Clear("exposed copies, share of the step", 0.011, 0.05, Unit.SHARE)
     occupied = Clear("blocks per multiprocessor", 12.4, 1.0, Unit.RATIO, remark="weighted by kernel time")
     return (
-        OutcomeRow(rule("H2D003", "exposed-copy"), ids, fine),
-        OutcomeRow(rule("GPU009", "low-occupancy"), ids, occupied),
-        OutcomeRow(
-            rule("IDLE001", "host-sync"), ids, Skipped("No call stacks were recorded. Record with with_stack=True.")
-        ),
-        OutcomeRow(rule("GPU003", "misaligned-shapes"), ids, Failed("ZeroDivisionError: division by zero")),
+        OutcomeRow("H2D003", ids, fine),
+        OutcomeRow("GPU009", ids, occupied),
+        OutcomeRow("IDLE001", ids, Skipped("No call stacks were recorded. Record with with_stack=True.")),
+        OutcomeRow("GPU003", ids, Failed("ZeroDivisionError: division by zero")),
     )
 
 

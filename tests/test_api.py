@@ -102,7 +102,7 @@ def test_a_selection_without_a_match_lists_the_recordings(tmp_path: Path) -> Non
 
 def test_settings_choose_the_rules_that_run(tmp_path: Path) -> None:
     report = api.load(_record(tmp_path / "w.1.pt.trace.json"), settings=Settings(select=("DATA",), ignore=("DATA003",)))
-    ran = {row.rule.id for row in report.outcomes}
+    ran = {row.rule_id for row in report.outcomes}
     assert "DATA001" in ran
     assert not [rule for rule in ran if not rule.startswith("DATA") or rule == "DATA003"]
 
@@ -116,7 +116,7 @@ def test_settings_change_a_threshold(tmp_path: Path) -> None:
 def test_settings_beside_the_recordings_are_ignored(tmp_path: Path) -> None:
     path = _record(tmp_path / "w.1.pt.trace.json")
     (tmp_path / "pyproject.toml").write_text("[tool.traceadvisor]\nselect = ['GPU']", encoding="utf-8")
-    assert "DATA001" in {row.rule.id for row in api.load(path).outcomes}
+    assert "DATA001" in {row.rule_id for row in api.load(path).outcomes}
 
 
 def test_a_report_shows_its_settings(tmp_path: Path) -> None:

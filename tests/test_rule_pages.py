@@ -18,7 +18,7 @@ from traceadvisor import api
 from traceadvisor.cli.rule_page import rule_page
 from traceadvisor.config import Settings
 from traceadvisor.judging.catalogue import all_rules
-from traceadvisor.model.findings import Found
+from traceadvisor.model.report import FoundFigures
 from traceadvisor.rules.base import Rule
 
 FOLDER = CHECKOUT / "docs" / "rules"
@@ -28,7 +28,7 @@ SAMPLES = tuple(f"sample_traces/{path.name}" for path in shared.SAMPLES)
 
 def _found(path: Path) -> list[str]:
     report = api.load(path, settings=Settings(plugins=False))
-    return sorted({row.rule.id for row in report.outcomes if isinstance(row.outcome, Found)})
+    return sorted({row.rule_id for row in report.outcomes if isinstance(row.outcome, FoundFigures)})
 
 
 def _written() -> dict[str, list[str]]:

@@ -66,7 +66,7 @@ def predicted_again(result: ExperimentResult) -> ExperimentResult:
         if now and settings == row.settings:
             kept.append(replace(row, predicted_low=now.low, predicted=now.expected, predicted_high=now.high))
     step_ns = next((row.step_ns for row in report.findings if row.step_ns), None)
-    return replace(result, ledger=tuple(kept), recorded_step_us=step_ns and step_ns / 1000)
+    return replace(result, ledger=tuple(kept), recorded_step_ns=step_ns)
 
 
 def rows(results: Iterable[ExperimentResult]) -> Iterator[tuple[str, ...]]:
@@ -97,7 +97,7 @@ def _row(one: LedgerRow, result: ExperimentResult) -> tuple[str, ...]:
         f"{found.null_low:.2f} to {found.null_high:.2f}",
         found.verdict,
         in_range,
-        f"{(result.base_step_us or 0) / 1000:.1f} ms, {(result.recorded_step_us or 0) / 1000:.1f} ms",
+        f"{(result.base_step_ns or 0) / 1e6:.1f} ms, {(result.recorded_step_ns or 0) / 1e6:.1f} ms",
     )
 
 

@@ -85,7 +85,7 @@ def judged(name: str, bundle: Path) -> Verdict:
         report = api.load(bundle)
     except TraceAdvisorError as error:
         return Verdict(crash=str(error))
-    failed = [f"{row.rule.id}: {row.outcome.error}" for row in report.outcomes if isinstance(row.outcome, Failed)]
+    failed = [f"{row.rule_id}: {row.outcome.error}" for row in report.outcomes if isinstance(row.outcome, Failed)]
     if not report.findings:
         return Verdict(crash="; ".join(failed) or None)
     first = report.findings[0]

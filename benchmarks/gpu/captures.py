@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ import psutil
 
 from benchmarks.gpu.carried import ROOT
 from benchmarks.gpu.machine import nvidia_smi
+from traceadvisor import read
+from traceadvisor.model.report import Report
 
 PYTHON = sys.executable
 TRACES = "*.pt.trace.json.gz"
@@ -132,11 +135,12 @@ def capture(  # noqa: PLR0913  # as many sides as a capture has
     return bundle
 
 
-def report(bundle: Path, *, timeout_s: float = 120.0) -> dict[str, Any]:
-    """The JSON report of a capture."""
+def report(bundle: Path, *, timeout_s: float = 120.0) -> Report:
+    """The report of a capture, made in a process of its own."""
     command = [sys.executable, "-m", "traceadvisor", "report", str(bundle), "--no-config", "--no-plugins"]
-    document: dict[str, Any] = json.loads(run([*command, "--format", "json", "-o", "-"], timeout_s=timeout_s))
-    return document
+    with tempfile.TemporaryDirectory() as folder:
+        run([*command, "--format", "json", "-o", folder], timeout_s=timeout_s)
+        return read(Path(folder) / "report.json")
 
 
 def manifest(bundle: Path) -> dict[str, Any]:

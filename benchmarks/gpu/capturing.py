@@ -106,7 +106,7 @@ def kills(part: Part) -> None:
         _kill_after_ready(captures.capture_command(bundle, script, LIGHT_OPTIONS), delay_s, part.budget.left_s)
         row: dict[str, Any] = {"delay_s": delay_s, "readable": True, "error": None}
         try:
-            row["steps"] = len(captures.report(bundle)["recordings"][0]["steps"])
+            row["steps"] = len(captures.report(bundle).recordings[0].steps)
         except (RunFailedError, LookupError) as error:
             row |= {"readable": False, "error": str(error)[-MOST_CHARACTERS:]}
         row["hidden_files"] = sorted(path.name for path in part.scratch.glob(f".{bundle.name}*"))

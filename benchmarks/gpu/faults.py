@@ -14,6 +14,7 @@ from benchmarks.gpu.machine import usable_workers
 from benchmarks.gpu.part import Part
 from benchmarks.gpu.predictions import proposed_workers
 from benchmarks.gpu.settings import Settings
+from traceadvisor.model.report import Report
 
 FAULTY = Settings(log_every=1)
 
@@ -52,7 +53,7 @@ def run(part: Part) -> None:
         lambda: part.experiment("fixed singly", "faults", FAULTY, single, budget, reports=predicted),
     )
 
-    reports: dict[str, dict[str, Any]] = {}
+    reports: dict[str, Report] = {}
     for name in fixes if not part.reduced else ():
         others = tuple(other for other in fixes if other != name)
         made = _demo(part, f"demo-only-{name}", others)
@@ -65,7 +66,7 @@ def run(part: Part) -> None:
     part.experiment("planted singly", "faults", fixed, planted, part.budget, reports=reports)
 
 
-def _demo(part: Part, name: str, fixes: tuple[str, ...]) -> dict[str, Any] | None:
+def _demo(part: Part, name: str, fixes: tuple[str, ...]) -> Report | None:
     """Run ``traceadvisor demo`` with some faults fixed; None where that failed, which is said."""
     folder = part.scratch / name
     words = [word for fix in fixes for word in ("--fix", fix)]

@@ -80,8 +80,8 @@ def _joined(part: Part) -> Found:
     settings = json.loads((bundle / "settings.0.json").read_text(encoding="utf-8"))
     own = [device["uuid"] for device in settings["devices"]]
     seen = captures.smi("uuid").split()
-    telemetry = part.report(bundle)["recordings"][0]["telemetry"] or {}
-    sampled = [device["uuid"] for device in telemetry.get("devices") or ()]
+    telemetry = part.report(bundle).recordings[0].telemetry
+    sampled = [device.uuid for device in telemetry.devices] if telemetry else []
     holds = bool(own) and own[0] in seen and own[0] in sampled
     same = f"{len(own)} by torch, {len(seen)} by nvidia-smi, {len(sampled)} sampled"
     return Found(holds, f"{same}; the first is {'the same' if holds else 'not the same'} in all")

@@ -10,6 +10,7 @@ from benchmarks.gpu.machine import usable_workers
 from benchmarks.gpu.part import LIGHT, Part
 from benchmarks.gpu.predictions import proposed_workers
 from benchmarks.gpu.settings import Settings
+from traceadvisor.model.report import Report
 
 AMP, TF32, FUSED = ("GPU001",), ("GPU002",), ("GPU005",)
 PINNED, LAYOUT, COMPILED = ("H2D001", "H2D002"), ("GPU007",), ("IDLE002", "GPU006")
@@ -71,7 +72,7 @@ def _all(base: Settings) -> Settings:
     return replace(base, amp=True, tf32=True, pinned=True, fused=True, compiled=True)
 
 
-def _report(part: Part, name: str, workload: str, settings: Settings, expect: str) -> dict[str, object] | None:
+def _report(part: Part, name: str, workload: str, settings: Settings, expect: str) -> Report | None:
     """Capture and report; None where that failed, which is said: measuring goes on without predictions."""
     try:
         return part.report(part.capture(name, part.train(workload, settings), LIGHT, expect=expect))

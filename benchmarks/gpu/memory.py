@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from benchmarks.gpu import captures
 from benchmarks.gpu.part import Part
 from benchmarks.gpu.settings import Settings
 from benchmarks.gpu.training import TRUTH
+from traceadvisor.model.step_memory import MemoryFigures, StepMemory
 
 FACTORS = (1, 2, 4)
 BATCHES = {"pictures": 48, "text": 8}
@@ -30,7 +32,7 @@ def _workload(part: Part, workload: str) -> None:
     script = part.train(workload, Settings(), steps=None if part.reduced else STEPS, batch_size=batch)
     expect = f"device memory of batch {batch}"
     bundle = part.capture(f"memory-{workload}", script, ("--no-stacks",), expect=expect)
-    parts = fullest(part.report(bundle)["recordings"][0]["memory"])
+    parts = fullest(part.report(bundle).recordings[0].memory)
     if parts is None:
         part.outbox.skip(f"memory of {workload}", "the recording holds no device memory")
     for factor in FACTORS[:1] if part.reduced else FACTORS:
@@ -41,7 +43,7 @@ def _workload(part: Part, workload: str) -> None:
             "factor": factor,
             "measured_bytes": measured["peak_bytes"],
             "reserved_bytes": measured["reserved_bytes"],
-            "recorded": parts,
+            "recorded": parts and asdict(parts),
             **(predictions(parts, factor) if parts else {}),
         }
         part.outbox.put("memory", [*part.outbox.document.get("memory", ()), row])
@@ -49,18 +51,17 @@ def _workload(part: Part, workload: str) -> None:
             part.outbox.say(words(row))
 
 
-def fullest(memory: dict[str, Any] | None) -> dict[str, int] | None:
+def fullest(memory: MemoryFigures | None) -> StepMemory | None:
     """The recorded step with the highest peak; None where the recording does not tell."""
-    steps: list[dict[str, int]] = memory["steps"] if memory else []
-    return max(steps, key=lambda step: step["peak_bytes"], default=None)
+    return max(memory.steps if memory else (), key=lambda step: step.peak_bytes, default=None)
 
 
-def predictions(parts: dict[str, int], factor: int) -> dict[str, float]:
+def predictions(parts: StepMemory, factor: int) -> dict[str, float]:
     """The peak of a batch so many times as large, in bytes, as rule MEM002 foresees it: both of its forecasts."""
-    added = parts["peak_bytes"] - parts["state_bytes"]
+    added = parts.peak_bytes - parts.state_bytes
     return {
-        "all_grows_bytes": float(parts["state_bytes"] + factor * added),
-        "activations_grow_bytes": float(parts["peak_bytes"] + (factor - 1) * parts["activations_bytes"]),
+        "all_grows_bytes": float(parts.state_bytes + factor * added),
+        "activations_grow_bytes": float(parts.peak_bytes + (factor - 1) * parts.activations_bytes),
     }
 
 

@@ -17,6 +17,7 @@ from benchmarks.gpu.predictions import found_rules, predict, predict_all_fixes
 from benchmarks.gpu.settings import Settings
 from benchmarks.gpu.training import TRUTH, Training
 from benchmarks.gpu.workloads import WORKLOADS
+from traceadvisor.model.report import Report
 
 STEPS = 60
 LIGHT = ("--no-stacks", "--no-memory")
@@ -93,14 +94,15 @@ class Part:
         self.outbox.add_capture(name, bundle, command=command, expected=expect)
         return bundle
 
-    def report(self, bundle: Path) -> dict[str, Any]:
-        """The JSON report of a capture; says which rules fired."""
-        document = captures.report(bundle, timeout_s=max(self.budget.left_s, 30.0))
-        fired = found_rules(document)
-        replay = document["recordings"][0]["replay"]
-        self.outbox.say(f"{bundle.name}: rules {', '.join(fired) or 'none'}; replay {replay['status']}")
+    def report(self, bundle: Path) -> Report:
+        """The report of a capture; says which rules fired."""
+        report = captures.report(bundle, timeout_s=max(self.budget.left_s, 30.0))
+        fired = found_rules(report)
+        replay = report.recordings[0].replay
+        status = replay.status.value if replay else "not run"
+        self.outbox.say(f"{bundle.name}: rules {', '.join(fired) or 'none'}; replay {status}")
         self.outbox.put("fired", {**self.outbox.document.get("fired", {}), bundle.name: fired})
-        return document
+        return report
 
     def experiment(  # noqa: PLR0913  # as many sides as a measurement has
         self,
@@ -110,7 +112,7 @@ class Part:
         changes: Sequence[Change],
         budget: Budget,
         *,
-        reports: dict[str, dict[str, Any]],
+        reports: dict[str, Report],
     ) -> dict[str, Any]:
         """Alternate settings of a workload, add predictions, and keep the result.
 
@@ -120,7 +122,7 @@ class Part:
             base: the setting as it is.
             changes: compared with it.
             budget: time for it.
-            reports: the JSON report to predict from by arm, and under "" for all other arms; what is missing is not
+            reports: the report to predict from by arm, and under "" for all other arms; what is missing is not
                 predicted.
         """
         made = WORKLOADS[workload](reduced=self.reduced)
@@ -136,7 +138,7 @@ class Part:
             if report is not None:
                 predicted = predict(report, change.rules) if change.rules else predict_all_fixes(report)
                 document["arms"][change.arm]["predicted"] = predicted.document()
-                document["captures"][change.arm] = report["recordings"][0]["run"]
+                document["captures"][change.arm] = report.recordings[0].run
         self.outbox.put("experiments", [*self.outbox.document.get("experiments", ()), document])
         tell(self.outbox, document)
         return document

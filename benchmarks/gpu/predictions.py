@@ -1,4 +1,4 @@
-"""What a JSON report predicts for a change, as a share of the step that the prediction is of."""
+"""What a report predicts for a change, as a share of the step that the prediction is of."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from traceadvisor.model.findings import Clear, Estimate, Failed, Method, Skipped
+from traceadvisor.model.report import FoundFigures, OutcomeRow, Report
 
 Document = dict[str, Any]
 
@@ -34,53 +37,61 @@ class Prediction:
         return asdict(self)
 
 
-def predict(report: Document, rules: Sequence[str]) -> Prediction:
+def predict(report: Report, rules: Sequence[str]) -> Prediction:
     """The prediction of the first of some rules that found something, alone or folded; else why none did."""
     for rule in rules:
-        for finding in report["findings"]:
-            if finding["rule_id"] == rule and finding["step_us"]:
-                return _of(finding, rule, "found")
+        for row in report.findings:
+            if row.finding.rule.id == rule and row.step_ns:
+                return _of(row.finding.saving, row.step_ns, rule, "found")
     for rule in rules:
-        for finding in report["findings"]:
-            if rule in finding["also"] and finding["step_us"]:
-                own = [one for one in finding.get("folded", ()) if one["rule_id"] == rule]
-                saving = own[0]["saving_us_per_step"] if own else None
-                return _of(finding, finding["rule_id"], "folded", saving)
-    outcomes = [row for rule in rules for row in report["outcomes"] if row["rule_id"] == rule]
+        for row in report.findings:
+            if rule in row.also and row.step_ns:
+                saving = next((one.saving for one in row.folded if one.rule.id == rule), row.finding.saving)
+                return _of(saving, row.step_ns, row.finding.rule.id, "folded")
+    outcomes = [row for rule in rules for row in report.outcomes if row.rule_id == rule]
     for status in ("clear", "skipped", "failed"):
-        for row in outcomes:
-            if row["status"] == status:
-                return Prediction(status, row["rule_id"], reason=row["reason"])
+        for outcome in outcomes:
+            if type(outcome.outcome).__name__.lower() == status:
+                return Prediction(status, outcome.rule_id, reason=_reason(outcome))
     return Prediction("absent", rules[0])
 
 
-def predict_all_fixes(report: Document) -> Prediction:
+def predict_all_fixes(report: Report) -> Prediction:
     """The joint replay of all fixes of the first recording."""
-    replay = report["recordings"][0]["replay"]
-    step, joint = replay["baseline_step_us"], replay["joint_step_us"]
-    if not step or joint is None:
-        return Prediction("absent", ALL_FIXES, reason=replay["reason"])
-    return Prediction("found", ALL_FIXES, "replay", expected=joint / step, reason=replay["device_reason"])
+    replay = report.recordings[0].replay
+    if replay is None or not replay.baseline_step_ns or replay.joint_step_ns is None:
+        return Prediction("absent", ALL_FIXES, reason=replay.doubt if replay else None)
+    ratio = replay.joint_step_ns / replay.baseline_step_ns
+    return Prediction("found", ALL_FIXES, "replay", expected=ratio, reason=replay.device_doubt)
 
 
-def proposed_workers(report: Document) -> int | None:
+def proposed_workers(report: Report) -> int | None:
     """The number of loader workers that the report proposes, None where it proposes none."""
-    for finding in report["findings"]:
-        numbers = re.findall(r"num_workers=(\d+)", finding["fix"]["change"] or "")
+    for row in report.findings:
+        numbers = re.findall(r"num_workers=(\d+)", row.finding.fix.change or "")
         if numbers:
             return int(numbers[-1])
     return None
 
 
-def found_rules(report: Document) -> list[str]:
+def found_rules(report: Report) -> list[str]:
     """Ids of the rules that found something."""
-    return sorted({row["rule_id"] for row in report["outcomes"] if row["status"] == "found"})
+    return sorted({row.rule_id for row in report.outcomes if isinstance(row.outcome, FoundFigures)})
 
 
-def _of(finding: Document, rule: str, status: str, own_saving: Document | None = None) -> Prediction:
+def _of(saving: Estimate, step_ns: float, rule: str, status: str) -> Prediction:
     """The prediction of a finding, or of one folded into it, from the saving of its own fix."""
-    step, saving = finding["step_us"], own_saving or finding["saving_us_per_step"]
-    shortest, longest = (max(1 - saving[end] / step, 0.0) for end in ("high", "low"))
-    if saving["method"] != "replay":
-        return Prediction(status, rule, saving["method"], shortest, None, longest, saving["reason"])
-    return Prediction(status, rule, saving["method"], shortest, max(1 - saving["expected"] / step, 0.0), longest)
+    shortest, expected, longest = (
+        max(1 - saved_ns / step_ns, 0.0) for saved_ns in (saving.high_ns, saving.expected_ns, saving.low_ns)
+    )
+    method = saving.method.value
+    if saving.method is not Method.REPLAY:
+        return Prediction(status, rule, method, shortest, None, longest, saving.reason)
+    return Prediction(status, rule, method, shortest, expected, longest)
+
+
+def _reason(row: OutcomeRow) -> str | None:
+    match row.outcome:
+        case Clear(remark=text) | Skipped(reason=text) | Failed(error=text):
+            return text
+    return None

@@ -209,7 +209,7 @@ def _extract_files(archive: tarfile.TarFile, folder: Path) -> None:
 
 def _predict_again(document: dict[str, Any], bundles: dict[str, Path]) -> None:
     """Replace predictions made on the machine by those of this version, where the captures came back whole."""
-    reports: dict[str, dict[str, Any]] = {}
+    reports: dict[str, traceadvisor.Report] = {}
     for name, bundle in bundles.items():
         if any(bundle.glob("*.pt.trace.json.gz")):
             reports[name] = _report(bundle)
@@ -221,16 +221,11 @@ def _predict_again(document: dict[str, Any], bundles: dict[str, Path]) -> None:
                 row["predicted"] = predicted.document()
 
 
-def _report(bundle: Path) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            _, written = traceadvisor.report(
-                bundle, out=folder, formats=("json",), settings=traceadvisor.Settings(plugins=False)
-            )
-        except traceadvisor.TraceAdvisorError as error:
-            raise click.ClickException(f"{bundle.name} cannot be read: {error}") from error
-        document: dict[str, Any] = json.loads(written["json"].read_text(encoding="utf-8"))
-    return document
+def _report(bundle: Path) -> traceadvisor.Report:
+    try:
+        return traceadvisor.load(bundle, settings=traceadvisor.Settings(plugins=False))
+    except traceadvisor.TraceAdvisorError as error:
+        raise click.ClickException(f"{bundle.name} cannot be read: {error}") from error
 
 
 def _sample(row: dict[str, Any], bundle: Path, document: dict[str, Any], checkout: Path, taken: Taken) -> None:

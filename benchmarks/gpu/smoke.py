@@ -18,6 +18,9 @@ from benchmarks.gpu.machine import nvidia_smi, usable_workers
 from benchmarks.gpu.part import LIGHT, Part
 from benchmarks.gpu.settings import Settings
 from benchmarks.gpu.training import TRUTH
+from traceadvisor.model.breakdown import Category
+from traceadvisor.model.report import Recording
+from traceadvisor.results.document import written
 
 ROUNDS = 3
 FIRST_STEPS = 5
@@ -68,16 +71,16 @@ def real_model(part: Part) -> None:
     around = stalls(rows)
     part.outbox.say("around the window: " + "; ".join(f"{name} {value:.2f} steps" for name, value in around.items()))
     part.outbox.put("real_model", {"steps": against, "stalls": around})
-    document = part.report(bundle)
-    recording = document["recordings"][0]
+    (recording, *_) = part.report(bundle).recordings
     if truth["compute_ms"]:
         recorded = {row.index for row in rows if row.state == "recorded"}
         events_us = fmean(time * 1000 for index, time in enumerate(truth["compute_ms"]) if index in recorded)
-        kernels_us = recording["mean_breakdown_us"].get("kernel")
+        kernels_ns = recording.mean_breakdown.parts_ns.get(Category.KERNEL) if recording.mean_breakdown else None
+        kernels_us = None if kernels_ns is None else kernels_ns / 1000
         part.outbox.put("real_model_device", {"events_us": events_us, "kernels_us": kernels_us})
         alone = "none" if kernels_us is None else f"{kernels_us:.0f} us"
         part.outbox.say(f"compute per recorded step: CUDA events {events_us:.0f} us, kernels alone {alone}")
-    compare_telemetry(part, document, smi)
+    compare_telemetry(part, recording, smi)
 
 
 def overhead(part: Part) -> None:
@@ -158,15 +161,14 @@ def stalls(rows: Sequence[StepRow]) -> dict[str, float]:
     return {state: max(row.duration_ns for row in later if row.state == state) / plain for state in states}
 
 
-def compare_telemetry(part: Part, document: dict[str, Any], smi: Sequence[Sequence[float]]) -> None:
+def compare_telemetry(part: Part, recording: Recording, smi: Sequence[Sequence[float]]) -> None:
     """What NVML said to the capture beside what ``nvidia-smi`` printed meanwhile."""
-    telemetry = document["recordings"][0]["telemetry"] or {}
-    devices = telemetry.get("devices") or []
-    if not devices:
-        missing = telemetry.get("devices_missing") or "no telemetry"
-        part.outbox.skip("NVML against nvidia-smi", missing)
+    sampled = recording.captured.telemetry if recording.captured else None
+    if recording.telemetry is None or not recording.telemetry.devices:
+        missing = sampled and sampled.devices_missing
+        part.outbox.skip("NVML against nvidia-smi", missing or "no telemetry")
         return
-    device = devices[0]
+    device = written(recording.telemetry.devices[0])
     found: dict[str, Any] = {"nvml": {key: value for key, value in device.items() if key != "uuid"}, "smi": None}
     if smi:
         use, memory, power, clock, heat = zip(*smi, strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,8 @@ def waits(part: Part) -> dict[str, Any]:
     words = [captures.relative(script), "--device", part.device]
     bundle = part.capture("item-each-step", words, ("--no-memory",), expect="the line that waits for the loss")
     report = part.report(bundle)
-    findings = [row for row in report["findings"] if "IDLE001" in (row["rule_id"], *row["also"])]
-    lines = [line_of(script, place["line"]) for row in findings for place in row["locations"]]
+    findings = [row for row in report.findings if "IDLE001" in (row.finding.rule.id, *row.also)]
+    lines = [line_of(script, place.line) for row in findings for place in row.finding.locations]
     if part.device != "cuda":
         part.outbox.skip("the source line of .item()", "nothing waits for a device without one")
     elif any(".item()" in line for line in lines):
@@ -146,18 +147,19 @@ def line_of(script: Path, number: int) -> str:
 
 def _summary(part: Part, bundle: Path) -> dict[str, Any]:
     report = part.report(bundle)
-    recording = report["recordings"][0]
+    recording, mean = report.recordings[0], report.recordings[0].mean_breakdown
+    replay = recording.replay
     summary = {
-        "recordings": len(report["recordings"]),
-        "steps": len(recording["steps"]),
-        "step_source": recording["step_source"],
-        "mean_step_us": recording["mean_step_us"],
-        "totals_us": recording["totals_us"],
-        "replay": recording["replay"]["status"],
-        "replay_error_share": recording["replay"]["baseline_error_share"],
-        "notes": [note["code"] for note in report["health"]["notes"]],
+        "recordings": len(report.recordings),
+        "steps": len(recording.steps),
+        "step_source": recording.step_source.value,
+        "mean_step_ns": recording.mean_step_ns,
+        "totals_ns": mean and asdict(mean.totals),
+        "replay": replay.status.value if replay else "not_run",
+        "replay_error_share": replay and replay.baseline_error_share,
+        "notes": [note.code for note in report.health.notes],
     }
-    busy, error = recording["gpu_busy_share"], summary["replay_error_share"]
+    busy, error = recording.figures.busy_share, replay and replay.baseline_error_share
     shown_busy = "not measured" if busy is None else f"{busy:.0%}"
     shown_error = "none" if error is None else f"{error:.1%}"
     part.outbox.say(f"{bundle.name}: {summary['steps']} steps, device busy {shown_busy}, replay error {shown_error}")

@@ -189,9 +189,9 @@ def _own_ratio(part: Part, before: Sequence[str], after: Sequence[str]) -> float
 def against_processes(part: Part, document: dict[str, Any], own: float) -> Found:
     """Whether the one ratio of a sweep is about that between processes."""
     (arm,) = (arm for section in document["sections"] for arm in section["arms"])
-    row = arm["measured"]
+    row = arm.get("measured")
     if row is None:
-        return Found(holds=False, text=f"not measured ({arm['problem']}); by the kit {own:.3f}")
+        return Found(holds=False, text=f"not measured ({arm.get('problem')}); by the kit {own:.3f}")
     low, high = row["low"] - OTHER_PROCESS, row["high"] + OTHER_PROCESS
     holds = is_within(part, own, low, high) and is_within(part, row["high"] - row["low"], 0.0, 2 * WIDEST)
     return Found(holds, f"{verbal(row)}, by the kit {own:.3f}")
@@ -215,9 +215,9 @@ def _fused(part: Part) -> Found:
     for own, value in (((), "true"), (("--fused",), "false")):
         document = measured("sweep", part, ("--set", f"fused={value}"), _script(part, "products", "--scaler", *own))
         (arm,) = (arm for section in document["sections"] for arm in section["arms"])
-        problem = arm["problem"] or arm["loss_problem"]
-        holds = holds and arm["measured"] is not None and problem is None
-        ratio = verbal(arm["measured"]) if arm["measured"] else "not measured"
+        problem = arm.get("problem") or arm.get("loss_problem")
+        holds = holds and "measured" in arm and problem is None
+        ratio = verbal(arm["measured"]) if "measured" in arm else "not measured"
         texts.append(f"fused={value}: {ratio}, {problem or 'no problem'}")
     return Found(holds, "; ".join(texts))
 
@@ -235,9 +235,9 @@ def _out_of_memory(part: Part) -> Found:
     words = ("--batch-size", ",".join(map(str, sizes)))
     limited = ("--batch-size", str(sizes[0]), "--memory-mib", str(MEMORY_MIB))
     document = measured("sweep", part, words, _script(part, "products", *limited), 1.2)
-    axis = next(section["axis"] for section in document["sections"] if section["axis"])
-    at, best = axis["out_of_memory_at"], axis["best"]
-    text = f"{largest} fit; out of memory at {at}, best {best}, {document['problem'] or 'no problem'}"
+    axis = next(section["axis"] for section in document["sections"] if "axis" in section)
+    at, best = axis.get("out_of_memory_at"), axis.get("best")
+    text = f"{largest} fit; out of memory at {at}, best {best}, {document.get('problem') or 'no problem'}"
     return Found(at in sizes[2:] and best in sizes[:2], text)
 
 
@@ -246,10 +246,10 @@ def _largest(part: Part) -> Found:
     batch = 2048
     script = _script(part, "products", "--batch-size", str(batch), "--steps", "60")
     bundle = part.capture("largest", script, ("--no-stacks",), expect="device memory of six products")
-    parts = fullest(part.report(bundle)["recordings"][0]["memory"])
+    parts = fullest(part.report(bundle).recordings[0].memory)
     if parts is None:
         return Found(holds=False, text="the recording holds no device memory")
-    state, peak = parts["state_bytes"], parts["peak_bytes"]
+    state, peak = parts.state_bytes, parts.peak_bytes
     forecast = batch * (MEMORY_MIB * 2**20 - state) / (peak - state)
     found = _largest_batch(part)
     return Found(is_within(part, forecast / found, 0.85, 1.15), f"forecast {forecast:.0f}, measured {found}")

@@ -204,7 +204,7 @@ def _full_buffers(part: Part) -> Found:
     config = part.scratch / "kineto.conf"
     config.write_text("ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB=1\n", encoding="utf-8")
     ended = captured(part, "many", environment={"KINETO_CONFIG": str(config)})
-    codes = [note["code"] for note in part.report(ended.bundle)["health"]["notes"]]
+    codes = [note.code for note in part.report(ended.bundle).health.notes]
     count = sum(len(_kernels(path)) for path in ended.bundle.glob(captures.TRACES))
     return Found(STOPPED_EARLY in codes, f"{ended.words()}; {count} kernels; notes of the report: {', '.join(codes)}")
 

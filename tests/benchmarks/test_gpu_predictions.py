@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,30 +12,26 @@ from benchmarks.gpu.captures import StepRow
 from benchmarks.gpu.predictions import predict, predict_all_fixes, proposed_workers
 from benchmarks.gpu.settings import Settings, parsed
 from benchmarks.gpu.smoke import device_against_events, smi_rows, stalls, steps_against_clock
+from tests.build_report import loader_finding, one_recording, ranked, rule
+from traceadvisor.model.findings import Clear, Estimate, Fix, Method, Severity, Skipped, Unit
+from traceadvisor.model.replay import ReplayFigures
+from traceadvisor.model.report import FoldedBecause, FoldedFinding, OutcomeRow, RankedFinding, Report
+from traceadvisor.model.step_memory import MemoryFigures, MemoryRelief, StepMemory
+
+REPLAYED = Estimate(30.0, 40.0, 50.0, Method.REPLAY)
+"""Of a step of 100 ns, 40 are saved, at least 30 and at most 50."""
 
 
-def finding(rule: str, also: tuple[str, ...] = (), *, replayed: bool = True) -> dict[str, Any]:
-    """A step of 100 us of which 40 are saved, at least 30 and at most 50."""
-    return {
-        "rule_id": rule,
-        "also": list(also),
-        "step_us": 100.0,
-        "saving_us_per_step": {
-            "low": 30.0,
-            "expected": 40.0,
-            "high": 50.0,
-            "method": "replay" if replayed else "bound",
-            "reason": None if replayed else "no device",
-        },
-        "predicted_step_us": {"low": 50.0, "expected": 60.0, "high": 70.0} if replayed else None,
-        "fix": {"summary": "", "change": "DataLoader(..., num_workers=0) -> DataLoader(..., num_workers=3)"},
-    }
+def finding(name: str, also: tuple[str, ...] = (), saving: Estimate = REPLAYED) -> RankedFinding:
+    fix = Fix("", "DataLoader(..., num_workers=0) -> DataLoader(..., num_workers=3)")
+    found = replace(loader_finding(), rule=rule(name, name.lower()), saving=saving, fix=fix)
+    return replace(ranked(found, one_recording().recordings[0], Severity.HIGH, also), step_ns=100.0)
 
 
-def report(*findings: dict[str, Any], outcomes: tuple[tuple[str, str], ...] = ()) -> dict[str, Any]:
-    rows = [{"rule_id": rule, "status": status, "reason": None} for rule, status in outcomes]
-    replay = {"baseline_step_us": 200.0, "joint_step_us": 50.0, "reason": None, "device_reason": None}
-    return {"findings": list(findings), "outcomes": rows, "recordings": [{"replay": replay}]}
+def report(*findings: RankedFinding, outcomes: tuple[OutcomeRow, ...] = ()) -> Report:
+    replay = ReplayFigures(1, 200.0, 0.0, 0.0, 0.0, None, None, 50.0)
+    recording = replace(one_recording().recordings[0], replay=replay)
+    return replace(one_recording(), recordings=(recording,), findings=findings, outcomes=outcomes)
 
 
 def test_a_replayed_finding_predicts_a_ratio_with_its_range() -> None:
@@ -44,7 +40,9 @@ def test_a_replayed_finding_predicts_a_ratio_with_its_range() -> None:
 
 
 def test_a_bound_predicts_a_range_only() -> None:
-    found = predict(report(finding("GPU001", replayed=False)), ("GPU001",))
+    found = predict(
+        report(finding("GPU001", saving=replace(REPLAYED, method=Method.BOUND, reason="no device"))), ("GPU001",)
+    )
     assert (found.low, found.expected, found.high, found.reason) == (0.5, None, 0.7, "no device")
 
 
@@ -54,14 +52,15 @@ def test_a_folded_finding_names_the_one_that_holds_it() -> None:
 
 
 def test_a_folded_finding_predicts_with_its_own_saving() -> None:
-    saving = {"low": 1.0, "expected": 2.0, "high": 3.0, "method": "replay", "reason": None}
-    holder = finding("IDLE002", ("GPU005",)) | {"folded": [{"rule_id": "GPU005", "saving_us_per_step": saving}]}
+    own = FoldedFinding(rule("GPU005", "x"), FoldedBecause.SAME_TIME, Fix(""), Estimate(1.0, 2.0, 3.0, Method.REPLAY))
+    holder = replace(finding("IDLE002", ("GPU005",)), folded=(own,))
     found = predict(report(holder), ("GPU005",))
     assert (found.status, found.rule, found.low, found.expected, found.high) == ("folded", "IDLE002", 0.97, 0.98, 0.99)
 
 
 def test_a_rule_that_found_nothing_predicts_nothing() -> None:
-    found = predict(report(outcomes=(("GPU002", "skipped"), ("GPU001", "clear"))), ("GPU002", "GPU001"))
+    outcomes = (OutcomeRow("GPU002", (), Skipped("no GPU")), OutcomeRow("GPU001", (), Clear("x", 0, 1, Unit.SHARE)))
+    found = predict(report(outcomes=outcomes), ("GPU002", "GPU001"))
     assert (found.status, found.rule, found.expected) == ("clear", "GPU001", None)
 
 
@@ -82,9 +81,10 @@ def test_settings_survive_the_command_line() -> None:
 
 
 def test_memory_of_a_larger_batch_grows_in_whole_or_by_its_activations() -> None:
-    parts = {"state_bytes": 100, "activations_bytes": 40, "rest_bytes": 10, "peak_bytes": 150}
+    parts = StepMemory(0, state_bytes=100, activations_bytes=40, rest_bytes=10)
     assert memory.predictions(parts, 4) == {"all_grows_bytes": 300.0, "activations_grow_bytes": 270.0}
-    assert memory.fullest({"steps": [parts, parts | {"peak_bytes": 160}]}) == parts | {"peak_bytes": 160}
+    fuller = replace(parts, index=1, rest_bytes=20)
+    assert memory.fullest(MemoryFigures((parts, fuller), MemoryRelief(0.0, None, 0.0))) == fuller
     assert memory.fullest(None) is None
 
 

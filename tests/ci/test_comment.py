@@ -16,7 +16,7 @@ from tests.build_report import one_recording
 from tests.ci.forge import BOT, HEAD, TOKEN, Repository, archive, serving
 from tests.rendering.formatted import comment
 
-MARKER = "<!-- traceadvisor.report/1 -->"
+MARKER = "<!-- traceadvisor.report/2 -->"
 TEXT = comment(one_recording()).decode()
 FIRST_LINE = "<!-- traceadvisor-comment: report -->"
 

@@ -24,7 +24,7 @@ from traceadvisor.text.cleaning import clean
 
 GOLDEN = CHECKOUT / "tests" / "golden"
 ALL = (one_recording, three_recordings, on_the_cpu, nothing_readable, captured, captured_ranks)
-MARKER = "<!-- traceadvisor.report/1 -->"
+MARKER = "<!-- traceadvisor.report/2 -->"
 
 
 @pytest.mark.parametrize("build", ALL)

@@ -46,14 +46,14 @@ def test_annotations_can_be_printed_alone_and_an_empty_file_is_filled(tmp_path: 
     summary.touch()
     result = report("--format", "github", "-o", "-", summary=summary)
     assert all(line.startswith("::") for line in result.stdout.splitlines())
-    assert summary.read_text(encoding="utf-8").startswith("<!-- traceadvisor.report/1 -->\n### ")
+    assert summary.read_text(encoding="utf-8").startswith("<!-- traceadvisor.report/2 -->\n### ")
 
 
 def test_the_step_summary_is_appended_to(tmp_path: Path) -> None:
     summary = tmp_path / "summary.md"
     summary.write_text("# Mine\n")
     report("--format", "github", "-o", tmp_path / "out", summary=summary)
-    assert summary.read_text(encoding="utf-8").startswith("# Mine\n\n<!-- traceadvisor.report/1 -->\n### ")
+    assert summary.read_text(encoding="utf-8").startswith("# Mine\n\n<!-- traceadvisor.report/2 -->\n### ")
 
 
 def test_other_formats_leave_the_step_summary_alone(tmp_path: Path) -> None:

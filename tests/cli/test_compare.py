@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.build_report import rule
 from tests.comparing.building import captures, finding, recording, report
 from tests.shared import SAMPLES
 from traceadvisor.cli import main
@@ -89,7 +88,7 @@ def test_standard_output_takes_one_format(base: list[Path], slower: list[Path]) 
     result = _run("compare", base[0], slower[0], "-o", "-", "--format", "md")
     assert result.exit_code == 0
     assert result.stdout.startswith(
-        "<!-- traceadvisor.comparison/1 -->\n### 100 -&#62; 120 ms per step (20% more time), not shown"
+        "<!-- traceadvisor.comparison/2 -->\n### 100 -&#62; 120 ms per step (20% more time), not shown"
     )
     assert _run("compare", base[0], slower[0], "-o", "-", "--format", "md,json").exit_code == 2
 
@@ -135,7 +134,7 @@ def test_a_regression_without_a_base_is_wrong_usage(tmp_path: Path) -> None:
 
 
 def test_a_new_finding_is_met_from_its_severity_on() -> None:
-    clear = OutcomeRow(rule("IDLE001", "idle001"), (recording().id,), Clear("waits", 0.01, 0.05, Unit.SHARE))
+    clear = OutcomeRow("IDLE001", (recording().id,), Clear("waits", 0.01, 0.05, Unit.SHARE))
     new = finding(severity=Severity.MEDIUM)
     comparison = compare([report(outcomes=[clear])], [report(findings=[new], outcomes=[clear])])
     assert decide([Found(Severity.HIGH, is_new=True)], comparison) == Decision()

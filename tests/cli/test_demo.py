@@ -1,20 +1,21 @@
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 from click.testing import CliRunner
 
 from tests.children import Done, run
+from traceadvisor import read
 from traceadvisor.cli import main
 from traceadvisor.demo.run import TRAINING, Demo, Fault, record
 from traceadvisor.demo.train import has_fast_bfloat16
 from traceadvisor.errors import UsageError
+from traceadvisor.model.findings import Skipped
+from traceadvisor.model.report import Report
 
 DEMO = (sys.executable, "-m", "traceadvisor", "demo", "--device", "cpu")
 
@@ -26,16 +27,16 @@ def _run(*arguments: str, cwd: Path) -> Done:
     return run(*DEMO, *arguments, cwd=cwd)
 
 
-def _report(folder: Path) -> dict[str, Any]:
-    """The JSON report of the only run in a folder."""
+def _report(folder: Path) -> Report:
+    """The report of the only run in a folder."""
     result = CliRunner().invoke(main, ["report", str(folder / "runs"), "--format", "json", "-o", "-"])
     assert result.exit_code == 0, result.output
-    report: dict[str, Any] = json.loads(result.stdout)
-    return report
+    (path := folder / "report.json").write_text(result.stdout)
+    return read(path)
 
 
-def _without_measurement(report: dict[str, Any]) -> set[str]:
-    return {outcome["rule_id"] for outcome in report["outcomes"] if outcome["status"] == "skipped"}
+def _without_measurement(report: Report) -> set[str]:
+    return {row.rule_id for row in report.outcomes if isinstance(row.outcome, Skipped)}
 
 
 @pytest.mark.parametrize(("device", "major", "is_fast"), [("cuda", 7, False), ("cuda", 8, True), ("cpu", 8, False)])
@@ -59,10 +60,10 @@ def test_without_a_gpu_the_loader_is_the_first_finding(tmp_path: Path) -> None:
     assert ended.stdout.count("Next:") == 1
 
     report = _report(folder)
-    first = report["findings"][0]
+    first = report.findings[0].finding
     line = next(n for n, text in enumerate(TRAINING.read_text().splitlines(), 1) if "in enumerate(loader" in text)
-    assert first["rule_id"] == "DATA002"
-    assert (first["locations"][0]["file"], first["locations"][0]["line"]) == ("train.py", line)
+    assert first.rule.id == "DATA002"
+    assert (first.locations[0].file, first.locations[0].line) == ("train.py", line)
     assert {"GPU001", "H2D001", "IDLE001"} <= _without_measurement(report)
 
 
@@ -73,8 +74,8 @@ def test_a_full_run_waits_for_its_loader_until_fixed(tmp_path: Path) -> None:
     assert fixed.returncode == 0, fixed.stderr
     assert "not measured" not in fixed.stdout.splitlines()[-1]
     bad, good = _report(tmp_path / "bad"), _report(tmp_path / "good")
-    assert bad["findings"][0]["rule_id"] == "DATA002", "workers, on a busy machine, too"
-    assert not [finding["rule_id"] for finding in good["findings"] if finding["rule_id"].startswith("DATA")]
+    assert bad.findings[0].finding.rule.id == "DATA002", "workers, on a busy machine, too"
+    assert not [row for row in good.findings if row.finding.rule.id.startswith("DATA")]
 
 
 @pytest.mark.parametrize(

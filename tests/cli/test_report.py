@@ -53,7 +53,7 @@ def test_several_formats_are_written_at_once(recording: Path, tmp_path: Path) ->
 
 def test_a_dash_writes_the_report_and_nothing_else_to_standard_output(recording: Path) -> None:
     result = _run(recording, "-o", "-", "--format", "json")
-    assert json.loads(result.stdout)["schema"] == "traceadvisor.report/1"
+    assert json.loads(result.stdout)["schema"] == "traceadvisor.report/2"
 
 
 def test_standard_output_takes_one_format_only(recording: Path) -> None:
@@ -217,8 +217,8 @@ def test_a_damaged_file_among_good_ones_is_named_in_every_format(
     paths = (recording, damaged, tmp_path / "missing.json")
     result = _run(*paths, "-o", tmp_path / "out", "--format", "html,md,json", "--processes", processes)
     assert result.exit_code == 0, result.output
-    notes = json.loads((tmp_path / "out" / "report.json").read_text())["health"]["notes"]
-    assert [note["code"] for note in notes if note["recording"] is None] == ["unreadable"] * 2
+    notes = json.loads((tmp_path / "out" / "report.json").read_text())["health_notes"]
+    assert [row["note"]["code"] for row in notes if "recording_id" not in row] == ["unreadable"] * 2
     for name in ("report.html", "report.md", "report.json"):
         text = (tmp_path / "out" / name).read_text()
         assert "damaged.pt.trace.json" in text

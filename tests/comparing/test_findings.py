@@ -29,7 +29,7 @@ from traceadvisor.model.report import (
 from traceadvisor.model.run import Repository
 
 ID = recording().id
-CLEAR = OutcomeRow(rule("IDLE001", "idle001"), (ID,), Clear("waits", 0.01, 0.05, Unit.SHARE))
+CLEAR = OutcomeRow("IDLE001", (ID,), Clear("waits", 0.01, 0.05, Unit.SHARE))
 
 
 def _changes(base: Sequence[Report], head: Sequence[Report]) -> tuple[FindingChange, ...]:
@@ -54,7 +54,7 @@ def test_a_finding_that_head_does_not_have_is_gone() -> None:
 
 
 def test_a_check_that_was_skipped_shows_nothing() -> None:
-    skipped = OutcomeRow(rule("IDLE001", "idle001"), (ID,), Skipped("No call stacks were recorded"))
+    skipped = OutcomeRow("IDLE001", (ID,), Skipped("No call stacks were recorded"))
     (change,) = _changes(_side(outcomes=[skipped]), _side(finding()))
     assert change.status is FindingStatus.UNKNOWN
     assert change.reason is not None
@@ -99,7 +99,7 @@ def test_a_finding_of_one_rank_is_not_gone_because_another_rank_was_checked() ->
     base = report(*ranks, findings=[replace(row, recording_ids=(ranks[1].id,))], outcomes=[CLEAR])
     rows = [
         replace(CLEAR, recording_ids=(ranks[0].id,)),
-        OutcomeRow(CLEAR.rule, (ranks[1].id,), Skipped("No call stacks were recorded")),
+        OutcomeRow(CLEAR.rule_id, (ranks[1].id,), Skipped("No call stacks were recorded")),
     ]
     (change,) = _changes([base], [report(*ranks, outcomes=rows)])
     assert change.status is FindingStatus.UNKNOWN
@@ -146,7 +146,8 @@ def _fell(rule_id: str, base: Capture, head: Capture) -> bool:
         (place,) = [key for key, lane in base.lanes.items() if lane[0].id == row.recording_ids[0]]
         now = head.lanes[place][0] if place in head.lanes else None
         ids = [now.id] if now else []
-        outcomes = [one.outcome for one in head.outcomes if one.rule.id == rule_id and {*ids} & {*one.recording_ids}]
+        rows = [one for one in head.outcomes if one.rule_id == rule_id]
+        outcomes = [one.outcome for one in rows if {*ids} & {*(one.recording_ids or ids)}]
         if now is None or not outcomes or any(isinstance(one, Skipped | Failed) for one in outcomes):
             return False
         origins = row.finding.origins
@@ -264,7 +265,7 @@ def test_an_upper_limit_holds_for_any_smaller_saving() -> None:
 
 
 def test_several_fixes_have_a_prediction_together() -> None:
-    outcomes = [CLEAR, OutcomeRow(rule("DATA001", "data001"), (ID,), CLEAR.outcome)]
+    outcomes = [CLEAR, OutcomeRow("DATA001", (ID,), CLEAR.outcome)]
     base = [report(recording(undisturbed_ms=100.0), findings=[finding(), finding("DATA001", 30.0)], outcomes=outcomes)]
     head = [report(recording(undisturbed_ms=50.0), outcomes=outcomes)]
     first, second, together = _checks(base, head)

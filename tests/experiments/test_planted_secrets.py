@@ -186,10 +186,11 @@ def test_capture_report_and_try_keep_secrets_to_themselves(home: Path) -> None:
     assert _leaks(work / "report", ()) == []
     assert MARK not in reported.stdout + reported.stderr
     proposal = json.loads((work / "report" / "report.json").read_text())
-    for finding in proposal["findings"]:
+    for row in proposal["findings"]:
+        finding = row["finding"]
         finding["fix"]["change"] = f"DataLoader(..., num_workers=1)  # {TOKEN} in {home}"
         finding["fix"]["settings"] = {"num_workers": 1}
-        finding["title"] = f"Hidden in {home} --password {MARK}"
+        finding["rule"]["title"] = f"Hidden in {home} --password {MARK}"
     (work / "other-report.json").write_text(json.dumps(proposal))
     words = ("try", "other-report.json", "--minutes", "0.5", "-o", "tried")
     _assert_sealed(work / "tried", _run(home, *words, *_script(home), EPOCHS="4000"))

@@ -20,11 +20,12 @@ from traceadvisor.experiments.plan import Axis, Change, Plan
 from traceadvisor.experiments.result import Surroundings, result_of
 from traceadvisor.experiments.run import Outcome
 from traceadvisor.model.cost import Price
-from traceadvisor.model.experiment import ExperimentResult
+from traceadvisor.model.experiment import SCHEMA, ExperimentResult
 from traceadvisor.rendering.content.experiment.document import experiment_document
 from traceadvisor.rendering.formats import EXPERIMENT_FORMATS, write_formats
 from traceadvisor.rendering.writers.terminal import lines
-from traceadvisor.results.experiment_json import experiment_schema_text, read_experiment, render
+from traceadvisor.results.experiment_json import read_experiment, render
+from traceadvisor.results.report_schema import schema_text
 
 FOLDER = Path("never-made")
 
@@ -158,7 +159,7 @@ def test_written_and_read_again_a_result_is_the_same(tmp_path: Path) -> None:
     assert render(again) == path.read_bytes()
     assert {one.name for one in tmp_path.iterdir()} == {"experiment.json", "experiment.html", "experiment.md"}
     path.write_text("{}")
-    with pytest.raises(InputError, match=r"traceadvisor\.experiment/1"):
+    with pytest.raises(InputError, match=r"traceadvisor\.experiment/2"):
         read_experiment(tmp_path)
 
 
@@ -173,11 +174,11 @@ def test_a_pipe_or_a_deep_list_in_the_place_of_a_result_is_refused(tmp_path: Pat
 
 def test_a_result_follows_its_schema() -> None:
     for result in (_workers(), _result(plan_in(FOLDER), [])):
-        Draft202012Validator(json.loads(experiment_schema_text())).validate(json.loads(render(result)))
+        Draft202012Validator(json.loads(schema_text(ExperimentResult, SCHEMA))).validate(json.loads(render(result)))
 
 
 def test_the_committed_schema_of_experiments_is_that_of_the_document(golden: Callable[[Path, str], None]) -> None:
-    golden(CHECKOUT / "docs" / "experiment.schema.json", experiment_schema_text())
+    golden(CHECKOUT / "docs" / "experiment.schema.json", schema_text(ExperimentResult, SCHEMA))
 
 
 def test_a_sweep_measures_a_fix_of_the_report_where_an_arm_has_its_settings() -> None:

@@ -22,9 +22,6 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 _NO_MEMORY = "reading it took all the memory"
 
-ROUNDING_US = 0.001
-"""Of a figure in the JSON."""
-
 
 class BrokenPromiseError(AssertionError):
     """A report that contradicts itself or its description."""
@@ -49,7 +46,7 @@ def check_steps(rows: Iterable[StepRow]) -> None:
 
 def check_outcomes(report: Report) -> None:
     """No rule failed, and no file."""
-    failed = [f"{row.rule.id}: {row.outcome.error}" for row in report.outcomes if isinstance(row.outcome, Failed)]
+    failed = [f"{row.rule_id}: {row.outcome.error}" for row in report.outcomes if isinstance(row.outcome, Failed)]
     require(not failed, f"a rule failed: {failed}")
     faults = [
         row.note.message for row in report.health_notes if row.note.code == "fault" or _NO_MEMORY in row.note.message
@@ -78,29 +75,29 @@ def check_document(document: Any, report: Report, *, with_schema: bool) -> None:
     for recording in document["recordings"]:
         _check_recording(recording)
     for finding in document["findings"]:
-        saving = finding["saving_us_per_step"]
-        require(0 <= saving["low"] <= saving["expected"] <= saving["high"], f"bounds out of order: {saving}")
+        saving = finding["finding"]["saving"]
+        require(0 <= saving["low_ns"] <= saving["expected_ns"] <= saving["high_ns"], f"bounds out of order: {saving}")
 
 
 def _check_recording(recording: Any) -> None:
-    steps = recording["steps"]
-    for step in steps:
-        _check_sum(step["breakdown_us"], step["duration_us"])
-    if recording["mean_breakdown_us"]:
-        _check_sum(recording["mean_breakdown_us"], recording["mean_step_us"])
+    steps = [row["step"] for row in recording["steps"]]
+    for row, step in zip(recording["steps"], steps, strict=True):
+        require(row["breakdown"]["duration_ns"] == step["end_ns"] - step["start_ns"], f"another duration: {row}")
+        _check_sum(row["breakdown"])
+    if mean := recording.get("mean_breakdown"):
+        _check_sum(mean)
     if steps:
-        end = max(step["start_us"] + step["duration_us"] for step in steps)
-        wall, together = end - steps[0]["start_us"], sum(step["duration_us"] for step in steps)
-        rounding = ROUNDING_US * len(steps) + 2 * math.ulp(end)
-        require(together <= wall + rounding, f"steps of {together} us in {wall} us")
-    busy = recording["gpu_busy_share"]
+        wall = max(step["end_ns"] for step in steps) - steps[0]["start_ns"]
+        together = sum(step["end_ns"] - step["start_ns"] for step in steps)
+        require(together <= wall, f"steps of {together} ns in {wall} ns")
+    busy = recording["figures"].get("busy_share")
     require(busy is None or 0 <= busy <= 1, f"a device {busy} busy")
 
 
-def _check_sum(parts: dict[str, float | None], whole: float) -> None:
-    present = [part for part in parts.values() if part is not None]
-    require(all(part >= 0 for part in present), f"a negative part: {parts}")
-    require(math.isclose(sum(present), whole, abs_tol=ROUNDING_US * len(present)), f"{parts} is not {whole}")
+def _check_sum(breakdown: dict[str, Any]) -> None:
+    present = [part for part in breakdown["parts_ns"].values() if part is not None]
+    require(all(part >= 0 for part in present), f"a negative part: {breakdown}")
+    require(math.isclose(sum(present), breakdown["duration_ns"], abs_tol=len(present)), f"another sum: {breakdown}")
 
 
 def _no_number(name: str) -> float:

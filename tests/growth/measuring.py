@@ -179,7 +179,7 @@ def stages_of_folder(what: str, size: int, folder: Path) -> Stopwatch:
     """Time the report on a folder, and each of its formats."""
     watch, path = Stopwatch(), FOLDERS[what](folder, size)
     report = watch.run("reading and rules", lambda: load(path, processes=1))
-    watch.ran |= {row.rule.id for row in report.outcomes if not isinstance(row.outcome, Skipped | Failed)}
+    watch.ran |= {row.rule_id for row in report.outcomes if not isinstance(row.outcome, Skipped | Failed)}
     _views(watch, report)
     return watch
 

@@ -147,7 +147,7 @@ def test_a_rule_cannot_end_the_program(tmp_path: Path) -> None:
 
 
 def test_a_rule_that_lacks_an_input_is_skipped_with_how_to_get_it(tmp_path: Path) -> None:
-    outcome = next(row.outcome for row in _report(tmp_path, *all_rules()).outcomes if row.rule.id == "DATA001")
+    outcome = next(row.outcome for row in _report(tmp_path, *all_rules()).outcomes if row.rule_id == "DATA001")
     assert isinstance(outcome, Skipped)
     assert "DataLoader" in outcome.reason
 
@@ -173,7 +173,7 @@ def test_findings_of_the_same_time_fold_into_the_better_saving_where_neither_ref
 def test_a_folded_finding_is_still_listed_as_found(tmp_path: Path) -> None:
     claims = SpanSet.of((0, 50_000))
     report = _report(tmp_path, Stub(claims), Refining(claims))
-    assert [type(row.outcome).__name__ for row in report.outcomes] == ["Found", "Found"]
+    assert [type(row.outcome).__name__ for row in report.outcomes] == ["FoundFigures"] * 2
 
 
 def test_findings_are_ranked_by_expected_saving(tmp_path: Path) -> None:

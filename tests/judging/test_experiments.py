@@ -56,7 +56,7 @@ def experiment(report: Report, measured: MeasuredRatio = RATIO, start_ns: int | 
         name="num_workers",
         base={},
         base_samples_per_s=10.0,
-        base_step_us=1e5,
+        base_step_ns=1e8,
         base_peak_bytes=None,
         arms=(arm,),
         axis=axis,
@@ -84,7 +84,7 @@ def test_each_format_shows_what_was_measured_for_a_finding(tmp_path: Path) -> No
     assert "Samples per second by loader workers" in html
     assert f"Measured: {words}" in markdown(report).decode()
     assert any(words in line.text for line in summary(report))
-    assert b'"ratio": 0.59' in report_json(report)
+    assert b'"ratio":0.59' in report_json(report)
 
 
 def test_read_back_a_report_still_has_its_experiments(tmp_path: Path) -> None:

@@ -36,13 +36,13 @@ def test_every_check_that_fails_is_named_under_the_headline(
         trace = TraceBuilder().step(0, 0, 100).op("aten::mm", 0, 90)
         outcome = run_rule(rule, facts_of(trace, tmp_path_factory.mktemp("trace")))
     assert outcome == Failed("ZeroDivisionError: float division by zero")
-    report = replace(one_recording(), outcomes=(OutcomeRow(rule.meta, (), outcome),))
+    report = replace(one_recording(), outcomes=(OutcomeRow(rule.meta.id, (), outcome),))
     assert (verdict_scope(report) or "").startswith(f"1 check failed ({rule.meta.id}): its finding may be missing.")
 
 
 def test_all_formats_name_failed_checks() -> None:
     ids = sorted(rule.meta.id for rule in all_rules())
-    outcomes = tuple(OutcomeRow(rule.meta, (), Failed("KeyError: 1")) for rule in all_rules())
+    outcomes = tuple(OutcomeRow(rule.meta.id, (), Failed("KeyError: 1")) for rule in all_rules())
     report = replace(one_recording(), outcomes=outcomes)
     said = f"{len(ids)} checks failed ({', '.join(ids[:4])} and {len(ids) - 4} more): their findings may be missing."
     assert said in FORMATS["html"].render(report).decode()

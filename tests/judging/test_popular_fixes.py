@@ -8,8 +8,9 @@ import pytest
 from tests.build_report import loader_finding, one_recording
 from traceadvisor.facts import Facts
 from traceadvisor.judging.popular_fixes import not_worth_doing
+from traceadvisor.judging.run_rule import Judged
 from traceadvisor.model.findings import Clear, Finding, Found, RuleMeta, Skipped, Unit
-from traceadvisor.model.report import NotWorthDoing, OutcomeRow
+from traceadvisor.model.report import NotWorthDoing
 from traceadvisor.rules.base import Rule
 
 RECORDING = one_recording().recordings[0]
@@ -47,18 +48,18 @@ def _clear(share: float, *, saving_share: float | None = None, not_replayed: str
     return Clear("a cost", share, 0.05, Unit.SHARE, saving_share=saving_share, not_replayed=not_replayed)
 
 
-def _found(rule: Rule) -> OutcomeRow:
-    return OutcomeRow(rule.meta, (RECORDING.id,), Found(replace(loader_finding(), rule=rule.meta)))
+def _found(rule: Rule) -> Judged:
+    return Judged(rule.meta, (RECORDING.id,), Found(replace(loader_finding(), rule=rule.meta)))
 
 
-def _told(clear: Clear, *others: OutcomeRow) -> tuple[NotWorthDoing, ...]:
-    rows = (OutcomeRow(Popular.meta, (RECORDING.id,), clear), *others)
+def _told(clear: Clear, *others: Judged) -> tuple[NotWorthDoing, ...]:
+    rows = (Judged(Popular.meta, (RECORDING.id,), clear), *others)
     return not_worth_doing([Popular(), Other(), Refining()], rows, [RECORDING])
 
 
 def test_several_recordings_are_one_row_with_the_largest_share() -> None:
     recordings = [replace(RECORDING, id=name) for name in ("a", "b")]
-    rows = [OutcomeRow(Popular.meta, (name,), _clear(share)) for name, share in (("a", 0.01), ("b", 0.015))]
+    rows = [Judged(Popular.meta, (name,), _clear(share)) for name, share in (("a", 0.01), ("b", 0.015))]
     (row,) = not_worth_doing([Popular()], rows, recordings)
     assert (row.what, row.saving_share, row.recording_ids) == ("A popular fix", 0.015, ("a", "b"))
 
@@ -106,7 +107,7 @@ def test_a_fix_with_a_more_specific_finding_is_not_listed() -> None:
 
 
 def test_recordings_of_one_or_two_steps_are_ignored() -> None:
-    row = OutcomeRow(Popular.meta, (RECORDING.id,), _clear(SHARE))
+    row = Judged(Popular.meta, (RECORDING.id,), _clear(SHARE))
     short = replace(RECORDING, steps=tuple(step for step in RECORDING.steps if step.step.kept)[:2])
     assert not_worth_doing([Popular()], [row], [short]) == ()
 

@@ -72,9 +72,9 @@ def _report(folder: Path, *ranks: TraceBuilder) -> Report:
 
 def _exposed_us(report: Report, rank: int) -> float:
     """Exposed communication that DIST003 finds on a rank, per step; 0 if it finds too little."""
-    rows = [row for row in report.outcomes if row.rule.id == "DIST003"]
-    (row,) = [row for row in rows if row.recording_ids == (report.recordings[rank].id,)]
-    return row.outcome.finding.claims.total_ns / 4 / US if isinstance(row.outcome, Found) else 0
+    cases = [case for row in report.findings for case in (row.by_recording or (row,))]
+    found = [one.finding for one in cases if one.recording_ids == (report.recordings[rank].id,)]
+    return sum(one.claims.total_ns for one in found if one.rule.id == "DIST003") / 4 / US
 
 
 def _claimed_waits(folder: Path) -> list[str]:
@@ -90,25 +90,25 @@ def _claimed_waits(folder: Path) -> list[str]:
     report = load(folder)
     paths = {one.id: str(one.path) for one in report.recordings}
     return [
-        f"{row.rule.id} claims {both.total_ns} ns of {recording_id}"
-        for row in report.outcomes
-        if isinstance(row.outcome, Found)
-        for recording_id in row.recording_ids
-        if (both := row.outcome.finding.claims & found.get(paths[recording_id], SpanSet.empty()))
+        f"{case.finding.rule.id} claims {both.total_ns} ns of {recording_id}"
+        for row in report.findings
+        for case in row.by_recording or (row,)
+        for recording_id in case.recording_ids
+        if (both := case.finding.claims & found.get(paths[recording_id], SpanSet.empty()))
     ]
 
 
 def test_one_rank_alone_does_not_show_what_is_waiting(tmp_path: Path) -> None:
     report = _report(tmp_path, _rank(0, [40] * 4))
     assert _exposed_us(report, 0) == 50
-    found = [row.outcome.finding for row in report.outcomes if isinstance(row.outcome, Found)]
+    found = [row.finding for row in report.findings]
     assert any("only the recordings of all ranks together show it" in caveat for one in found for caveat in one.caveats)
 
 
 def test_communication_of_a_rank_that_waits_is_only_its_transfer(tmp_path: Path) -> None:
     report = _report(tmp_path, _rank(0, [40] * 4), _rank(1, [70] * 4))
     assert (_exposed_us(report, 0), _exposed_us(report, 1)) == (20, 20)
-    found = [row.outcome.finding for row in report.outcomes if isinstance(row.outcome, Found)]
+    found = [row.finding for row in report.findings]
     assert not any("together show it" in caveat for one in found for caveat in one.caveats)
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 import pytest
 
 from tests.shared import SAMPLES, SHARED_TRACES
 from traceadvisor import load
-from traceadvisor.judging.catalogue import all_rules
-from traceadvisor.model.findings import Clear, Finding, Found, Method, Unit
-from traceadvisor.model.report import Recording, Report
+from traceadvisor.model.findings import Clear, Finding, Method, Unit
+from traceadvisor.model.report import FoundFigures, Recording, Report
 
 SAME = 1.02
 """The error of a trusted simulation."""
@@ -32,12 +32,20 @@ def longest_evidence_ns(finding: Finding, recording: Recording) -> float:
 
 
 def findings() -> Iterator[tuple[Recording, Finding]]:
-    umbrellas = {rule.meta.id for rule in all_rules() if rule.umbrella}
     for report in reports():
         recordings = {one.id: one for one in report.recordings}
-        for row in report.outcomes:
-            if isinstance(row.outcome, Found) and row.rule.id not in umbrellas:
-                yield recordings[row.recording_ids[0]], row.outcome.finding
+        evidence = {
+            (row.rule_id, id_): row.outcome.evidence
+            for row in report.outcomes
+            if isinstance(row.outcome, FoundFigures)
+            for id_ in row.recording_ids or recordings
+        }
+        for case in (case for row in report.findings for case in row.by_recording or (row,)):
+            id_ = case.recording_ids[0]
+            yield recordings[id_], case.finding
+            for one in case.folded:
+                figures = evidence[one.rule.id, id_]
+                yield recordings[id_], replace(case.finding, rule=one.rule, saving=one.saving, evidence=figures)
 
 
 @pytest.mark.usefixtures("shared_traces")
@@ -57,7 +65,7 @@ def test_no_saving_exceeds_every_time_in_its_evidence() -> None:
 @pytest.mark.usefixtures("shared_traces")
 def test_every_passed_check_lies_on_the_side_of_its_limit_that_it_names() -> None:
     clears = [
-        (row.recording_ids, row.rule.id, row.outcome)
+        (row.recording_ids, row.rule_id, row.outcome)
         for report in reports()
         for row in report.outcomes
         if isinstance(row.outcome, Clear)

@@ -67,9 +67,13 @@ def test_the_table_of_a_comment_has_a_column_for_the_cost() -> None:
 def test_json_holds_every_amount() -> None:
     report = json.loads(_text(_priced(), "json"))
     (recording,) = report["recordings"]
-    assert recording["cost"] == {"currency": "EUR", "per_hour": 4.0, "per_million_samples": 1.5}
+    assert recording["cost"] == {
+        "price": {"per_gpu_hour": 2, "currency": "EUR"},
+        "gpu_count": 2,
+        "per_million_samples": 1.5,
+    }
     assert recording["joules_per_sample"] == 0.25
-    assert [finding["worth"] is None for finding in report["findings"]] == [False, False, True]
+    assert ["worth" not in finding for finding in report["findings"]] == [False, False, True]
     assert report["findings"][0]["worth"] == {
         "currency": "EUR",
         "per_hour": {"low": 0.0, "expected": 0.66, "high": 1.32},
@@ -108,9 +112,8 @@ def test_a_report_shows_its_settings() -> None:
         "select": ["DATA"],
         "ignore": ["DATA003"],
         "thresholds": {"DATA001": {"min_share": 0.1}},
-        "plugins": {"ACME001": "acme-rules 1.0"},
-        "gpu_price_per_hour": 2.0,
-        "currency": "EUR",
+        "providers": {"ACME001": "acme-rules 1.0"},
+        "price": {"per_gpu_hour": 2, "currency": "EUR"},
     }
 
 

@@ -83,7 +83,7 @@ def test_a_pipe_of_that_name_is_not_opened(tmp_path: Path) -> None:
 
 def test_a_write_that_fails_leaves_the_old_report_and_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "report.json"
-    path.write_bytes(b'{"schema": "traceadvisor.report/1"}')
+    path.write_bytes(b'{"schema": "traceadvisor.report/2"}')
 
     def half(part: Path, content: bytes) -> None:
         part.write_bytes(content[:1])
@@ -94,7 +94,7 @@ def test_a_write_that_fails_leaves_the_old_report_and_no_part(tmp_path: Path, mo
     with pytest.raises(OutputError, match="No space left on device"):
         write_report(path, b"newer")
 
-    assert path.read_bytes() == b'{"schema": "traceadvisor.report/1"}'
+    assert path.read_bytes() == b'{"schema": "traceadvisor.report/2"}'
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -6,16 +6,23 @@ import pytest
 
 from tests.build_report import one_recording, three_recordings
 from tests.rendering.formatted import every
-from traceadvisor.model.findings import Clear, RuleMeta, RuleOutcome, Silenced, Skipped, Unit
+from traceadvisor.model.findings import Clear, Silenced, Skipped, Unit
 from traceadvisor.model.report import OutcomeRow, Report, UsedSettings
+from traceadvisor.model.rule_text import RuleText
 from traceadvisor.rendering.content.report.outcomes import nothing_found, outcome_folds
 from traceadvisor.rendering.document.table import Table
 
 NO_DEVICE, NO_STEPS = Skipped("No kernels were recorded."), Skipped("No step was recorded.")
 
 
-def _row(rule: str, outcome: RuleOutcome, *recordings: str) -> OutcomeRow:
-    return OutcomeRow(RuleMeta(rule, rule.lower(), rule), recordings, outcome)
+def _row(rule: str, outcome: Clear | Skipped, *recordings: str) -> OutcomeRow:
+    return OutcomeRow(rule, recordings, outcome)
+
+
+def _with(report: Report, *rows: OutcomeRow) -> Report:
+    """The report with these outcomes, and the name of each rule."""
+    rules = tuple(RuleText(id_, id_.lower(), id_, "") for id_ in dict.fromkeys(row.rule_id for row in rows))
+    return replace(report, outcomes=rows, rules=rules)
 
 
 def _tables(anchor: str, report: Report) -> list[Table]:
@@ -25,7 +32,7 @@ def _tables(anchor: str, report: Report) -> list[Table]:
 
 def _skipped(report: Report, *rows: OutcomeRow, providers: dict[str, str] | None = None) -> list[tuple[str, ...]]:
     settings = UsedSettings(providers=providers or {})
-    (table,) = _tables("not-measured", replace(report, outcomes=rows, settings=settings))
+    (table,) = _tables("not-measured", replace(_with(report, *rows), settings=settings))
     return [tuple(cell.text for cell in row) for row in table.rows]
 
 
@@ -57,7 +64,7 @@ def test_a_plugin_rule_is_named_with_its_distribution() -> None:
 
 
 def _clear(report: Report, *rows: OutcomeRow) -> list[tuple[str, ...]]:
-    (table,) = _tables("fine", replace(report, outcomes=rows))
+    (table,) = _tables("fine", _with(report, *rows))
     return [tuple(cell.text for cell in row) for row in table.rows]
 
 
@@ -130,7 +137,7 @@ def test_without_findings_the_report_says_if_most_checks_could_not_run(skipped: 
 def test_the_rules_of_a_row_unfold_if_they_are_many() -> None:
     report = one_recording()
     rows = [_row(f"GPU00{number}", NO_DEVICE, report.recordings[0].id) for number in range(1, 7)]
-    (table,) = _tables("not-measured", replace(report, outcomes=tuple(rows)))
+    (table,) = _tables("not-measured", _with(report, *rows))
     ((rules, _),) = table.rows
     assert rules.text == "GPU001 gpu001, GPU002 gpu002, GPU003 gpu003, GPU004 gpu004 and 2 more"
     assert rules.more is not None

@@ -41,8 +41,8 @@ def test_a_report_in_every_format_is_an_own_file(name: str, tmp_path: Path) -> N
     [
         "[]",
         '[\n  {\n    "description": "x {\\"",\n    "check_name": "traceadvisor/DATA001"',
-        f"<!-- {MARKER} traceadvisor.experiment/1 -->\n",
-        f'<!DOCTYPE html>\n<meta name="keywords" content="{MARKER} traceadvisor.experiment/1">',
+        f"<!-- {MARKER} traceadvisor.experiment/2 -->\n",
+        f'<!DOCTYPE html>\n<meta name="keywords" content="{MARKER} traceadvisor.experiment/2">',
         f"<!-- {COMPARISON_MARKER} -->\n",
         f'<!DOCTYPE html>\n<meta name="keywords" content="{COMPARISON_MARKER}">',
         f'{{\n  "schema": "{COMPARISON_MARKER}",',

@@ -120,10 +120,10 @@ def test_page_and_comment_show_the_ranges_of_saving_and_predicted_step(kind: str
     assert "Predicted step: 70.0 ms (60.0 ms to 80.0 ms), now 100.0 ms" in text
 
 
-def test_the_json_report_has_the_predicted_step_in_microseconds() -> None:
+def test_the_json_report_has_the_step_and_the_saving_in_nanoseconds() -> None:
     (row,) = json.loads(FORMATS["json"].render(_with_saving(REPLAYED, step_ms=100, headed_ms=100)))["findings"]
-    assert row["step_us"] == 100_000
-    assert row["predicted_step_us"] == {"low": 60_000, "expected": 70_000, "high": 80_000}
+    times = {"low_ns": 20_000_000, "expected_ns": 30_000_000, "high_ns": 40_000_000}
+    assert (row["step_ns"], row["finding"]["saving"]) == (100_000_000, {**times, "method": "replay"})
 
 
 def _many(count: int) -> Report:
@@ -175,9 +175,10 @@ def test_a_row_of_several_recordings_shows_the_range_and_folds_the_list(
 
 def test_the_json_report_keeps_the_figures_of_every_recording() -> None:
     (row,) = json.loads(FORMATS["json"].render(_many(3)))["findings"]
-    assert row["recordings"] == ["run/rank0", "run/rank1", "run/rank2"]
-    assert [case["saving_us_per_step"]["expected"] for case in row["by_recording"]] == [30_000, 31_000, 32_000]
-    assert [case["recordings"] for case in row["by_recording"]] == [["run/rank0"], ["run/rank1"], ["run/rank2"]]
+    assert row["recording_ids"] == ["run/rank0", "run/rank1", "run/rank2"]
+    savings = [case["finding"]["saving"]["expected_ns"] for case in row["by_recording"]]
+    assert savings == [30_000_000, 31_000_000, 32_000_000]
+    assert [case["recording_ids"] for case in row["by_recording"]] == [["run/rank0"], ["run/rank1"], ["run/rank2"]]
 
 
 def _second(further: Estimate) -> Report:

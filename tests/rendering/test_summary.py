@@ -17,7 +17,7 @@ from tests.build_report import (
 from tests.rendering.captures import captured, captured_ranks
 from tests.rendering.formatted import summary
 from traceadvisor.model.breakdown import Category
-from traceadvisor.model.findings import Clear, RuleMeta, Unit
+from traceadvisor.model.findings import Clear, Unit
 from traceadvisor.model.health import HealthNote
 from traceadvisor.model.report import OutcomeRow, RecordingNote, Report
 from traceadvisor.rendering.content.report.health import health_fold
@@ -133,7 +133,7 @@ def test_every_style_is_one_that_rich_knows() -> None:
 def test_checks_of_only_part_of_the_kernel_time_are_named_last() -> None:
     report = one_recording()
     rows = tuple(
-        OutcomeRow(RuleMeta(rule, "", ""), (report.recordings[0].id,), Clear("a", 0, 1, Unit.SHARE, judged_share=share))
+        OutcomeRow(rule, (report.recordings[0].id,), Clear("a", 0, 1, Unit.SHARE, judged_share=share))
         for rule, share in (("GPU001", 0.62), ("GPU002", 1.0), ("GPU003", None), ("GPU006", 0.949))
     )
     lines = lines_of(replace(report, outcomes=rows))

@@ -64,9 +64,9 @@ def test_every_format_shows_the_busy_share_as_a_range(report: Report) -> None:
     for text in formats(report).values():
         assert "34.6% to 52.2%" in text
     written = json.loads(report_json.render(report))["recordings"][0]
-    assert written["gpu_busy_share"] == pytest.approx(0.346)
-    assert written["gpu_busy_share_high"] == figures.busy_share_high
-    assert written["totals_us"]["unknown"] == written["mean_breakdown_us"]["idle_unknown"] == pytest.approx(1760)
+    assert written["figures"]["busy_share"] == pytest.approx(0.346)
+    assert written["figures"]["busy_share_high"] == figures.busy_share_high
+    assert written["mean_breakdown"]["parts_ns"]["idle_unknown"] == pytest.approx(1_760_000)
 
 
 @pytest.mark.parametrize("report", [unsure], indirect=True)
@@ -103,7 +103,7 @@ def test_every_format_has_the_sole_step_behind_carry_in(report: Report) -> None:
             assert "the GPU ran earlier work during its first 33%, so it is analysed from there" in text, name
         assert "No complete" not in text, name
     written = json.loads(report_json.render(report))["recordings"][0]
-    assert written["mean_step_us"] == written["median_step_us"] == 6000
-    assert [(step["kept"], step["caution"]) for step in written["steps"]] == [
-        (True, "the GPU ran earlier work during its first 33%, so it is analysed from there")
+    assert written["mean_step_ns"] == written["median_step_ns"] == 6_000_000
+    assert [(row["step"].get("left_out"), row["step"]["caution"]) for row in written["steps"]] == [
+        (None, "the GPU ran earlier work during its first 33%, so it is analysed from there")
     ]

@@ -17,8 +17,8 @@ def figures(path: Path) -> Any:
     """All that the JSON report holds but the texts that a copy changes; of these, whether they are there."""
     found = _without_changed(json.loads(render(load(path, processes=1))))
     for recording in found["recordings"]:
-        if recording["telemetry"]:
-            del recording["telemetry"]["host"]["name"]
+        if telemetry := recording.get("captured", {}).get("telemetry"):
+            del telemetry["host"]
     return found
 
 

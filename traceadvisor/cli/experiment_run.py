@@ -103,13 +103,13 @@ def run(  # it connects the parts
         not_applicable=tuple((not_applicable or {}).items()),
         trace_report=trace_report,
         recorded_start_ns=_start_ns(report),
-        recorded_step_us=next((row.step_ns / 1000 for row in proposed if row.step_ns), None),
+        recorded_step_ns=next((row.step_ns for row in proposed if row.step_ns), None),
     )
     result = result_of(plan, outcome, around)
     _print(result, folder, names, report)
     if outcome.interrupted:
         sys.exit(128 + 2)
-    if not any(section.base_step_us for section in result.sections):
+    if not any(section.base_step_ns for section in result.sections):
         sys.exit(ExitCode.UNREADABLE)
 
 

@@ -153,7 +153,7 @@ def _met(condition: Condition, report: Report) -> str | None:
         case State.DEGRADED:
             return "the input is damaged or incomplete" if report.health.status is not HealthStatus.OK else None
         case State.FAILED_CHECK:
-            failed = [row.rule.id for row in report.outcomes if isinstance(row.outcome, Failed)]
+            failed = [row.rule_id for row in report.outcomes if isinstance(row.outcome, Failed)]
             return f"the check {failed[0]} failed" if failed else None
         case Found(rule_id=str() as rule_id, is_new=False):
             found = [row for row in report.findings if condition.covers({row.finding.rule.id, *row.also}, None)]

@@ -169,7 +169,7 @@ def _why_unknown(side: Side, rule_id: str, found: _Found, run: PairedRun) -> str
             for capture in missing
             for one in capture.lanes.get(key, ())
             for row in capture.outcomes
-            if row.rule.id == rule_id and one.id in row.recording_ids
+            if row.rule_id == rule_id and one.id in (row.recording_ids or (one.id,))
         ]
         ran = [pair for pair in outcomes if not isinstance(pair[0], Skipped | Failed)]
         if not ran:

@@ -16,8 +16,7 @@ from traceadvisor.model.comparison import Comparison
 from traceadvisor.model.limits import Limits
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.formats import FORMATS
-from traceadvisor.results.document import SCHEMA
-from traceadvisor.results.report_json import read
+from traceadvisor.results.report_json import SCHEMA, read
 from traceadvisor.system.folders import entries_below
 
 _SCHEMA_NAME = SCHEMA.partition("/")[0].encode()

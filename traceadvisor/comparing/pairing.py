@@ -96,7 +96,7 @@ def _by_run(rows: Iterable[Row], of_run: Mapping[str, RunKey]) -> defaultdict[Ru
     """The rows by the run of their recordings; a row about several runs counts for each."""
     found: defaultdict[RunKey, list[Row]] = defaultdict(list)
     for row in rows:
-        for key in dict.fromkeys(of_run[one] for one in row.recording_ids if one in of_run):
+        for key in dict.fromkeys(of_run[one] for one in row.recording_ids or of_run if one in of_run):
             found[key].append(row)
     return found
 

@@ -61,7 +61,7 @@ class Surroundings:
     not_applicable: tuple[tuple[str, str], ...] = ()
     trace_report: str | None = None
     recorded_start_ns: int | None = None
-    recorded_step_us: float | None = None
+    recorded_step_ns: float | None = None
 
 
 def result_of(plan: Plan, outcome: Outcome, around: Surroundings) -> ExperimentResult:
@@ -101,7 +101,7 @@ def result_of(plan: Plan, outcome: Outcome, around: Surroundings) -> ExperimentR
         changed_files=around.changed_files,
         trace_report=around.trace_report,
         recorded_start_ns=around.recorded_start_ns,
-        recorded_step_us=around.recorded_step_us,
+        recorded_step_ns=around.recorded_step_ns,
         currency=price.currency if price else None,
     )
 
@@ -132,7 +132,7 @@ class _Builder:
             name=name,
             base=mine[0].base.document(),
             base_samples_per_s=samples_per_s,
-            base_step_us=_step_us(base, AS_IT_IS),
+            base_step_ns=_step_ns(base, AS_IT_IS),
             base_peak_bytes=_peak(base, AS_IT_IS),
             base_cost_per_million_samples=self._cost(samples_per_s),
             base_gpu_busy_share=_mean(one.gpu_shares.get(AS_IT_IS) for one in base),
@@ -153,7 +153,7 @@ class _Builder:
                 measured=_ratio(result) if result else None,
                 problem=out if out or result else "the budget was spent before it was measured",
                 samples_per_s=per_s,
-                step_us=_step_us(rounds, arm),
+                step_ns=_step_ns(rounds, arm),
                 peak_bytes=_peak(rounds, arm),
                 loss_problem=self._loss_problem(mine, arm),
                 cost_per_million_samples=self._cost(per_s),
@@ -262,9 +262,9 @@ def _per_s(rounds: Sequence[Round], arm: str) -> float | None:
     return 1 / median(found) if found else None
 
 
-def _step_us(rounds: Sequence[Round], arm: str) -> float | None:
+def _step_ns(rounds: Sequence[Round], arm: str) -> float | None:
     found = [row.step_s[arm] for row in rounds if arm in row.step_s]
-    return median(found) * 1e6 if found else None
+    return median(found) * 1e9 if found else None
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

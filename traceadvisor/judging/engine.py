@@ -16,10 +16,11 @@ from traceadvisor.judging.ranking import ranked, with_severity
 from traceadvisor.judging.ranks import RankRecording, compare, rank_recording, side_by_side
 from traceadvisor.judging.rows import in_rows
 from traceadvisor.judging.rule_texts import rule_texts
-from traceadvisor.judging.run_rule import lawful_outcome
-from traceadvisor.model.findings import Finding, Found, Silenced
+from traceadvisor.judging.run_rule import Judged, lawful_outcome
+from traceadvisor.model.findings import Clear, Failed, Finding, Found, Silenced, Skipped
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.report import (
+    FoundFigures,
     OutcomeRow,
     RecordedFinding,
     Recording,
@@ -41,7 +42,7 @@ class Judgement:
 
     recording: Recording
     notes: tuple[HealthNote, ...]
-    outcomes: tuple[OutcomeRow, ...]
+    outcomes: tuple[Judged, ...]
     """One per rule, in the order of the catalogue."""
 
     findings: tuple[RecordedFinding, ...]
@@ -66,7 +67,7 @@ def judge(facts: Facts, catalogue: Iterable[Rule] | None = None, aside: Aside | 
     rules = tuple(catalogue if catalogue is not None else all_rules())
     lawful = [lawful_outcome(rule, facts) for rule in rules]
     outcomes = tuple(
-        OutcomeRow(rule.meta, (facts.recording_id,), with_fix_replayed(rule, facts, outcome))
+        Judged(rule.meta, (facts.recording_id,), with_fix_replayed(rule, facts, outcome))
         for rule, (outcome, _) in zip(rules, lawful, strict=True)
     )
     in_order, replayed = ranked(facts, rules, outcomes)
@@ -126,14 +127,27 @@ def assess(
             for row in in_rows((*alone, *of_ranks), recordings.values())
         ),
         not_worth_doing=not_worth_doing(rules, outcomes, recordings.values()),
-        outcomes=outcomes,
+        outcomes=_merged(outcomes, len(recordings)),
         settings=settings,
         rules=rule_texts(rules, found),
         silenced=tuple(one for judged in judgements for one in judged.silenced),
     )
 
 
-def _compared(compared: Iterable[OutcomeRow], recordings: Mapping[str, Recording]) -> Iterator[RecordedFinding]:
+def _merged(judged: Iterable[Judged], recording_count: int) -> tuple[OutcomeRow, ...]:
+    """One row for all recordings with the same outcome of a rule: most checks have the same one everywhere."""
+    alike: dict[tuple[str, FoundFigures | Clear | Skipped | Failed], dict[str, None]] = {}
+    for row in judged:
+        found = row.outcome
+        outcome = FoundFigures(found.finding.evidence) if isinstance(found, Found) else found
+        alike.setdefault((row.rule.id, outcome), {}).update(dict.fromkeys(row.recording_ids))
+    return tuple(
+        OutcomeRow(rule_id, () if len(ids) == recording_count else tuple(ids), outcome)
+        for (rule_id, outcome), ids in alike.items()
+    )
+
+
+def _compared(compared: Iterable[Judged], recordings: Mapping[str, Recording]) -> Iterator[RecordedFinding]:
     """Findings from comparisons of ranks, each for all compared ranks."""
     for row in compared:
         if isinstance(row.outcome, Found):

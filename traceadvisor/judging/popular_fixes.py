@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from traceadvisor.facts import Facts
 from traceadvisor.judging.laws import TAKEN_OVER
+from traceadvisor.judging.run_rule import Judged
 from traceadvisor.model.findings import FEWEST_STEPS, WHOLE_SHARE, Clear, Found, Method, RuleOutcome, Unit
-from traceadvisor.model.report import NotWorthDoing, OutcomeRow, Recording
+from traceadvisor.model.report import NotWorthDoing, Recording
 from traceadvisor.rules.base import Rule
 
 WORTH_DOING_SHARE = 0.02
@@ -37,7 +38,7 @@ def with_fix_replayed(rule: Rule, facts: Facts, outcome: RuleOutcome) -> RuleOut
 
 
 def not_worth_doing(
-    catalogue: Iterable[Rule], outcomes: Iterable[OutcomeRow], recordings: Iterable[Recording]
+    catalogue: Iterable[Rule], outcomes: Iterable[Judged], recordings: Iterable[Recording]
 ) -> tuple[NotWorthDoing, ...]:
     """Popular fixes that save something, but less than 2% of the step in every recording; each with its highest saving.
 

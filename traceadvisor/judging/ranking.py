@@ -9,9 +9,10 @@ from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.laws import without_claims
 from traceadvisor.judging.marginal import Joint, Placement, in_order
+from traceadvisor.judging.run_rule import Judged
 from traceadvisor.model.findings import Finding, Found, Severity
 from traceadvisor.model.replay import ReplayFigures
-from traceadvisor.model.report import OutcomeRow, RecordedFinding
+from traceadvisor.model.report import RecordedFinding
 from traceadvisor.replay.replay import Replay
 from traceadvisor.replay.what_if import Edit, Scenario
 from traceadvisor.rules.base import Rule
@@ -21,7 +22,7 @@ HIGH_SHARE, MEDIUM_SHARE = 0.10, 0.03
 
 
 def ranked(
-    facts: Facts, rules: Iterable[Rule], outcomes: Iterable[OutcomeRow]
+    facts: Facts, rules: Iterable[Rule], outcomes: Iterable[Judged]
 ) -> tuple[tuple[RecordedFinding, ...], ReplayFigures | None]:
     """The findings of one recording in order, and the checks of the simulation.
 

@@ -10,11 +10,10 @@ from traceadvisor.analysis.communication.collectives import collective_calls
 from traceadvisor.analysis.communication.matching import matching
 from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
-from traceadvisor.judging.run_rule import run_rank_rule
+from traceadvisor.judging.run_rule import Judged, run_rank_rule
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.location import Location
 from traceadvisor.model.ranks import RankFigures
-from traceadvisor.model.report import OutcomeRow
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.rules.base import RankRule, Rule
 
@@ -79,13 +78,11 @@ def _code(
     return places, {row.name: row.total_ns / found.step_count for row in found.operators.rows if row.name}
 
 
-def compare(recordings: Iterable[RankRecording], rules: Iterable[Rule]) -> list[OutcomeRow]:
+def compare(recordings: Iterable[RankRecording], rules: Iterable[Rule]) -> list[Judged]:
     """Run the rules that compare ranks: one outcome per rule and set of ranks recorded at the same time."""
     rank_rules = [rule for rule in rules if isinstance(rule, RankRule)]
     return [
-        OutcomeRow(
-            rule.meta, tuple(one.recording_id for one in ranks), run_rank_rule(rule, [one.figures for one in ranks])
-        )
+        Judged(rule.meta, tuple(one.recording_id for one in ranks), run_rank_rule(rule, [one.figures for one in ranks]))
         for ranks in _together(recordings)
         for rule in rank_rules
     ]
@@ -110,7 +107,7 @@ def _together(recordings: Iterable[RankRecording]) -> Iterator[tuple[RankRecordi
             yield tuple(by_rank[rank] for rank in sorted(by_rank))
 
 
-def side_by_side(judged: Iterable[tuple[OutcomeRow, ...]], compared: Sequence[OutcomeRow]) -> tuple[OutcomeRow, ...]:
+def side_by_side(judged: Iterable[tuple[Judged, ...]], compared: Sequence[Judged]) -> tuple[Judged, ...]:
     """The outcomes, grouped by rule. An outcome for several ranks replaces those for each rank."""
     taken = {(row.rule.id, recording_id) for row in compared for recording_id in row.recording_ids}
     return tuple(

@@ -13,6 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from traceadvisor.analysis.recording_health import unread_sentence
 from traceadvisor.facts import Facts
+from traceadvisor.frozen import frozen
 from traceadvisor.judging.laws import fitting, lawful
 from traceadvisor.model.findings import (
     LEAST_JUDGED_SHARE,
@@ -22,6 +23,7 @@ from traceadvisor.model.findings import (
     Found,
     MissingInput,
     Outcome,
+    RuleMeta,
     RuleOutcome,
     Silenced,
     Skipped,
@@ -30,6 +32,16 @@ from traceadvisor.model.ranks import RankFigures
 from traceadvisor.model.workload import Workload
 from traceadvisor.rules.base import RankRule, Rule
 from traceadvisor.rules.torch_api import needed_version
+
+
+@frozen(eq=False)
+class Judged:
+    """Outcome of one rule on one recording, or on several ranks together."""
+
+    rule: RuleMeta
+    recording_ids: tuple[str, ...]
+    outcome: RuleOutcome
+
 
 ONLY_FOR_TRAINING = "The recording shows inference, and this check is about training."
 

@@ -114,9 +114,6 @@ class MeanBreakdown:
 
     duration_ns: float
     parts_ns: Mapping[Category, float | None]
-    idle_ns: float | None = None
-    """All idle time except data wait and unknown time, where it differs from the sum of the parts: in a report that was
-    read back they are rounded. None: the sum."""
 
     @staticmethod
     def over(breakdowns: Iterable[StepBreakdown]) -> MeanBreakdown:
@@ -144,7 +141,7 @@ class MeanBreakdown:
         """The seven totals; those of the device are None without device activity."""
         get = self.parts_ns.get
         on_device = Category.KERNEL in self.parts_ns
-        idle = sum(get(category) or 0.0 for category in IDLE_CATEGORIES) if self.idle_ns is None else self.idle_ns
+        idle = sum(get(category) or 0.0 for category in IDLE_CATEGORIES)
         return Totals(
             get(Category.DATA_WAIT),
             get(Category.H2D_COPY),

@@ -5,12 +5,14 @@ A difference is always HEAD less BASE: above zero, HEAD takes longer.
 
 from __future__ import annotations
 
+from dataclasses import field
 from enum import Enum
 from pathlib import Path
 
 from traceadvisor.frozen import frozen
 from traceadvisor.model.explanation import StepExplanation
 from traceadvisor.model.findings import Estimate, Fix, RuleMeta, Severity
+from traceadvisor.model.json_hints import NOT_IN_JSON, MaybeNan
 from traceadvisor.model.location import Location
 from traceadvisor.model.report import PredictedStep, Recording
 from traceadvisor.model.verdict import Verdict, VerdictCertainty
@@ -96,14 +98,14 @@ class ComparedRank:
     explanation: StepExplanation | None
     """None where a side has no complete step."""
 
-    base: Recording
+    base: Recording = field(metadata=NOT_IN_JSON)
     """The most typical recording of BASE, for its timeline."""
 
-    head: Recording
-    base_recordings: tuple[Recording, ...] = ()
+    head: Recording = field(metadata=NOT_IN_JSON)
+    base_recordings: tuple[Recording, ...] = field(default=(), metadata=NOT_IN_JSON)
     """All of BASE, for their steps."""
 
-    head_recordings: tuple[Recording, ...] = ()
+    head_recordings: tuple[Recording, ...] = field(default=(), metadata=NOT_IN_JSON)
 
 
 class DifferenceKind(Enum):
@@ -152,7 +154,7 @@ class FindingState:
     saving: Estimate
     """Of its fix alone."""
 
-    saving_share: float
+    saving_share: MaybeNan
     """Expected saving as a share of the step, 0..1."""
 
     locations: tuple[Location, ...]

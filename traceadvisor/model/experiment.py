@@ -8,7 +8,7 @@ from traceadvisor.model.setting_value import SettingValue
 FILE = "experiment.json"
 """Name of the JSON file."""
 
-SCHEMA = "traceadvisor.experiment/1"
+SCHEMA = "traceadvisor.experiment/2"
 """Identifies the JSON file and its version."""
 
 SAME_STEP = 1.25
@@ -53,7 +53,7 @@ class MeasuredArm:
     """Why they could not be measured, or do not count."""
 
     samples_per_s: float | None = None
-    step_us: float | None = None
+    step_ns: float | None = None
     peak_bytes: int | None = None
     loss_problem: str | None = None
     """What is wrong with the loss; None if nothing is, or it was not compared."""
@@ -119,7 +119,7 @@ class Section:
     """What differs from the script's own settings in all arms."""
 
     base_samples_per_s: float | None
-    base_step_us: float | None
+    base_step_ns: float | None
     base_peak_bytes: int | None
     arms: tuple[MeasuredArm, ...]
     axis: AxisResult | None = None
@@ -216,18 +216,18 @@ class ExperimentResult:
     recorded_start_ns: int | None = None
     """Start of that recording on the wall clock, since the epoch; None without one, or if it is unknown."""
 
-    recorded_step_us: float | None = None
+    recorded_step_ns: float | None = None
     """Step of that recording, to which its predictions refer."""
 
     currency: str | None = None
 
     @property
-    def base_step_us(self) -> float | None:
+    def base_step_ns(self) -> float | None:
         """The step with the script's own settings."""
-        return next((one.base_step_us for one in self.sections if one.base_step_us and not one.base), None)
+        return next((one.base_step_ns for one in self.sections if one.base_step_ns and not one.base), None)
 
     @property
     def is_as_recorded(self) -> bool | None:
         """Whether the script's own step is about that of the recording; None if either is unknown."""
-        here, then = self.base_step_us, self.recorded_step_us
+        here, then = self.base_step_ns, self.recorded_step_ns
         return None if not here or not then else 1 / SAME_STEP < here / then < SAME_STEP

@@ -9,6 +9,7 @@ from math import inf
 from typing import Self, assert_never
 
 from traceadvisor.frozen import frozen
+from traceadvisor.model.json_hints import NOT_IN_JSON, MaybeNan
 from traceadvisor.model.location import Location as Location  # noqa: PLC0414  # exported here, defined in a module without numpy
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.recording_options import Option
@@ -185,7 +186,7 @@ class Evidence:
     """A measured figure with its label."""
 
     label: str
-    value: float | int | str
+    value: MaybeNan | int | str
     unit: Unit
 
 
@@ -213,10 +214,10 @@ class Fix:
     """First torch version that has everything in the change; None if the recorded version has it, or every version
     does. Filled in by the engine."""
 
-    needs: frozenset[Part] = frozenset()
+    needs: frozenset[Part] = field(default=frozenset(), metadata=NOT_IN_JSON)
     """Parts of the program that the summary and the change are about."""
 
-    otherwise: Fix | None = None
+    otherwise: Fix | None = field(default=None, metadata=NOT_IN_JSON)
     """The same fix in other words, for a program without one of these parts; None leaves out the change."""
 
     def fitting(self, program: frozenset[Part]) -> Fix:
@@ -265,7 +266,7 @@ class Estimate:
     @property
     def has_range(self) -> bool:
         """Whether low and high differ by more than a nanosecond, to which reports round them."""
-        return self.high_ns - self.low_ns > 1
+        return round(self.high_ns) - round(self.low_ns) > 1
 
     @property
     def certainty(self) -> Certainty:
@@ -287,7 +288,7 @@ class Estimate:
     def part(self, share: float) -> Estimate:
         """This share of the saving, 0..1."""
         low_ns, expected_ns, high_ns = (ns * share for ns in (self.low_ns, self.expected_ns, self.high_ns))
-        same = high_ns > 0 and high_ns - low_ns <= 1
+        same = high_ns > 0 and round(high_ns) - round(low_ns) <= 1
         reason = self.reason or (ALWAYS_THE_SAME if same else None)
         return Estimate(low_ns, expected_ns, high_ns, self.method, reason)
 
@@ -307,7 +308,7 @@ class Estimate:
             doubt: why it is less certain, as a clause without its stop.
         """
         doubt = None if doubt == ALWAYS_THE_SAME else doubt
-        same = high_ns > 0 and high_ns - low_ns <= 1
+        same = high_ns > 0 and round(high_ns) - round(low_ns) <= 1
         return cls(low_ns, expected_ns, high_ns, Method.REPLAY, doubt or (ALWAYS_THE_SAME if same else None))
 
     @classmethod
@@ -364,8 +365,8 @@ class Clear:
     """A passed check: its figure and the limit of the figure."""
 
     label: str
-    value: float
-    limit: float
+    value: MaybeNan
+    limit: MaybeNan
     unit: Unit
     remark: str | None = None
     """Another reason for passing, besides the limit; None without one."""

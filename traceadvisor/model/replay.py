@@ -6,6 +6,7 @@ from abc import ABC
 from enum import Enum
 
 from traceadvisor.frozen import frozen
+from traceadvisor.model.json_hints import MaybeNan
 
 
 class ReplayStatus(Enum):
@@ -26,11 +27,11 @@ class ReplayFigures:
     baseline_step_ns: float
     """The simulated step without any change."""
 
-    baseline_error_share: float
-    null_model_error_share: float
+    baseline_error_share: MaybeNan
+    null_model_error_share: MaybeNan
     """Error of a simulation in which the device takes no time: close to 0 where the CPU sets the pace."""
 
-    unexplained_share: float
+    unexplained_share: MaybeNan
     """Share of the step in waits for the device that the simulation does not explain."""
 
     doubt: str | None

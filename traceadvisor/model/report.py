@@ -15,17 +15,20 @@ from traceadvisor.model.cost import Price, RunCost, Worth
 from traceadvisor.model.distortion import Distortion
 from traceadvisor.model.experiment import ExperimentResult, MeasuredFix
 from traceadvisor.model.findings import (
+    Clear,
     Estimate,
     Evidence,
+    Failed,
     Finding,
     Fix,
     Method,
     RuleMeta,
-    RuleOutcome,
     Severity,
     Silenced,
+    Skipped,
 )
 from traceadvisor.model.health import Health, HealthNote
+from traceadvisor.model.json_hints import MaybeNan
 from traceadvisor.model.location import Location
 from traceadvisor.model.origins import Origins
 from traceadvisor.model.replay import ReplayFigures
@@ -108,7 +111,7 @@ class KernelRow:
     name: str
     calls_per_step: float
     total_ns_per_step: float
-    share_of_kernel_time: float
+    share_of_kernel_time: MaybeNan
     blocks_per_sm: float | None
     occupancy_share: float | None
     shortest_ns: int | None = None
@@ -393,7 +396,7 @@ class RecordedFinding:
     """The recordings it is about; several only where a rule compares ranks."""
 
     severity: Severity
-    saving_share: float
+    saving_share: MaybeNan
     """Expected saving of the fix alone, as a share of the step, 0..1."""
 
     also: tuple[str, ...] = ()
@@ -413,18 +416,16 @@ class RecordedFinding:
     folded: tuple[FoldedFinding, ...] = ()
     """The findings that were merged into this one."""
 
-    predicted: PredictedStep | None = None
-    """The step with the fix made, where it differs from the step less the saving: in a report that was read back these
-    are rounded. None: the difference."""
-
     measured: MeasuredFix | None = None
     """What `try` or `sweep` measured for the fix; None if neither did."""
+
+    def __post_init__(self) -> None:
+        if not self.recording_ids:
+            raise ValueError("a finding of no recording")
 
     @property
     def predicted_step(self) -> PredictedStep | None:
         """The step with the fix made; None where nothing is saved or the fix was not replayed."""
-        if self.predicted is not None:
-            return self.predicted
         saving, step_ns = self.finding.saving, self.step_ns
         if saving.method is not Method.REPLAY or not saving.high_ns or step_ns is None:
             return None
@@ -447,18 +448,20 @@ class RankedFinding(RecordedFinding):
 
 @frozen
 class FoundFigures:
-    """The rule found something, in a report that was read back: JSON has the whole finding only where it is ranked."""
+    """A check with a finding, which is among those of the report; its figures."""
 
     evidence: tuple[Evidence, ...]
 
 
-@frozen(eq=False)
+@frozen
 class OutcomeRow:
-    """Outcome of one rule on one recording, or on several ranks together."""
+    """Outcome of one rule, on one recording or on all that have the same outcome."""
 
-    rule: RuleMeta
+    rule_id: str
     recording_ids: tuple[str, ...]
-    outcome: RuleOutcome | FoundFigures
+    """Empty for all recordings."""
+
+    outcome: FoundFigures | Clear | Skipped | Failed
 
 
 @frozen
@@ -466,7 +469,7 @@ class NotWorthDoing:
     """A popular fix that would save less than 2% here."""
 
     what: str
-    saving_share: float
+    saving_share: MaybeNan
     """Upper limit of its saving, as a share of the mean step."""
 
     reason: str

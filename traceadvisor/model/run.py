@@ -258,19 +258,19 @@ class Run:
     loader_stacks: StackSamples | None = None
     """Samples of the stacks of its loader workers while they made batches; None if not sampled."""
 
-    known_summary: RunSummary | None = None
-    """Set in a report that was read back, which has no single steps."""
+    summary: RunSummary | None = None
+    """Its steps, counted: in a report, whose JSON has no single steps."""
 
     @property
     def step_count(self) -> int:
         """All steps, including the first one and those that did not train."""
-        return self.known_summary.step_count if self.known_summary else len(self.steps)
+        return self.summary.step_count if self.summary else len(self.steps)
 
 
 def steps_by_state(run: Run) -> tuple[StateSteps, ...]:
     """The steps of each state that occurred, without the run's first step, which includes start-up."""
-    if run.known_summary:
-        return run.known_summary.by_state
+    if run.summary:
+        return run.summary.by_state
     later = [step for step in run.steps if step.index > 0]
     by_state = ((state, [step for step in later if step.state is state]) for state in StepState)
     return tuple(_counted(state, steps) for state, steps in by_state if steps)
@@ -278,8 +278,8 @@ def steps_by_state(run: Run) -> tuple[StateSteps, ...]:
 
 def undisturbed_count(run: Run) -> int:
     """Number of steps in the undisturbed median."""
-    if run.known_summary:
-        return sum(row.count for row in run.known_summary.by_state if row.state is StepState.PLAIN)
+    if run.summary:
+        return sum(row.count for row in run.summary.by_state if row.state is StepState.PLAIN)
     return sum(step.state is StepState.PLAIN and step.index > 0 for step in run.steps)
 
 

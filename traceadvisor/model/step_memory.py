@@ -60,6 +60,11 @@ class MemoryOverTime:
     reserved_bytes: Int64 | None
     """Reserved from the driver, in use or not; None where not recorded."""
 
+    def __post_init__(self) -> None:
+        lengths = {len(one) for one in (self.time_ns, self.in_use_bytes, self.reserved_bytes) if one is not None}
+        if len(lengths) > 1 or min(lengths) < 2:
+            raise ValueError("lists of different lengths, or of fewer than two values")
+
 
 @frozen
 class OperatorMemory:

@@ -224,11 +224,11 @@ def _write_new(path: Path, content: bytes) -> None:
 LONGEST_PATH = 200
 """Characters of a path in an error message; one that is too long for the system is too long to read."""
 
-MARKER = "traceadvisor.report/1"
+MARKER = "traceadvisor.report/2"
 """Identifies a report in every format: the ``schema`` of JSON, a meta tag, or a comment."""
 
 CHECK_PREFIX = "traceadvisor/"
 """Begins the names of checks in a Code Quality report, which has no place for `MARKER`."""
 
-COMPARISON_MARKER = "traceadvisor.comparison/1"
+COMPARISON_MARKER = "traceadvisor.comparison/2"
 """The same for a comparison of reports."""

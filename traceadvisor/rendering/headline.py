@@ -100,7 +100,7 @@ def verdict_scope(report: Report) -> str | None:
 
 def _failed_checks(report: Report) -> str | None:
     """A failed check may hide the most important finding, so it is named here."""
-    failed = sorted({row.rule.id for row in report.outcomes if isinstance(row.outcome, Failed)})
+    failed = sorted({row.rule_id for row in report.outcomes if isinstance(row.outcome, Failed)})
     if not failed:
         return None
     missing = "its finding" if len(failed) == 1 else "their findings"

@@ -1,4 +1,4 @@
-"""The JSON file of an experiment, written and read, with a schema of its own. The keys follow from the model."""
+"""The JSON file of an experiment, written and read, with a schema of its own. The keys are the names of the model."""
 
 from __future__ import annotations
 
@@ -11,21 +11,17 @@ import msgspec
 
 from traceadvisor.errors import InputError
 from traceadvisor.model.experiment import FILE, SCHEMA, ExperimentResult, MeasuredRatio
-from traceadvisor.results.document import EXPERIMENT
-from traceadvisor.results.forms import Forms
+from traceadvisor.results.document import decoded, encoded
 from traceadvisor.results.redaction import redacted_experiment
 from traceadvisor.results.report_json import MOST_BYTES
-from traceadvisor.results.report_schema import schema, schema_text
 
-_FORMS = Forms((EXPERIMENT,), {}, unwritten=())
-_EXPERIMENT = _FORMS.of(ExperimentResult)
 _NAME = re.compile(r"[\w:. -]{1,200}")
 """Names of settings and of rules."""
 
 
 def render(result: ExperimentResult) -> bytes:
     """Encode a result, with its texts cleaned."""
-    return msgspec.json.format(msgspec.json.encode(_EXPERIMENT.write(redacted_experiment(result))), indent=2) + b"\n"
+    return encoded(redacted_experiment(result), schema=SCHEMA)
 
 
 def read_experiment(path: Path) -> ExperimentResult:
@@ -46,8 +42,7 @@ def read_experiment(path: Path) -> ExperimentResult:
         found = document.get("schema") if isinstance(document, dict) else None
         if found != SCHEMA:
             raise InputError(file, f"schema {str(found)[:100]!r}", expected=SCHEMA, remedy=remedy)
-        msgspec.convert(document, _EXPERIMENT.kind)
-        result: ExperimentResult = _EXPERIMENT.read(document)
+        result = decoded(ExperimentResult, document)
         _check(result)
     except OSError as error:
         raise InputError(
@@ -56,11 +51,6 @@ def read_experiment(path: Path) -> ExperimentResult:
     except (ValueError, OverflowError, RecursionError) as error:
         raise InputError(file, str(error)[:300], expected=SCHEMA, remedy=remedy) from error
     return result
-
-
-def experiment_schema_text() -> str:
-    """The schema as it is committed in ``docs/experiment.schema.json``."""
-    return schema_text(schema(_EXPERIMENT, _FORMS, "TraceAdvisor experiment, version 1"))
 
 
 def _check(result: ExperimentResult) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never, get_args
 
 from traceadvisor.errors import UsageError
-from traceadvisor.model.findings import Clear, Failed, Found, Skipped
+from traceadvisor.model.findings import Clear, Failed, Skipped
 from traceadvisor.model.report import FoundFigures, RankedFinding, RecordedFinding, Report
 from traceadvisor.results.redaction import redacted
 
@@ -126,9 +126,10 @@ def _operators(report: Report) -> Iterator[tuple[object, ...]]:
 def _checks(report: Report) -> Iterator[tuple[object, ...]]:
     """A row for each check and recording."""
     everywhere = tuple(recording.id for recording in report.recordings)
+    names = {one.id: one.name for one in report.rules}
     for row in report.outcomes:
         match row.outcome:
-            case Found() | FoundFigures():
+            case FoundFigures():
                 outcome, why = "found", None
             case Clear():
                 outcome, why = "clear", row.outcome.remark
@@ -139,7 +140,7 @@ def _checks(report: Report) -> Iterator[tuple[object, ...]]:
             case _:
                 assert_never(row.outcome)
         for recording_id in row.recording_ids or everywhere:
-            yield row.rule.id, row.rule.name, recording_id, outcome, why
+            yield row.rule_id, names.get(row.rule_id, ""), recording_id, outcome, why
 
 
 _TABLES: dict[str, tuple[tuple[str, ...], _Rows]] = {

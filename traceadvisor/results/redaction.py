@@ -1,8 +1,9 @@
-"""Clean every text of a report before a format renders it."""
+"""Clean every text of a report, and round its times, before a format renders it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, lru_cache, partial
 from operator import is_not
@@ -10,15 +11,16 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from traceadvisor.model.experiment import ExperimentResult
+from traceadvisor.model.findings import Clear, Evidence, Unit
 from traceadvisor.model.report import Report
-from traceadvisor.model.run import TimedStep
+from traceadvisor.model.run import Run, RunSummary, TimedStep, steps_by_state
 from traceadvisor.text.cleaning import clean, clipped
 from traceadvisor.text.documents import without_announced, without_named
 
 
 @lru_cache(maxsize=1)
 def redacted(report: Report) -> Report:
-    """The report with every string in it cleaned.
+    """The report with every string in it cleaned, and every time in whole nanoseconds.
 
     It takes the whole report, so that no field is forgotten, and keeps the last result for several formats.
     """
@@ -31,6 +33,9 @@ def redacted_experiment(result: ExperimentResult) -> ExperimentResult:
 
 
 T = TypeVar("T")
+
+EXACT = 2**53
+"""From here on, each float is a whole number."""
 
 
 def shortened(report: T, longest: int) -> T:
@@ -61,8 +66,11 @@ def _mapped(value: object, changed: Callable[[str], str]) -> object:
 
 
 def _with_mapped_parts(value: object, changed: Callable[[str], str]) -> object:
+    if isinstance(value, Run) and value.summary is None:
+        value = replace(value, summary=RunSummary(value.step_count, steps_by_state(value)))
     if names := _field_names(type(value)):  # type: ignore[arg-type]  # a class is hashable
         parts = {name: _mapped(part, changed) for name in names if (part := getattr(value, name)) is not None}
+        parts |= {name: _rounded(parts[name]) for name in _times_in(value) if name in parts}
         is_changed = any(part is not getattr(value, name) for name, part in parts.items())
         return replace(cast("Any", value), **parts) if is_changed else value
     if isinstance(value, Mapping):
@@ -71,6 +79,28 @@ def _with_mapped_parts(value: object, changed: Callable[[str], str]) -> object:
         is_same = items.keys() == value.keys() and all(part is value[key] for key, part in items.items())
         return value if is_same else items
     return value
+
+
+def _times_in(value: object) -> Iterable[str]:
+    """The fields with nanoseconds."""
+    match value:
+        case Evidence(unit=Unit.NS | Unit.NS_PER_STEP):
+            return ("value",)
+        case Clear(unit=Unit.NS | Unit.NS_PER_STEP):
+            return ("value", "limit")
+    return _time_names(type(value))  # type: ignore[arg-type]  # a class is hashable
+
+
+def _rounded(value: object) -> object:
+    """Whole nanoseconds: less is no part of any measurement, and a report that is read back has the same figures."""
+    if isinstance(value, float) and abs(value) < EXACT:
+        return round(value)
+    return {key: _rounded(part) for key, part in value.items()} if isinstance(value, Mapping) else value
+
+
+@cache
+def _time_names(kind: type) -> tuple[str, ...]:
+    return tuple(name for name in _field_names(kind) if re.search(r"_ns(?:_|$)", name))
 
 
 @cache

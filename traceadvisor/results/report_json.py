@@ -1,22 +1,22 @@
-"""Write a report as JSON, and read it back: the public interface, version 1.
+"""Write a report as JSON, and read it back: the public interface, version 2.
 
-The JSON has the whole model except the timeline, which is a picture, and the single steps and samples of a run.
+The JSON has the whole model except what only pictures show: the timeline, the single steps and the samples of a run.
 """
 
 from __future__ import annotations
 
 import stat
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import numpy as np
 
 from traceadvisor.errors import InputError
 from traceadvisor.model.report import Report
-from traceadvisor.results.document import REPORT, SCHEMA
+from traceadvisor.results.document import decoded, encoded
 from traceadvisor.results.redaction import redacted, shortened
-from traceadvisor.text.cleaning import clipped
+from traceadvisor.text.cleaning import clipped, clipped_inside
+
+SCHEMA = "traceadvisor.report/2"
 
 LONGEST_TEXT = 10_000
 """Most characters of one text: longer than any real kernel name, and a limit for hostile ones."""
@@ -29,10 +29,8 @@ _WRITE_ONE = "Write one with `traceadvisor report PATH --format json`."
 
 
 def render(report: Report) -> bytes:
-    """The report as UTF-8 JSON, without control characters and secrets. NaN and infinity become null."""
-    fit = shortened(redacted(report), LONGEST_TEXT)
-    encoded = msgspec.json.encode(REPORT.write(fit), enc_hook=plain_number)
-    return msgspec.json.format(encoded, indent=2) + b"\n"
+    """The report as UTF-8 JSON, without control characters and secrets."""
+    return encoded(shortened(redacted(report), LONGEST_TEXT), schema=SCHEMA)
 
 
 def read(path: Path | str) -> Report:
@@ -46,23 +44,22 @@ def read(path: Path | str) -> Report:
     if not isinstance(schema, str) or schema.partition("/")[0] != SCHEMA.partition("/")[0]:
         raise _not_a_report(path, "is not a report of TraceAdvisor")
     if schema != SCHEMA:
+        older = schema == "traceadvisor.report/1"
         raise InputError(
             path,
-            f"has the schema {clipped(schema, _LONGEST_REASON)!r}, which this version does not know",
+            f"has the schema {clipped(schema, _LONGEST_REASON)!r}, which this version does not read",
             expected=SCHEMA,
-            remedy="Read it with the version of TraceAdvisor that wrote it, or a newer one.",
+            remedy=_WRITE_ONE if older else "Read it with the version of TraceAdvisor that wrote it, or a newer one.",
         )
     try:
-        msgspec.convert(document, REPORT.kind)
-        report: Report = REPORT.read(document)
-    except (msgspec.ValidationError, ValueError, OverflowError, RecursionError) as error:
+        return decoded(Report, document)
+    except (ValueError, OverflowError, RecursionError) as error:
         raise InputError(
             path,
             f"does not follow the schema {SCHEMA} ({_reason(error)})",
             expected="a report as TraceAdvisor wrote it",
             remedy="Write it again from the recording.",
         ) from error
-    return report
 
 
 def _content(path: Path) -> bytes:
@@ -87,11 +84,4 @@ def _not_a_report(path: Path, found: str, remedy: str = _WRITE_ONE) -> InputErro
 
 
 def _reason(error: Exception) -> str:
-    return clipped(str(error), _LONGEST_REASON)
-
-
-def plain_number(value: Any) -> object:
-    """A numpy number is a number to the type checker, but not to the encoder."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise NotImplementedError(type(value).__name__)
+    return clipped_inside(str(error), _LONGEST_REASON)

@@ -1,7 +1,4 @@
-"""The schema of the JSON report: what ``docs/report.schema.json`` holds.
-
-Structure from the forms of the document, descriptions from the docstrings of the model.
-"""
+"""JSON schemas of the documents: ``docs/*.schema.json``. Descriptions are the docstrings of the model."""
 
 from __future__ import annotations
 
@@ -9,50 +6,73 @@ import ast
 import inspect
 import re
 import textwrap
+from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass
 from functools import cache
 from itertools import pairwise
+from typing import Any, get_args
 
 import msgspec
 
-from traceadvisor.results.document import FORMS, REPORT
-from traceadvisor.results.forms import Form, Forms, Key
+from traceadvisor.model.spans import SpanSet
+from traceadvisor.results.document import members, shape
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NONE = re.compile(r"(^|\. )?\bNone\b")
+_INT64 = {"minimum": -(2**63), "maximum": 2**63 - 1}
 
 
-def schema(
-    form: Form = REPORT, forms: Forms = FORMS, title: str = "TraceAdvisor report, version 1"
-) -> dict[str, object]:
-    """JSON Schema of version 1. Objects are open, since keys may be added; enums are closed."""
-    top = msgspec.json.schema(form.kind)
-    for definition in top["$defs"].values():
-        definition["description"] = with_null(definition["description"])
-        if "required" in definition:
-            definition["required"] = list(definition["properties"])  # every key is written; older documents lack some
-    for name, keys in forms.keys.items():
-        for key in keys:
-            if text := _description(key):
-                top["$defs"][name]["properties"][key.name]["description"] = text
-    return {"$schema": _DIALECT, "title": title, **top}
+def schema(kind: type, name: str) -> dict[str, Any]:
+    """The schema of a document. Objects are open, since keys may be added; enums are closed.
+
+    Args:
+        kind: the class of the model.
+        name: the name and version of the schema, as in the document's own key.
+    """
+    top = msgspec.json.schema(shape(kind))
+    for owner in _classes(kind):
+        definition = top["$defs"][owner.__name__]
+        definition["description"] = _with_null(inspect.cleandoc(owner.__doc__ or "").partition("\n\n")[0])
+        for key, text in field_docs(owner).items():
+            if key in definition["properties"]:
+                definition["properties"][key]["description"] = _with_null(text)
+    document = top["$defs"][kind.__name__]
+    document["properties"] = {"schema": {"const": name}, **document["properties"]}
+    document["required"] = ["schema", *document["required"]]
+    return _without_bounds({"$schema": _DIALECT, "title": f"{kind.__name__} of TraceAdvisor, {name}", **top})  # type: ignore[no-any-return]
 
 
-def schema_text(written: dict[str, object] | None = None) -> str:
-    """A schema as it is committed; by default that of the report."""
-    return msgspec.json.format(msgspec.json.encode(written or schema()), indent=2).decode() + "\n"
+def schema_text(kind: type, name: str) -> str:
+    """A schema as it is committed."""
+    return msgspec.json.format(msgspec.json.encode(schema(kind, name)), indent=2).decode() + "\n"
 
 
-def _description(key: Key) -> str:
-    """The docstring of the field or property that the key is written from."""
-    if isinstance(key.described_by, str):
-        return key.described_by
-    owner, name = key.described_by
-    member = getattr(owner, name, None)
-    return with_null((inspect.getdoc(member) if isinstance(member, property) else field_docs(owner).get(name)) or "")
+def _classes(kind: type) -> Iterable[type]:
+    """The dataclasses in the document of a class."""
+    found: dict[type, None] = {kind: None}
+    for owner in (waiting := [kind]):
+        for hint, _ in members(owner).values():
+            inner: list[Any] = [one for one in _parts(hint) if is_dataclass(one) and one is not SpanSet]
+            inner = [one for one in inner if one not in found]
+            found |= dict.fromkeys(inner)
+            waiting += inner
+    return found
 
 
-def with_null(text: str) -> str:
+def _parts(hint: Any) -> Iterator[Any]:
+    yield hint
+    for part in get_args(hint):
+        yield from _parts(part)
+
+
+def _without_bounds(schema: Any) -> Any:
+    """The schema without the limits of 64 bits, which every integer has."""
+    if isinstance(schema, dict):
+        return {key: _without_bounds(part) for key, part in schema.items() if key not in _INT64 or part != _INT64[key]}
+    return [_without_bounds(part) for part in schema] if isinstance(schema, list) else schema
+
+
+def _with_null(text: str) -> str:
     """What Python calls None is null in JSON."""
     return _NONE.sub(lambda found: "null" if found[1] is None else f"{found[1]}Null", text)
 

@@ -32,7 +32,8 @@ from traceadvisor.rendering.formats import COMPARISON_FORMATS, COMPARISON_MARKER
 from traceadvisor.rendering.writers import markdown
 from traceadvisor.rendering.writers.html import page
 from traceadvisor.rendering.writers.terminal import lines
-from traceadvisor.results.comparison_json import SCHEMA, comparison_schema_text, render
+from traceadvisor.results.comparison_json import SCHEMA, render
+from traceadvisor.results.report_schema import schema_text
 
 SCHEMA_FILE = CHECKOUT / "docs" / "comparison.schema.json"
 
@@ -165,7 +166,7 @@ def test_the_categories_of_the_comment_sum_to_the_step() -> None:
 def test_the_terminal_lists_the_changed_findings() -> None:
     found = [finding(f"IDLE00{number}", 20 - number) for number in range(5)]
     outcomes = one_recording().outcomes
-    known = [replace(outcomes[0], rule=one.finding.rule, recording_ids=("train/worker0",)) for one in found]
+    known = [replace(outcomes[0], rule_id=one.finding.rule.id, recording_ids=("train/worker0",)) for one in found]
     compared = compare([report(outcomes=known)], [report(findings=found, outcomes=known)])
     shown = [line.text for line in lines(comparison_document(compared))]
     assert sum("The title of IDLE00" in line for line in shown) == 5
@@ -239,13 +240,13 @@ def test_the_terminal_shows_the_same_sentence(build: Build) -> None:
 def test_the_json_follows_its_schema(build: Build) -> None:
     document = json.loads(render(build()))
     assert document["schema"] == SCHEMA == COMPARISON_MARKER
-    Draft202012Validator(json.loads(comparison_schema_text())).validate(document)
+    Draft202012Validator(json.loads(schema_text(Comparison, SCHEMA))).validate(document)
 
 
 def test_the_committed_schema_of_comparisons_is_that_of_the_document(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--golden"):
-        SCHEMA_FILE.write_text(comparison_schema_text())
-    assert SCHEMA_FILE.read_text() == comparison_schema_text()
+        SCHEMA_FILE.write_text(schema_text(Comparison, SCHEMA))
+    assert SCHEMA_FILE.read_text() == schema_text(Comparison, SCHEMA)
 
 
 def test_hostile_texts_are_clean_in_json() -> None:

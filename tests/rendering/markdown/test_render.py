@@ -254,7 +254,7 @@ def test_two_thousand_recordings_fit() -> None:
 def test_what_fits_in_no_size_has_a_last_form() -> None:
     content = markdown.write(replace(report_document(giant()), most_bytes=500))
 
-    assert content.decode().startswith("<!-- traceadvisor.report/1 -->\n### ")
+    assert content.decode().startswith("<!-- traceadvisor.report/2 -->\n### ")
     assert "100 recordings, 100 findings. The full report has the rest." in content.decode()
     assert len(content) < 6_000
 

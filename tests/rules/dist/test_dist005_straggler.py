@@ -7,9 +7,9 @@ import pytest
 from tests.build import TraceBuilder
 from tests.rules.judging import skipped
 from traceadvisor import load
-from traceadvisor.model.findings import Clear, Found
+from traceadvisor.model.findings import Clear, Finding
 from traceadvisor.model.location import Frame
-from traceadvisor.model.report import OutcomeRow, Report
+from traceadvisor.model.report import FoundFigures, OutcomeRow, Report
 from traceadvisor.rules.dist.dist005_straggler import Straggler
 
 
@@ -30,20 +30,25 @@ def report_of(folder: Path, *ranks: TraceBuilder) -> Report:
 
 
 def _row(report: Report) -> OutcomeRow:
-    rows = [row for row in report.outcomes if row.rule.id == "DIST005"]
+    rows = [row for row in report.outcomes if row.rule_id == "DIST005"]
     assert len(rows) == 1, rows
     return rows[0]
+
+
+def _finding(report: Report) -> Finding:
+    assert isinstance(_row(report).outcome, FoundFigures)
+    return next(row.finding for row in report.findings if row.finding.rule.id == "DIST005")
 
 
 def test_the_late_rank_is_named_with_its_extra_time(tmp_path: Path) -> None:
     report = report_of(tmp_path, made(0, [50] * 4), made(1, [80] * 4))
     row = _row(report)
-    assert isinstance(row.outcome, Found)
-    evidence = {one.label: one.value for one in row.outcome.finding.evidence}
+    assert isinstance(row.outcome, FoundFigures)
+    evidence = {one.label: one.value for one in row.outcome.evidence}
     assert evidence["late rank"] == 1
     assert evidence["mean wait of the other ranks"] == 30_000
     assert evidence["extra time on this rank: kernels"] == pytest.approx(30_000)
-    assert row.outcome.finding.saving.high_ns == 30_000
+    assert _finding(report).saving.high_ns == 30_000
 
 
 def test_the_finding_belongs_to_all_ranks(tmp_path: Path) -> None:
@@ -71,12 +76,12 @@ def test_one_rank_alone_cannot_be_compared(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("arrival", "found"), [(54, False), (56, True)])
 def test_waiting_counts_from_five_percent_of_the_step(arrival: int, tmp_path: Path, *, found: bool) -> None:
     outcome = _row(report_of(tmp_path, made(0, [50] * 4), made(1, [arrival] * 4))).outcome
-    assert isinstance(outcome, Found) is found
+    assert isinstance(outcome, FoundFigures) is found
 
 
 def test_a_rank_is_late_if_it_causes_60_percent_of_the_waiting(tmp_path: Path) -> None:
     outcome = _row(report_of(tmp_path, made(0, [50, 50, 50, 80, 80]), made(1, [80, 80, 80, 50, 50]))).outcome
-    assert isinstance(outcome, Found)
+    assert isinstance(outcome, FoundFigures)
 
 
 def test_at_most_three_causes_are_shown(tmp_path: Path) -> None:
@@ -87,9 +92,8 @@ def test_at_most_three_causes_are_shown(tmp_path: Path) -> None:
         late.copy(at + 14, at + 15, on_device=(at + 24, at + 34), direction="d2d")
         late.launch(at + 16, at + 17, kernel=(at + 34, at + 95))
         late.collective(at + 18, at + 19, kernel=(at + 95, at + 100))
-    outcome = _row(report_of(tmp_path, made(0, [50] * 4), late)).outcome
-    assert isinstance(outcome, Found)
-    assert len([one for one in outcome.finding.evidence if one.label.startswith("extra time on this rank: ")]) == 3
+    found = _finding(report_of(tmp_path, made(0, [50] * 4), late))
+    assert len([one for one in found.evidence if one.label.startswith("extra time on this rank: ")]) == 3
 
 
 def _stacked(number: int, sleep_us: int, line: int = 7) -> TraceBuilder:
@@ -106,21 +110,19 @@ def _stacked(number: int, sleep_us: int, line: int = 7) -> TraceBuilder:
 
 
 def test_the_function_that_only_the_late_rank_runs_long_is_named(tmp_path: Path) -> None:
-    outcome = _row(report_of(tmp_path, _stacked(0, 10), _stacked(1, 50))).outcome
-    assert isinstance(outcome, Found)
-    (place,) = outcome.finding.locations
+    found = _finding(report_of(tmp_path, _stacked(0, 10), _stacked(1, 50)))
+    (place,) = found.locations
     assert (place.file, place.line, place.function, place.is_line) == ("train.py", 7, "log", False)
     assert place.owner == Frame("sleep")
-    assert outcome.finding.fix.summary == "Shorten what delays rank 1: GPU idle (other CPU work)"
-    evidence = {one.label: one.value for one in outcome.finding.evidence}
+    assert found.fix.summary == "Shorten what delays rank 1: GPU idle (other CPU work)"
+    evidence = {one.label: one.value for one in found.evidence}
     assert evidence["extra time on this rank in the code named above"] == pytest.approx(40_000, rel=0.1)
 
 
 def test_without_stacks_the_operator_with_the_most_extra_time_is_named(tmp_path: Path) -> None:
-    outcome = _row(report_of(tmp_path, made(0, [50] * 4), made(1, [80] * 4))).outcome
-    assert isinstance(outcome, Found)
-    assert outcome.finding.locations == ()
-    (label,) = [one.label for one in outcome.finding.evidence if one.label.startswith("most extra time")]
+    found = _finding(report_of(tmp_path, made(0, [50] * 4), made(1, [80] * 4)))
+    assert found.locations == ()
+    (label,) = [one.label for one in found.evidence if one.label.startswith("most extra time")]
     assert label == "most extra time in one operator: gemm"
 
 
@@ -132,11 +134,10 @@ def test_a_rank_that_begins_the_recording_late_is_late_for_an_unknown_reason(tmp
         builder.step(0, begin, 119).launch(begin, begin + 1, kernel=(begin + 1, begin + 20))
         builder.launch(105, 106, kernel=(106, 118))
         ranks.append(builder.collective(begin + 2, begin + 3, kernel=(begin + 20, 100)))
-    outcome = _row(report_of(tmp_path, *ranks)).outcome
-    assert isinstance(outcome, Found)
-    evidence = {one.label: one.value for one in outcome.finding.evidence}
+    found = _finding(report_of(tmp_path, *ranks))
+    evidence = {one.label: one.value for one in found.evidence}
     assert evidence["later start of this rank's first recorded step"] == 50_000
-    assert outcome.finding.fix.summary.startswith("Find out what delays rank 1")
+    assert found.fix.summary.startswith("Find out what delays rank 1")
 
 
 def test_the_place_of_a_delay_in_few_steps_is_named(tmp_path: Path) -> None:
@@ -153,6 +154,5 @@ def test_the_place_of_a_delay_in_few_steps_is_named(tmp_path: Path) -> None:
             builder.collective(at + sleep + 2, at + sleep + 3, kernel=(at + sleep + 11, end))
             at = end
         ranks.append(builder)
-    outcome = _row(report_of(tmp_path, *ranks)).outcome
-    assert isinstance(outcome, Found)
-    assert [place.function for place in outcome.finding.locations] == ["log"]
+    found = _finding(report_of(tmp_path, *ranks))
+    assert [place.function for place in found.locations] == ["log"]

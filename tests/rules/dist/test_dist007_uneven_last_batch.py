@@ -13,12 +13,12 @@ from traceadvisor.judging.ranks import compare, rank_recording
 from traceadvisor.judging.run_rule import run_rule
 from traceadvisor.model.findings import Clear, Finding, Found, RuleOutcome, Skipped
 from traceadvisor.model.health import Health
-from traceadvisor.model.report import FoundFigures, Source, SourceKind
+from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.run import LoaderSettings, Run, RunSettings
 from traceadvisor.rules.dist.dist007_uneven_last_batch import UnevenLastBatch
 
 
-def _outcome(folder: Path, *loaders: LoaderSettings | None) -> RuleOutcome | FoundFigures:
+def _outcome(folder: Path, *loaders: LoaderSettings | None) -> RuleOutcome:
     """What comes of comparing ranks by their loaders."""
     recordings = []
     for rank, loader in enumerate(loaders):

@@ -144,7 +144,7 @@ def _table(section: MeasuredSection, currency: str | None) -> Table:
     base = (
         Cell("as it is"),
         Cell("the base"),
-        *_figures(section.base_samples_per_s, section.base_step_us),
+        *_figures(section.base_samples_per_s, section.base_step_ns),
         *cells("", "", ""),
         *_device(section.base_peak_bytes, section.base_gpu_busy_share, section.base_gpu_power_watts),
         _cost(section.base_cost_per_million_samples, currency),
@@ -170,7 +170,7 @@ def _row(arm: MeasuredArm, currency: str | None) -> tuple[Cell, ...]:
     return (
         Cell(arm.name, code=True),
         Cell(verdict(arm)),
-        *_figures(arm.samples_per_s, arm.step_us),
+        *_figures(arm.samples_per_s, arm.step_ns),
         *ratio,
         *_device(arm.peak_bytes, arm.gpu_busy_share, arm.gpu_power_watts),
         _cost(arm.cost_per_million_samples, currency),
@@ -181,9 +181,9 @@ def _visible(found: MeasuredRatio) -> str:
     return "" if found.rounds < FEWEST_ROUNDS else percent(found.smallest_visible)
 
 
-def _figures(samples_per_s: float | None, step_us: float | None) -> Iterator[Cell]:
+def _figures(samples_per_s: float | None, step_ns: float | None) -> Iterator[Cell]:
     yield Cell(NOT_MEASURED if samples_per_s is None else rate_words(samples_per_s))
-    yield Cell(duration(None if step_us is None else step_us * 1000))
+    yield Cell(duration(step_ns))
 
 
 def _device(peak_bytes: int | None, busy_share: float | None, watts: float | None) -> Iterator[Cell]:

@@ -89,7 +89,7 @@ def headline(result: ExperimentResult) -> str:
         return f"{settings_words(result.recommended)}: {_faster(result.recommended_ratio, own_rate)}, shown"
     if result.recommended:
         return f"{settings_words(result.recommended)}: faster, shown"
-    if not any(section.base_step_us for section in result.sections):
+    if not any(section.base_step_ns for section in result.sections):
         return "Nothing was measured"
     sections = [one for one in result.sections if not one.base] or result.sections
     arms = [arm for section in sections for arm in section.arms if arm.measured and not arm.problem]
@@ -161,8 +161,8 @@ def _ceilings(axis: AxisResult) -> Iterator[str]:
 
 def other_step(result: ExperimentResult) -> Iterator[str]:
     """A sentence where the step is not that of the recording any more, so that its predictions do not apply."""
-    if result.is_as_recorded is False and result.base_step_us and result.recorded_step_us:
-        now, then = duration(result.base_step_us * 1000), duration(result.recorded_step_us * 1000)
+    if result.is_as_recorded is False and result.base_step_ns and result.recorded_step_ns:
+        now, then = duration(result.base_step_ns), duration(result.recorded_step_ns)
         yield (
             f"The step as it is takes {now} here and {then} in the recording: the machine, its load or the script "
             "differ. The predictions are for the recorded step. Record again to compare."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
-from traceadvisor.model.findings import WHOLE_SHARE, Clear, Failed, Found, Skipped
+from traceadvisor.model.findings import WHOLE_SHARE, Clear, Failed, Skipped
 from traceadvisor.model.report import FoundFigures, OutcomeRow, Report
 from traceadvisor.rendering.document.blocks import Fold, FoldLook, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
@@ -49,7 +49,7 @@ def partly_judged_sentence(report: Report) -> str | None:
     for row in report.outcomes:
         match row.outcome:
             case Clear(judged_share=float() as share) if share < WHOLE_SHARE:
-                shares[row.rule.id] = min(share, shares.get(row.rule.id, 1.0))
+                shares[row.rule_id] = min(share, shares.get(row.rule_id, 1.0))
     named = ", ".join(f"{rule_id} {percent(share)}" for rule_id, share in shares.items())
     return f"Passed, but on part of the kernel time only: {named}" if named else None
 
@@ -64,8 +64,8 @@ def nothing_found(report: Report) -> str:
 
 def passed_and_skipped(report: Report) -> tuple[set[str], set[str]]:
     """Ids of the rules that passed on some recording, and of those that could not run on any."""
-    passed = {row.rule.id for row in report.outcomes if isinstance(row.outcome, Clear)}
-    return passed, {row.rule.id for row in report.outcomes if isinstance(row.outcome, Skipped)} - passed
+    passed = {row.rule_id for row in report.outcomes if isinstance(row.outcome, Clear)}
+    return passed, {row.rule_id for row in report.outcomes if isinstance(row.outcome, Skipped)} - passed
 
 
 def _not_worth_doing(report: Report) -> Table | None:
@@ -193,8 +193,9 @@ def _names(rules: Sequence[str]) -> Cell:
 
 
 def _named(row: OutcomeRow, report: Report) -> str:
-    provider = report.settings.providers.get(row.rule.id)
-    named = f"{row.rule.id} {row.rule.name}" if row.rule.name else row.rule.id
+    provider = report.settings.providers.get(row.rule_id)
+    name = next((one.name for one in report.rules if one.id == row.rule_id), "")
+    named = f"{row.rule_id} {name}" if name else row.rule_id
     return f"{named} ({provider})" if provider else named
 
 
@@ -204,7 +205,7 @@ def _reason(row: OutcomeRow) -> str:
             return reason
         case Failed(error=error):
             return error
-        case Clear() | Found() | FoundFigures():
+        case Clear() | FoundFigures():
             return ""
         case _:
             assert_never(row.outcome)
