@@ -20,7 +20,7 @@ def tokenise(text):
     found = []
     for token in re.split(r"\W+", text.lower()):  # fault
         found.append(NUMBERS.get(token, 0))  # fault
-    return found
+    return found[:32]
 
 
 def collate(samples):

@@ -5,11 +5,13 @@ import pytest
 from tests.analysis.sampled.sampling import MAIN, Samples, library, user
 from traceadvisor.analysis.sampled.shares import (
     FEWEST_SAMPLES,
-    SampledShare,
     beside_training,
+    in_backward,
     in_optimizer,
+    keeps_traceback,
     line_between_steps,
     line_of_call,
+    share_of_lines,
     share_of_steps,
 )
 from traceadvisor.model.location import Location, PlaceKind
@@ -70,9 +72,29 @@ def test_a_call_counts_by_its_recorded_name() -> None:
     assert beside_training([(UPDATE, "<built-in method item of Tensor>")])(with_item)
 
 
-def test_a_share_can_be_limited() -> None:
-    assert SampledShare(0.4, 0.2, 0.6).at_most(0.2) == SampledShare(0.2, 0.1, 0.3)
-    assert SampledShare(0.1, 0.05, 0.2).at_most(0.2) == SampledShare(0.1, 0.05, 0.2)
+def test_all_that_a_line_calls_beside_the_training_counts_with_it() -> None:
+    other = (MAIN, user("train", 22), user("update", 65), SampledFrame("item"))
+    samples = Samples().add(10, *OWN).add(20, *other).add(30, *MODULE).add(40, *STEP).build()
+    found = share_of_lines(samples, beside_training([(UPDATE, None)]))
+    assert found is not None
+    assert found.share == pytest.approx(0.3)
+
+
+def test_a_line_of_which_little_matches_does_not_count() -> None:
+    loss = (MAIN, user("train", 22), user("update", 65), library("cross_entropy"))
+    samples = Samples().add(10, *OWN).add(90, *loss).build()
+    assert share_of_lines(samples, beside_training([(UPDATE, None)])) is None
+
+
+def test_the_backward_pass_and_kept_tracebacks_are_known_by_their_files() -> None:
+    backward, kept = (
+        library("_engine_run_backward", 1, "torch/autograd/graph.py"),
+        library("extract", 1, "traceback.py"),
+    )
+    assert in_backward((MAIN, backward))
+    assert not in_backward(STEP)
+    assert keeps_traceback((*MODULE, kept))
+    assert not keeps_traceback(MODULE)
 
 
 def test_the_line_of_a_call_is_that_of_most_samples_in_it() -> None:

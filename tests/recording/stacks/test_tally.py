@@ -34,6 +34,13 @@ def step(index: int, clock_ns: int, duration_ns: int, state: StepState = StepSta
     return TimedStep(index, 0, duration_ns, 0, 0, state, loader_start_ns=0, clock_ns=clock_ns, checkpoint_ns=0)
 
 
+def started() -> StepLog:
+    """The log of a run after its first step, which takes no time."""
+    log = StepLog()
+    log.add(step(0, 0, 0))
+    return log
+
+
 def only(tally: StackTally) -> SampledStack:
     _, (stack,), other = tally.samples()
     assert not other
@@ -41,12 +48,12 @@ def only(tally: StackTally) -> SampledStack:
 
 
 def test_samples_fall_into_the_step_around_them() -> None:
-    log = StepLog()
+    log = started()
     tally = StackTally(log)
     for at_ns in (50, 100, 150, 199, 200, 250, 400):
         add(tally, [(TRAIN, 0)], at_ns)
-    log.add(step(0, 100, 100))
-    log.add(step(1, 200, 100, StepState.OTHER))
+    log.add(step(1, 100, 100))
+    log.add(step(2, 200, 100, StepState.OTHER))
     add(tally, [(TRAIN, 0)], 410)
     assert only(tally).by_state == {
         None: Sampled(30, 3),  # one before the first step, two after the last
@@ -56,23 +63,23 @@ def test_samples_fall_into_the_step_around_them() -> None:
 
 
 def test_samples_of_rejected_steps_are_outside_of_training() -> None:
-    log = StepLog()
+    log = started()
     tally = StackTally(log)
     for index in range(4):
-        log.add(step(index, 100 * index, 100))
+        log.add(step(1 + index, 100 * index, 100))
         add(tally, [(TRAIN, 0)], 100 * index + 50)
-    log.reject(2)
-    log.add(step(4, 400, 100))
+    log.reject(3)
+    log.add(step(5, 400, 100))
     add(tally, [(TRAIN, 0)], 450)
     assert only(tally).by_state == {StepState.PLAIN: Sampled(30, 3), StepState.OTHER: Sampled(20, 2)}
 
 
 def test_a_long_run_forgets_single_samples_but_not_their_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tally_module, "MOST_SINGLE", 3)
-    log = StepLog()
+    log = started()
     tally = StackTally(log)
     for index in range(10):
-        log.add(step(index, 100 * index, 100))
+        log.add(step(1 + index, 100 * index, 100))
         add(tally, [(TRAIN, 0)], 100 * index + 50)
         assert len(tally._single.at_ns) <= 3
     kept = len(tally._single.at_ns)
@@ -83,6 +90,17 @@ def test_a_long_run_forgets_single_samples_but_not_their_sums(monkeypatch: pytes
         StepState.PLAIN: Sampled(10 * (10 - kept), 10 - kept),
         StepState.OTHER: Sampled(10 * (kept + 1), kept + 1),
     }
+
+
+def test_samples_of_the_first_step_are_start_up() -> None:
+    log = StepLog()
+    tally = StackTally(log)
+    for at_ns in (50, 150):
+        add(tally, [(TRAIN, 0)], at_ns)
+    log.add(step(0, 0, 100))
+    log.add(step(1, 100, 100))
+    add(tally, [(TRAIN, 0)], 160)
+    assert only(tally).by_state == {None: Sampled(10, 1), StepState.PLAIN: Sampled(20, 2)}
 
 
 def test_equal_stacks_of_several_instructions_of_a_line_are_one() -> None:

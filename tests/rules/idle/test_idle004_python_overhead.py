@@ -423,3 +423,31 @@ def test_without_a_gpu_a_pass_of_small_operators_is_found(length_us: int, tmp_pa
         for start in range(at, at + 100 * length_us, length_us):
             builder.op("aten::mul", start, start + length_us - 1)
     assert is_found(PythonOverhead(), builder, tmp_path) is found
+
+
+def test_operators_that_the_backward_pass_needs_make_work_there_too(tmp_path: Path) -> None:
+    # The forward operators of one backward node of 190 us are in a module, those of one of 1 us are not.
+    main, train = user("<module>", 80), user("train", 20)
+    backward = (main, train, library("_engine_run_backward", 1, "torch/autograd/graph.py"))
+    samples = Samples().add(20, main, train, user("update", 65)).add(80, *backward).build()
+    found = Captured(_with_average(), tmp_path).with_run(stacks=samples).finding(PythonOverhead())
+    assert evidence(found, "share of undisturbed steps") == pytest.approx(0.2 + 0.8 * 1 / 191)
+
+
+def test_the_saving_of_a_checkpoint_in_some_steps_follows_from_samples(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for number in range(4):
+        at = 1000 * number
+        builder.step(number, at, at + 1000).op("aten::mm", at, at + 400)
+        if number % 4 == 3:
+            builder.python("train.py(60): write", at + 400, at + 900)
+            builder.python("<traceadvisor>(64): save", at + 410, at + 890)
+            builder.python("torch/serialization.py(944): save", at + 420, at + 880)
+    main, train = user("<module>", 80), user("train", 20)
+    saving = (main, train, user("write", 61), library("save", 944, "torch/serialization.py"))
+    rest = (main, train, library("_call_impl", 1, "torch/nn/modules/module.py"))
+    samples = Samples().add(25, *saving).add(75, *rest).build()
+    found = Captured(builder, tmp_path).with_run(stacks=samples).finding(PythonOverhead())
+    assert evidence(found, "save, called by write (train.py:60)") == 120_000
+    assert found.locations[0].line == 61
+    assert found.saving.expected_ns == pytest.approx(0.9 * 0.25 * 1_000_000)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.analysis.sampled.sampling import MAIN, Samples, library
 from tests.build import AUTOGRAD, TraceBuilder
 from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, finding, is_found
@@ -156,3 +157,21 @@ def test_nodes_without_checks_show_that_anomaly_detection_is_off(tmp_path: Path)
         builder.op("autograd::engine::evaluate_function: MmBackward0", at, at + 20, thread=AUTOGRAD)
     captured = Captured(builder, tmp_path).with_settings(detect_anomaly=True)
     assert not captured.is_found(DebugLeftOn())
+
+
+def test_samples_show_how_long_anomaly_detection_keeps_stacks(tmp_path: Path) -> None:
+    # Of the backward pass of 400 us, 80 are spent on looking for NaN.
+    kept, backward = library("extract", 1, "traceback.py"), library("backward", 1, "torch/autograd/graph.py")
+    samples = Samples().add(60, MAIN, kept).add(30, MAIN, backward).add(10, MAIN, library("linear")).build()
+    captured = Captured(_checking(), tmp_path).with_settings(detect_anomaly=True).with_run(stacks=samples)
+    found = captured.finding(DebugLeftOn()).saving
+    assert found.expected_ns == pytest.approx((0.6 + 0.2 * 0.3) * 401_000)
+    assert found.low_ns < 0.6 * 401_000
+    assert 0.9 * 401_000 < found.high_ns <= 401_000
+
+
+def test_samples_without_kept_stacks_show_nothing_of_it(tmp_path: Path) -> None:
+    samples = Samples().add(60, MAIN, library("linear")).build()
+    captured = Captured(_checking(), tmp_path).with_settings(detect_anomaly=True)
+    plain = captured.finding(DebugLeftOn()).saving
+    assert captured.with_run(stacks=samples).finding(DebugLeftOn()).saving == plain

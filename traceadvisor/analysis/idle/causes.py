@@ -140,6 +140,21 @@ def beside_training(observation: Observation, tree: OperatorTree, least_ns: floa
     return _outside(observation, busy, least_ns)
 
 
+def backward_outside_modules(observation: Observation, tree: OperatorTree) -> float:
+    """Return the share of the backward pass whose forward operators ran outside of modules, 0..1; 0 without modules."""
+    trace, calls = observation.trace, observation.trace.python_calls
+    modules = np.flatnonzero(name_mask(trace.names, lambda name: name.startswith(MODULE_PREFIX))[calls.name_id])
+    nodes, forward = forward_operators(trace, tree)
+    made = forward != NONE
+    if not modules.size or not made.any():
+        return 0.0
+    node, first = np.unique(nodes[made], return_index=True)
+    starts_ns = trace.events.start_ns[tree.rows[forward[made][first]]]
+    spent_ns = trace.events.duration_ns[tree.rows[node]]
+    inside = SpanSet.union_of(calls.start_ns[modules], calls.end_ns[modules]).contains(starts_ns)
+    return float(spent_ns[~inside].sum() / max(int(spent_ns.sum()), 1))
+
+
 def _on_training_threads(observation: Observation, spans: ThreadSpans) -> SpanSet:
     events, calls = observation.trace.events, observation.launches.call_rows
     mine = among(spans.thread, np.append(events.thread[calls[calls != NONE]], observation.thread))

@@ -16,7 +16,8 @@ from traceadvisor.model.location import Location, PlaceKind
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
-_ADDRESS = re.compile(r" object at 0x[0-9a-f]+")
+_NOT_SHOWN = re.compile(r" object at 0x[0-9a-f]+|^<traceadvisor>\(\d+\): ")
+"""Addresses, and the wrapper of a capture around a function of the same name."""
 
 
 @frozen(eq=False)
@@ -82,7 +83,7 @@ def _from_python_calls(trace: Trace, thread: int, spans: SpanSet, without: re.Pa
     for site, start, end in _segments(trace, thread, spans, locations, without):
         location = locations.get(site.function)
         if location and not site.is_left_out:
-            callee = None if site.callee == NONE else _ADDRESS.sub("", trace.names[site.callee])
+            callee = None if site.callee == NONE else _NOT_SHOWN.sub("", trace.names[site.callee])
             segments.setdefault((location, callee), []).append((start, end))
     return [
         CallSite((location,), callee, inside)

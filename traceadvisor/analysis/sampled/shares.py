@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from traceadvisor.analysis.operators.python_frames import frame_of
@@ -17,6 +18,9 @@ from traceadvisor.statistics import share_interval
 FEWEST_SAMPLES = 30
 """Samples of undisturbed steps. With fewer, the interval of a share says nothing."""
 
+LEAST_MATCHING = 0.2
+"""Share of a line's samples that must match, so that all of the line counts."""
+
 _OPTIMIZER = "torch/optim/"
 _PASSES = ("torch/nn/modules/module.py", "torch/autograd/", _OPTIMIZER)
 """Files of a module's call, the backward pass and the optimizer."""
@@ -31,11 +35,6 @@ class SampledShare:
     share: float
     low: float
     high: float
-
-    def at_most(self, share: float) -> SampledShare:
-        """The same, limited by another share."""
-        factor = min(share / self.share, 1.0) if self.share else 1.0
-        return SampledShare(self.share * factor, self.low * factor, self.high * factor)
 
 
 def share_of_steps(samples: StackSamples | None, matches: Callable[[Frames], bool]) -> SampledShare | None:
@@ -61,6 +60,21 @@ def share_of_steps(samples: StackSamples | None, matches: Callable[[Frames], boo
     share = found_ns / whole_ns
     count = min(samples.effective_count, whole_count)
     return SampledShare(share, *share_interval(share, count))
+
+
+def share_of_lines(samples: StackSamples | None, matches: Callable[[Frames], bool]) -> SampledShare | None:
+    """Return the share of undisturbed steps at the lines of some stacks, with what they call beside training passes.
+
+    A line counts if enough of its samples match. None as :func:`share_of_steps`.
+    """
+    whole, found = defaultdict[SampledFrame, int](int), defaultdict[SampledFrame, int](int)
+    for stack in samples.stacks if samples else ():
+        frames = [samples.frames[at] for at in stack.frames] if samples else []
+        if (line := _beside(frames)) is not None:
+            whole[line] += in_training(stack).time_ns
+            found[line] += in_training(stack).time_ns if matches(frames) else 0
+    lines = {line for line, ns in found.items() if ns and ns >= LEAST_MATCHING * whole[line]}
+    return share_of_steps(samples, lambda frames: _beside(frames) in lines)
 
 
 def line_of_call(samples: StackSamples | None, function: Location, callee: str) -> Location:
@@ -97,6 +111,16 @@ def line_between_steps(samples: StackSamples | None, loop: Location | None) -> L
     return sure(found)
 
 
+def in_backward(frames: Frames) -> bool:
+    """Return whether a stack is in the backward pass."""
+    return any((frame.file or "").startswith("torch/autograd/") for frame in frames)
+
+
+def keeps_traceback(frames: Frames) -> bool:
+    """Return whether a stack formats a stack itself, as anomaly detection does for each operator."""
+    return any(frame.file == "traceback.py" for frame in frames)
+
+
 def in_optimizer(frames: Frames) -> bool:
     """Return whether a stack is in an optimizer of torch."""
     return any((frame.file or "").startswith(_OPTIMIZER) for frame in frames)
@@ -111,15 +135,21 @@ def beside_training(sites: Iterable[tuple[Location, str | None]]) -> Callable[[F
     wanted = [(function, None if callee is None else frame_of(callee)) for function, callee in sites]
 
     def matches(frames: Frames) -> bool:
-        if any((frame.file or "").startswith(_PASSES) for frame in frames):
+        line = _beside(frames)
+        if line is None:
             return False
-        inner = max((place for place, frame in enumerate(frames) if frame.is_user), default=None)
-        if inner is None:
-            return False
+        inner = max(place for place, frame in enumerate(frames) if frame is line)
         called = frames[inner + 1] if inner + 1 < len(frames) else None
-        return any(_is_function(frames[inner], user) and _is_call(called, callee) for user, callee in wanted)
+        return any(_is_function(line, user) and _is_call(called, callee) for user, callee in wanted)
 
     return matches
+
+
+def _beside(frames: Frames) -> SampledFrame | None:
+    """Return the user's innermost line of a stack outside the training passes; None inside them."""
+    if any((frame.file or "").startswith(_PASSES) for frame in frames):
+        return None
+    return next((frame for frame in reversed(frames) if frame.is_user), None)
 
 
 def _is_function(frame: SampledFrame, user: Location) -> bool:

@@ -116,7 +116,7 @@ class StackTally:
     def samples(self) -> tuple[tuple[SampledFrame, ...], tuple[SampledStack, ...], Tallies]:
         """The frames, the stacks, and the samples of those that were not kept.
 
-        Samples in a step that has not ended count as outside of steps.
+        Samples in the first step, and in one that has not ended, count as outside of steps.
         """
         sums, rest = self._snapshot()
         for stack, weight_ns in rest:
@@ -155,7 +155,8 @@ class StackTally:
                 self._step += 1
             if self._step == len(log):
                 break
-            state = log.state(self._step) if log.clock_ns(self._step) <= at_ns else None
+            is_inside = self._step > 0 and log.clock_ns(self._step) <= at_ns  # the first step is start-up
+            state = log.state(self._step) if is_inside else None
             _count(self._sums, (single.stack[self._settled], state), single.weight_ns[self._settled])
             self._settled += 1
         if len(single.at_ns) > MOST_SINGLE and self._settled:

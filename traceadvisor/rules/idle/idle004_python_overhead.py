@@ -3,9 +3,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from traceadvisor.analysis.idle.causes import beside_training, plain_python
+from traceadvisor.analysis.idle.causes import backward_outside_modules, beside_training, plain_python
 from traceadvisor.analysis.idle.places import Place
-from traceadvisor.analysis.sampled.shares import SampledShare, share_of_steps
+from traceadvisor.analysis.sampled.shares import SampledShare, in_backward, share_of_lines, share_of_steps
 from traceadvisor.analysis.sampled.shares import beside_training as beside_passes
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
@@ -60,9 +60,10 @@ class PythonOverhead(Rule):
     How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops
         by operators on whole tensors. Write checkpoints in the background. Make small operators fewer and larger.
     How the saving is estimated: We simulate the step with 0.9 of this work removed. The low estimate removes 0.5 of it,
-        the high estimate all. Without a GPU, samples of the stack in undisturbed steps tell how long this work takes,
-        if there are enough of them. If only some steps run this code, the saving is an upper limit: all of this time.
-        For small operators, it is an upper limit as well.
+        the high estimate all. Without a GPU, samples of the stack in undisturbed steps tell how long these lines take,
+        if there are enough samples. If these lines run operators that the backward pass goes back through, its part for
+        them counts, too. Without samples, if only some steps run this code, the saving is an upper limit: all of this
+        time. For small operators, it is an upper limit as well.
     When it may be wrong: Stack recording slows down Python, especially many small calls. The next operators may need
         the result of this code at once. A thread that waits for a busy core looks the same if no Python calls were
         recorded. The profiler adds a few microseconds to each operator. Code that makes the input of the model may be
@@ -123,8 +124,8 @@ class PythonOverhead(Rule):
         least_ns = LEAST_SITE_SHARE * lost.total_ns
         sites = [site for site in own_sites(facts, lost) if site.spans.total_ns >= least_ns][:MOST_SITES]
         locations = tuple(dict.fromkeys(location for site in sites for location in lines_of(facts, site)))
-        sampled = self._sampled(facts, lost) if is_usual else None
-        if sampled and sampled.high < self.min_share:
+        sampled = self._sampled(facts, lost)
+        if is_usual and sampled and sampled.high < self.min_share:
             remark = "recording makes this code look slower than it is"
             return Clear("share of undisturbed steps in Python code", sampled.share, self.min_share, Unit.SHARE, remark)
         return facts.finding(
@@ -149,12 +150,20 @@ class PythonOverhead(Rule):
         )
 
     def _sampled(self, facts: Facts, lost: SpanSet) -> SampledShare | None:
-        """The share of undisturbed steps in this code, and at most that of recorded steps; None with a GPU."""
+        """The share of undisturbed steps in the lines of this code; None with a GPU.
+
+        Operators outside of modules make work for the backward pass, too.
+        """
         if facts.observation.has_device or not facts.trace.python_calls.start_ns.size:
             return None
         sites = [(site.locations[0], site.callee) for site in own_sites(facts, lost)]
-        found = share_of_steps(facts.run.stack_samples, beside_passes(sites))
-        return found.at_most(facts.share(lost)) if found else None
+        found = share_of_lines(facts.run.stack_samples, beside_passes(sites))
+        backward = share_of_steps(facts.run.stack_samples, in_backward)
+        if found is None or backward is None:
+            return found
+        loose = backward_outside_modules(facts.observation, facts.tree)
+        high = min(found.high + loose * backward.high, 1.0)
+        return SampledShare(found.share + loose * backward.share, found.low, high)
 
 
 def _caveats(facts: Facts, locations: Sequence[Location]) -> tuple[str, ...]:

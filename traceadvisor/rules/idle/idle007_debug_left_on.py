@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from traceadvisor.analysis.operators.debugging import blocking_launch_share, check_spans, checked_node_share
+from traceadvisor.analysis.sampled.shares import in_backward, keeps_traceback, share_of_steps
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.spans import SpanSet
@@ -59,9 +60,11 @@ class DebugLeftOn(Rule):
         calls the driver.
     How to fix it: Remove the option once the error is found, or make it a command-line option.
     How the saving is estimated: The saving is an upper limit: the time in which the GPU waits for the CPU, or for
-        memory if the allocator cache is off. Without a GPU, the saving is at least the time of the NaN checks. It is at
-        most that time and the forward pass, which keeps the stacks. For a profiler and the other options, no saving is
-        claimed.
+        memory if the allocator cache is off. Anomaly detection keeps stacks in Python: samples of undisturbed steps in
+        a capture show how long. The saving is at least that time, and at most that time and the backward pass, which
+        has the NaN checks. Without samples and without a GPU, the saving is at least the time of the NaN checks. It is
+        at most that time and the forward pass, which keeps the stacks. For a profiler and the other options, no saving
+        is claimed.
     When it may be wrong: The option may have been on for a while only, in other steps than the recorded ones.
     """
 
@@ -105,7 +108,7 @@ class DebugLeftOn(Rule):
                 if is_on_cpu
                 else None,
             ),
-            saving=_saving(facts, claims, fix),
+            saving=self._sampled(facts) or _saving(facts, claims, fix),
             caveats=() if claims else ("The option may have been on only in other steps than the recorded ones.",),
         )
 
@@ -120,6 +123,18 @@ class DebugLeftOn(Rule):
                 facts.claim(*_WAITING_HOST) or check_spans(facts.trace, facts.tree) & facts.steps.typical_windows,
                 () if checked is None else (Evidence(label, checked, Unit.SHARE),),
             )
+
+    def _sampled(self, facts: Facts) -> Estimate | None:
+        """The saving without anomaly detection by samples of undisturbed steps; None without a trace of it there."""
+        samples = facts.run.stack_samples
+        kept, backward = share_of_steps(samples, keeps_traceback), share_of_steps(samples, in_backward)
+        if not facts.settings.detect_anomaly or kept is None or backward is None or not facts.step_ns:
+            return None
+        checks, passes = check_spans(facts.trace, facts.tree), facts.claim(Category.BACKWARD)
+        checked = (checks & passes).total_ns / max(passes.total_ns, 1) * backward.share
+        shares = (kept.low, min(kept.share + checked, 1.0), min(kept.high + backward.high, 1.0))
+        low_ns, expected_ns, high_ns = (share * facts.step_ns for share in shares)
+        return Estimate(low_ns, expected_ns, high_ns, Method.MODEL)
 
     def _launches(self, facts: Facts) -> Iterator[_LeftOn]:
         blocking = blocking_launch_share(facts.trace, facts.launches, facts.steps.typical_windows)

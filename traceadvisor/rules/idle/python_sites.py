@@ -14,11 +14,13 @@ from traceadvisor.rules.base import Facts, Location
 MOST_SITES = 5
 
 _TRAINING = re.compile(
-    r"<traceadvisor>|nn\.Module:|torch/(?!serialization\.py|utils/tensorboard/|nn/parameter\.py|_tensor_str\.py"
-    r"|_tensor\.py\(\d+\): __(?:deepcopy|repr|format)__)"
+    r"<traceadvisor>(?!\(\d+\): save$)|nn\.Module:"
+    r"|torch/(?!serialization\.py|utils/tensorboard/|nn/parameter\.py|_tensor_str\.py|functional\.py"
+    r"|_tensor\.py\(\d+\): (?:__deepcopy__|__repr__|__format__|norm|split|unique)$)"
 )
 """Training code that the script, a framework or a capture calls. Time in it belongs to PyTorch, or is a wait for a busy
-core. Saving, copying and printing tensors is no training."""
+core. Saving, copying and printing tensors is no training, and a capture only times the saving. Nor are functions of
+torch written in Python, where the training does not need their operators."""
 
 
 def python_places(facts: Facts, spans: SpanSet, least_ns: float) -> list[Place]:
