@@ -134,6 +134,8 @@ def script_names() -> dict[str, Any]:
         "DistributedDataParallel": DistributedDataParallel,
         "model": model,
         "block": model,
+        "samples": [torch.ones(3), torch.ones(5)],
+        "pad": 0,
         "blocks": [nn.Identity(), nn.Identity()],
         "device": device,
         "x": x,

@@ -128,6 +128,24 @@ class TrainingDevice:
 
 
 @frozen
+class Padding:
+    """Padding of sequences in the first batches of the run, as the loader returned them."""
+
+    padded_share: float
+    """Share of all positions."""
+
+    surplus_share: float
+    """Share of positions beyond the longest sample of their batch."""
+
+    longest: int
+    """Most positions of a sample, with padding."""
+
+    batch_count: int
+    source: str
+    """What shows the padding."""
+
+
+@frozen
 class RunSettings:
     """Settings of the run; None where unknown."""
 
@@ -177,6 +195,9 @@ class RunSettings:
 
     devices: tuple[TrainingDevice, ...] = ()
     """The GPUs of the training, ``cuda:0`` first; empty where unknown."""
+
+    padding: Padding | None = None
+    """None also where no batch showed any."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that affect training and were set."""

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from traceadvisor.bundle.settings import RECORDED_ENV, RecordedLoader, RecordedSettings
 from traceadvisor.model.run import TrainingDevice
+from traceadvisor.recording.loop.padding import PaddingSeen
 from traceadvisor.recording.script.own_code import own_code
 from traceadvisor.recording.telemetry.nvml import pci_bus_id
 from traceadvisor.system.cores import cpu_affinity, cpu_quota
@@ -80,6 +81,7 @@ class SettingsSeen:
         self._devices: tuple[TrainingDevice, ...] = ()
         self.gc = GcTimer()
         self.loader: RecordedLoader | None = None
+        self.padding = PaddingSeen()
 
     def scaler_used(self) -> None:
         """An enabled gradient scaler stepped."""
@@ -144,6 +146,7 @@ class SettingsSeen:
             gc_longest_ns=self.gc.longest_ns,
             own_profiler_share=self._profiled_steps / self._optimizer_steps if self._optimizer_steps else None,
             own_code=frozenset(own_code()),
+            padding=self.padding.result(),
             environment={name: os.environ[name] for name in RECORDED_ENV if name in os.environ},
         )
 

@@ -241,7 +241,7 @@ class Hooks:
         """
         self._listener, self._loaders = listener, loaders
         self._originals: list[tuple[Any, str, object]] = []
-        self._replace(_BaseDataLoaderIter, "__next__", _hooked_next(_BaseDataLoaderIter.__next__, listener))
+        self._replace(_BaseDataLoaderIter, "__next__", _hooked_next(_BaseDataLoaderIter.__next__, listener, seen))
         self._replace(DataLoader, "__iter__", _hooked_iter(DataLoader.__iter__, listener, loaders))
         self._replace(GradScaler, "step", _hooked_scaler_step(GradScaler.step, listener, seen))
         self._replace(autocast, "__enter__", _hooked_autocast(autocast.__enter__, seen))
@@ -317,7 +317,7 @@ class Hooks:
                 self._replace(kind, "__iter__", hooked_feed(iterate, self._listener, self._loaders))
 
 
-def _hooked_next(original: Callable[[Any], Any], listener: LoopListener) -> Callable[[Any], Any]:
+def _hooked_next(original: Callable[[Any], Any], listener: LoopListener, seen: SettingsSeen) -> Callable[[Any], Any]:
     @functools.wraps(original)
     @unseen
     def fetch(self: Any) -> Any:
@@ -328,9 +328,10 @@ def _hooked_next(original: Callable[[Any], Any], listener: LoopListener) -> Call
             listener.fetch_begins(self)
             batch = original(self)
             got_batch = True
-            return batch
         finally:
             listener.fetch_ended(self, got_batch=got_batch)
+        seen.padding.saw(batch)
+        return batch
 
     return fetch
 

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import TraceBuilder
+from tests.rules.captured import Captured
+from tests.rules.judging import skipped
+from traceadvisor.model.findings import Confidence, Skipped
+from traceadvisor.model.run import LoaderSettings, Padding
+from traceadvisor.rules.data.data013_padded_batches import PaddedBatches
+
+
+def _step() -> TraceBuilder:
+    """Build four steps of 100 us on a CPU: 40 in the forward and 30 in the backward pass."""
+    builder = TraceBuilder()
+    for at in range(0, 400, 100):
+        builder.step(at // 100, at, at + 100).loader(at, at + 5)
+        builder.op("aten::addmm", at + 10, at + 50, dims=[[1024, 64], [64, 64]])
+        builder.op("autograd::engine::evaluate_function: AddmmBackward0", at + 55, at + 85)
+    return builder
+
+
+def _captured(
+    folder: Path,
+    padded: float = 0.5,
+    *,
+    builder: TraceBuilder | None = None,
+    longest: int = 128,
+    surplus: float = 0.4,
+) -> Captured:
+    padding = Padding(padded, surplus, longest, 8, "attention_mask")
+    return Captured(builder or _step(), folder).with_settings(padding=padding, loader=LoaderSettings(batch_size=8))
+
+
+def test_padding_takes_its_share_of_the_time_of_the_model_at_most(tmp_path: Path) -> None:
+    found = _captured(tmp_path).finding(PaddedBatches())
+    assert found.saving.high_ns == 35_000
+    assert found.fix.change is not None
+
+
+def test_batches_padded_to_their_longest_sample_get_samples_of_similar_length(tmp_path: Path) -> None:
+    fixes = [_captured(tmp_path, surplus=surplus).finding(PaddedBatches()).fix for surplus in (0.24, 0.25)]
+    assert [fix.summary for fix in fixes] == [
+        "Put samples of similar length into one batch",
+        "Pad each batch to its longest sample",
+    ]
+
+
+def test_on_a_gpu_it_takes_its_share_of_the_kernels(tmp_path: Path) -> None:
+    builder = _step()
+    for at in range(0, 400, 100):
+        builder.launch(at + 10, at + 12, kernel=(at + 20, at + 96)).sync(at + 86, at + 98)
+    assert _captured(tmp_path, builder=builder).finding(PaddedBatches()).saving.high_ns == pytest.approx(
+        38_000, rel=0.03
+    )
+
+
+@pytest.mark.parametrize(("longest", "confidence"), [(128, Confidence.HIGH), (100, Confidence.LOW)])
+def test_operators_of_the_padded_size_make_it_certain(longest: int, confidence: Confidence, tmp_path: Path) -> None:
+    # 8 samples of 128 positions are 1024 rows of the matrix product.
+    assert _captured(tmp_path, longest=longest).finding(PaddedBatches()).confidence is confidence
+
+
+@pytest.mark.parametrize(("padded", "found"), [(0.19, False), (0.2, True)])
+def test_padding_counts_from_a_fifth_of_the_positions(padded: float, tmp_path: Path, *, found: bool) -> None:
+    assert _captured(tmp_path, padded).is_found(PaddedBatches()) is found
+
+
+def test_padding_of_a_small_model_is_clear(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    for at in range(0, 400, 100):
+        builder.step(at // 100, at, at + 100).op("aten::addmm", at, at + 9)
+    assert _captured(tmp_path, builder=builder).clear(PaddedBatches()).value == pytest.approx(0.045)
+
+
+@pytest.mark.parametrize("name", ["aten::_pack_padded_sequence", "aten::_nested_tensor_from_mask", "flash_attn_varlen"])
+def test_a_model_that_packs_its_sequences_does_not_compute_on_padding(name: str, tmp_path: Path) -> None:
+    outcome = _captured(tmp_path, builder=_step().op(name, 51, 52)).outcome(PaddedBatches())
+    assert isinstance(outcome, Skipped)
+    assert "packs" in outcome.reason
+
+
+def test_shapes_alone_show_no_padding(tmp_path: Path) -> None:
+    assert "record with `traceadvisor capture`" in skipped(PaddedBatches(), _step(), tmp_path)
+
+
+def test_a_capture_without_padding_says_so(tmp_path: Path) -> None:
+    outcome = Captured(_step(), tmp_path).outcome(PaddedBatches())
+    assert outcome == Skipped("The capture saw no padding in the first batches.")
