@@ -106,10 +106,11 @@ def test_the_late_rank_is_named_with_its_cause_and_line(part: str, ranks: int, t
     command = (*launcher, "--no-python", sys.executable, "-m", "traceadvisor", "capture", "--", "train.py", part)
     done = run(*command, cwd=tmp_path, env=added(OMP_NUM_THREADS="1"))
     assert done.returncode == 0, done.stderr
-    first = load(tmp_path / "runs").findings[0].finding
-    evidence = {one.label: one.value for one in first.evidence}
-    assert (first.rule.id, evidence["late rank"]) == ("DIST005", ranks - 1)
-    assert first.fix.summary == f"Shorten what delays rank {ranks - 1}: {CAUSES[part]}"
+    findings = load(tmp_path / "runs").findings
+    assert findings[0].finding.rule.id == "DIST005" or part == "loader", "a rule about the loader names the line, too"
+    (found,) = [row.finding for row in findings if row.finding.rule.id == "DIST005"]
+    assert {one.label: one.value for one in found.evidence}["late rank"] == ranks - 1
+    assert found.fix.summary == f"Shorten what delays rank {ranks - 1}: {CAUSES[part]}"
     lines = SCRIPT.splitlines()
-    (place,) = first.locations
+    (place,) = found.locations
     assert (place.file, place.is_line, lines[place.line - 1].strip().split("  # ")[-1]) == ("train.py", True, part)

@@ -72,6 +72,14 @@ def test_damage_of_the_input_comes_first() -> None:
     assert lines[0] == "Damaged input: The file is cut off. Copy it again."
 
 
+def test_the_first_line_ends_where_the_first_sentence_does() -> None:
+    report = one_recording()
+    health = replace(report.health, events_read=402_120, events_dropped=3, events_repaired=1)
+    fold = health_fold(replace(report, health=health))
+    assert fold is not None
+    assert "could not be read. " in f"{fold.title} "
+
+
 def test_damage_of_one_of_several_recordings_names_it() -> None:
     report = three_recordings()
     name = report.recordings[1].id

@@ -129,7 +129,7 @@ def _first_line(problems: tuple[_Note, ...]) -> str:
     """The first sentence of the first problem, and how many more there are."""
     if not problems:
         return "some input could not be used."
-    sentence = clipped(_SENTENCE.split(problems[0].message, maxsplit=1)[0].rstrip("."), LONGEST_LINE)
+    sentence = clipped(_SENTENCE.split(problems[0].message, maxsplit=1)[0].rstrip(".;:"), LONGEST_LINE)
     if problems[0].about:
         sentence += f" ({problems[0].about})"
     more = len(problems) - 1
