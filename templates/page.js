@@ -251,6 +251,15 @@
     return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#10131a" : "#ffffff";
   };
 
+  const copyable = (pre) => {
+    const code = pre.querySelector("code"), button = make("button", "Copy", { type: "button", class: "copy" });
+    const say = (text) => { button.textContent = text; setTimeout(() => { button.textContent = "Copy"; }, 2000); };
+    button.addEventListener("click", () => Promise.resolve().then(() => navigator.clipboard.writeText(code.textContent))
+      .then(() => say("Copied"), () => { getSelection().selectAllChildren(code); say("Selected"); }));
+    pre.append(button);
+  };
+
+  document.querySelectorAll("pre").forEach(copyable);
   document.querySelectorAll(".table.sortable").forEach(enhance);
   document.querySelectorAll(".trace[data-trace]").forEach(drawTrace);
   document.querySelectorAll("a[data-from]").forEach((link) => link.addEventListener("click", () => {

@@ -47,6 +47,7 @@ def test_the_trace_of_the_first_recording_is_unfolded() -> None:
 def test_the_bar_of_a_finding_is_the_step_after_its_fix() -> None:
     document = report_document(load(SAMPLES / "loader-bound"))
     assert "Step with this fix alone: 186 -&gt; 116 ms" in page(document)
+    assert "Impact: high</span>" in page(document)
     limited = page(report_document(load(SAMPLES / "left-on")))
     assert "now -&gt; after: 103 -&gt; at least " in limited
 

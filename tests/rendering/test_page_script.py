@@ -74,6 +74,28 @@ return out;
     assert answer["all"] == answer["rows"] > 12
 
 
+def test_a_button_copies_the_code_of_a_fix_or_selects_it(chromium: str, content: str, tmp_path: Path) -> None:
+    answer = asked(
+        chromium,
+        content,
+        """
+const later = () => new Promise((done) => setTimeout(done, 50));
+const pre = document.querySelector(".finding pre"), button = pre.querySelector("button"), out = {};
+const clipboard = (writeText) =>
+  Object.defineProperty(navigator, "clipboard", { value: { writeText }, configurable: true });
+clipboard(async (text) => { out.copied = text; });
+button.click(); await later(); out.said = button.textContent;
+clipboard(async () => { throw new Error("refused"); });
+button.click(); await later(); out.then = button.textContent; out.selected = String(getSelection());
+return out;
+""",
+        tmp_path,
+    )
+    assert answer["copied"].startswith("DataLoader(dataset, num_workers=1, persistent_workers=True)")
+    assert (answer["said"], answer["then"]) == ("Copied", "Selected")
+    assert answer["selected"] == answer["copied"]
+
+
 def test_the_trace_zooms_and_pans_by_keys_and_names_events(chromium: str, content: str, tmp_path: Path) -> None:
     answer = asked(
         chromium,

@@ -201,11 +201,7 @@ class _Page:
         rank = element("span", f"{card.rank}", class_="rank", aria_hidden="true")
         title = _heading(level, card.title, f"{card.anchor}-title")
         about = element("p", card.about, class_="about") if card.about else None
-        badge = (
-            element("span", f"Impact: {card.badge.text.lower()}", class_=f"severity {card.badge.kind}")
-            if card.badge
-            else None
-        )
+        badge = element("span", card.badge.text, class_=f"severity {card.badge.kind}") if card.badge else None
         head = element("div", rank, element("div", title, about, class_="title"), badge, class_="card-head")
         certainty = element("p", _capitalized(card.certainty), class_=Tone.GAIN.value)
         effect = joined((element("p", card.effect, class_="gain"), certainty))
