@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,8 +36,3 @@ def with_work_us(graph: StepGraph, task: int, us: float) -> StepGraph:
     work_ns = graph.host.work_ns.copy()
     work_ns[task] = round(us * 1000)
     return replace(graph, host=replace(graph.host, work_ns=work_ns))
-
-
-def work_us(graph: StepGraph) -> Sequence[float]:
-    """Host work before each task, in order of time."""
-    return [ns / 1000 for ns in graph.host.work_ns.tolist()]

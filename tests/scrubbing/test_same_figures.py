@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.build import Framing, TraceBuilder
-from tests.scrubbing.figures import figures
 from tests.scrubbing.private_capture import private_trace, write_private_capture
 from tests.shared import FORMATS, LATER_RECORDINGS, LOGS, SAMPLES
 from traceadvisor.api import load, scrub
+from traceadvisor.results.report_json import render
 
 QUICK = tuple(name for name in (*FORMATS, *LATER_RECORDINGS) if not re.search("v100|a100|mi300|recommender|qwen", name))
 SLOW = tuple(name for name in (*FORMATS, *LATER_RECORDINGS, *LOGS) if name not in QUICK)
+
+_CHANGED = frozenset({"path", "paths", "command", "file", "change"})
+"""Keys whose texts name files."""
+
+
+def figures(path: Path) -> Any:
+    """All that the JSON report holds but the texts that a copy changes; of these, whether they are there."""
+    found = _without_changed(json.loads(render(load(path, processes=1))))
+    for recording in found["recordings"]:
+        if telemetry := recording.get("captured", {}).get("telemetry"):
+            del telemetry["host"]
+    return found
+
+
+def _without_changed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_changed(each) for each in value]
+    if isinstance(value, dict):
+        return {
+            key: each is None if key in _CHANGED and not isinstance(each, dict) else _without_changed(each)
+            for key, each in value.items()
+        }
+    return value
 
 
 def copied(path: Path, folder: Path) -> Path:
