@@ -67,7 +67,7 @@ def test_two_ranks_make_one_bundle(tmp_path: Path) -> None:
     assert len(steps(bundle, 0)) == len(steps(bundle, 1)) == 50
     assert settings(bundle, 1).loader
     assert done.stderr.count("traceadvisor: report ready: ") == 1
-    assert done.stderr.count("traceadvisor: ") == 2
+    assert done.stderr.count("traceadvisor: ") == 3
 
 
 def test_a_rank_that_is_killed_leaves_the_part_of_the_other(tmp_path: Path) -> None:
@@ -89,4 +89,4 @@ def test_the_rank_that_is_late_is_named_with_its_cause(tmp_path: Path) -> None:
     (row,) = [row for row in load(tmp_path / "runs").findings if row.finding.rule.id == "DIST005"]
     evidence = [(one.label, one.value) for one in row.finding.evidence]
     assert ("late rank", 1) in evidence
-    assert evidence[3][0] == "extra time on this rank: other CPU work"
+    assert "extra time on this rank: other CPU work" in dict(evidence)
