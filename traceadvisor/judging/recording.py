@@ -78,6 +78,8 @@ def without_tables(facts: Facts) -> Recording:
         path=origin.path,
         distributed=facts.trace.distributed,
         device=None if facts.device_index is None else facts.trace.device(facts.device_index),
+        accelerator=facts.trace.accelerator,
+        device_word=facts.accelerator.device if facts.accelerator else "GPU",
         step_source=facts.steps.source,
         steps=facts.step_rows,
         dropped_steps=facts.steps.dropped,

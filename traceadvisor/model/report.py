@@ -330,6 +330,12 @@ class Recording:
     """Half the width of the 95% interval of the step time within this run, as a share of it: of the undisturbed median,
     else of the typical step. None with too few steps. Another run of the same script may differ by more."""
 
+    accelerator: str | None = None
+    """The kind of accelerator, such as CUDA, ROCm or Ascend; None without a sign of one."""
+
+    device_word: str = "GPU"
+    """What users of this accelerator call a device."""
+
     is_cut_short: bool = False
     """Whether a capture ended the recording before it had all requested steps. Whole recordings come first."""
 

@@ -78,6 +78,14 @@ def test_waits_for_cpu_to_gpu_copies_do_not_count(tmp_path: Path) -> None:
     assert clear(HostSync(), builder, tmp_path).value == 0
 
 
+def test_a_wait_beside_the_operator_that_copies_belongs_to_the_copy(tmp_path: Path) -> None:
+    builder = _busy_steps()
+    for at in (0, 100, 200):  # torch_npu copies in an operator of its own, and waits after it
+        builder.op("aten::copy_", at + 10, at + 50).op("acl_memcpy_host_to_device", at + 11, at + 14)
+        builder.copy(at + 12, at + 13, on_device=(at + 20, at + 40), direction="h2d").sync(at + 15, at + 45)
+    assert clear(HostSync(), builder, tmp_path).value == 0
+
+
 def test_a_step_without_waits_is_clear(tmp_path: Path) -> None:
     assert clear(HostSync(), _busy_steps(), tmp_path).value == 0
 

@@ -34,7 +34,7 @@ def tell(event: TimedEvent[Any]) -> None:
         event.cat = f"{TASK}{args.task_type}" if args.task_type else category_of_track(event.name)
         if not event.cat:
             return
-        track = "" if args.task_type else f"{event.cat} "
+        track = "" if args.task_type else f"{event.cat.upper()} "
         event.args = msgspec.structs.replace(args, correlation=args.connection, stream=f"{track}{event.tid}")
 
 

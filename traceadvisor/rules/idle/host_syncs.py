@@ -78,11 +78,12 @@ def _some(spans: SpanSet, places: Int64) -> SpanSet:
 
 
 def _belongs_to_upload(observation: Observation, tree: OperatorTree, rows: Int64) -> Mask:
-    """Whether each wait launches a host-to-device copy, or is in the operator that does."""
+    """Whether each wait launches a host-to-device copy, or is in the operator that does, itself or in one inside it."""
     events = observation.trace.events
     uploads = copy_call_rows(observation.launches, events.kind, Kind.COPY_H2D)
     inside = tree.enclosing(events.thread[rows].astype(np.int64), events.start_ns[rows])
     uploading = tree.enclosing(events.thread[uploads].astype(np.int64), events.start_ns[uploads])
+    uploading = np.append(uploading, np.append(tree.parent, NONE)[uploading])
     belongs: Mask = np.isin(rows, uploads) | ((inside != NONE) & np.isin(inside, uploading))
     return belongs
 

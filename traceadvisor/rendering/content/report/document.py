@@ -49,6 +49,7 @@ from traceadvisor.rendering.document.blocks import (
     Tone,
 )
 from traceadvisor.rendering.document.detail import Detail
+from traceadvisor.rendering.document.device_word import GPU, with_device_word
 from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.headline import recording_of_verdict, verdict, verdict_scope
 from traceadvisor.rendering.savings import joint_sentences, scale_sentence
@@ -80,7 +81,7 @@ def report_document(report: Report) -> Document:
     damaged = health is not None and health.look is FoldLook.DAMAGE
     details = tuple(_details(report, drawn))
     title = _title(report)
-    return Document(
+    document = Document(
         noun="report",
         title=title,
         window_title=f"{title} · TraceAdvisor",
@@ -105,6 +106,14 @@ def report_document(report: Report) -> Document:
         most_bytes=most_bytes(len(report.recordings)),
         last_form=f"{_counts(report)}. The full report has the rest.",
     )
+    word = _device_word(report)
+    return document if word == GPU else with_device_word(document, word)
+
+
+def _device_word(report: Report) -> str:
+    """What users of the recorded accelerators call a device; a GPU where they differ."""
+    words = {each.device_word for each in report.recordings}
+    return words.pop() if len(words) == 1 else GPU
 
 
 def most_bytes(recordings: int) -> int:

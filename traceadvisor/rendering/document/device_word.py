@@ -1,0 +1,46 @@
+"""The word for a device: users of an NPU do not call it a GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from traceadvisor.rendering.document.blocks import Code, Document
+
+GPU = "GPU"
+_GPU = re.compile(r"\b([Aa] )?GPU(s?)\b")
+_SPOKEN_WITH_A_VOWEL = "AEFHILMNORSX"
+
+
+def with_device_word(document: Document, device: str) -> Document:
+    """Return the document with another word for a GPU in all texts but code."""
+
+    def word(found: re.Match[str]) -> str:
+        article, plural = found[1] or "", found[2]
+        if article and device[0] in _SPOKEN_WITH_A_VOWEL:
+            article = f"{article[0]}n "
+        is_first = not found.start() and not article
+        return f"{article}{device[0].upper() if is_first else device[0]}{device[1:]}{plural}"
+
+    changed: Document = _changed(document, lambda text: _GPU.sub(word, text) if GPU in text else text)
+    return changed
+
+
+def _changed(value: Any, reworded: Callable[[str], str]) -> Any:
+    """The value with every text in it reworded; the same object if none changes."""
+    match value:
+        case str():
+            return reworded(value)
+        case Code():
+            return value
+        case tuple():
+            parts = tuple(_changed(one, reworded) for one in value)
+            return value if all(new is old for new, old in zip(parts, value, strict=True)) else type(value)(parts)
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            kept = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
+            new = {name: _changed(old, reworded) for name, old in kept.items()}
+            changed = {name: one for name, one in new.items() if one is not kept[name]}
+            return replace(value, **changed) if changed else value
+    return value
