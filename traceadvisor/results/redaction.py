@@ -62,6 +62,8 @@ def _mapped(value: object, changed: Callable[[str], str]) -> object:
     if isinstance(value, tuple):
         items = without_announced([_mapped(item, changed) for item in value])
         return tuple(items) if any(map(is_not, items, value)) else value
+    if isinstance(value, frozenset):
+        return frozenset(_mapped(item, changed) for item in value)
     return _with_mapped_parts(value, changed)
 
 
