@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from traceadvisor.judging import marginal
 from traceadvisor.judging.marginal import Joint, Placement, in_order
 from traceadvisor.model.findings import Certainty, Confidence, Effort, Estimate, Finding, Fix, Method, RuleMeta
 from traceadvisor.model.report import FoldedBecause
+from traceadvisor.model.setting_value import SettingValue
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.replay.fixes.data_wait import NoDataWait
 from traceadvisor.replay.fixes.kernels import FasterKernels, each_kernel_once
@@ -175,6 +176,23 @@ def test_an_upper_limit_ranks_below_a_simulated_saving_with_the_same_maximum() -
     wide = _found("wide", Estimate(10, 50, 400, Method.REPLAY), edit=Named("w"))
     assert _names(_order(_limit("limit", 40), wide, joint=Written(w=5))) == ["wide", "limit"]
     assert _names(_order(_limit("limit", 40.1), wide, joint=Written(w=5))) == ["limit", "wide"]
+
+
+@pytest.mark.parametrize(("settings", "first"), [({"amp": "float16"}, "a"), ({"tf32": True}, "a"), ({}, "limit")])
+def test_another_number_type_comes_before_a_certain_saving_only_if_simulated(
+    settings: dict[str, SettingValue], first: str
+) -> None:
+    limit = _limit("limit", 60, (0, 9))
+    limit = replace(limit, fix=replace(limit.fix, settings=settings))
+    assert _names(_order(limit, _simulated("a", 10, (20, 29)), joint=Written(a=10)))[0] == first
+
+
+@pytest.mark.parametrize(("percent", "first"), [(0.9, "limit"), (1, "a")])
+def test_a_certain_saving_comes_before_another_number_type_from_1_percent(percent: float, first: str) -> None:
+    limit = _limit("limit", 60, (0, 9))
+    limit = replace(limit, fix=replace(limit.fix, settings={"amp": "float16"}))
+    certain = _found("a", Estimate(8 * percent, 10 * percent, 12 * percent, Method.REPLAY), edit=Named("a"))
+    assert _names(_order(limit, certain, joint=Written(a=percent)))[0] == first
 
 
 def test_upper_limits_rank_by_their_limit() -> None:

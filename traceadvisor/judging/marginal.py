@@ -35,6 +35,9 @@ MOST_SIMULATIONS = 64
 LONGER_THAN_GONE = (
     "The saving was limited to what a simulated step without this time saves: other work takes its place."
 )
+NUMBER_TYPES = {"amp", "tf32"}
+"""Settings of mixed precision and TF32."""
+
 NOT_TOGETHER = "its fix was not simulated with those above"
 
 
@@ -102,6 +105,11 @@ class _Row:
     @property
     def is_limit(self) -> bool:
         return self.further.method is Method.BOUND
+
+    @property
+    def is_number_type(self) -> bool:
+        """Whether the fix computes in another number type."""
+        return bool(NUMBER_TYPES & self.finding.fix.settings.keys())
 
     def fold(self, other: _Row, because: FoldedBecause) -> None:
         """Make another finding, with all that it holds, part of this one."""
@@ -220,12 +228,13 @@ class _Placing:
         return self._before_limit(chosen, waiting) if chosen.is_limit else chosen
 
     def _before_limit(self, limit: _Row, waiting: Sequence[_Row]) -> _Row:
-        """A simulated saving that may be as large as an upper limit comes before it."""
+        """A simulated saving that may be as large as an upper limit, or is surer, comes before it."""
         while True:
             simulated = [
                 row
                 for row in waiting
-                if row.further.method is Method.REPLAY and row.further.high_ns >= limit.further.high_ns
+                if row.further.method is Method.REPLAY
+                and (row.further.high_ns >= limit.further.high_ns or self._is_surer(row, limit))
             ]
             if not simulated:
                 return limit
@@ -233,6 +242,11 @@ class _Placing:
             if first.is_fresh:
                 return first
             self._refresh(first)
+
+    def _is_surer(self, row: _Row, limit: _Row) -> bool:
+        """Whether a saving is certain, and the limit is of another number type: its speed-up depends on the shapes."""
+        is_certain = row.further.certainty is Certainty.SIMULATED
+        return is_certain and limit.is_number_type and row.further.expected_ns >= LITTLE_SHARE * self._step_ns
 
     def _refresh(self, row: _Row) -> None:
         """Compute the saving after those above again."""
