@@ -9,7 +9,7 @@ from tests.rendering.reading import Page
 from tests.shared import CHECKOUT
 from traceadvisor import load
 from traceadvisor.rendering.content.report.document import report_document
-from traceadvisor.rendering.content.report.identity import identity
+from traceadvisor.rendering.content.report.top import identity
 from traceadvisor.rendering.document.blocks import Fold, RangeBar
 from traceadvisor.rendering.writers.html import page
 

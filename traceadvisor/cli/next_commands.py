@@ -59,7 +59,7 @@ def _again(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _folder(command: Sequence[str], capture: Path) -> Path | None:
-    """Where the command runs: here, or above the capture; None if its script lies in neither."""
+    """The folder in which the command runs: here, or above the capture; None if its script lies in neither."""
     if command[:1] == ("-m",):
         return Path()
     script = Path(command[0]) if command else None

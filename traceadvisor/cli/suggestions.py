@@ -1,4 +1,4 @@
-"""What a user meant: near names, and options of a script that stand before it."""
+"""Corrections of wrong commands: near names, and options of a script that stand before it."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ Captures = Sequence[Sequence[Recording]]
 """Recordings of one rank: those of each capture."""
 
 ROUNDING_SHARE = 1e-6
-"""What rounding leaves of a table that lists everything."""
+"""The rest that rounding leaves of a table that lists everything."""
 
 LEAST_CHANGE_SHARE = 0.001
 """Origins of a category are compared from this change on, as a share of the longer step."""

@@ -20,7 +20,7 @@ class OtherLoad:
 
     @property
     def share(self) -> float:
-        """Of all cores, 0..1."""
+        """Share of all cores, 0..1."""
         return self.cores / self.of_cores
 
 

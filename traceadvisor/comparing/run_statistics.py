@@ -21,7 +21,7 @@ FEWEST_CAPTURES = 3
 """With fewer captures of a side, their spread says too little about the next one."""
 
 USUAL_NOISE = 0.15
-"""What identical runs are taken to differ by with fewer captures: they differed by up to 14% on a small machine."""
+"""Assumed difference of identical runs with fewer captures: they differed by up to 14% on a small machine."""
 
 FAR_TIMES = 2.0
 """With fewer captures, a difference is likely from this multiple of that noise and of the interval within the runs."""
@@ -54,7 +54,7 @@ class RunComparison:
     :data:`MOST_CAPTURES`."""
 
     noise: float | None = None
-    """What identical runs are taken to differ by, as a share; None if the interval has their spread."""
+    """Assumed difference of identical runs, as a share; None if the interval has their spread."""
 
 
 def compare_runs(

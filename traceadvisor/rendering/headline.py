@@ -46,7 +46,7 @@ CUT_BEFORE_DEVICE = "cut-before-device"
 """The code of the health note on such a file."""
 
 INFERENCE = "This recording shows inference, not training."
-"""Of several recordings, this one is named."""
+"""With several recordings, the sentence names the one."""
 
 START_UP = (
     "Start-up takes {part}: first calls, compilation, memory allocation or the first batch. "
@@ -187,7 +187,7 @@ def _is_special(recording: Recording) -> bool:
 
 
 def _time_verdict(recording: Recording, mean: MeanBreakdown) -> str:
-    """Where the time goes, from the breakdown alone."""
+    """The largest loss or category, from the breakdown alone."""
     whole = _whole(recording)
     if (operations := recording.operations_per_step) is not None and _is_test(recording):
         return f"{TOO_LITTLE.format(count=number_of(round(operations), 'GPU operation'), whole=whole)}"
@@ -212,7 +212,7 @@ def _undisturbed_shares(recording: Recording, mean: MeanBreakdown) -> dict[Categ
 
 
 def shown_step(recording: Recording) -> str:
-    """What the shown breakdown covers, as a noun: ``typical step``, ``step`` for a single one, or ``recording``."""
+    """The noun for what the breakdown covers: ``typical step``, ``step`` for a single one, or ``recording``."""
     if recording.step_source is StepSource.WINDOW:
         return "recording"
     return step_word(recording) if _kept(recording) == 1 else f"typical {step_word(recording)}"
@@ -225,7 +225,7 @@ def _is_test(recording: Recording) -> bool:
 
 
 def step_word(recording: Recording) -> str:
-    """What one repetition of the recorded loop is called."""
+    """The noun for one repetition of the recorded loop."""
     return "iteration" if recording.workload is Workload.INFERENCE else "step"
 
 

@@ -1,4 +1,4 @@
-"""Where time comes from, in words and tables."""
+"""Origins of time, in words and tables."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def category_folds(recording: Recording) -> Iterator[Fold]:
 
 
 def finding_fold(origins: Origins | None) -> Fold | None:
-    """Where the time of a finding comes from; None if it claims none."""
+    """The origins of the time of a finding; None if it claims none."""
     if origins is None:
         return None
     title = _with_main("Where this time comes from", origins, sign=": ")

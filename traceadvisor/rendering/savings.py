@@ -47,7 +47,7 @@ def is_wide(saving: Estimate) -> bool:
 
 
 def further(row: RecordedFinding) -> Estimate:
-    """What the fix saves after those above; the saving alone where that is unknown."""
+    """The saving after the fixes above; the saving alone where that is unknown."""
     return row.further_saving or row.finding.saving
 
 
@@ -117,7 +117,7 @@ def _after(count: int) -> str:
 
 
 def effect_words(row: RecordedFinding, whole: str) -> str:
-    """What the fix does, for a headline: ``saves about 55.6 ms of each step (31.4%)``."""
+    """The effect of the fix, for a headline: ``saves about 55.6 ms of each step (31.4%)``."""
     saving = row.finding.saving
     if saves_nothing(saving):
         return "prevents errors and saves no time"
@@ -180,7 +180,7 @@ MOST_JOINT_STEPS = 4
 
 
 NO_PREDICTION = "No prediction"
-"""Of the step with all fixes."""
+"""In place of the step with all fixes."""
 
 
 def joint_sentences(report: Report) -> tuple[str, ...]:

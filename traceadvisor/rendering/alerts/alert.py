@@ -37,7 +37,7 @@ class Alert:
     """The saving and the fix: one line of plain text."""
 
     place: Location
-    """Where to look: the line, else the script, else the input as the user named it. Files are relative to the
+    """The place to look at: the line, else the script, else the input as the user named it. Files are relative to the
     repository, with ``/``, and lines count from 1."""
 
     related: tuple[Location, ...]
@@ -79,7 +79,7 @@ def alerts_in(report: Report, tree: SourceTree) -> tuple[Alert, ...]:
 
 @frozen
 class _Lookup:
-    """What the places of findings are made from."""
+    """The sources of the places of findings."""
 
     recordings: dict[str, Recording]
     tree: SourceTree

@@ -25,7 +25,7 @@ from traceadvisor.rendering.charts.drawing import (
 from traceadvisor.rendering.charts.palette import LOADER_TIME, STEP_PAINTS
 from traceadvisor.rendering.charts.step_bar import time_axis
 from traceadvisor.rendering.charts.trend import MOST_POINTS
-from traceadvisor.rendering.document.table import Cell, Column, Table
+from traceadvisor.rendering.document.table import Cell, Table, titled
 from traceadvisor.rendering.units import count, duration, number_of
 from traceadvisor.rendering.words import STEP_STATE
 
@@ -191,13 +191,7 @@ def _sentence(steps: Sequence[TimedStep], top_ns: float) -> str:
 
 def _table(steps: Sequence[TimedStep]) -> Table:
     """The run as a table: one row per sequence of steps with the same state."""
-    columns = (
-        Column("Steps", numeric=False),
-        Column("Profiler", numeric=False),
-        Column("Median"),
-        Column("Longest"),
-        Column("Median time in data loader"),
-    )
+    columns = titled("Steps", "Profiler", "Median", "Longest", "Median time in data loader", words=("Profiler",))
     stretches = [list(alike) for _, alike in groupby(steps, key=lambda step: step.state)]
     rows = tuple(_row(alike) for alike in stretches[:MOST_ROWS])
     more = f", the first {MOST_ROWS} of {len(stretches)} rows" if len(stretches) > MOST_ROWS else ""

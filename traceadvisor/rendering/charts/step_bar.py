@@ -21,7 +21,7 @@ from traceadvisor.rendering.charts.drawing import (
     rectangle,
 )
 from traceadvisor.rendering.charts.palette import PAINTS
-from traceadvisor.rendering.document.table import Cell, Column, Table, cells
+from traceadvisor.rendering.document.table import Cell, Column, Table, cells, titled
 from traceadvisor.rendering.headline import shown_step
 from traceadvisor.rendering.savings import SCALED_SHARE
 from traceadvisor.rendering.units import NOT_MEASURED, duration, milliseconds, percent
@@ -206,7 +206,7 @@ def _table(mean: MeanBreakdown, title: str) -> Table:
         for category, ns in mean.parts_ns.items()
     )
     total = cells("Step", milliseconds(mean.duration_ns), percent(1.0))
-    return Table(title, (Column("Category", numeric=False), Column("ms"), Column("Share")), (*rows, total))
+    return Table(title, titled("Category", "ms", "Share"), (*rows, total))
 
 
 def _comparison_table(means: Sequence[tuple[Recording, MeanBreakdown]], used: Sequence[Category]) -> Table:

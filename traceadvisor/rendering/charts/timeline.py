@@ -26,7 +26,7 @@ from traceadvisor.rendering.charts.drawing import (
 )
 from traceadvisor.rendering.charts.palette import PAINTS
 from traceadvisor.rendering.charts.step_bar import time_axis
-from traceadvisor.rendering.document.table import Cell, Column, Table
+from traceadvisor.rendering.document.table import Cell, Table, titled
 from traceadvisor.rendering.units import duration, number_of, percent
 from traceadvisor.rendering.words import ACTIVITY, CATEGORY
 from traceadvisor.text.cleaning import clipped
@@ -139,12 +139,7 @@ def _sentence(drawn: Timeline, lanes: Sequence[Lane], *, of_several: bool) -> st
 
 
 def _table(drawn: Timeline, lanes: Sequence[Lane]) -> Table:
-    columns = (
-        Column("Lane", numeric=False),
-        Column("Activity", numeric=False),
-        Column("Time"),
-        Column("Share of the step"),
-    )
+    columns = titled("Lane", "Activity", "Time", "Share of the step", words=("Activity",))
     rows = [
         (Cell(lane.title), Cell(words_for(kind)), Cell(duration(share * length)), Cell(percent(share)))
         for lane in lanes

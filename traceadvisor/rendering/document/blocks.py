@@ -49,13 +49,13 @@ class Tone(Enum):
     QUIET = "quiet"
     CONTEXT = "quiet context"
     IDENTITY = "identity quiet"
-    """What was recorded."""
+    """The line on what was recorded."""
 
     SCOPE = "scope quiet"
-    """What the headline covers."""
+    """The scope of the headline."""
 
     ACTION = "action"
-    """What to do first."""
+    """The first thing to do."""
 
     NOTICE = "notice"
     """A caution."""
@@ -86,7 +86,7 @@ class Items:
     items: tuple[Words, ...]
     detail: Detail = Detail.PAGE
     noun: str = "line"
-    """What one of them is called where some are left out."""
+    """The noun for one of them where some are left out."""
 
 
 @frozen
@@ -197,7 +197,7 @@ class Events:
 
 
 class FoldLook(Enum):
-    """What a folded part is for."""
+    """The purpose of a folded part."""
 
     SECTION = "section"
     FOLDED = "folded"
@@ -217,7 +217,7 @@ class Fold:
     title: Words
     blocks: tuple[Block, ...]
     remark: str | None = None
-    """What is inside, after the title."""
+    """A few words on the contents, after the title."""
 
     anchor: str | None = None
     look: FoldLook = FoldLook.FOLDED
@@ -271,10 +271,10 @@ class Card:
     """More on the effect."""
 
     main: tuple[Block, ...]
-    """What to do."""
+    """The fix."""
 
     blocks: tuple[Block, ...]
-    """What folds below both."""
+    """Parts that fold below both."""
 
     about: str | None = None
     badge: Badge | None = None
@@ -314,7 +314,7 @@ class Document:
     """Everything that a format writes."""
 
     noun: str
-    """What the document is called: `report`."""
+    """The noun for the document: `report`."""
 
     title: str
     window_title: str
@@ -323,7 +323,7 @@ class Document:
 
     headline: str
     before: tuple[Block, ...] = ()
-    """What must be known before the headline."""
+    """Parts above the headline."""
 
     top: tuple[Block, ...]
     sections: tuple[Section, ...]

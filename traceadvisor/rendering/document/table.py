@@ -48,10 +48,10 @@ class Cell:
     """How far the text is indented, in a tree."""
 
     more: More | None = None
-    """What unfolds below the text."""
+    """Lines that unfold below the text."""
 
     value: str | None = None
-    """What a table is sorted by: a number, or ``""`` if it was not measured; None for its text."""
+    """Sort key: a number, or ``""`` if it was not measured; None for its text."""
 
     @property
     def missing(self) -> bool:
@@ -86,7 +86,7 @@ class Table:
 
     detail: Detail = Detail.PAGE
     noun: str = "row"
-    """What a row is called where some are left out."""
+    """The noun for a row where some are left out."""
 
     left_out: int = 0
     """Rows that only the JSON has."""
@@ -108,13 +108,18 @@ class Table:
 
     @property
     def folded_note(self) -> str:
-        """What stands in the place of the folded part on paper."""
+        """The sentence in the place of the folded part on paper."""
         return f"{self.folded_title} in the HTML report."
 
     @property
     def continued(self) -> str:
         """The caption of the folded part."""
         return f"{self.caption}, continued"
+
+
+def titled(*titles: str, words: Sequence[str] = ()) -> tuple[Column, ...]:
+    """Columns by their titles: the first one and those in ``words`` hold words, the others figures."""
+    return tuple(Column(title, numeric=place > 0 and title not in words) for place, title in enumerate(titles))
 
 
 def with_columns(table: Table, places: Sequence[int]) -> Table:

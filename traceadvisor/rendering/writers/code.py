@@ -44,7 +44,7 @@ def _fitted(line: str, columns: int) -> Iterator[str]:
 
 
 def _anatomy(line: str) -> tuple[int, tuple[int, ...]]:
-    """Where the comment of a line of Python begins, and the ends of commas inside brackets that open in the line."""
+    """The column of the comment in a line of Python, and the ends of commas in brackets that open in the line."""
     commas: list[int] = []
     depth = 0
     try:

@@ -247,7 +247,7 @@ def _plain(text: str) -> Markup:
 
 
 _BLOCK_MARK = re.compile(r"^(?:(?=[-+=])|(\d{1,9})(?=[.)](?:\s|$)))")
-"""What begins a list or a heading at the beginning of a line."""
+"""Beginnings of a line that Markdown takes for a list or a heading."""
 
 
 def _opened(content: str) -> str:

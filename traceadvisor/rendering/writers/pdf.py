@@ -21,7 +21,7 @@ from traceadvisor.rendering.document.blocks import Document
 from traceadvisor.rendering.writers.html import page
 
 _BANNER = re.compile(r"\n-----\n\nWeasyPrint could not import.*?\n-----\n\n", re.DOTALL)
-"""What WeasyPrint prints where a library is missing, before it raises; our own message says it better."""
+"""The output of WeasyPrint where a library is missing, before it raises; our own message says it better."""
 
 
 def write(document: Document) -> bytes:
@@ -65,7 +65,7 @@ def from_html(html: str, marker: str) -> bytes:
 
 
 FONT_PX = 12.0
-"""Of the style sheet for print."""
+"""The style sheet for print."""
 
 NEARLY_EMPTY_SHARE = 1 / 3
 """A last page with less on it is worth another layout, in which its text goes to the pages before."""

@@ -1,1 +1,1 @@
-"""What differs between two sides."""
+"""The document on a comparison of two sides."""

@@ -102,7 +102,7 @@ def comparison_document(comparison: Comparison) -> Document:
 
 
 def _result(run: ComparedRun, anchor: str, commands: str | None = None) -> Iterator[Block]:
-    """What a run shows, how certain that is, and the commands that would settle it."""
+    """The cause of the change of a run, its certainty, and the commands that would settle it."""
     yield from (Prose(caution, Tone.NOTICE, SUMMARY) for caution in run.cautions)
     for sentence in (cause_sentence(run), prediction_sentence(run), settings_sentence(run)):
         if sentence:
@@ -140,7 +140,7 @@ def _inputs(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _run(run: ComparedRun, place: int, *, several: bool) -> Section:
-    """What changed in a run. Formats without much room show the one that decides, which is the first."""
+    """Changes in a run. Formats without much room show the one that decides, which is the first."""
     blocks = [*_repeated(run, f"run-{place}")] if place > 1 else []
     blocks += [*_findings(run)]
     tables = (predictions_table(run), differences_table(run), ranks_table(run))

@@ -96,7 +96,7 @@ def _share(share: float) -> str:
 
 
 def certainty_sentences(change: StepChange) -> Iterator[str]:
-    """What the certainty rests on, and what would settle it."""
+    """The grounds of the certainty, and what would settle it."""
     if change.ratio_low is None or change.ratio_high is None:
         yield _without_interval(change)
         yield TO_BE_SURE if change.certainty is VerdictCertainty.LIKELY else TO_SETTLE

@@ -29,7 +29,7 @@ from traceadvisor.rendering.content.comparison.sentences import (
     signed_percent,
 )
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells
+from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells, titled
 from traceadvisor.rendering.origins import OTHER, location_words
 from traceadvisor.rendering.savings import saved_share, saves_nothing, saving_words
 from traceadvisor.rendering.units import NOT_MEASURED, duration
@@ -193,12 +193,8 @@ def predictions_table(run: ComparedRun) -> Table | None:
     """Predicted and measured steps; None if every finding of BASE is still there."""
     if not run.predictions:
         return None
-    columns = (
-        Column("Gone or smaller finding", numeric=False),
-        Column("Step before"),
-        Column("Predicted step"),
-        Column("Measured step"),
-        Column("Result", numeric=False),
+    columns = titled(
+        "Gone or smaller finding", "Step before", "Predicted step", "Measured step", "Result", words=("Result",)
     )
     rows = tuple(
         (
@@ -230,7 +226,7 @@ NOTED = (FindingStatus.NEW, FindingStatus.GONE, FindingStatus.CHANGED)
 
 
 def findings_table(changes: Sequence[FindingChange], detail: Detail) -> Table:
-    """What happened to each finding."""
+    """The status of each finding."""
     columns = (
         Column("Status", numeric=False),
         Column("Finding", numeric=False),

@@ -1,1 +1,1 @@
-"""What `try` and `sweep` measured."""
+"""Results of `try` and `sweep`."""

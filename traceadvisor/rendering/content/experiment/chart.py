@@ -22,7 +22,7 @@ from traceadvisor.rendering.charts.drawing import (
 )
 from traceadvisor.rendering.charts.palette import DEVICE_PAINTS, HOST_PAINT, LOADER_TIME, SAVING, SAVING_RANGE, Paint
 from traceadvisor.rendering.content.experiment.words import AXES, change, interval, rate_words, title
-from traceadvisor.rendering.document.table import Column, Table, cells
+from traceadvisor.rendering.document.table import Column, Table, cells, titled
 
 TOP, PLOT_HEIGHT, AXIS_HEIGHT = 32, 180, 24
 BOTTOM = TOP + PLOT_HEIGHT
@@ -177,7 +177,7 @@ def arms_chart(section: Section, anchor: str) -> Chart | None:
         legend=(),
         data=Table(
             "Samples per second",
-            (Column("Setting", numeric=False), Column("Samples per second")),
+            titled("Setting", "Samples per second"),
             tuple(cells(name, rate_words(rate)) for rate, name, _ in rows),
         ),
         shapes=tuple(shapes),

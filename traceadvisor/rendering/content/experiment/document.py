@@ -38,7 +38,7 @@ from traceadvisor.rendering.document.blocks import (
     Tone,
 )
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.document.table import Cell, Column, Table, cells, measured_columns
+from traceadvisor.rendering.document.table import Cell, Column, Table, cells, measured_columns, titled
 from traceadvisor.rendering.formats import MARKER
 from traceadvisor.rendering.units import NOT_MEASURED, duration, money, percent, size, whole_percent
 from traceadvisor.results.redaction import redacted_experiment
@@ -219,13 +219,7 @@ def _ledger(result: ExperimentResult) -> Table | None:
         )
     return Table(
         caption="Step time with each fix, as a share of the step as it is",
-        columns=(
-            Column("Fix", numeric=False),
-            Column("Setting", numeric=False),
-            Column("Predicted step"),
-            Column("Measured step"),
-            Column("Verdict", numeric=False),
-        ),
+        columns=titled("Fix", "Setting", "Predicted step", "Measured step", "Verdict", words=("Setting", "Verdict")),
         rows=tuple(rows),
         detail=SUMMARY,
     )

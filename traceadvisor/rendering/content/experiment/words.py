@@ -54,7 +54,7 @@ def interval(found: MeasuredRatio) -> str | None:
 
 
 def band(found: MeasuredRatio) -> str:
-    """What the script as it is did against itself: ``-1.0% to +1.4%``."""
+    """The script as it is against itself: ``-1.0% to +1.4%``."""
     return f"{change(found.null_high)} to {change(found.null_low)}"
 
 
@@ -76,7 +76,7 @@ def counted_verdict(found: MeasuredRatio) -> str:
 
 
 def measured_words(fix: MeasuredFix) -> str:
-    """What was measured for a fix: ``step 0.59 of before (0.53 to 0.65), faster, shown, with fused=True``."""
+    """The measured effect of a fix: ``step 0.59 of before (0.53 to 0.65), faster, shown, with fused=True``."""
     found = fix.measured
     step = f"step {found.ratio:.2f} of before ({found.low:.2f} to {found.high:.2f})"
     return f"{step}, {counted_verdict(found)}, with {settings_words(fix.settings)}"
@@ -116,7 +116,7 @@ def rate_words(per_s: float) -> str:
 
 
 def axis_sentences(axis: AxisResult) -> Iterator[str]:
-    """What an axis shows, and what to do."""
+    """The result of an axis, and the next step."""
     words = AXES.get(axis.name, axis.name)
     if axis.knee is None:
         yield f"Too few rounds were measured to find the best {words}."
@@ -170,7 +170,7 @@ def other_step(result: ExperimentResult) -> Iterator[str]:
 
 
 def scope(result: ExperimentResult) -> str:
-    """What was measured, where, and for how long."""
+    """The command, the machine, and the length of the measurement."""
     device = f" on {result.device_name or result.device.upper()}" if result.torch else ""
     cores = f", {number_of(result.cores, 'CPU core')}" if result.cores else ""
     torch = f", torch {result.torch}" if result.torch else ""
@@ -181,7 +181,7 @@ def scope(result: ExperimentResult) -> str:
 
 
 def side_effects(result: ExperimentResult) -> Iterator[str]:
-    """What the runs left behind."""
+    """Files that the runs left behind or changed."""
     if result.scratch:
         yield f"The script saved files meanwhile. They are in {result.scratch}; delete them if you do not need them."
     if result.changed_files is None:

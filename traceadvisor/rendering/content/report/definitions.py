@@ -1,4 +1,4 @@
-"""What each figure means."""
+"""Definitions of all figures."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ from traceadvisor.rendering.content.report.health import (
     secrets_fold,
     without_step_notes,
 )
-from traceadvisor.rendering.content.report.identity import identity
 from traceadvisor.rendering.content.report.machine import machine_blocks
 from traceadvisor.rendering.content.report.outcomes import (
     checked_sentence,
@@ -33,7 +32,7 @@ from traceadvisor.rendering.content.report.run_lines import first_line
 from traceadvisor.rendering.content.report.run_time import first_run_sentence
 from traceadvisor.rendering.content.report.settings import settings_facts, settings_group
 from traceadvisor.rendering.content.report.titles import titles, with_titles
-from traceadvisor.rendering.content.report.top import top_chart, top_figures
+from traceadvisor.rendering.content.report.top import identity, top_chart, top_figures
 from traceadvisor.rendering.content.report.trust import trust_fold
 from traceadvisor.rendering.document.blocks import (
     Block,

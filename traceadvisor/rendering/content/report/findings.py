@@ -31,7 +31,7 @@ from traceadvisor.rendering.document.blocks import (
     Tone,
 )
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.document.table import Cell, Column, Layout, Table
+from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, titled
 from traceadvisor.rendering.headline import HARDWARE, step_time
 from traceadvisor.rendering.origins import finding_fold, frame_words, location_words, origin_phrase
 from traceadvisor.rendering.savings import (
@@ -58,7 +58,7 @@ LONGEST_CODE = 1_200
 
 @frozen
 class Shown:
-    """What the report shows of one finding, besides its own figures."""
+    """Context of one finding in the report, besides its own figures."""
 
     rank: int
     recordings: tuple[Recording, ...]
@@ -296,7 +296,7 @@ def _effort(finding: Finding) -> str:
 
 
 def fix_words(fix: Fix) -> str:
-    """What to change, and the torch version that it needs."""
+    """The change, and the torch version that it needs."""
     return f"{fix.summary} (needs torch {fix.needs_torch} or newer)" if fix.needs_torch else fix.summary
 
 
@@ -310,13 +310,14 @@ def _by_recording(ranked: RankedFinding) -> Table | None:
     """The figures of each recording of a row; None for one recording."""
     if not ranked.by_recording:
         return None
-    columns: tuple[Column, ...] = (
-        Column("Recording", numeric=False),
-        Column("Saving alone", numeric=False),
-        Column("After those above", numeric=False),
-        Column("Step now"),
-        Column("Certainty", numeric=False),
-        Column("Location and other change", numeric=False),
+    columns: tuple[Column, ...] = titled(
+        "Recording",
+        "Saving alone",
+        "After those above",
+        "Step now",
+        "Certainty",
+        "Location and other change",
+        words=("Saving alone", "After those above", "Certainty", "Location and other change"),
     )
     rows = tuple(_recording_row(case, ranked.finding.fix.change) for case in ranked.by_recording)
     if not any(row[-1].text for row in rows):
@@ -383,7 +384,7 @@ def umbrella_groups(recording: Recording, first: str | None) -> Iterator[Group]:
 
 
 def _umbrella(umbrella: Umbrella, first: str | None) -> Group:
-    columns = (Column("Measured", numeric=False), Column("Figure"))
+    columns = titled("Measured", "Figure")
     rows = tuple((Cell(row.label), Cell(evidence_value(row))) for row in umbrella.evidence)
     title, summary = umbrella.rule.title, f"{umbrella.fix.summary}."
     if first is not None:

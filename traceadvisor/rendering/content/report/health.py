@@ -46,8 +46,8 @@ COUNTED = "events-dropped"
 
 
 def health_fold(report: Report) -> Fold | None:
-    """What makes figures less certain: damage of the input, then how the run differs from its recording. None without
-    problems.
+    """Notes on less certain figures: damage of the input, then differences of the run from its recording. None
+    without any.
     """
     problems = (
         *_notes(report, lambda note: note.degrades and note.code in DAMAGE),
@@ -74,7 +74,7 @@ def secrets_fold(report: Report) -> Fold | None:
 
 
 def remarks_fold(report: Report) -> Fold | None:
-    """What does not make figures less certain; None if there is nothing."""
+    """Notes that leave the figures as certain as they are; None without any."""
     wanted = _notes(report, lambda note: not (note.degrades or note.code in QUIET or _is_secret(note)))
     if not wanted:
         return None

@@ -17,7 +17,7 @@ from traceadvisor.rendering.content.report.machine_charts import (
 )
 from traceadvisor.rendering.content.report.run import CapturedRecordings
 from traceadvisor.rendering.document.blocks import Block, Group, Prose, Tone
-from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells
+from traceadvisor.rendering.document.table import Cell, Layout, Table, cells, titled
 from traceadvisor.rendering.units import (
     NOT_MEASURED,
     celsius,
@@ -106,7 +106,7 @@ MOST_WORKERS = 8
 NOT_APPLICABLE = ""
 """For figures without a mean, a peak or a limit."""
 
-_COLUMNS = (Column("Figure", numeric=False), Column("Mean"), Column("Peak"), Column("Limit"))
+_COLUMNS = titled("Figure", "Mean", "Peak", "Limit")
 
 Row = tuple[Cell, ...]
 

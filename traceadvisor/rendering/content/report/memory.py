@@ -14,7 +14,7 @@ from traceadvisor.rendering.charts.palette import DEVICE_PAINTS
 from traceadvisor.rendering.charts.trend import Subject, Trend, trend_chart
 from traceadvisor.rendering.content.report.tables import LONGEST_NAME, sorted_by
 from traceadvisor.rendering.document.blocks import Block, Group, Prose, Tone
-from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells
+from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells, titled
 from traceadvisor.rendering.units import NOT_MEASURED, count, percent, size
 from traceadvisor.text.cleaning import clipped
 
@@ -98,7 +98,7 @@ def _peaks(steps: Sequence[StepMemory]) -> Table:
 
 
 def _relief(relief: MemoryRelief, *, autotuned: bool) -> Table:
-    columns = (Column("Change", numeric=False), Column("Frees"), Column("Assumption", numeric=False))
+    columns = titled("Change", "Frees", "Assumption", words=("Assumption",))
     return Table("Ways to reduce the peak", columns, tuple(cells(*row) for row in _ways(relief, autotuned=autotuned)))
 
 

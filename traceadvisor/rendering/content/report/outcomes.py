@@ -55,7 +55,7 @@ def partly_judged_sentence(report: Report) -> str | None:
 
 
 def nothing_found(report: Report) -> str:
-    """What a report without findings says about its checks."""
+    """The sentence on the checks of a report without findings."""
     passed, skipped = passed_and_skipped(report)
     if len(skipped) > len(passed):
         return f"{number_of(len(passed), 'check')} could run and found no problem; {len(skipped)} could not run."
@@ -164,7 +164,7 @@ def _unfinished(report: Report, kind: type[Skipped | Failed], caption: str) -> T
 
 
 def silenced_table(report: Report) -> Table | None:
-    """What laws took from findings, one row each; None for nothing."""
+    """One row for each finding from which a law took something; None without any."""
     several = len(report.recordings) > 1
     rows = tuple(
         (

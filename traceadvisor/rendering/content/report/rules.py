@@ -1,4 +1,4 @@
-"""What the rules of a report check: the places that their ids link to."""
+"""Explanations of the rules of a report: the places that their ids link to."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def explained_rules(report: Report) -> tuple[RuleText, ...]:
 
 
 def rules_fold(rules: Sequence[RuleText]) -> Fold:
-    """What each rule checks."""
+    """One explanation per rule."""
     facts = Facts(tuple(map(_fact, rules)), FactsLook.DEFINITIONS)
     blocks = (Prose(INTRODUCTION, Tone.QUIET), facts)
     return Fold("Rules", blocks, "what each check finds", "rules", FoldLook.EXPLAINED)

@@ -19,7 +19,7 @@ from traceadvisor.rendering.content.report.run_time import (
 )
 from traceadvisor.rendering.document.blocks import Block, Group, Prose, Tone
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.document.table import Column, Layout, Table, cells
+from traceadvisor.rendering.document.table import Layout, Table, cells, titled
 from traceadvisor.rendering.units import count, duration, percent
 from traceadvisor.rendering.words import STEP_STATE
 
@@ -106,7 +106,7 @@ def run_blocks(shared: CapturedRecordings, number: int, *, several: bool) -> Ite
 
 
 def _run(shared: CapturedRecordings, anchor: str) -> Iterator[Block]:
-    """Where the time of the run goes, its recorded steps beside undisturbed ones, all steps, and the lines."""
+    """The time of the run by part, its recorded steps beside undisturbed ones, all steps, and the lines."""
     run, first, clock = shared.run, shared.recordings[0], shared.step_clock
     if remark := _remark(run.settings):
         yield Prose(remark, Tone.CONTEXT)
@@ -139,14 +139,8 @@ def _remark(settings: RunSettings) -> str | None:
 
 
 def _table(states: tuple[StateSteps, ...]) -> Table:
-    columns = (
-        Column("Profiler", numeric=False),
-        Column("Steps"),
-        Column("Median step"),
-        Column("Mean step"),
-        Column("Longest"),
-        Column("Mean time in data loader"),
-        Column("Share of the step"),
+    columns = titled(
+        "Profiler", "Steps", "Median step", "Mean step", "Longest", "Mean time in data loader", "Share of the step"
     )
     rows = tuple(
         cells(

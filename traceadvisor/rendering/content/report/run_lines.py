@@ -1,4 +1,4 @@
-"""Where the training thread's time goes over the whole run, in words and a table."""
+"""Time of the training thread over the whole run by line, in words and a table."""
 
 from __future__ import annotations
 

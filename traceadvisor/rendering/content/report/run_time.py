@@ -1,4 +1,4 @@
-"""Where the time of a whole run goes, in words, as a table and as a bar."""
+"""Time of a whole run by part: in words, as a table and as a bar."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from traceadvisor.model.run_time import RunPart, RunTime
 from traceadvisor.rendering.charts.drawing import WIDTH, Chart, LegendEntry, Shape, rectangle
 from traceadvisor.rendering.charts.palette import RUN_PAINTS
 from traceadvisor.rendering.document.detail import Detail
-from traceadvisor.rendering.document.table import Cell, Column, Layout, Table, cells
+from traceadvisor.rendering.document.table import Cell, Layout, Table, cells, titled
 from traceadvisor.rendering.units import duration, percent, ratio, whole_percent
 
 RUN_PART = {
@@ -66,7 +66,7 @@ def run_time_table(found: RunTime) -> Table:
         ),
         cells(whole, duration(found.total_ns), "100.0%", ""),
     )
-    columns = (Column("Part", numeric=False), Column("Time"), Column("Share"), Column("What it is", numeric=False))
+    columns = titled("Part", "Time", "Share", "What it is", words=("What it is",))
     return Table("Time of the run", columns, rows)
 
 
@@ -124,7 +124,7 @@ def distortion_table(found: Distortion) -> Table:
     ]
     if found.gpu_work_ns is not None:
         rows.append(cells("GPU operations", "about the same", duration(found.gpu_work_ns), "about 1"))
-    columns = (Column("Part", numeric=False), Column("Undisturbed"), Column("Recorded"), Column("Ratio"))
+    columns = titled("Part", "Undisturbed", "Recorded", "Ratio")
     title = "Recorded and undisturbed steps"
     return Table(title, columns, tuple(rows), layout=Layout.NARROW, detail=Detail.SUMMARY)
 
@@ -152,7 +152,7 @@ def _compared(name: str, undisturbed_ns: float, recorded_ns: float) -> tuple[Cel
 
 
 def run_time_of(recording: Recording) -> RunTime | None:
-    """Where the time of a recording's run goes; None if nothing was timed."""
+    """The time of a recording's run by part; None if nothing was timed."""
     found = recording.run_time
     return found if found and found.total_ns > 0 else None
 

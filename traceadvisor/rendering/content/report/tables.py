@@ -10,7 +10,7 @@ from traceadvisor.model.location import Location
 from traceadvisor.model.replay import ReplayFigures
 from traceadvisor.model.report import KernelRow, ModuleRow, OperatorRow, Overlap, Recording
 from traceadvisor.rendering.charts.drawing import across
-from traceadvisor.rendering.document.table import Cell, Column, Layout, More, Table, cells, measured_columns
+from traceadvisor.rendering.document.table import Cell, Layout, More, Table, cells, measured_columns, titled
 from traceadvisor.rendering.origins import frame_words, location_words
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, number_of, percent, rate, ratio, size
 from traceadvisor.rendering.words import COLLECTIVE, PURPOSE, WORK
@@ -31,17 +31,18 @@ MOST_ROWS = 40
 
 def kernel_table(recording: Recording) -> Table | None:
     """The kernels, sorted by total time; None without kernels."""
-    columns = (
-        Column("Kernel", numeric=False),
-        Column("Calls per step"),
-        Column("Time per step"),
-        Column("Share of kernel time"),
-        Column("Shortest"),
-        Column("Mean"),
-        Column("Longest"),
-        Column("Tensor cores", numeric=False),
-        Column("Blocks per SM"),
-        Column("Occupancy"),
+    columns = titled(
+        "Kernel",
+        "Calls per step",
+        "Time per step",
+        "Share of kernel time",
+        "Shortest",
+        "Mean",
+        "Longest",
+        "Tensor cores",
+        "Blocks per SM",
+        "Occupancy",
+        words=("Tensor cores",),
     )
     rows = tuple(_kernel(row) for row in recording.kernels[:MOST_ROWS])
     return _wide(Table("Kernels by total time", columns, rows)) if rows else None
@@ -49,38 +50,21 @@ def kernel_table(recording: Recording) -> Table | None:
 
 def operator_table(recording: Recording, most_rows: int = MOST_ROWS) -> Table | None:
     """The operators, in the recording's order; None without operators."""
-    columns = (
-        Column("Operator", numeric=False),
-        Column("Calls per step"),
-        Column("CPU self"),
-        Column("CPU total"),
-        Column("GPU self"),
-        Column("GPU total"),
-    )
+    columns = titled("Operator", "Calls per step", "CPU self", "CPU total", "GPU self", "GPU total")
     rows = tuple(_operator(row) for row in recording.operators[:most_rows])
     return _wide(Table("Operators, time per step", columns, rows)) if rows else None
 
 
 def module_table(recording: Recording) -> Table | None:
     """The tree of modules; None if none were recorded."""
-    columns = (
-        Column("Module", numeric=False),
-        Column("Calls per step"),
-        Column("CPU, forward"),
-        Column("GPU, forward"),
-    )
+    columns = titled("Module", "Calls per step", "CPU, forward", "GPU, forward")
     rows = tuple(_module(row) for row in recording.modules)
     return _wide(Table("Modules, time per step", columns, rows)) if rows else None
 
 
 def overlap_table(recording: Recording) -> Table | None:
     """Total, exposed and overlapped time of each kind of operation; None if nothing was measured."""
-    columns = (
-        Column("Operation", numeric=False),
-        Column("Total"),
-        Column("Exposed"),
-        Column("Overlapped"),
-    )
+    columns = titled("Operation", "Total", "Exposed", "Overlapped")
     listed = [(work, overlap) for work, overlap in recording.overlaps.items() if _is_worth_a_row(recording, overlap)]
     rows = tuple((Cell(WORK[work]), *_overlap(overlap)) for work, overlap in listed)
     measured = any(overlap is not None for _, overlap in listed)
@@ -89,16 +73,17 @@ def overlap_table(recording: Recording) -> Table | None:
 
 def communication_table(recording: Recording) -> Table | None:
     """Collectives by kind and purpose; None without collectives."""
-    columns = (
-        Column("Collective", numeric=False),
-        Column("Purpose", numeric=False),
-        Column("Calls per step"),
-        Column("Total"),
-        Column("Exposed"),
-        Column("Data per step"),
-        Column("Algorithm bandwidth"),
-        Column("Bus bandwidth"),
-        Column("Fastest message, bus"),
+    columns = titled(
+        "Collective",
+        "Purpose",
+        "Calls per step",
+        "Total",
+        "Exposed",
+        "Data per step",
+        "Algorithm bandwidth",
+        "Bus bandwidth",
+        "Fastest message, bus",
+        words=("Purpose",),
     )
     rows = tuple(_collective(row) for row in recording.communication)
     return _wide(Table("Communication by kind", columns, rows)) if rows else None
@@ -217,7 +202,7 @@ def replay_table(recording: Recording) -> Table | None:
     """The checks of the simulation and their results; None if nothing was simulated."""
     if recording.replay is None:
         return None
-    columns = (Column("Check", numeric=False), Column("Result", numeric=False))
+    columns = titled("Check", "Result", words=("Result",))
     rows = tuple(cells(*row) for row in _rows(recording.replay, has_device=recording.device is not None))
     return Table("Simulation checks", columns, rows)
 

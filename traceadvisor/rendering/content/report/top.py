@@ -1,8 +1,11 @@
-"""The first screen: the figures of the recording, or their ranges over several, and the bars to compare."""
+"""The first screen: what was recorded, its figures or their ranges over several recordings, and the bars to compare."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import PurePath
 
 from traceadvisor.model.report import Recording, Report
 from traceadvisor.rendering.charts.drawing import Chart
@@ -11,6 +14,7 @@ from traceadvisor.rendering.content.report.recordings import busy_figure, money_
 from traceadvisor.rendering.document.blocks import Figure
 from traceadvisor.rendering.headline import recording_of_verdict, step_time
 from traceadvisor.rendering.units import NOT_MEASURED, count, duration, number_of, percent
+from traceadvisor.text.cleaning import clipped
 
 MOST_BARS = 4
 """Recordings with a bar on the first screen.
@@ -78,3 +82,36 @@ def _to_compare(report: Report) -> Sequence[Recording]:
     by_length = sorted(timed, key=lambda one: one.breakdown.duration_ns if one.breakdown else 0.0)
     wanted = {one.id for one in (recording_of_verdict(report), *by_length[:1], *by_length[-1:])}
     return [one for one in recordings if one.id in wanted]
+
+
+LONGEST_NAME = 40
+"""Characters of a part."""
+
+
+def identity(report: Report) -> str | None:
+    """The line; with several recordings, what they share. None if nothing is known."""
+    kinds = [dict(_parts(one)) for one in report.recordings]
+    shared = (kind for kind in kinds[0] if len({one.get(kind) for one in kinds}) == 1) if kinds else ()
+    return " · ".join(clipped(kinds[0][kind], LONGEST_NAME) for kind in shared) or None
+
+
+def _parts(recording: Recording) -> Iterator[tuple[str, str]]:
+    run, device = recording.captured, recording.device
+    if run and run.command:
+        script = run.command[1] if run.command[0] == "-m" and len(run.command) > 1 else run.command[0]
+        yield "script", shlex.join([PurePath(script).name])
+    if device is not None and device.name:
+        yield "device", device.name
+    if run is None:
+        return
+    settings = run.settings
+    if device is None and settings.cpu_count:
+        yield "device", f"{settings.cpu_count} CPU cores"
+    if settings.torch_version:
+        yield "torch", f"torch {settings.torch_version}"
+    if settings.loader and settings.loader.batch_size:
+        yield "batch", f"batch size {settings.loader.batch_size:,}"
+    if recording.recorded_wall_ns:
+        yield "date", f"{datetime.fromtimestamp(recording.recorded_wall_ns[0] / 1e9, UTC):%Y-%m-%d}"
+    if run.repository and run.repository.commit:
+        yield "commit", f"commit {run.repository.commit[:8]}{' with changes' if run.repository.dirty else ''}"

@@ -45,7 +45,7 @@ def trust_fold(report: Report) -> Fold | None:
 
 
 def _line(simulated: Sequence[Recording], *, any_saving: bool) -> str:
-    """What the simulation reproduces, and which savings are only upper limits."""
+    """How closely the simulation reproduces the step, and which savings are only upper limits."""
     errors = [abs(one.replay.baseline_error_share) for one in simulated if one.replay]
     close = [abs(one.replay.baseline_error_share) for one in simulated if one.replay and not one.replay.doubt] or errors
     worst = max(close)
