@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.analysis.analysing import facts_of
 from tests.build import AUTOGRAD, Generation, TraceBuilder
 from traceadvisor.analysis.operators.source_lines import location_of_call, locations_of, user_frame
 from traceadvisor.analysis.operators.tree import operator_tree
@@ -132,3 +134,17 @@ def test_a_frame_of_a_library_is_not_the_users(frame: str) -> None:
 )
 def test_a_frame_of_the_user_is_read(frame: str, location: Location) -> None:
     assert user_frame([frame]) == location
+
+
+@pytest.mark.parametrize("generation", list(Generation))
+def test_the_line_that_waits_for_the_backward_pass_is_not_behind_its_calls(
+    generation: Generation, tmp_path: Path
+) -> None:
+    builder = TraceBuilder(generation).step(0, 0, 100).op("aten::mse_loss", 0, 9, stack=USER)
+    if generation is Generation.CURRENT:
+        builder.python("train.py(12): main", 10, 90).python("torch/_tensor.py(600): backward", 11, 89)
+    builder.op("autograd::engine::evaluate_function: AccumulateGrad", 20, 60, thread=AUTOGRAD, forward_thread=1)
+    builder.launch(30, 35, kernel=(40, 90), thread=AUTOGRAD)
+    facts = facts_of(builder, tmp_path)
+    (call,) = facts.trace.events.rows(Kind.RUNTIME)
+    assert facts.stacks.locations(np.array([call])) == [None]

@@ -118,15 +118,18 @@ class Stacks:
         """Whether calls of modules were recorded."""
         return self.has_calls and bool((self._class_of != NONE).any())
 
-    def at(self, threads: Int64, instants_ns: Int64, operators: Int64) -> StackKeys:
+    def at(self, threads: Int64, instants_ns: Int64, operators: Int64, *, of_waiting: bool = True) -> StackKeys:
         """Return the stacks of some instants.
 
         Args:
             threads: shape ``(n,)``.
             instants_ns: shape ``(n,)``.
             operators: position in the tree of the innermost operator then; NONE without one.
+            of_waiting: whether a backward thread without a stack has that of the training thread, which waits for it.
         """
-        return (self._from_calls if self.has_calls else self._from_operators)(threads, instants_ns, operators)
+        if self.has_calls:
+            return self._from_calls(threads, instants_ns, operators, of_waiting=of_waiting)
+        return self._from_operators(threads, instants_ns, operators, of_waiting=of_waiting)
 
     def stack(self, outer: int, inner: int, owner: int, *, is_backward: bool) -> Stack:
         """Return a stack from its numbers."""
@@ -151,11 +154,13 @@ class Stacks:
     def locations(self, rows: Int64) -> list[Location | None]:
         """Return the user's innermost frame behind each event, and the frame that owns its time.
 
+        A line that waits inside ``backward()`` is not behind what the backward pass does.
+
         Args:
             rows: rows of the event table, shape ``(n,)``.
         """
         threads, instants = self._trace.events.thread[rows].astype(np.int64), self._trace.events.start_ns[rows]
-        keys = self.at(threads, instants, self._tree.enclosing(threads, instants))
+        keys = self.at(threads, instants, self._tree.enclosing(threads, instants), of_waiting=False)
         numbers = list(zip(keys.inner.tolist(), keys.owner.tolist(), keys.is_backward.tolist(), strict=True))
         known: dict[tuple[int, int, bool], Location | None] = {}
         for inner, owner, is_backward in dict.fromkeys(numbers):
@@ -166,7 +171,7 @@ class Stacks:
 
     # -- Python calls --------------------------------------------------------------------------------------------
 
-    def _from_calls(self, threads: Int64, instants_ns: Int64, operators: Int64) -> StackKeys:
+    def _from_calls(self, threads: Int64, instants_ns: Int64, operators: Int64, *, of_waiting: bool) -> StackKeys:
         tree, linked = self._tree, self.forward_of[operators]
         forward = linked[linked != NONE]
         asked = np.concatenate((threads, np.full(threads.size, self._training_thread), tree.thread[forward]))
@@ -174,6 +179,8 @@ class Stacks:
         frames = self.frames(calls_at(self._trace.python_calls, asked, asked_ns))
         calls = frames.calls.at(threads, instants_ns)
         own, ran_inside = self.own_frames(frames, calls, threads, instants_ns, operators)
+        if not of_waiting:
+            own = np.where(self._is_backward_thread(threads), frames.numbers(calls), own)
         return self.keys(frames.table, own, self.forward_frames(frames, operators)[operators], ran_inside)
 
     def frames(self, wanted: Mask) -> PythonFrames:
@@ -280,14 +287,14 @@ class Stacks:
 
     # -- stacks of operators, as in 2021 -------------------------------------------------------------------------
 
-    def _from_operators(self, threads: Int64, instants_ns: Int64, operators: Int64) -> StackKeys:
+    def _from_operators(self, threads: Int64, instants_ns: Int64, operators: Int64, *, of_waiting: bool) -> StackKeys:
         none = np.full(threads.size, NONE, dtype=np.int64)
         node, forward, text = self._links[0][operators], self._links[1][operators], self.text_of
         own, made = text[operators], text[forward]
         is_backward = (made != NONE) & ((own == NONE) | (own == text[node]))
         key = np.where(is_backward, made, own)
         waiting = np.flatnonzero((key == NONE) & self._is_backward_thread(threads))
-        key[waiting] = self._last_text(instants_ns[waiting])
+        key[waiting] = self._last_text(instants_ns[waiting]) if of_waiting else NONE
         return StackKeys(key, key, key, none, none, is_backward)
 
     def _last_text(self, instants_ns: Int64) -> Int64:
