@@ -17,6 +17,7 @@ from traceadvisor.hardware.accelerators import names
 from traceadvisor.model.breakdown import Category
 from traceadvisor.model.events import NONE, Kind
 from traceadvisor.model.findings import Skipped
+from traceadvisor.model.recording_options import Option
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Origin, Trace
 from traceadvisor.parsing.discovery import find_recordings
@@ -214,3 +215,20 @@ def test_no_advice_for_an_ascend_device_speaks_of_what_it_does_not_have(shared_t
     texts = [str(fixes), *(row.outcome.reason for row in report.outcomes if isinstance(row.outcome, Skipped))]
     foreign = [text for text in texts if re.search(names().cuda, text.replace("what CUDA devices have", ""))]
     assert foreign == []
+
+
+def test_no_check_asks_for_an_option_that_the_profiler_had(shared_traces: Path) -> None:
+    trace = read_trace(_ranks(shared_traces)[0])
+    assert trace.options == {Option.STACKS, Option.SHAPES, Option.MEMORY}
+    report = load(trace.origin.path)
+    reasons = {row.rule_id: row.outcome.reason for row in report.outcomes if isinstance(row.outcome, Skipped)}
+    assert reasons["MEM001"] == "GPU memory was not recorded, although it was recorded with profile_memory=True."
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"config": 3}', '{"config": {"common_config": []}}', "[" * 100_000])
+def test_a_damaged_file_about_the_process_costs_the_options_only(text: str, tmp_path: Path) -> None:
+    folder = tmp_path / "host_ascend_pt"
+    (folder / "ASCEND_PROFILER_OUTPUT").mkdir(parents=True)
+    (folder / "profiler_info_1.json").write_text(text)
+    trace = _trace(folder / "ASCEND_PROFILER_OUTPUT", _task("MatMul", "AI_CORE", (10, 20), 1))
+    assert trace.options == set()

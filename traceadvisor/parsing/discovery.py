@@ -16,6 +16,7 @@ from traceadvisor.model.health import HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.report import Source, SourceKind
 from traceadvisor.model.trace import Origin
+from traceadvisor.parsing.ascend_folder import ascend_folder, ascend_origin
 from traceadvisor.parsing.input_bytes import open_bytes
 from traceadvisor.parsing.recognise import describe_bytes
 from traceadvisor.system.folders import entries_below
@@ -26,8 +27,6 @@ from traceadvisor.text.secrets import beginning
 _TRACE_NAME = re.compile(r"(?P<stem>.+?)\.pt\.trace\.json(?:\.gz)?\Z", re.DOTALL)
 _JSON_NAME = re.compile(r"(?P<stem>.+?)(?:\.trace)?\.json(?:\.gz)?\Z", re.DOTALL)
 _SPAN = re.compile(r"(?P<worker>.+)\.(?P<span>\d+)\Z", re.DOTALL)
-_ASCEND_FOLDER = re.compile(r"(?P<worker>.+?)(?:_(?P<span>\d{14,20}))?_ascend_pt", re.DOTALL)
-_ASCEND_RANK = re.compile(r"profiler_info_(\d{1,9})\.json")
 _SNIFFED_BYTES = 1 << 16
 _FIRST_BYTES = 512
 _MOST_KINDS = 5
@@ -138,8 +137,8 @@ def _in_folder(root: Path, limits: Limits) -> tuple[list[Origin], list[InputErro
             damaged.append(error)
             broken.add(folder)
     files = [path for path in found if captures.isdisjoint(path.parents)]
-    of_ascend = {_ascend_folder(path) for path in files}
-    files = [path for path in files if of_ascend.isdisjoint(path.absolute().parents) or _ascend_folder(path)]
+    of_ascend = {ascend_folder(path) for path in files}
+    files = [path for path in files if of_ascend.isdisjoint(path.absolute().parents) or ascend_folder(path)]
     chosen = [path for path in files if _TRACE_NAME.match(path.name) or _begins_like_a_trace(path)]
     if not chosen and not captured and not damaged:
         raise _no_recording(root, files, passed_over=len(everything) - len(found))
@@ -158,12 +157,6 @@ def _is_file_inside(path: Path, root: Path) -> bool:
         return False
 
 
-def _ascend_folder(path: Path) -> Path | None:
-    """Return the folder of one process that torch_npu's profiler wrote, absolute, if the path is the trace in it."""
-    folder = path.absolute().parent.parent
-    return folder if path.name == "trace_view.json" and _ASCEND_FOLDER.fullmatch(folder.name) else None
-
-
 def _run_name(folder: Path, root: Path) -> str:
     """Return the folder relative to the root, or the root's name for recordings directly in it."""
     relative = folder.relative_to(root)
@@ -172,24 +165,17 @@ def _run_name(folder: Path, root: Path) -> str:
 
 def _run_of(path: Path, root: Path) -> str:
     """Return the name of the run of a recording in a folder; processes of a run on Ascend have a folder each."""
-    folder, root = (_ascend_folder(path) or path.absolute()).parent, root.absolute()
+    folder, root = (ascend_folder(path) or path.absolute()).parent, root.absolute()
     return _run_name(folder, root) if folder.is_relative_to(root) else folder.name
 
 
 def _origin(path: Path, *, run: str) -> Origin:
-    if folder := _ascend_folder(path):
-        return _ascend_origin(path, folder, run)
+    if folder := ascend_folder(path):
+        return ascend_origin(path, folder, run)
     named = _TRACE_NAME.match(path.name) or _JSON_NAME.match(path.name)
     stem = named["stem"] if named else path.name
     timed = _SPAN.match(stem)
     return Origin(path, run, timed["worker"] if timed else stem, timed["span"] if timed else "")
-
-
-def _ascend_origin(path: Path, folder: Path, run: str) -> Origin:
-    named = _ASCEND_FOLDER.fullmatch(folder.name)
-    ranks = [int(found[1]) for file in folder.glob("*.json") if (found := _ASCEND_RANK.fullmatch(file.name))]
-    worker, span = (named["worker"], named["span"] or "") if named else (folder.name, "")
-    return Origin(path, run, worker, span, rank=ranks[0] if len(ranks) == 1 else None)
 
 
 def _numbered(origins: Iterable[Origin]) -> Iterator[Origin]:

@@ -10,6 +10,7 @@ from traceadvisor.model.events import Kind
 from traceadvisor.model.health import Health, HealthNote
 from traceadvisor.model.limits import LIMITS, Limits
 from traceadvisor.model.trace import Distributed, Origin, Trace
+from traceadvisor.parsing.ascend_folder import ascend_members
 from traceadvisor.parsing.columns.events import Columns
 from traceadvisor.parsing.columns.sound_times import Tables, with_sound_times
 from traceadvisor.parsing.exceeded_limits import ENDS_READING, describe_excess, remedy_for
@@ -83,7 +84,7 @@ def read_trace(
         is_truncated=summary.truncated or stream.ended_early,
         with_stacks=bool(tables.details.stack_id.rows.size or tables.python_calls.start_ns.size),
         with_shapes=columns.details.has_types,
-        options=options(summary.members),
+        options=options({**ascend_members(origin.path), **summary.members}),
         with_sequence=columns.details.has_record_ids,
         health=replace(health, notes=(*health.notes, *_warnings(origin, summary))),
         messages=columns.messages,
