@@ -4,9 +4,12 @@ import signal
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.children import PIPE, added, run
+from tests.shared import CHECKOUT
+from tests.waiting import wait_until
 from tests.warm import warm, warm_started
 
 SHOWS = """
@@ -42,3 +45,18 @@ def test_a_process_can_be_signalled_and_does_not_outlive_its_block(tmp_path: Pat
         with pytest.raises(TimeoutError):
             second.wait(0.1)
     assert second.returncode == -signal.SIGKILL
+
+
+def test_the_server_does_not_outlive_tests_that_crash(tmp_path: Path) -> None:
+    source = """
+import os, psutil
+from pathlib import Path
+from tests.shared import CHECKOUT
+from tests.waiting import wait_until
+from tests.warm import warm
+warm("-m", "this", cwd=Path.cwd())
+print(psutil.Process().children()[0].pid, flush=True)
+os._exit(1)
+"""
+    server = int(run(sys.executable, "-c", source, cwd=CHECKOUT).stdout)
+    wait_until(lambda: not psutil.pid_exists(server))

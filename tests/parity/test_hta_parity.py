@@ -2,7 +2,7 @@
 
 It is no part of the development environment, for what it asks for brings all of Jupyter. Without that it suffices:
 
-    pip install --no-deps HolisticTraceAnalysis==0.5.0 plotly narwhals pyyaml
+    pip install --no-deps HolisticTraceAnalysis==0.5.0 plotly narwhals
 """
 
 from __future__ import annotations
