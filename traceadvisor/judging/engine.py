@@ -49,7 +49,7 @@ class Judgement:
     """Folded, each ranked by what it saves after those above it."""
 
     silenced: tuple[Silenced, ...]
-    """What laws took from findings."""
+    """Findings and parts of them that laws took."""
 
     rank: RankRecording | None = None
     """For the comparison with other ranks; None if the rank is unknown."""

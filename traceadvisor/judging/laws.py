@@ -34,7 +34,7 @@ LEAST_SAVING_SHARE = 0.001
 """Share of the step. Reports print a smaller saving as 0%, which nobody acts on."""
 
 NO_SAVING = "expected saving of the fix"
-"""What was measured of a finding whose cause is there, but whose fix would save nothing."""
+"""Label of a passed check whose cause is there, but whose fix would save nothing."""
 
 WHOLLY_CLAIMED_SHARE = 0.99
 """A GPU operation is claimed if at least this share of its time alone is. All others go on beside it."""
@@ -71,7 +71,7 @@ def lawful(finding: Finding, rule: Rule, facts: Facts) -> tuple[Finding | Clear 
 
 
 def _taken(law: str, before: Finding, allowed: Outcome, facts: Facts) -> Iterator[Silenced]:
-    """What a law took: the finding with its saving, or a part of its saving or of its claim."""
+    """Parts of a finding that a law took: the finding with its saving, or a part of its saving or of its claim."""
     after = allowed if isinstance(allowed, Finding) else None
     figures = {
         "saving": (before.saving.high_ns, after.saving.high_ns if after else 0.0),

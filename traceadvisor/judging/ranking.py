@@ -56,7 +56,7 @@ class _Simulation(Joint):
 
     @property
     def error_share(self) -> float:
-        """How far the unchanged simulation is off."""
+        """Difference between the unchanged simulation and the recorded step, 0..1."""
         return abs(self.replay.gate.error_share)
 
     def saving_share(self, edits: Iterable[Edit], scenario: Scenario) -> float:

@@ -43,7 +43,7 @@ class Replay:
     """The replayed step without any edit."""
 
     gate: Gate
-    """How well the replay reproduces the recorded steps."""
+    """The comparison of the unchanged replay with the recorded steps."""
 
     def doubt(self, edit: Edit) -> str | None:
         """Return why the replay is not trusted for an edit; None if it is."""

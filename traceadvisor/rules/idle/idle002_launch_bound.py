@@ -47,13 +47,13 @@ class LaunchBound(Rule):
     """The GPU is idle while the CPU is still launching the next kernel.
 
     What it finds: Time in which the GPU is idle and the launching thread is inside operators or runtime calls. The
-        finding shows whether many short calls or a few long ones are the cause. It needs three steps, because the first
-        steps of a run compile, load and allocate.
+        finding shows whether many short calls or a few long ones are the cause; code that torch compiled is judged by
+        its gaps. It needs three steps, because the first steps of a run compile, load and allocate.
     Why it costs time: An operator takes microseconds of CPU time, whatever its size. If its kernels are shorter, the
         queue runs empty and the GPU waits for every launch.
     How to fix it: For many short calls, give each kernel more to do (larger batch), or launch fewer kernels
-        (``torch.compile``, CUDA graphs, fused or ``foreach`` optimizers). For a few long calls, check what they do. For
-        example, a first call may compile, allocate or search for an algorithm.
+        (``torch.compile``, CUDA graphs, fused or ``foreach`` optimizers). For compiled code, use CUDA graphs. For a few
+        long calls, check what they do. For example, a first call may compile, allocate or search for an algorithm.
     How the saving is estimated: For many short calls, we simulate the step with 0.7 of the CPU time in operators and
         launch calls. The low estimate keeps 0.9 of it, the high estimate 0.1. Python between operators keeps its time:
         a recording does not show how much of it would be compiled. The saving may exceed the GPU idle time, because

@@ -49,12 +49,13 @@ class PythonOverhead(Rule):
     """Python code of the script delays the training step.
 
     What it finds: Stretches outside the data loader in which the CPU runs no operators and no runtime calls, and the
-        GPU is idle: logging, metrics, checkpoints, sleep. If stacks were recorded, the finding names the functions. For
-        recordings from 2021, it names the lines before and after. Without a GPU, all such stretches count if stacks
-        were recorded, together with operators that the training does not need: averages of weights, metrics, copies of
-        the model. It needs those in modules, in the backward pass and in the optimizer, and those that gradients go
-        back through. Without stacks, only those stretches count that the median step has at the same place. Without a
-        GPU, many small operators in the forward and backward pass, and the Python between them, count as well.
+        GPU is idle: logging, metrics, checkpoints, sleep. A wait inside ``backward()`` is none. If stacks were
+        recorded, the finding names the functions. For recordings from 2021, it names the lines before and after.
+        Without a GPU, all such stretches count if stacks were recorded, together with operators that the training does
+        not need: averages of weights, metrics, copies of the model. It needs those in modules, in the backward pass and
+        in the optimizer, and those that gradients go back through. Without stacks, only those stretches count that the
+        median step has at the same place. Without a GPU, many small operators in the forward and backward pass, and the
+        Python between them, count as well.
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels. If no kernel is
         launched for long, the queue runs empty.
     How to fix it: Run this code every hundred steps instead of every step, or in another process. Replace Python loops

@@ -83,7 +83,7 @@ class LowGpuBusy(Rule):
         )
 
     def _pointer(self, cores: float | None, waits: float) -> str:
-        """What to check first, from the CPU core use and the share of the step that waits for batches."""
+        """The first thing to check, from the CPU core use and the share of the step that waits for batches."""
         if cores is not None and cores >= self.busy_cores_share and waits >= self.min_wait_share:
             return PREPARING
         if cores is not None and cores < self.idle_cores_share:

@@ -36,7 +36,7 @@ def lines_of(facts: Facts, site: CallSite) -> tuple[Location, ...]:
 
 
 def some_of(by_step_ns: Sequence[int], most_ns: int) -> str:
-    """How many steps lose at least half as much time as the one that loses most."""
+    """The number of steps that lose at least half as much time as the one that loses most, as words."""
     return f"{sum(2 * ns >= most_ns for ns in by_step_ns)} of {len(by_step_ns)}"
 
 

@@ -26,7 +26,7 @@ LONG_STRETCH_NS = 100_000
 
 @frozen(eq=False)
 class SlowContent:
-    """What slow recorded steps contain, and others do not."""
+    """Contents of slow recorded steps that others lack."""
 
     evidence: tuple[Evidence, ...] = ()
     locations: tuple[Location, ...] = ()
@@ -45,7 +45,7 @@ def are_updates(facts: Facts, odd: list[StepRow]) -> bool:
 
 
 def slow_content(facts: Facts, odd: list[StepRow], fast: Set[int]) -> SlowContent:
-    """How slow steps differ from fast ones, which are given by index; a slow first or last step is neither."""
+    """The contents of slow steps that fast ones, given by index, lack; a slow first or last step is neither."""
     ordinary = [row for row in facts.step_rows if row.step.kept and row.step.index in fast]
     windows = SpanSet.of(*((row.step.start_ns, row.step.end_ns) for row in odd))
     if not ordinary:
