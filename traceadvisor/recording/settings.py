@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from types import FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -21,6 +23,20 @@ from traceadvisor.recording.telemetry.nvml import pci_bus_id
 from traceadvisor.system.cores import cpu_affinity, cpu_quota
 
 _Value = TypeVar("_Value")
+
+
+LONG_PAUSE_NS = 10_000_000
+"""A shorter collection is not worth a look at its callers."""
+
+PROFILER = "traceadvisor.recording.loop.profiler"
+"""The module that records."""
+
+
+def _is_recording(frame: FrameType | None) -> bool:
+    """Whether a recording starts, ends or is written: the script does not collect then."""
+    while frame and frame.f_globals.get("__name__") != PROFILER:
+        frame = frame.f_back
+    return frame is not None
 
 
 class GcTimer:
@@ -62,6 +78,8 @@ class GcTimer:
             self._begun_ns = self._clock()
         elif self._begun_ns is not None:
             pause_ns, self._begun_ns = self._clock() - self._begun_ns, None
+            if pause_ns >= LONG_PAUSE_NS and _is_recording(sys._getframe()):
+                return
             self._total_ns += pause_ns
             self._longest_ns = max(self._longest_ns, pause_ns)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.recording.loop.test_loop_capture import Training, captured
 from tests.recording.running import settings
-from traceadvisor.recording.settings import GcTimer
+from traceadvisor.recording.settings import LONG_PAUSE_NS, PROFILER, GcTimer
 
 
 @pytest.fixture
@@ -61,3 +61,13 @@ def test_a_capture_records_the_time_of_collections(tmp_path: Path) -> None:
     assert found.gc_share is not None and 0.3 < found.gc_share < 1  # noqa: PT018  # one thought
     assert found.gc_longest_ns is not None and found.gc_longest_ns > 1_000_000  # noqa: PT018
     assert gc.callbacks == before
+
+
+@pytest.mark.usefixtures("no_collections")
+@pytest.mark.parametrize(("module", "total"), [(PROFILER, 0), ("train", LONG_PAUSE_NS)])
+def test_a_long_collection_while_a_recording_is_written_is_not_of_the_script(module: str, total: int) -> None:
+    timer = GcTimer(count(0, LONG_PAUSE_NS).__next__)
+    timer.start()
+    exec("gc.collect()", {"gc": gc, "__name__": module})  # noqa: S102  # a module of this name
+    timer.stop()
+    assert timer.longest_ns == total
