@@ -79,9 +79,26 @@ def test_waiting_counts_from_five_percent_of_the_step(arrival: int, tmp_path: Pa
     assert isinstance(outcome, FoundFigures) is found
 
 
-def test_a_rank_is_late_if_it_causes_60_percent_of_the_waiting(tmp_path: Path) -> None:
-    outcome = _row(report_of(tmp_path, made(0, [50, 50, 50, 80, 80]), made(1, [80, 80, 80, 50, 50]))).outcome
-    assert isinstance(outcome, FoundFigures)
+@pytest.mark.parametrize(("late_steps", "found"), [(18, False), (22, True)])
+def test_a_rank_is_late_if_it_causes_more_of_the_waiting_than_chance(
+    late_steps: int, tmp_path: Path, *, found: bool
+) -> None:
+    """Of 30 steps, 18 are not beyond what a fair coin gives, and 22 are."""
+    rest = 30 - late_steps
+    ranks = made(0, [50] * late_steps + [80] * rest), made(1, [80] * late_steps + [50] * rest)
+    outcome = _row(report_of(tmp_path, *ranks)).outcome
+    assert isinstance(outcome, FoundFigures) is found
+    assert isinstance(outcome, Clear) is not found
+
+
+def test_one_slow_step_does_not_show_which_rank_is_late(tmp_path: Path) -> None:
+    outcome = _row(report_of(tmp_path, made(0, [50] * 8), made(1, [50] * 7 + [85]))).outcome
+    assert isinstance(outcome, Clear)
+    slow = _row(report_of(tmp_path, made(0, [20] * 8), made(1, [20] * 7 + [85]))).outcome
+    assert isinstance(slow, Clear)
+    assert slow.remark == "in so few steps, any rank may be late by chance"
+    assert slow.value == pytest.approx(1 / (1 + 1.96**2), rel=1e-3)
+    assert slow.limit == 0.5
 
 
 def test_at_most_three_causes_are_shown(tmp_path: Path) -> None:

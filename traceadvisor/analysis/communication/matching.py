@@ -24,7 +24,13 @@ class Matching:
     """Each on its rank's own clock."""
 
     duration_ns: Int64
-    step_count: int
+    step: Int64
+    """Number of the step of each collective, shape ``(n,)``."""
+
+    @property
+    def step_count(self) -> int:
+        """Number of steps."""
+        return np.unique(self.step).size
 
     @property
     def transfer_ns(self) -> Int64:
@@ -69,7 +75,7 @@ def matching(ranks: Sequence[CollectiveCalls]) -> Matching | None:
     return Matching(
         np.stack([one.start_ns[mine] for one, mine in zip(ranks, of_rank, strict=True)]),
         np.stack([one.duration_ns[mine] for one, mine in zip(ranks, of_rank, strict=True)]),
-        len(rows),
+        ranks[0].step[of_rank[0]],
     )
 
 

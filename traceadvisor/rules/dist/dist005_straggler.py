@@ -23,12 +23,19 @@ from traceadvisor.rules.base import (
     Unit,
 )
 from traceadvisor.rules.category_words import CATEGORY_WORDS
-from traceadvisor.rules.dist.late_ranks import LEAST_PART, MOST_WAITING, NO_MATCH, NOT_REPLAYED, LateRank, late_rank
+from traceadvisor.rules.dist.late_ranks import (
+    LEAST_PART,
+    MAIN_PART,
+    MOST_WAITING,
+    NO_MATCH,
+    NOT_REPLAYED,
+    LateRank,
+    late_rank,
+)
 
 MOST_CAUSES = 3
-MAIN_PART = 0.5
-"""Share of all extra time of the late rank, above which one category is the cause."""
-
+_CHANCE = "in so few steps, any rank may be late by chance"
+_FEW = "Only a few of the recorded steps show it."
 _LATE_START = "The others began the first recorded step earlier: what delayed this rank before it was not recorded."
 
 
@@ -46,7 +53,8 @@ class Straggler(RankRule):
         a slower disk or GPU, or other processes on the machine.
     How the saving is estimated: The saving is an upper limit: the others' mean wait for that rank. The expected value
         is half of it. Without this wait, another rank may be the last.
-    When it may be wrong: In a short recording, one slow step on one rank looks like a pattern. A rank whose first
+    When it may be wrong: In a short recording, any rank may be late by chance. So a rank is named only if it is late in
+        more steps than chance explains, or if one line explains it that takes the others no time. A rank whose first
         recorded step begins after the others' is late for a reason that was not recorded; the finding says so. If ranks
         take turns at being late, for example with samples of uneven length, DIST015 says so.
     """
@@ -83,10 +91,13 @@ class Straggler(RankRule):
         if late.share_of_waiting < self.min_share_of_waiting:
             label = "share of waiting caused by the rank that is late most often"
             return Clear(label, late.share_of_waiting, self.min_share_of_waiting, Unit.SHARE, "ranks take turns")
+        if not late.is_named:
+            label = "share of waiting that one rank causes at least, with 95% confidence"
+            return Clear(label, late.least_share, late.chance_share, Unit.SHARE, _CHANCE)
         return Finding(
             claims=SpanSet.empty(),
             saving=Estimate.bound(late.caused_ns, NOT_REPLAYED),
-            confidence=Confidence.MEDIUM if late.longer else Confidence.LOW,
+            confidence=Confidence.MEDIUM if late.longer and late.is_sure else Confidence.LOW,
             effort=Effort.REFACTOR,
             evidence=(
                 Evidence("late rank", late.rank, Unit.COUNT),
@@ -104,6 +115,7 @@ class Straggler(RankRule):
             locations=(late.place[0],) if late.place else (),
             caveats=(
                 "After the fix, the next slowest rank sets the pace.",
+                *(() if late.is_sure else (_FEW,)),
                 *((_LATE_START,) if late.late_start_ns > LEAST_PART * late.caused_ns else ()),
             ),
         )

@@ -27,7 +27,8 @@ from traceadvisor.rules.dist.late_ranks import MOST_WAITING, NO_MATCH, NOT_REPLA
 class RanksInTurns(RankRule):
     """Ranks wait in their collectives, now for one rank and now for another.
 
-    What it finds: Time in which ranks only wait for the last one, where no rank causes most of it.
+    What it finds: Time in which ranks only wait for the last one, where no rank causes most of it, or in too few
+        steps to tell which one does.
     Why it costs time: No rank continues before the last one arrives. So each step takes as long as that of the rank
         which is slowest in it.
     How to fix it: Give all ranks equal work in each step: batches of similar length, equal numbers of boxes, tokens or
@@ -37,7 +38,7 @@ class RanksInTurns(RankRule):
         DIST005 names it instead.
     """
 
-    meta = RuleMeta("DIST015", "ranks-in-turns", "Ranks wait for each other in turn")
+    meta = RuleMeta("DIST015", "ranks-in-turns", "Ranks wait for each other")
     needs = frozenset({Input.STEPS})
     also_saves = "waits for other ranks, which their recordings show"
 
@@ -55,7 +56,7 @@ class RanksInTurns(RankRule):
         share = late.waiting_ns / late.step_ns
         if share < self.min_share:
             return Clear("wait for other ranks", share, self.min_share, Unit.SHARE)
-        if late.share_of_waiting >= self.max_share_of_one:
+        if late.share_of_waiting >= self.max_share_of_one and late.is_named:
             label = "share of waiting caused by the rank that is late most often"
             return Clear(label, late.share_of_waiting, self.max_share_of_one, Unit.SHARE, "one rank is the cause")
         return Finding(

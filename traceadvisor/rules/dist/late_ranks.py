@@ -11,15 +11,20 @@ from traceadvisor.analysis.communication.matching import Matching, matching
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import FEWEST_STEPS
 from traceadvisor.model.location import Location
 from traceadvisor.model.ranks import RankFigures
 from traceadvisor.model.spans import SpanSet
+from traceadvisor.statistics import share_interval
 
 MOST_WAITING = 0.6
 """Share of all waiting for late ranks, from which one rank is the cause. It is lower if ranks take turns."""
 
 NO_MATCH = "No step has matching collectives on all ranks: record the same steps on each rank."
 NOT_REPLAYED = "each rank is simulated alone, and after the fix another rank may be late"
+
+MAIN_PART, ELSEWHERE_PART = 0.4, 0.1
+"""Shares of the wait and of a line's time on the late rank, for a line that explains the wait and only runs there."""
 
 LEAST_PART = 0.25
 """Share of the wait that a place explains at least. Ranks differ by less in any code."""
@@ -52,6 +57,12 @@ class LateRank:
     transfer_ns: float
     """The longest that the transfer of all collectives can take, mean per step."""
 
+    least_share: float
+    """Lower end of the 95% interval of that share, with steps as independent samples; 1 with one or two steps."""
+
+    chance_share: float
+    """Share of a rank that is late by chance only."""
+
     step_ns: float
     """Mean step of all ranks."""
 
@@ -66,8 +77,21 @@ class LateRank:
     """The line of the user's code that takes it longest beyond the others' mean, and that time per step; None if no
     line takes :data:`LEAST_PART` of the wait."""
 
+    is_only_here: bool
+    """Whether that line explains :data:`MAIN_PART` of the wait, and takes the others next to no time."""
+
     operator: tuple[str, float] | None
     """The same for operators."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether chance does not explain how much of the waiting this rank causes."""
+        return self.least_share > self.chance_share
+
+    @property
+    def is_named(self) -> bool:
+        """Whether this rank, and not chance, is the cause."""
+        return self.is_sure or self.is_only_here
 
 
 def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
@@ -86,6 +110,7 @@ def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
     total_ns = float(caused_ns.sum())
     others = [one for one in ranks if one is not ranks[late]]
     least_ns = LEAST_PART * float(caused_ns[late]) / matched.step_count
+    place = _most_extra(_by_place(ranks[late]), [_by_place(one) for one in others], least_ns)
     return LateRank(
         ranks[late].rank,
         float(caused_ns[late]) / matched.step_count,
@@ -94,10 +119,13 @@ def late_rank(ranks: Sequence[RankFigures]) -> LateRank | None:
         int((last == late).sum()),
         last.size,
         float(matched.transfer_ns.sum()) / matched.step_count,
+        _least_share(matched, late),
+        1 / len(ranks),
         float(np.mean([one.mean.duration_ns for one in ranks])),
         _longer(ranks[late], others),
         _late_start(matched, [one.begin_ns for one in ranks], late) / matched.step_count,
-        _most_extra(_by_place(ranks[late]), [_by_place(one) for one in others], least_ns),
+        place,
+        place is not None and _is_only_here(place, ranks[late], float(caused_ns[late]) / matched.step_count),
         _most_extra(_by_operator(ranks[late]), [_by_operator(one) for one in others], least_ns),
     )
 
@@ -122,6 +150,21 @@ def _longer(late: RankFigures, others: Sequence[RankFigures]) -> tuple[tuple[Cat
         if own_ns is not None and category not in (Category.COMMUNICATION, Category.IDLE_UNKNOWN)
     ]
     return tuple(sorted((pair for pair in excess if pair[1] > 0), key=lambda pair: -pair[1]))
+
+
+def _least_share(matched: Matching, late: int) -> float:
+    waits_ns, step = matched.wait_ns.sum(axis=0), np.unique(matched.step, return_inverse=True)[1]
+    of_steps = np.bincount(step, weights=waits_ns)
+    if of_steps.size < FEWEST_STEPS or not of_steps.any():
+        return 1.0
+    share = float(waits_ns[matched.last == late].sum() / waits_ns.sum())
+    effective_count = float(of_steps.sum() ** 2 / (of_steps**2).sum())
+    return share_interval(share, effective_count)[0]
+
+
+def _is_only_here(place: tuple[Location, float], late: RankFigures, caused_ns: float) -> bool:
+    own_ns = sum(time_ns for other, time_ns in late.places if other == place[0])
+    return place[1] >= MAIN_PART * caused_ns and place[1] >= (1 - ELSEWHERE_PART) * own_ns
 
 
 def _late_start(matched: Matching, begins_ns: Sequence[int], late: int) -> float:
