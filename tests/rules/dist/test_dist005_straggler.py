@@ -35,7 +35,7 @@ def _row(report: Report) -> OutcomeRow:
     return rows[0]
 
 
-def _finding(report: Report) -> Finding:
+def finding(report: Report) -> Finding:
     assert isinstance(_row(report).outcome, FoundFigures)
     return next(row.finding for row in report.findings if row.finding.rule.id == "DIST005")
 
@@ -48,7 +48,7 @@ def test_the_late_rank_is_named_with_its_extra_time(tmp_path: Path) -> None:
     assert evidence["late rank"] == 1
     assert evidence["mean wait of the other ranks"] == 30_000
     assert evidence["extra time on this rank: kernels"] == pytest.approx(30_000)
-    assert _finding(report).saving.high_ns == 30_000
+    assert finding(report).saving.high_ns == 30_000
 
 
 def test_the_finding_belongs_to_all_ranks(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_at_most_three_causes_are_shown(tmp_path: Path) -> None:
         late.copy(at + 14, at + 15, on_device=(at + 24, at + 34), direction="d2d")
         late.launch(at + 16, at + 17, kernel=(at + 34, at + 95))
         late.collective(at + 18, at + 19, kernel=(at + 95, at + 100))
-    found = _finding(report_of(tmp_path, made(0, [50] * 4), late))
+    found = finding(report_of(tmp_path, made(0, [50] * 4), late))
     assert len([one for one in found.evidence if one.label.startswith("extra time on this rank: ")]) == 3
 
 
@@ -127,7 +127,7 @@ def _stacked(number: int, sleep_us: int, line: int = 7) -> TraceBuilder:
 
 
 def test_the_function_that_only_the_late_rank_runs_long_is_named(tmp_path: Path) -> None:
-    found = _finding(report_of(tmp_path, _stacked(0, 10), _stacked(1, 50)))
+    found = finding(report_of(tmp_path, _stacked(0, 10), _stacked(1, 50)))
     (place,) = found.locations
     assert (place.file, place.line, place.function, place.is_line) == ("train.py", 7, "log", False)
     assert place.owner == Frame("sleep")
@@ -137,7 +137,7 @@ def test_the_function_that_only_the_late_rank_runs_long_is_named(tmp_path: Path)
 
 
 def test_without_stacks_the_operator_with_the_most_extra_time_is_named(tmp_path: Path) -> None:
-    found = _finding(report_of(tmp_path, made(0, [50] * 4), made(1, [80] * 4)))
+    found = finding(report_of(tmp_path, made(0, [50] * 4), made(1, [80] * 4)))
     assert found.locations == ()
     (label,) = [one.label for one in found.evidence if one.label.startswith("most extra time")]
     assert label == "most extra time in one operator: gemm"
@@ -151,7 +151,7 @@ def test_a_rank_that_begins_the_recording_late_is_late_for_an_unknown_reason(tmp
         builder.step(0, begin, 119).launch(begin, begin + 1, kernel=(begin + 1, begin + 20))
         builder.launch(105, 106, kernel=(106, 118))
         ranks.append(builder.collective(begin + 2, begin + 3, kernel=(begin + 20, 100)))
-    found = _finding(report_of(tmp_path, *ranks))
+    found = finding(report_of(tmp_path, *ranks))
     evidence = {one.label: one.value for one in found.evidence}
     assert evidence["later start of this rank's first recorded step"] == 50_000
     assert found.fix.summary.startswith("Find out what delays rank 1")
@@ -171,5 +171,5 @@ def test_the_place_of_a_delay_in_few_steps_is_named(tmp_path: Path) -> None:
             builder.collective(at + sleep + 2, at + sleep + 3, kernel=(at + sleep + 11, end))
             at = end
         ranks.append(builder)
-    found = _finding(report_of(tmp_path, *ranks))
+    found = finding(report_of(tmp_path, *ranks))
     assert [place.function for place in found.locations] == ["log"]

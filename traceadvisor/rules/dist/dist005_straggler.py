@@ -25,7 +25,6 @@ from traceadvisor.rules.base import (
 from traceadvisor.rules.category_words import CATEGORY_WORDS
 from traceadvisor.rules.dist.late_ranks import (
     LEAST_PART,
-    MAIN_PART,
     MOST_WAITING,
     NO_MATCH,
     NOT_REPLAYED,
@@ -34,6 +33,9 @@ from traceadvisor.rules.dist.late_ranks import (
 )
 
 MOST_CAUSES = 3
+MAIN_PART = 0.5
+"""Share of all extra time of the late rank, above which one category is the cause."""
+
 _CHANCE = "in so few steps, any rank may be late by chance"
 _FEW = "Only a few of the recorded steps show it."
 _LATE_START = "The others began the first recorded step earlier: what delayed this rank before it was not recorded."

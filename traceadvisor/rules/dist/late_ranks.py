@@ -23,7 +23,7 @@ MOST_WAITING = 0.6
 NO_MATCH = "No step has matching collectives on all ranks: record the same steps on each rank."
 NOT_REPLAYED = "each rank is simulated alone, and after the fix another rank may be late"
 
-MAIN_PART, ELSEWHERE_PART = 0.4, 0.1
+EXPLAINED_PART, ELSEWHERE_PART = 0.4, 0.1
 """Shares of the wait and of a line's time on the late rank, for a line that explains the wait and only runs there."""
 
 LEAST_PART = 0.25
@@ -78,7 +78,7 @@ class LateRank:
     line takes :data:`LEAST_PART` of the wait."""
 
     is_only_here: bool
-    """Whether that line explains :data:`MAIN_PART` of the wait, and takes the others next to no time."""
+    """Whether that line explains :data:`EXPLAINED_PART` of the wait, and takes the others next to no time."""
 
     operator: tuple[str, float] | None
     """The same for operators."""
@@ -164,7 +164,7 @@ def _least_share(matched: Matching, late: int) -> float:
 
 def _is_only_here(place: tuple[Location, float], late: RankFigures, caused_ns: float) -> bool:
     own_ns = sum(time_ns for other, time_ns in late.places if other == place[0])
-    return place[1] >= MAIN_PART * caused_ns and place[1] >= (1 - ELSEWHERE_PART) * own_ns
+    return place[1] >= EXPLAINED_PART * caused_ns and place[1] >= (1 - ELSEWHERE_PART) * own_ns
 
 
 def _late_start(matched: Matching, begins_ns: Sequence[int], late: int) -> float:
