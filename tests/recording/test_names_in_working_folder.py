@@ -63,11 +63,24 @@ COMMAND = str(Path(sys.executable).parent / "traceadvisor")
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
+    return _work(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The modules of the folder that a plain run imports."""
+    done, found = _imported(_work(tmp_path_factory.mktemp("plain")), sys.executable, *SCRIPT)
+    assert done.stdout == "trained\n", done.stderr
+    assert "random" in found
+    return found
+
+
+def _work(folder: Path) -> Path:
     """A folder with a script, and a module beside it for each name."""
-    work = tmp_path / "work"
+    work = folder / "work"
     work.mkdir()
     for name in HIDDEN:
-        source = DELEGATING.format(folder=str(work), log=str(tmp_path / "imported"), name=name)
+        source = DELEGATING.format(folder=str(work), log=str(folder / "imported"), name=name)
         path = work / (f"{name}/__init__.py" if name == "traceadvisor" else f"{name}.py")
         path.parent.mkdir(exist_ok=True)
         path.write_text(source)
@@ -83,13 +96,6 @@ def _imported(work: Path, *command: str, **variables: str) -> tuple[Done, set[st
     return done, set(log.read_text().split()) if log.exists() else set()
 
 
-def _plain(work: Path, *words: str) -> set[str]:
-    done, found = _imported(work, sys.executable, *words)
-    assert done.stdout == "trained\n", done.stderr
-    assert "random" in found
-    return found
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -100,8 +106,9 @@ def _plain(work: Path, *words: str) -> set[str]:
     ],
     ids=["script", "module", "command", "safe"],
 )
-def test_a_capture_imports_nothing_of_the_folder_that_a_plain_run_does_not(work: Path, words: tuple[str, ...]) -> None:
-    plain = _plain(work, *SCRIPT)
+def test_a_capture_imports_nothing_of_the_folder_that_a_plain_run_does_not(
+    work: Path, plain: set[str], words: tuple[str, ...]
+) -> None:
     done, found = _imported(work, *words)
     assert "trained" in done.stdout, done.stderr
     assert (work / "out" / "manifest.json").exists(), done.stderr
@@ -110,8 +117,9 @@ def test_a_capture_imports_nothing_of_the_folder_that_a_plain_run_does_not(work:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [("--", *SCRIPT), ("-m", "train", *SCRIPT[1:])], ids=["script", "module"])
-def test_a_sweep_imports_nothing_of_the_folder_that_a_plain_run_does_not(work: Path, words: tuple[str, ...]) -> None:
-    plain = _plain(work, *SCRIPT)
+def test_a_sweep_imports_nothing_of_the_folder_that_a_plain_run_does_not(
+    work: Path, plain: set[str], words: tuple[str, ...]
+) -> None:
     options = ("--set", "foreach=true", "--minutes", "1", "-o", "out")
     done, found = _imported(work, COMMAND, "sweep", *options, *words, EPOCHS="4000", WORKERS="0")
     assert "Nothing was measured" not in done.stdout, done.stdout + (work / "out" / "output.log").read_text()
