@@ -90,3 +90,9 @@ def test_a_finding_names_the_users_line_and_the_frame_that_owns_the_time() -> No
 def test_without_a_claim_there_is_no_origin() -> None:
     assert finding_fold(None) is None
     assert origin_phrase(None) is None
+
+
+def test_outside_of_functions_no_line_is_named_that_is_not_known() -> None:
+    place = Location.of_function("train.py", 28, "<module>")
+    assert location_words(place) == "train.py (line not known: train longer)"
+    assert location_words(Location.of_function("train.py", 28, "main")) == "train.py:28 (main)"

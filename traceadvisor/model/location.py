@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import field
 from enum import Enum
+from typing import Self
 
 from traceadvisor.frozen import frozen
+
+MODULE = "<module>"
+"""The function of code outside of functions, as Python names it."""
 
 
 class PlaceKind(Enum):
@@ -16,7 +20,7 @@ class PlaceKind(Enum):
 
     FUNCTION_START = "function_start"
     """Only the function is known. Recordings by today's torch tell where it begins, or where it stood when recording
-    began."""
+    began. Code outside of functions begins in line 1."""
 
     CONSTRUCTED = "constructed"
     """The line that constructs the loader, optimizer, scaler or model, from a capture."""
@@ -46,6 +50,14 @@ class Location:
 
     owner: Frame | None = field(default=None, compare=False)
     """The innermost frame, which owns the time, if it is not this place itself; often in a library."""
+
+    samples: int | None = field(default=None, compare=False)
+    """Samples in training steps that show the line; None if the line is not from samples."""
+
+    @classmethod
+    def of_function(cls, file: str, line: int, function: str) -> Self:
+        """The place of a recorded Python call. Outside of functions, its line is where the loop stood at first."""
+        return cls(file, 1 if function == MODULE else line, function, PlaceKind.FUNCTION_START)
 
     @property
     def is_line(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from traceadvisor.model.location import CodePlace, Frame, Location
+from traceadvisor.model.location import MODULE, CodePlace, Frame, Location
 from traceadvisor.model.origins import OriginRow, Origins, OtherOrigins, StackRow
 from traceadvisor.model.report import Recording
 from traceadvisor.rendering.charts.palette import PAINTS
@@ -30,9 +30,11 @@ _INSTALLED = re.compile(r"^.*[/\\](?:site-packages|dist-packages)[/\\]|^.*[/\\]l
 
 
 def location_words(location: Location) -> str:
-    """``train.py:41``, or ``train.py:41 (train)`` if only the function is known."""
+    """``train.py:41``, or ``train.py:41 (train)`` if only the function is known; ``train.py`` outside of functions."""
     where = f"{location.file}:{location.line}"
-    if not location.is_line and location.function is not None:
+    if not location.is_line and location.function == MODULE:
+        where = f"{location.file} (line not known: train longer)"
+    elif not location.is_line and location.function is not None:
         where = f"{where} ({location.function})"
     return f"backward of {where}" if location.is_backward else where
 

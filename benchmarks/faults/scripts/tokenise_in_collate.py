@@ -33,7 +33,7 @@ def collate(samples):
 
 samples = []
 for number in range(1280):
-    text = ", ".join(WORDS[(number * 31 + at * 17) % 2000] for at in range(400))
+    text = ", ".join(WORDS[(number * 31 + at * 17) % 2000] for at in range(3000))
     samples.append((text, tokenise(text), number % 4))
 model = nn.Sequential(nn.EmbeddingBag(2001, 64), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 4))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -37,6 +37,19 @@ def test_without_an_owner_all_samples_of_the_function_count() -> None:
     assert lines((9, (user("train", 25), C_SLEEP)), (1, (user("train", 22),))).exact(TRAIN).line == 25
 
 
+def test_the_samples_that_show_a_line_are_counted() -> None:
+    known = lines((6, (user("train", 25), C_ITEM)), (2, (user("train", 25), C_ITEM)), (1, (user("train", 22), C_ITEM)))
+    assert known.exact(ITEM).samples == 8
+    assert known.exact(replace(ITEM, owner=None)).samples == 8
+    assert ITEM.samples is None
+
+
+def test_code_outside_of_functions_begins_in_line_1_wherever_the_loop_stood() -> None:
+    place = Location.of_function("train.py", 28, "<module>")
+    known = lines((9, (user("<module>", 25), C_ITEM)))
+    assert known.exact(place).line == 25
+
+
 def test_two_lines_alike_leave_the_function() -> None:
     assert lines((50, (user("train", 25), C_ITEM)), (45, (user("train", 27), C_ITEM))).exact(ITEM) == ITEM
 

@@ -12,7 +12,7 @@ from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int64, Mask
 from traceadvisor.model.events import NONE
-from traceadvisor.model.location import Location, PlaceKind
+from traceadvisor.model.location import MODULE, Location
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
@@ -44,6 +44,8 @@ class CallSite:
 
 
 def _named(location: Location) -> str:
+    if location.function == MODULE:
+        return location.file
     return f"{location.function} ({location.file}:{location.line})"
 
 
@@ -131,7 +133,7 @@ def _segments(
 
 def _of_user(name: str, own_code: frozenset[str] | None) -> Location | None:
     found = user_frame([name], own_code)
-    return Location(found.file, found.line, found.function, kind=PlaceKind.FUNCTION_START) if found else None
+    return Location.of_function(found.file, found.line, found.function or "") if found else None
 
 
 def _overlaps(spans: SpanSet, starts_ns: Int64, ends_ns: Int64) -> Mask:

@@ -27,7 +27,7 @@ from traceadvisor.analysis.operators.tree import OperatorTree
 from traceadvisor.frozen import frozen
 from traceadvisor.model.arrays import Int32, Int64, Mask, numbers_in
 from traceadvisor.model.events import NONE
-from traceadvisor.model.location import Frame, Location, PlaceKind
+from traceadvisor.model.location import Frame, Location
 from traceadvisor.model.spans import SpanSet
 from traceadvisor.model.trace import Trace
 
@@ -404,7 +404,8 @@ def _shared_start(one: Iterable[Frame], other: Iterable[Frame]) -> list[Frame]:
 
 def _location(name: str) -> Location:
     """Return the place of a user's Python call: the recording does not tell the line that runs."""
-    return replace(_called_at(frame_of(name)), kind=PlaceKind.FUNCTION_START)
+    frame = frame_of(name)
+    return Location.of_function(frame.file or "", frame.line or 0, frame.function)
 
 
 def _called_at(frame: Frame) -> Location:

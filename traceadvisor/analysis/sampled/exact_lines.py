@@ -25,7 +25,7 @@ class ExactLines:
     """Lines of the user's code by the samples in training steps."""
 
     def __init__(self, samples: StackSamples | None) -> None:
-        self._by_function: dict[str, dict[_Place, float]] = defaultdict(lambda: defaultdict(float))
+        self._by_function: dict[str, dict[_Place, int]] = defaultdict(lambda: defaultdict(int))
         """Number of samples by the user's innermost frame and the frame that owns the time, by function."""
         for stack in samples.stacks if samples else ():
             path, count = path_of(samples, stack) if samples else None, in_training(stack).count
@@ -47,17 +47,20 @@ class ExactLines:
         ]
         if location.owner is not None:
             places = [place for place in places if _is_same_call(location.owner, place[1])]
-        line = sure((frame.line or 0, count) for frame, _, count in places)
-        return location if line is None else replace(location, line=line, kind=PlaceKind.EXACT)
+        lines = [(frame.line or 0, count) for frame, _, count in places]
+        if (line := sure(lines)) is None:
+            return location
+        samples = sum(count for one, count in lines if one == line)
+        return replace(location, line=line, kind=PlaceKind.EXACT, samples=samples)
 
     def calling(self, names: Iterable[str]) -> Location | None:
         """The user's line that calls functions written in C of these names; None if there may be several."""
-        wanted, counts = frozenset(names), defaultdict[Location, float](float)
+        wanted, counts = frozenset(names), defaultdict[Location, int](int)
         for places in self._by_function.values():
             for (frame, owner), count in places.items():
                 if owner and owner.file is None and owner.function in wanted:
                     counts[place_of(frame)] += count
-        return sure(counts.items())
+        return sure_place(counts.items())
 
 
 def _is_same_call(recorded: Frame, sampled: Frame | None) -> bool:
@@ -67,6 +70,13 @@ def _is_same_call(recorded: Frame, sampled: Frame | None) -> bool:
     if recorded.file is None or sampled.file is None:
         return recorded.file == sampled.file and recorded.function.rpartition(".")[2] == sampled.function
     return recorded.function == sampled.function and is_same_file(recorded.file, sampled.file)
+
+
+def sure_place(counts: Iterable[tuple[Location, int]]) -> Location | None:
+    """Place that most of some samples show, with their number; None as :func:`sure`."""
+    found = list(counts)
+    place = sure(found)
+    return place and replace(place, samples=sum(count for one, count in found if one == place))
 
 
 def sure(counts: Iterable[tuple[_T, float]]) -> _T | None:

@@ -86,7 +86,7 @@ def loader_line(samples: StackSamples | None) -> LoaderLine | None:
     sampled = min(samples.effective_count, whole_count)
     function_ns = sum(path.time_ns for path in paths if any(_is_same_function(one, line) for one in path.users))
     return LoaderLine(
-        replace(place_of(line), owner=callee),
+        replace(place_of(line), owner=callee, samples=count),
         callee,
         share,
         share_interval(share, sampled)[0],

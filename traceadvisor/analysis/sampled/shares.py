@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from traceadvisor.analysis.operators.python_frames import frame_of
-from traceadvisor.analysis.sampled.exact_lines import sure
+from traceadvisor.analysis.sampled.exact_lines import sure_place
 from traceadvisor.analysis.sampled.paths import in_training, place_of
 from traceadvisor.analysis.sampled.run_lines import is_same_file
 from traceadvisor.frozen import frozen
@@ -86,13 +86,13 @@ def line_of_call(samples: StackSamples | None, function: Location, callee: str) 
         callee: the recorded name of the call.
     """
     matches = beside_training([(function, callee)])
-    found: list[tuple[Location, float]] = []
+    found: list[tuple[Location, int]] = []
     for stack in samples.stacks if samples else ():
         frames = [samples.frames[at] for at in stack.frames] if samples else []
         if matches(frames):
             inner = next(frame for frame in reversed(frames) if frame.is_user)
             found.append((place_of(inner), in_training(stack).count))
-    return sure(found) or function
+    return sure_place(found) or function
 
 
 def line_between_steps(samples: StackSamples | None, loop: Location | None) -> Location | None:
@@ -102,13 +102,13 @@ def line_between_steps(samples: StackSamples | None, loop: Location | None) -> L
         samples: the samples of the run.
         loop: the loop over the training loader.
     """
-    found: list[tuple[Location, float]] = []
+    found: list[tuple[Location, int]] = []
     for stack in samples.stacks if samples and loop else ():
         frames = [samples.frames[at] for at in stack.frames] if samples else []
         here = [frame for frame in frames if frame.is_user and loop and _is_function(frame, loop)]
         if here and (count := stack.by_state.get(StepState.OTHER, NOTHING_SAMPLED).count):
             found.append((place_of(here[-1]), count))
-    return sure(found)
+    return sure_place(found)
 
 
 def in_backward(frames: Frames) -> bool:

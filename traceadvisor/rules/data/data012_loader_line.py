@@ -59,7 +59,8 @@ class LoaderLineCost(Rule):
     How the saving is estimated: The step is simulated with batches that take less time: 0.9 of the time of this line
         is removed. The low estimate removes 0.5 of it, the high estimate the whole function around it. With workers,
         and where the simulation is not trusted, the saving is that part of the undisturbed time in the loader, or of
-        the whole step if the loop waits for workers, and at most the wait.
+        the whole step if the loop waits for workers. Except for the high estimate, it is at most the wait: workers that
+        compute less also leave more of the cores to the training.
     When it may be wrong: The line may do what each sample needs, and no other way may be faster. A wait may be for
         a server that also answers others.
     """
@@ -128,7 +129,7 @@ def _calculated(facts: Facts, line: LoaderLine) -> Estimate | None:
         return None
     pace_ns = loading.step_ns if loading.workers else loading.loader_ns  # workers that are waited for set the pace
     shares = ((Scenario.LOW, line.low), (Scenario.EXPECTED, line.share), (Scenario.HIGH, line.high))
-    saved_ns = (min(REMOVED_SHARE[scenario] * share * pace_ns, loading.wait_ns) for scenario, share in shares)
-    low_ns, expected_ns, high_ns = saved_ns
+    low_ns, expected_ns, high_ns = (REMOVED_SHARE[scenario] * share * pace_ns for scenario, share in shares)
+    low_ns, expected_ns = min(low_ns, loading.wait_ns), min(expected_ns, loading.wait_ns)
     why = "the loading is hidden as soon as half of this line is removed" if high_ns - low_ns <= 1 else None
     return Estimate(low_ns, expected_ns, high_ns, Method.MODEL, why)

@@ -281,10 +281,12 @@ def _where_words(location: Location) -> str:
 
 
 def _place(location: Location) -> Iterator[str | Span]:
-    """``train.py:41 in main, time in scipy/ndimage.py:7 (zoom)``."""
+    """``train.py:41 in main, 36 samples, time in scipy/ndimage.py:7 (zoom)``."""
     yield Span(_where_words(location), Mark.CODE)
     if location.function and location.is_line:
         yield from (" in ", Span(clipped_inside(location.function, LONGEST_PLACE), Mark.CODE))
+    if location.samples is not None:
+        yield f", {number_of(location.samples, 'sample')}"
     if location.owner is not None:
         yield from (", time in ", Span(clipped_inside(frame_words(location.owner), LONGEST_PLACE), Mark.CODE))
 
