@@ -88,6 +88,10 @@ T = TypeVar("T")
 SAME_TIME_SHARE = 0.02
 """Two times are the same if they differ by at most this share, the error of a trusted simulation."""
 
+MOST_GROWTH = 3.0
+"""A part of a recorded step grows at most this many times as much as the whole step; an assumption. The profiler makes
+Python and small operators longer, and large operators hardly."""
+
 NO_STEP = "no complete step was recorded"
 
 _GPU_WORK = (Category.KERNEL, Category.COMMUNICATION, Category.H2D_COPY, Category.OTHER_COPY)
@@ -637,12 +641,16 @@ class Facts:
     def _undisturbed_most_ns(self, most_ns: float, claims: SpanSet | None, found: Distortion) -> float:
         """The largest part of an undisturbed step that some time of a much longer recorded step can be.
 
-        Time in the data loader was measured in both. All other time may fill the rest of the undisturbed step.
+        Time in the data loader was measured in both. The rest of the undisturbed step also has the other work, which
+        may have grown more than the step did: up to :data:`MOST_GROWTH` times as much.
         """
         waits_ns = self.per_step_ns(claims & self.claim(Category.DATA_WAIT)) if claims else 0.0
         waits_ns = min(waits_ns, most_ns)
         waits_share = min(waits_ns / found.recorded_loader_ns, 1.0) if found.recorded_loader_ns else 0.0
-        return waits_share * found.undisturbed_loader_ns + min(most_ns - waits_ns, found.undisturbed_rest_ns)
+        recorded_ns = found.recorded_step_ns - found.recorded_loader_ns
+        others_ns = max(recorded_ns - (most_ns - waits_ns), 0.0) / (MOST_GROWTH * found.ratio)
+        left_ns = max(found.undisturbed_rest_ns - others_ns, 0.0)
+        return waits_share * found.undisturbed_loader_ns + min(most_ns - waits_ns, left_ns)
 
     def saving(self, fix: Fix, most_ns: float, claims: SpanSet | None = None) -> Estimate:
         """The saving of a fix: simulated, else up to ``most_ns`` of the typical step, else nothing.

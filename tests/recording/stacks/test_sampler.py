@@ -326,10 +326,12 @@ def test_expensive_samples_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler, "LARGEST_CPU_SHARE", 0.003)
     one = StackSampler(StepLog(), thread=threading.get_ident(), interval_s=0.05)
     one._pace(cpu_ns=600_000, run_ns=0)
-    assert one._interval_ns == 60_000_000
+    assert one._interval_ns == 50_000_000
+    one._pace(cpu_ns=24_600_000, run_ns=0)
+    assert one._interval_ns == 90_000_000  # a mean of 1.8 ms
     one._count = FIRST_SAMPLES
-    one._pace(cpu_ns=600_000, run_ns=0)
-    assert one._interval_ns == 200_000_000
+    one._pace(cpu_ns=1_800_000, run_ns=0)
+    assert one._interval_ns == 600_000_000
 
 
 def test_a_run_begins_with_short_intervals() -> None:

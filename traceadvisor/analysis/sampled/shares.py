@@ -15,8 +15,8 @@ from traceadvisor.model.run import StepState
 from traceadvisor.model.samples import NOTHING_SAMPLED, SampledFrame, StackSamples
 from traceadvisor.statistics import share_interval
 
-FEWEST_SAMPLES = 30
-"""Samples of undisturbed steps. With fewer, the interval of a share says nothing."""
+FEWEST_SAMPLES = 12
+"""Samples of undisturbed steps. With fewer, the interval of a share says nothing: that of a half has 25% to 75%."""
 
 LEAST_MATCHING = 0.2
 """Share of a line's samples that must match, so that all of the line counts."""

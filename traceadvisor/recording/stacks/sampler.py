@@ -47,7 +47,7 @@ FIRST_SAMPLES = 500
 LARGEST_CPU_SHARE = 0.003
 """Share of one core. If samples take more CPU time, there are fewer of them."""
 
-FIRST_CPU_SHARE = 0.01
+FIRST_CPU_SHARE = 0.02
 """The same for the first samples: a short run on a busy machine would have too few."""
 
 SAMPLES_BEFORE_THINNING = 36_000
@@ -71,8 +71,8 @@ COLLECTS_ANYWHERE = sys.version_info < (3, 12)
 _SMOOTHING = 0.05
 """Weight of the latest sample in means."""
 
-_MOST_OF_MEAN = 4
-"""A sample counts at most this many times the mean: the first ones look up what later ones know."""
+_FALLING = 0.3
+"""The same for a cheaper sample: imports have deep stacks, and the first samples look up what later ones know."""
 
 _SHORTEST_WAIT_S = 0.0001
 """Lets the training thread run between two samples."""
@@ -247,7 +247,7 @@ class ThreadSampler:
     def _pace(self, cpu_ns: int, run_ns: int) -> None:
         """Set the length of the following intervals."""
         mean_ns = self._mean_cpu_ns or cpu_ns
-        self._mean_cpu_ns = mean_ns + _SMOOTHING * (min(cpu_ns, _MOST_OF_MEAN * mean_ns) - mean_ns)
+        self._mean_cpu_ns = mean_ns + (_FALLING if cpu_ns < mean_ns else _SMOOTHING) * (cpu_ns - mean_ns)
         self._count += 1
         share = LARGEST_CPU_SHARE if self._count > FIRST_SAMPLES else max(FIRST_CPU_SHARE, LARGEST_CPU_SHARE)
         self._interval_ns = max(
