@@ -42,9 +42,9 @@ def check_on_cpu(facts: Facts, short_us: float, fewest: int, min_share: float) -
     fix = fused_fix("Update all parameters with one operator", optimizer, "fused")
     fix = replace(fix, not_replayed=doubt)
     saving = facts.saving(fix, facts.per_step_ns(own), own)
-    if sampled := share_of_steps(facts.run.stack_samples, in_optimizer):
-        most_ns = min(saving.high_ns, sampled.high * (facts.step_ns or saving.high_ns))
-        saving = Estimate.bound(most_ns, saving.reason or doubt)
+    sampled = share_of_steps(facts.run.stack_samples, in_optimizer)
+    if sampled and facts.step_ns:
+        saving = Estimate.bound(sampled.high * facts.step_ns, doubt)
     return facts.finding(
         claims=own,
         fix=fix,
