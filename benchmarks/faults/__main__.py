@@ -118,7 +118,7 @@ def measured(name: str, change: Sequence[str], rounds: int) -> float:
     """The share of the step that a change saves, by the fastest of some runs in turn: other programs delay the rest."""
     runs = [(_step_ms(name), _step_ms(name, *change)) for _ in range(rounds)]
     before, after = (min(side) for side in zip(*runs, strict=True))
-    return 1 - after / before
+    return float(1 - after / before)
 
 
 def _step_ms(name: str, *change: str) -> float:

@@ -109,3 +109,11 @@ def test_few_samples_skip_the_rule(tmp_path: Path) -> None:
         outcome = _captured(tmp_path, 2, samples).outcome(LoaderLineCost())
         assert isinstance(outcome, Skipped)
         assert outcome.reason.startswith(reason)
+
+
+def test_beside_other_programs_all_of_the_step_may_become_shorter(tmp_path: Path) -> None:
+    captured = _captured(tmp_path, 0, _loading(80, ITEM)).with_settings(cpu_count=2)
+    beside = captured.sampled(cpu=1.0).with_processes(mean_cpu_cores=1.0).finding(LoaderLineCost()).saving
+    assert beside.method is Method.MODEL
+    assert beside.expected_ns == pytest.approx(0.9 * 0.8 * 60_000_000)
+    assert beside.high_ns > 0.8 * 100_000_000

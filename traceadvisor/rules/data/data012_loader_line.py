@@ -21,7 +21,7 @@ from traceadvisor.rules.base import (
     Skipped,
     Unit,
 )
-from traceadvisor.rules.data.loading_limit import TAKES_USUAL_TIME, cost_evidence, takes_usual_time
+from traceadvisor.rules.data.loading_limit import TAKES_USUAL_TIME, cost_evidence, is_beside_others, takes_usual_time
 
 WAITING_SHARE = 0.5
 """Share of the line's time in which it waits, from which waiting is its cost."""
@@ -60,7 +60,8 @@ class LoaderLineCost(Rule):
         is removed. The low estimate removes 0.5 of it, the high estimate the whole function around it. With workers,
         and where the simulation is not trusted, the saving is that part of the undisturbed time in the loader, or of
         the whole step if the loop waits for workers. Except for the high estimate, it is at most the wait: workers that
-        compute less also leave more of the cores to the training.
+        compute less also leave more of the cores to the training. Beside other programs, the rest of the step also
+        becomes shorter, because pauses let them take cores and caches: the high estimate shortens all of the step.
     When it may be wrong: The line may do what each sample needs, and no other way may be faster. A wait may be for
         a server that also answers others.
     """
@@ -92,7 +93,7 @@ class LoaderLineCost(Rule):
         return facts.finding(
             claims=wait,
             fix=Fix(_summary(line), what_if=edit),
-            saving=None if facts.run.worker_count == 0 and not facts.doubt(edit) else _calculated(facts, line),
+            saving=None if _is_simulated(facts, edit) else _calculated(facts, line),
             effort=Effort.LINE,
             evidence=(
                 Evidence("share of the loading in this line", line.share, Unit.SHARE),
@@ -122,14 +123,21 @@ def _summary(line: LoaderLine) -> str:
     return "Do the work of this line once before the training, or for whole batches instead of single samples"
 
 
+def _is_simulated(facts: Facts, edit: CheaperBatches) -> bool:
+    return facts.run.worker_count == 0 and not is_beside_others(facts) and not facts.doubt(edit)
+
+
 def _calculated(facts: Facts, line: LoaderLine) -> Estimate | None:
     """The saving from the undisturbed times of step and loader; None without these."""
     loading = facts.loading
     if loading is None:
         return None
     pace_ns = loading.step_ns if loading.workers else loading.loader_ns  # workers that are waited for set the pace
-    shares = ((Scenario.LOW, line.low), (Scenario.EXPECTED, line.share), (Scenario.HIGH, line.high))
-    low_ns, expected_ns, high_ns = (REMOVED_SHARE[scenario] * share * pace_ns for scenario, share in shares)
-    low_ns, expected_ns = min(low_ns, loading.wait_ns), min(expected_ns, loading.wait_ns)
+    low_ns, expected_ns = (
+        min(REMOVED_SHARE[scenario] * share * pace_ns, loading.wait_ns)
+        for scenario, share in ((Scenario.LOW, line.low), (Scenario.EXPECTED, line.share))
+    )
+    whole_ns = loading.step_ns if is_beside_others(facts) else pace_ns
+    high_ns = max(line.high * whole_ns, expected_ns)
     why = "the loading is hidden as soon as half of this line is removed" if high_ns - low_ns <= 1 else None
     return Estimate(low_ns, expected_ns, high_ns, Method.MODEL, why)

@@ -142,9 +142,14 @@ def takes_usual_time(facts: Facts) -> bool:
         return False
     if curve and not curve.at(loading.workers, crowding=Crowding.NONE).is_hidden:
         return False
-    is_busy = loading.others_cores >= MIN_OTHERS_SHARE * (facts.run.host_cores or 1)
-    most_ns = MOST_TAKING_NS * (BUSY_FACTOR if is_busy else 1.0) * max(loading.fetches, 1.0)
+    most_ns = MOST_TAKING_NS * (BUSY_FACTOR if is_beside_others(facts) else 1.0) * max(loading.fetches, 1.0)
     return timing.undisturbed_loader_ns <= min(most_ns, MOST_TAKING_SHARE * timing.undisturbed_ns)
+
+
+def is_beside_others(facts: Facts) -> bool:
+    """Return whether other programs keep some of the machine's cores busy."""
+    others = facts.loading.others_cores if facts.loading else 0.0
+    return others >= MIN_OTHERS_SHARE * (facts.run.host_cores or 1)
 
 
 def _batch_ns(facts: Facts, loading: Loading) -> float:
@@ -191,7 +196,7 @@ def _proposal(facts: Facts, loading: Loading, curve: WorkerCurve, point: Point) 
         share = loading.step_ns / max(curve.at(loading.workers or 0).step_ns, 1.0)
         return Proposal(point, fix, _by_curve(curve, point, curve.at(loading.workers or 0).step_ns, share))
     waits = facts.claim(Category.DATA_WAIT)
-    is_crowded = loading.cores_are_full and loading.others_cores >= MIN_OTHERS_SHARE * (facts.run.host_cores or 1)
+    is_crowded = loading.cores_are_full and is_beside_others(facts)
     simulated = facts.saving(fix, facts.per_step_ns(waits), waits)
     saving = simulated
     is_free = simulated.method is Method.REPLAY and not (is_crowded and curve.cost.delay_ns)  # a replay promises a core
