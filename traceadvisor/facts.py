@@ -89,7 +89,7 @@ SAME_TIME_SHARE = 0.02
 """Two times are the same if they differ by at most this share, the error of a trusted simulation."""
 
 MOST_GROWTH = 3.0
-"""A part of a recorded step grows at most this many times as much as the whole step; an assumption. The profiler makes
+"""Growth of a part of a recorded step, relative to that of the whole step, at most; an assumption. The profiler makes
 Python and small operators longer, and large operators hardly."""
 
 NO_STEP = "no complete step was recorded"
@@ -554,7 +554,7 @@ class Facts:
             effort=effort,
             evidence=rows,
             fix=fix,
-            locations=tuple(dict.fromkeys(map(self.run.exact_lines.exact, locations))),
+            locations=_lines_first(tuple(dict.fromkeys(map(self.run.exact_lines.exact, locations)))),
             caveats=(*caveats, *self._few_steps),
             of_run=most_share is not None,
         )
@@ -642,7 +642,7 @@ class Facts:
         """The largest part of an undisturbed step that some time of a much longer recorded step can be.
 
         Time in the data loader was measured in both. The rest of the undisturbed step also has the other work, which
-        may have grown more than the step did: up to :data:`MOST_GROWTH` times as much.
+        may have grown more than the step did, by a factor of up to :data:`MOST_GROWTH`.
         """
         waits_ns = self.per_step_ns(claims & self.claim(Category.DATA_WAIT)) if claims else 0.0
         waits_ns = min(waits_ns, most_ns)
@@ -809,3 +809,9 @@ class Facts:
         """Wall-clock start and end of the recording, in nanoseconds; None without a recorded wall clock."""
         start = self.trace.wall_clock_start_ns
         return None if start is None else (start, start + recording_extent(self.trace)[1])
+
+
+def _lines_first(places: tuple[Location, ...]) -> tuple[Location, ...]:
+    """The places without functions of which another place has the line."""
+    known = {(place.file, place.function) for place in places if place.is_line}
+    return tuple(place for place in places if place.is_line or (place.file, place.function) not in known)

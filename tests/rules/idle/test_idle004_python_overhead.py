@@ -14,7 +14,7 @@ from tests.rules.captured import Captured
 from tests.rules.judging import clear, evidence, facts_of, finding, is_found, skipped
 from traceadvisor.facts import Facts
 from traceadvisor.judging.run_rule import run_rule
-from traceadvisor.model.findings import Found, Method
+from traceadvisor.model.findings import Effort, Fix, Found, Location, Method
 from traceadvisor.model.trace import Origin
 from traceadvisor.parsing.trace_file import read_trace
 from traceadvisor.rules.idle.idle004_python_overhead import PythonOverhead
@@ -451,3 +451,12 @@ def test_the_saving_of_a_checkpoint_in_some_steps_follows_from_samples(tmp_path:
     assert evidence(found, "save, called by write (train.py:60)") == 120_000
     assert found.locations[0].line == 61
     assert found.saving.expected_ns == pytest.approx(0.9 * 0.25 * 1_000_000)
+
+
+def test_a_function_is_not_named_beside_its_line(tmp_path: Path) -> None:
+    facts = Captured(_with_average(), tmp_path).facts()
+    whole = Location.of_function("train.py", 60, "update")
+    line, other = Location("train.py", 65, "update"), Location.of_function("train.py", 10, "other")
+    fix = Fix("do less", not_replayed="unknown")
+    found = facts.finding(fix=fix, effort=Effort.LINE, evidence=(), locations=(whole, line, other))
+    assert found.locations == (line, other)
