@@ -61,13 +61,13 @@ def command(*, output: Path, device: str, fixes: tuple[str, ...], all_fixed: boo
     demo = Demo(output, device, fixed, steps)
     with errors_as_exit_codes():
         bundle = record(demo)
-        _report(bundle, output / "reports" / demo.name, fixed)
+        can_try = _report(bundle, output / "reports" / demo.name, fixed)
     if not fixed:
-        click.echo(_next(output, bundle, demo))
+        click.echo(_next(output, bundle, demo, can_try=can_try))
 
 
-def _report(bundle: Path, folder: Path, fixed: frozenset[Fault]) -> None:
-    """Write the report and print its summary."""
+def _report(bundle: Path, folder: Path, fixed: frozenset[Fault]) -> bool:
+    """Write the report and print its summary; returns whether `try` can measure one of its fixes."""
     from traceadvisor import api  # noqa: PLC0415  # not needed before the training has run
     from traceadvisor.cli.terminal import print_summary  # noqa: PLC0415
 
@@ -77,9 +77,10 @@ def _report(bundle: Path, folder: Path, fixed: frozenset[Fault]) -> None:
     silent = [fault.value for fault in OF_THE_DEVICE if fault not in fixed]
     if silent and all(recording.device is None for recording in result.recordings):
         click.echo(f"\nNo GPU was used, so these problems were not measured: {', '.join(silent)}.")
+    return any(row.finding.fix.settings for row in result.findings)
 
 
-def _next(output: Path, bundle: Path, demo: Demo) -> str:
+def _next(output: Path, bundle: Path, demo: Demo, *, can_try: bool) -> str:
     from traceadvisor.cli.next_commands import command_lines  # noqa: PLC0415  # as above
 
     given = "" if output == DEFAULT_FOLDER else f" -o {shlex.quote(str(output))}"
@@ -87,7 +88,7 @@ def _next(output: Path, bundle: Path, demo: Demo) -> str:
     script = shlex.join((str(output / TRAINING.name), *demo.arguments))
     lines = command_lines(
         (
-            (f"traceadvisor try {run} -- {script}", "measure the fixes"),
+            *(((f"traceadvisor try {run} -- {script}", "measure the fixes"),) if can_try else ()),
             (f"traceadvisor demo{given} --fix workers", "the same script with one problem fixed"),
             (f"traceadvisor capture -o {fixed} -- {script} --workers 2", "or change the script and record it again"),
             (f"traceadvisor compare {run} {fixed}", "what the fix changed"),
