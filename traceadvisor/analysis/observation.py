@@ -10,8 +10,9 @@ import numpy as np
 from traceadvisor.analysis.data.loader import Loader, find_loader
 from traceadvisor.analysis.operators.backward import backward_passes
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
+from traceadvisor.analysis.operators.forward import backward_rows
 from traceadvisor.analysis.operators.launches import Launches
-from traceadvisor.analysis.operators.names import rows_named, rows_with_prefix
+from traceadvisor.analysis.operators.names import BACKWARD_PREFIX, rows_named, rows_with_prefix
 from traceadvisor.analysis.operators.runtime_calls import allocator_rows, blocking_rows, profiler_stop_rows
 from traceadvisor.analysis.steps.inference import serving_rows
 from traceadvisor.model.arrays import Int64, either
@@ -77,7 +78,13 @@ class Observation:
     @cached_property
     def backward(self) -> ThreadSpans:
         """Backward passes on other threads, in order: the training thread waits for them and runs no Python."""
-        return backward_passes(self.trace, self.thread)
+        return backward_passes(self.trace, self.thread, backward_rows(self.trace))
+
+    @cached_property
+    def named_backward(self) -> ThreadSpans:
+        """Those of nodes that their names tell: a breakdown reads no more, and has to agree with a report."""
+        nodes = rows_with_prefix(self.trace, Kind.OPERATOR, BACKWARD_PREFIX)
+        return backward_passes(self.trace, self.thread, nodes)
 
     @property
     def allocating(self) -> ThreadSpans:

@@ -68,7 +68,7 @@ def _with_partners(spans: ThreadSpans, observation: Observation) -> ThreadSpans:
 
     The training thread waits for the backward pass, and the threads of a backward pass wait for it to begin.
     """
-    training, passes = observation.thread, observation.backward
+    training, passes = observation.thread, observation.named_backward
     in_backward = among(spans.thread, passes.thread)
     starts, ends, mine, theirs = overlapping(spans.start_ns, spans.end_ns, passes.start_ns, passes.end_ns)
     waits = (in_backward | (spans.thread == training))[mine]

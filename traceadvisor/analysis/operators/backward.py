@@ -5,19 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from traceadvisor.analysis.operators.by_thread import ThreadSpans
-from traceadvisor.analysis.operators.forward import backward_rows
 from traceadvisor.analysis.operators.innermost import first_come
+from traceadvisor.model.arrays import Int64
 from traceadvisor.model.events import Kind
 from traceadvisor.model.trace import Trace
 
 
-def backward_passes(trace: Trace, training: int) -> ThreadSpans:
+def backward_passes(trace: Trace, training: int, nodes: Int64) -> ThreadSpans:
     """Return the time of backward passes on other threads than the training thread, disjoint and in order.
 
     From one node to the next, the thread of the next node runs, if the training thread begins nothing in between.
+
+    Args:
+        trace: the recording.
+        training: the training thread.
+        nodes: rows of the nodes of backward passes, ascending.
     """
     events = trace.events
-    nodes = backward_rows(trace)
     nodes = nodes[events.thread[nodes] != training]
     starts, runs = first_come(events.start_ns[nodes], events.end_ns[nodes])
     ends = events.end_ns[nodes[runs]]
