@@ -13,7 +13,7 @@ from traceadvisor.bundle.settings import (
     encode_settings,
 )
 from traceadvisor.model.findings import Location
-from traceadvisor.model.run import LoaderSettings, RunSettings, TrainingDevice
+from traceadvisor.model.run import LoaderSettings, Padding, RunSettings, TrainingDevice
 
 LOADER = RecordedLoader(
     batch_size=8,
@@ -53,6 +53,7 @@ SETTINGS = RecordedSettings(
     own_profiler_share=0.5,
     own_code=frozenset({"train.py", "datasets"}),
     environment={"OMP_NUM_THREADS": "4"},
+    padding=Padding(0.5, 0.25, 128, 8, "attention_mask"),
     devices=(TrainingDevice("GPU-1", "00000000:3b:00"), TrainingDevice()),
     device_name="NVIDIA H100",
     cpu_affinity=8,
@@ -121,6 +122,13 @@ def test_an_impossible_count_is_unknown(name: str, number: int) -> None:
 @pytest.mark.parametrize(("share", "read"), [(-0.1, None), (0, 0), (1, 1), (1.1, None)])
 def test_a_share_outside_0_to_1_is_unknown(share: float, read: float | None) -> None:
     assert decode_settings(json.dumps({"gc_share": share}).encode()).gc_share == read
+
+
+@pytest.mark.parametrize(("name", "value"), [("padded_share", 1.1), ("surplus_share", -1), ("longest", -1)])
+def test_padding_with_an_impossible_number_is_unknown(name: str, value: float) -> None:
+    written = json.loads(encode_settings(SETTINGS))
+    written["padding"][name] = value
+    assert decode_settings(json.dumps(written).encode()).padding is None
 
 
 def test_a_long_value_of_the_environment_is_cut() -> None:

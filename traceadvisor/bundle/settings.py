@@ -87,6 +87,8 @@ def decode_settings(content: bytes) -> RunSettings:
         loader["worker_count"] = loader.get("num_workers")
         loader["location"] = loader if loader.get("file") and loader.get("line") else None
         found["loader"] = loader
+    if None in _object(found.get("padding")).values():
+        found["padding"] = None
     settings = msgspec.convert(found, RunSettings)
     limits = (settings.cpu_quota, msgspec.convert(found.get("cpu_affinity"), int | None))
     environment = {name: text[:LONGEST_TEXT] for name, text in settings.environment.items() if name in RECORDED_ENV}
