@@ -100,8 +100,8 @@ def _imported(work: Path, *command: str, **variables: str) -> tuple[Done, set[st
     "words",
     [
         (COMMAND, "capture", "-o", "out", "--", *SCRIPT),
-        (COMMAND, "capture", "-o", "out", "-m", "train", *SCRIPT[1:]),
-        (COMMAND, "capture", "-o", "out", "--", sys.executable, *SCRIPT),
+        pytest.param((COMMAND, "capture", "-o", "out", "-m", "train", *SCRIPT[1:]), marks=pytest.mark.slow),
+        pytest.param((COMMAND, "capture", "-o", "out", "--", sys.executable, *SCRIPT), marks=pytest.mark.slow),
         (sys.executable, "-P", "-m", "traceadvisor", "capture", "-o", "out", "--", sys.executable, *SCRIPT),
     ],
     ids=["script", "module", "command", "safe"],

@@ -114,6 +114,7 @@ def test_a_command_gives_what_it_gives_without_a_capture(folder: Path) -> None:
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.slow
 def test_a_shell_script_that_trains_twice_makes_two_bundles_and_leaves_a_foreign_one_alone(folder: Path) -> None:
     (folder / "run.sh").write_text(
         f"set -e\n{sys.executable} train.py a\n{sys.executable} -c pass\n{sys.executable} train.py b\n"
@@ -226,6 +227,7 @@ def test_a_signal_to_the_command_reaches_the_training_and_the_recording_stays(fo
     assert len(traces(folder / "bundle")) == 1
 
 
+@pytest.mark.slow
 def test_sigint_to_the_capture_alone_ends_the_command(folder: Path) -> None:
     """A terminal sends it to the whole group; a program that runs the capture does not."""
     command = (*CAPTURE, "-o", "bundle", "--", *PYTHON, "-u", "train.py", "--endless")

@@ -189,7 +189,7 @@ def test_batches_of_all_epochs_are_timed(persistent: bool, tmp_path: Path) -> No
     assert len(batches) == 3 * 6
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.slow), "forkserver"])
 def test_batches_of_workers_that_were_not_forked_are_timed(method: str, tmp_path: Path) -> None:
     before = time.time_ns()
     batches = timed(tmp_path, Slow(sleep_ms=5), num_workers=2, multiprocessing_context=method)
@@ -439,7 +439,7 @@ def shares(samples: StackSamples | None) -> dict[tuple[str, bool], float]:
     return found
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_samples_of_workers_tell_the_line_that_waits_from_the_one_that_computes(start: str, tmp_path: Path) -> None:
     found = shares(sampled(tmp_path, Slow(24, sleep_ms=80, burn_ms=20), multiprocessing_context=start))
     assert found[("__getitem__", True)] > 2 * found.get(("__getitem__", False), 0)
