@@ -201,8 +201,8 @@ def joint_sentences(report: Report) -> tuple[str, ...]:
         saves = [row.finding.saving for row in report.findings if row.finding.saving.high_ns]
         if not saves or any(one.method is Method.REPLAY for one in saves):
             return ()
-        reasons = {(one.reason or "").removeprefix("not simulated: ") for one in saves}
-        return (f"{NO_PREDICTION}: {reasons.pop() if len(reasons) == 1 else 'no fix could be simulated'}.",)
+        reason, *others = {(one.reason or "").removeprefix("not simulated: ") for one in saves}
+        return (f"{NO_PREDICTION}: {'no fix could be simulated' if others or not reason else reason}.",)
     if len(report.recordings) == 1:
         return (sentences[0][1],)
     shown = tuple(f"{recording_id}: {sentence}" for recording_id, sentence in sentences[:MOST_JOINT_STEPS])

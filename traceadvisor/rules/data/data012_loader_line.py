@@ -3,6 +3,7 @@ from __future__ import annotations
 from traceadvisor.analysis.sampled.loader_line import LoaderLine
 from traceadvisor.frozen import frozen
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.recording_options import Option
 from traceadvisor.replay.fixes.cheaper_batches import CheaperBatches
 from traceadvisor.replay.fixes.host_work import REMOVED_SHARE
 from traceadvisor.replay.what_if import Scenario
@@ -26,9 +27,6 @@ from traceadvisor.rules.data.loading_limit import TAKES_USUAL_TIME, cost_evidenc
 WAITING_SHARE = 0.5
 """Share of the line's time in which it waits, from which waiting is its cost."""
 
-NOT_SAMPLED = (
-    "No samples show the code that makes batches: record with `traceadvisor capture`, without --no-worker-samples."
-)
 READERS = frozenset({"open", "load", "loads", "read", "read_text", "read_bytes", "readlines", "reader", "read_csv"})
 READING_FILES = (
     "json/",
@@ -84,7 +82,7 @@ class LoaderLineCost(Rule):
             remark = None if facts.share(wait) < self.min_share else TAKES_USUAL_TIME
             return Clear("data wait", facts.share(wait), self.min_share, Unit.SHARE, remark)
         if facts.run.loading_samples is None:
-            return Skipped(NOT_SAMPLED)
+            return Skipped(facts.unknown_without("No samples show the code that makes batches", Option.CAPTURE))
         if line is None:
             return Skipped("Too few samples show the code that makes batches: train longer.")
         if line.share < self.min_line_share:
