@@ -1,6 +1,6 @@
 """Measures the padding in the first batches that the training loop receives, in tensors on the CPU only.
 
-See ``docs/decisions/0026-padding.md``: what counts as padding, and what it costs to look.
+See ``docs/decisions/0027-padding.md``: what counts as padding, and what it costs to look.
 """
 
 from __future__ import annotations
