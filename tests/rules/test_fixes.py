@@ -166,7 +166,7 @@ V100 = {"name": "Tesla V100-SXM2-32GB", "computeMajor": 7, "computeMinor": 0}
 
 def test_the_engine_marks_a_fix_that_may_need_a_newer_torch(tmp_path: Path) -> None:
     builder = TraceBuilder().device(0, **V100).step(0, 0, 100).op("aten::mm", 0, 10, types=("float", "float"))
-    builder.launch(2, 5, kernel=(10, 90))
+    builder.launch(2, 5, kernel=(10, 90)).optimizer(91, 95)
     assert finding(NoMixedPrecision(), builder, tmp_path).fix.needs_torch == "2.3"
     known = Captured(builder, tmp_path).with_settings(torch_version="2.4.0")
     found = known.outcome(NoMixedPrecision())

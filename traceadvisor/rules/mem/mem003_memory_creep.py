@@ -27,6 +27,7 @@ FIX = Fix(
     "Find tensors that are kept with their graph, such as a loss or an output",
     needs=frozenset({Part.BACKWARD}),
     change="losses.append(loss.detach())  # instead of losses.append(loss)",
+    otherwise=Fix("Find tensors that are kept from step to step, such as outputs in a list"),
 )
 NOT_SAMPLED = "The memory of the process was not sampled often enough: record a longer run with traceadvisor capture."
 CAVEAT = "At its start, a run still allocates memory that it will keep."
