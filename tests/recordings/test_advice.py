@@ -30,7 +30,7 @@ from tests.recordings.generated.trainings import TRAININGS as GENERATED
 from tests.test_sample_traces import ELSEWHERE
 from traceadvisor.judging.catalogue import all_rules
 
-MOST_WRONG = {"rules were written on": 0, "others": 1, "planted captures": 1, "generated": 0}
+MOST_WRONG = {"rules were written on": 0, "others": 0, "planted captures": 1, "generated": 0}
 MOST_MISSED = {"rules were written on": 0, "others": 4, "planted captures": 5, "generated": 0}
 """The line to hold; it only falls."""
 

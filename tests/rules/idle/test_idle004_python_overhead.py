@@ -460,3 +460,10 @@ def test_a_function_is_not_named_beside_its_line(tmp_path: Path) -> None:
     fix = Fix("do less", not_replayed="unknown")
     found = facts.finding(fix=fix, effort=Effort.LINE, evidence=(), locations=(whole, line, other))
     assert found.locations == (line, other)
+
+
+def test_without_stacks_the_code_of_an_optimizer_is_that_of_pytorch(tmp_path: Path) -> None:
+    steps = _steps(logging_us=500)
+    for step in range(3):
+        steps.optimizer(700 * step + 200, 700 * step + 690)
+    assert clear(PythonOverhead(), steps, tmp_path).label == "idle time in long stretches of Python code"

@@ -5,6 +5,7 @@ from statistics import median
 
 from traceadvisor.analysis.idle.causes import backward_outside_modules, beside_training, plain_python
 from traceadvisor.analysis.idle.places import Place
+from traceadvisor.analysis.operators.optimizer import optimizer_steps
 from traceadvisor.analysis.sampled.shares import SampledShare, in_backward, share_of_lines, share_of_steps
 from traceadvisor.analysis.sampled.shares import beside_training as beside_passes
 from traceadvisor.frozen import frozen
@@ -54,7 +55,8 @@ class PythonOverhead(Rule):
         Without a GPU, all such stretches count if stacks were recorded, together with operators that the training does
         not need: averages of weights, metrics, copies of the model. It needs those in modules, in the backward pass and
         in the optimizer, and those that gradients go back through. Without stacks, only those stretches count that the
-        median step has at the same place. Without a GPU, many small operators in the forward and backward pass, and the
+        median step has at the same place. Without stacks, the optimizer's step does not count either: most optimizers
+        are PyTorch's own code. Without a GPU, many small operators in the forward and backward pass, and the
         Python between them, count as well.
     Why it costs time: Python and the GPU work in parallel only while the GPU has queued kernels. If no kernel is
         launched for long, the queue runs empty.
@@ -96,6 +98,8 @@ class PythonOverhead(Rule):
     def check(self, facts: Facts) -> Outcome:
         """Compare the time in long stretches of Python code with the step; without a GPU also the short stretches."""
         stretches = plain_python(facts.observation, self.min_stretch_us * 1000) & facts.steps.typical_windows
+        if not facts.trace.python_calls.start_ns.size:  # most optimizers are PyTorch's own code
+            stretches -= optimizer_steps(facts.trace).own
         lost = stretches & facts.claim(Category.IDLE_HOST if facts.observation.has_device else Category.OTHER_HOST)
         places: list[Place] = []
         if not facts.observation.has_device:
