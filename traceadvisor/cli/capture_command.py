@@ -155,15 +155,7 @@ def _capture(
         said = remark(captured.notes, captured.recorded_steps, stopped=captured.stopped)
         text = f"recorded {captured.recorded_steps} of {captured.steps} steps in {captured.folder}. {said}".strip()
         click.echo(f"{PREFIX}{text}", err=True)
-        if captured.recorded_steps:
-            _say_next(captured.folder)
     return ended.status or (None if captured.recorded_steps else ExitCode.UNREADABLE)
-
-
-def _say_next(folder: Path | str) -> None:
-    import shlex  # noqa: PLC0415  # not for --help
-
-    click.echo(f"{PREFIX}next: traceadvisor report {shlex.quote(str(folder))}", err=True)
 
 
 def _is_launcher(command_line: tuple[str, ...], *, is_module: bool) -> bool:
@@ -194,9 +186,6 @@ def _tell(children: TrainedChildren) -> int | None:
     results = children.results
     for line in ending_lines(children):
         click.echo(f"{PREFIX}{line}", err=True)
-    folders = sorted({one.folder for one in results if one.recorded_steps and not one.problem})
-    for folder in folders:
-        _say_next(folder)
     if not results and children.killed:
         return None
     if not results:
