@@ -15,6 +15,9 @@ from traceadvisor.frozen import frozen
 from traceadvisor.system.cores import usable_cores
 from traceadvisor.system.installed import check_installed
 
+NOTHING_RECORDED = 3
+"""Exit code of a capture whose script succeeded; the report says why."""
+
 TRAINING = Path(__file__).with_name("train.py")
 
 MOST_WORKERS = 15
@@ -93,7 +96,7 @@ def record(demo: Demo) -> Path:
         env=os.environ | {"TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR")},
         check=False,
     )
-    if ended.returncode:
+    if ended.returncode not in {0, NOTHING_RECORDED}:
         raise UsageError(f"The training failed with exit code {ended.returncode}; see its output above.")
     return demo.folder / bundle
 

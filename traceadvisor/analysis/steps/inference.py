@@ -31,7 +31,7 @@ _SERVING = tuple(
 """Ranges that serving engines record once per iteration, the most specific first: vLLM's worker, SGLang's scheduler,
 TensorRT-LLM's executor, then vLLM's executor and model runner."""
 
-_ENGINE = re.compile(r"(?:^|/)(?:vllm|sglang|tensorrt_llm)/.*\.py\(|^(?:vllm|sglang|sgl_kernel|trtllm)::")
+_ENGINE = re.compile(r"(?:^|/)(?:vllm|sglang|tensorrt_llm)/[^(]{0,200}\.py\(|^(?:vllm|sglang|sgl_kernel|trtllm)::")
 
 _PREFILL = re.compile(r"context_[1-9]\d*|^step\[(?:EXTEND|PREFILL|MIXED|SPLIT_PREFILL)|\b[1-9]\d* ctx reqs")
 _DECODE = re.compile(r"context_0|^step\[DECODE|\b0 ctx reqs")

@@ -14,7 +14,7 @@ from traceadvisor.rules.base import Facts, Location
 MOST_SITES = 5
 
 _TRAINING = re.compile(
-    r"(?:<traceadvisor>|traceadvisor/recording/[\w/]+\.py)(?!\(\d+\): save$)|nn\.Module:"
+    r"(?:<traceadvisor>|traceadvisor/recording/[\w/]{1,60}\.py)(?!\(\d+\): save$)|nn\.Module:"
     r"|torch/(?!serialization\.py|utils/tensorboard/|nn/parameter\.py|_tensor_str\.py|functional\.py"
     r"|_tensor\.py\(\d+\): (?:__deepcopy__|__repr__|__format__|norm|split|unique)$)"
 )
