@@ -199,7 +199,7 @@ def joint_sentences(report: Report) -> tuple[str, ...]:
     ]
     if not sentences:
         saves = [row.finding.saving for row in report.findings if row.finding.saving.high_ns]
-        if not saves or any(one.method is Method.REPLAY for one in saves):
+        if not saves or any(one.method is not Method.BOUND for one in saves):
             return ()
         reason, *others = {(one.reason or "").removeprefix("not simulated: ") for one in saves}
         return (f"{NO_PREDICTION}: {'no fix could be simulated' if others or not reason else reason}.",)
