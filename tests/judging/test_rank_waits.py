@@ -217,3 +217,16 @@ def test_the_collectives_of_a_rank_keep_their_recorded_time(shared_traces: Path)
     recorded = facts.trace.events.spans(facts.trace.events.rows(Kind.COLLECTIVE))
     assert facts.partition[Category.COMMUNICATION].total_ns > 0.9 * recorded.total_ns
     assert not facts.claim(Category.COMMUNICATION)
+
+
+@pytest.mark.parametrize(("world_size", "is_said"), [(2, False), (8, True)])
+def test_a_late_rank_among_a_part_of_the_ranks_may_not_be_the_latest(
+    tmp_path: Path,
+    world_size: int,
+    is_said: bool,  # noqa: FBT001
+) -> None:
+    for number, arrivals in enumerate(([20] * 6, [70] * 6)):
+        builder = _rank(number, arrivals, world_size=world_size, group_size=world_size)
+        builder.write(tmp_path / f"w{number}.{number}.pt.trace.json")
+    (found,) = [row.finding for row in load(tmp_path, processes=1).findings if row.finding.rule.id == "DIST005"]
+    assert any(f"Only 2 of {world_size} ranks" in text for text in found.caveats) == is_said

@@ -12,6 +12,7 @@ from traceadvisor.facts import Facts
 from traceadvisor.frozen import frozen
 from traceadvisor.judging.run_rule import Judged, run_rank_rule
 from traceadvisor.model.breakdown import Category
+from traceadvisor.model.findings import Found, RuleOutcome
 from traceadvisor.model.location import Location
 from traceadvisor.model.ranks import RankFigures
 from traceadvisor.model.spans import SpanSet
@@ -82,10 +83,19 @@ def compare(recordings: Iterable[RankRecording], rules: Iterable[Rule]) -> list[
     """Run the rules that compare ranks: one outcome per rule and set of ranks recorded at the same time."""
     rank_rules = [rule for rule in rules if isinstance(rule, RankRule)]
     return [
-        Judged(rule.meta, tuple(one.recording_id for one in ranks), run_rank_rule(rule, [one.figures for one in ranks]))
+        Judged(rule.meta, tuple(one.recording_id for one in ranks), _compared(rule, ranks))
         for ranks in _together(recordings)
         for rule in rank_rules
     ]
+
+
+def _compared(rule: RankRule, ranks: Sequence[RankRecording]) -> RuleOutcome:
+    """The outcome; a finding on a part of the ranks says so, because what is missing may be the cause."""
+    outcome, size = run_rank_rule(rule, [one.figures for one in ranks]), ranks[0].world_size
+    if not isinstance(outcome, Found) or size is None or size <= len(ranks):
+        return outcome
+    caveat = f"Only {len(ranks)} of {size} ranks were compared: a rank that is not among them may be later still."
+    return Found(replace(outcome.finding, caveats=(*outcome.finding.caveats, caveat)))
 
 
 def waits(recordings: Iterable[RankRecording]) -> dict[str, SpanSet]:
