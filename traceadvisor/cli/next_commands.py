@@ -9,9 +9,7 @@ from pathlib import Path
 from traceadvisor.model.report import Report
 from traceadvisor.rendering.writers.lines import Line, Piece, Style
 from traceadvisor.results.redaction import redacted
-
-LONGEST_COMMAND = 400
-"""Characters; a longer one is not pasted."""
+from traceadvisor.text.shell import pasted
 
 MOST_PARENTS = 2
 """Folders above a capture in which its script may lie: `FOLDER/runs/CAPTURE`."""
@@ -46,8 +44,8 @@ def _again(report: Report) -> Iterator[tuple[str, str]]:
     (command,) = words
     (path,) = report.source.paths
     folder = _folder(command, path)
-    text = shlex.join(command)
-    if folder is None or len(text) > LONGEST_COMMAND or not text.isprintable():
+    text = pasted(command)
+    if folder is None or text is None:
         return
     there = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
     run = shlex.quote(str(path if folder == Path() else path.relative_to(folder)))

@@ -47,7 +47,7 @@ class Calls:
 class Names:
     """Patterns of the names of device work."""
 
-    library: str
+    communication_libraries: str
     to_device: str
     from_device: str
     cuda: str

@@ -11,7 +11,7 @@ ANNOTATION_PREFIXES = ("ProfilerStep#", "enumerate(", "Optimizer.")
 """Names of ranges, which old generations file under operators."""
 
 _BY_CATEGORY = kinds_by_category()
-_LIBRARY = re.compile(names().library, re.IGNORECASE)
+_LIBRARY = re.compile(names().communication_libraries, re.IGNORECASE)
 _TO_DEVICE, _FROM_DEVICE = re.compile(names().to_device), re.compile(names().from_device)
 _COLLECTIVE = re.compile(
     r"hcom_|nvshmem|rocshmem|(?:deep_?ep|\bdpsk::ep)::(?!layout|cuda::)|userbuffers|quick_?reduce|multimem_"

@@ -8,12 +8,10 @@ from pathlib import Path
 from traceadvisor.model.comparison import ComparedRun, Comparison, DifferenceKind
 from traceadvisor.model.report import Recording
 from traceadvisor.model.verdict import VerdictCertainty
+from traceadvisor.text.shell import pasted
 
 FEWEST, MOST = 3, 8
 """Captures of a side to ask for; nobody pastes more."""
-
-LONGEST_COMMAND = 400
-"""Characters; a longer command may have been cut, and would not run."""
 
 
 def settling_commands(comparison: Comparison, run: ComparedRun) -> str | None:
@@ -42,8 +40,8 @@ def settling_commands(comparison: Comparison, run: ComparedRun) -> str | None:
 
 def _capture(paths: tuple[Path, ...], recording: Recording) -> str | None:
     """The capture of a side again, into a folder beside the first; None if its command is unknown."""
-    command = shlex.join(recording.captured.command) if recording.captured else ""
-    if not command or not paths or len(command) > LONGEST_COMMAND or not command.isprintable():
+    command = pasted(recording.captured.command) if recording.captured else None
+    if command is None or not paths:
         return None
     return f"traceadvisor capture -o {_quoted(paths[0], '-$i')} -- {command}"
 

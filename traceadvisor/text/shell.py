@@ -1,0 +1,15 @@
+"""Commands for a user to paste into a shell."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+LONGEST_COMMAND = 400
+"""Characters. A longer command may have been cut, and would not run."""
+
+
+def pasted(command: Sequence[str]) -> str | None:
+    """The command as one line for a shell; None if nobody could paste it."""
+    text = shlex.join(command)
+    return text if text and len(text) <= LONGEST_COMMAND and text.isprintable() else None
