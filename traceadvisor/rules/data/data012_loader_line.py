@@ -57,9 +57,8 @@ class LoaderLineCost(Rule):
     How the saving is estimated: The step is simulated with batches that take less time: 0.9 of the time of this line
         is removed. The low estimate removes 0.5 of it, the high estimate the whole function around it. With workers,
         and where the simulation is not trusted, the saving is that part of the undisturbed time in the loader, or of
-        the whole step if the loop waits for workers. Except for the high estimate, it is at most the wait: workers that
-        compute less also leave more of the cores to the training. Beside other programs, the rest of the step also
-        becomes shorter, because pauses let them take cores and caches: the high estimate shortens all of the step.
+        the whole step if the loop waits for workers. It is at most the wait. Only the high estimate without a GPU may
+        exceed it: workers that compute less leave more of the cores to the training.
     When it may be wrong: The line may do what each sample needs, and no other way may be faster. A wait may be for
         a server that also answers others.
     """
@@ -135,7 +134,7 @@ def _calculated(facts: Facts, line: LoaderLine) -> Estimate | None:
         min(REMOVED_SHARE[scenario] * share * pace_ns, loading.wait_ns)
         for scenario, share in ((Scenario.LOW, line.low), (Scenario.EXPECTED, line.share))
     )
-    whole_ns = loading.step_ns if is_beside_others(facts) else pace_ns
-    high_ns = max(line.high * whole_ns, expected_ns)
+    most_ns = loading.wait_ns if facts.observation.has_device or not loading.workers else pace_ns
+    high_ns = max(min(line.high * pace_ns, most_ns), expected_ns)
     why = "the loading is hidden as soon as half of this line is removed" if high_ns - low_ns <= 1 else None
     return Estimate(low_ns, expected_ns, high_ns, Method.MODEL, why)
