@@ -419,7 +419,7 @@ def test_each_step_of_a_feed_takes_one_batch_and_validation_is_no_step(
 def test_the_time_to_start_the_loop_inside_a_feed_is_separate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Wrapped(IterableDataset[Any]):
         def __init__(self) -> None:
-            self.inner = loader(num_workers=1)
+            self.inner = loader(2 * BATCHES, num_workers=1)  # a pause drains its queue for some steps
 
         def __iter__(self) -> Iterator[Any]:
             yield from self.inner
@@ -435,4 +435,4 @@ def test_the_time_to_start_the_loop_inside_a_feed_is_separate(tmp_path: Path, mo
     assert (first.loader_start_ns or 0) + first.loader_ns <= first.duration_ns
     found = settings(tmp_path / "bundle").loader
     assert found
-    assert (found.batch_size, found.worker_count, found.batch_count) == (4, 1, BATCHES)
+    assert (found.batch_size, found.worker_count, found.batch_count) == (4, 1, 2 * BATCHES)
