@@ -116,6 +116,17 @@ def test_a_short_validation_is_recorded_and_left_out() -> None:
     assert 6 in loop.recorder.marks
 
 
+def test_the_note_asks_for_no_fewer_steps_than_there_were() -> None:
+    loop = Loop(skip_first=5, wait=5, warmup=3)
+    for _ in range(20):
+        loop.steps(2)
+        for _ in range(LONG):
+            loop.fetch(VALID)
+    loop.exhaust().finish()
+    (note,) = loop.window.notes
+    assert note.message.endswith("Train for longer, or with fewer validations and checkpoints.")
+
+
 def test_the_note_on_an_early_end_names_the_flags_to_change() -> None:
     loop = Loop(skip_first=5, wait=5, warmup=3).steps(9).exhaust()
     loop.finish()

@@ -456,6 +456,8 @@ class Window:
         if not self.plan:
             return ""
         whole = self.plan.first_wait + self.plan.shortest
+        if self.training_steps >= whole:
+            return "Train for longer, or with fewer validations and checkpoints."
         if self.training_steps >= self.plan.shortest:
             return f"Train {whole} steps, or use `--skip-first 0 --wait 0`."
         return (
